@@ -47,23 +47,40 @@ class Decoder:
 
     def together(self, texts: Sequence[Sequence[int]], edit: Edit | None = None) -> list[Encoding]:
         """Pass several sequences, laid end to end: in less time than one by one, as matrices are larger."""
-        places = [np.arange(len(tokens)) for tokens in texts]
-        ends, states = np.cumsum([len(each) for each in places])[:-1], []
-        stream = self._array("model.embed_tokens")[np.concatenate(texts)]
+        lengths = [len(tokens) for tokens in texts]
+        states, stream = self._entering(np.concatenate(texts), lengths, edit)
+        stream = self._layer(len(states) - 1, stream, states[-1], lengths, edit)
+        outputs = np.split(self._normed(stream, "model.norm"), np.cumsum(lengths)[:-1])
+        return [Encoding(own, output, None) for own, output in zip(_split(states, lengths), outputs, strict=True)]
+
+    def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """What enters the attention of each layer (L, T, d): no time goes into what the last layer makes of it."""
+        lengths = [len(tokens) for tokens in texts]
+        return _split(self._entering(np.concatenate(texts), lengths, None)[0], lengths)
+
+    def _entering(
+        self, tokens: np.ndarray, lengths: list[int], edit: Edit | None
+    ) -> tuple[list[np.ndarray], np.ndarray]:
+        """What enters the attention of each layer, and the residual stream before the last layer."""
+        stream, states = self._array("model.embed_tokens")[tokens], []
         for layer in range(len(self.heads.query)):
-            state = self._normed(stream, f"model.layers.{layer}.input_layernorm")
-            projected = project(self.heads, layer, state, np.concatenate(places))
-            parts = (*projected, self.heads.shared_product(state, self.heads.value[layer]))
-            mixed = []
-            for own, query, key, value in zip(places, *(np.split(part, ends, axis=1) for part in parts), strict=True):
-                weights = attention_weights(query, key, self.heads.scale, visible(self.heads, layer, own))
-                mixed.append((weights if edit is None else edit(layer, weights)) @ value)
-            states.append(np.split(state, ends))
-            values = np.concatenate(mixed, axis=1)
-            stream = stream + np.einsum("htp,hdp->td", values, self.heads.output[layer], optimize=True)
-            stream = stream + self._between(layer, stream)
-        outputs = np.split(self._normed(stream, "model.norm"), ends)
-        return [Encoding(np.stack(own), output, None) for *own, output in zip(*states, outputs, strict=True)]
+            stream = self._layer(layer - 1, stream, states[-1], lengths, edit) if layer else stream
+            states.append(self._normed(stream, f"model.layers.{layer}.input_layernorm"))
+        return states, stream
+
+    def _layer(
+        self, layer: int, stream: np.ndarray, state: np.ndarray, lengths: list[int], edit: Edit | None
+    ) -> np.ndarray:
+        """The residual stream after a layer, from that before it and what enters attention."""
+        places, ends, mixed = [np.arange(length) for length in lengths], np.cumsum(lengths)[:-1], []
+        projected = project(self.heads, layer, state, np.concatenate(places))
+        parts = (*projected, self.heads.shared_product(state, self.heads.value[layer]))
+        for own, query, key, value in zip(places, *(np.split(part, ends, axis=1) for part in parts), strict=True):
+            weights = attention_weights(query, key, self.heads.scale, visible(self.heads, layer, own))
+            mixed.append((weights if edit is None else edit(layer, weights)) @ value)
+        values = np.concatenate(mixed, axis=1)
+        stream = stream + np.einsum("htp,hdp->td", values, self.heads.output[layer], optimize=True)
+        return stream + self._between(layer, stream)
 
     def losses(self, encoding: Encoding, tokens: Sequence[int]) -> np.ndarray:
         """Minus the logarithm of the probability of each token but the first, given those before it: (T - 1,)."""
@@ -85,3 +102,8 @@ class Decoder:
     @functools.cache  # noqa: B019
     def _array(self, name: str) -> np.ndarray:
         return np.asarray(self._arrays[f"{name}.weight"])
+
+
+def _split(states: list[np.ndarray], lengths: list[int]) -> list[np.ndarray]:
+    """States (L, T, d) of each text, from those of all texts, by layer."""
+    return np.split(np.stack(states), np.cumsum(lengths)[:-1], axis=1)

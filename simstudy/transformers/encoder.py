@@ -80,15 +80,27 @@ class Encoder:
         ``begin`` is a layer and the state that enters it, if that is known: layers before it are then left out.
         """
         first, state = (0, self._embed(np.asarray(tokens))) if begin is None else begin
-        states = []
-        for layer in range(first, len(self.heads.query)):
-            states.append(state)
-            projected = project(self.heads, layer, state)
-            weights = attention_weights(projected.query, projected.key, self.heads.scale)
-            weights = weights if edit is None else edit(layer, weights)
-            values = state @ self.heads.value[layer] + self.heads.value_bias[layer][:, None]
-            state = self._after(layer, state, weights @ values)
-        return Encoding(np.stack(states), state, self._scores(state))
+        states = self._entering(state, first, edit)
+        output = self._layer(len(self.heads.query) - 1, states[-1], edit)
+        return Encoding(np.stack(states), output, self._scores(output))
+
+    def states(self, tokens: Sequence[int]) -> np.ndarray:
+        """What enters the attention of each layer (L, T, d): no time goes into what the last layer makes of it."""
+        return np.stack(self._entering(self._embed(np.asarray(tokens))))
+
+    def _entering(self, state: np.ndarray, first: int = 0, edit: Edit | None = None) -> list[np.ndarray]:
+        """The states that enter each layer, from the first on."""
+        states = [state]
+        for layer in range(first, len(self.heads.query) - 1):
+            states.append(self._layer(layer, states[-1], edit))
+        return states
+
+    def _layer(self, layer: int, state: np.ndarray, edit: Edit | None) -> np.ndarray:
+        projected = project(self.heads, layer, state)
+        weights = attention_weights(projected.query, projected.key, self.heads.scale)
+        weights = weights if edit is None else edit(layer, weights)
+        values = state @ self.heads.value[layer] + self.heads.value_bias[layer][:, None]
+        return self._after(layer, state, weights @ values)
 
     def with_heads(self, heads: TransformerHeads) -> Encoder:
         """Return the same model with other heads."""

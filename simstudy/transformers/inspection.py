@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from simstudy.transformers.dimensions import GAPS, Dimensions, dimensions
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.observations import contribution_overlap, normalised, observe
 from simstudy.transformers.predictions import predict_layer
-from simstudy.transformers.subspaces import Geometry, geometry, key_groups
+from simstudy.transformers.subspaces import Geometry, geometry, key_groups, null_indices
 
 _CAPPED = ("", "", "", "", *["theory knows no caps on logits"] * 3)
 _THREADS = 2
@@ -140,27 +141,49 @@ def inspect_heads(
 
 
 def inspect_lengths(
-    heads: TransformerHeads, states: list[np.ndarray], lengths: tuple[int, ...], *, queries: int, seed: int
-) -> list[xr.Dataset]:
-    """Return what `inspect_heads` says at each of several lengths, from one observation of the states."""
+    heads: TransformerHeads, states: list[np.ndarray], lengths: tuple[int | None, ...], *, queries: int, seed: int,
+    fixed: Fixed | None = None,
+) -> list[xr.Dataset]:  # fmt: skip
+    """Return what `inspect_heads` says at each of several lengths, from one observation of the states.
+
+    Who inspects the same heads again and again finds once what is ``fixed``.
+    """
     sequences = _sequences(heads, states, None)
-    return _inspected(heads, sequences, _judged(None, len(sequences)), lengths, queries, seed)
+    return _inspected(heads, sequences, _judged(None, len(sequences)), lengths, queries, seed, fixed)
+
+
+class Fixed(NamedTuple):
+    """What follows from the weights of heads alone: key groups (L, H), angles, and overlaps (L, H, H) if known."""
+
+    groups: np.ndarray
+    subspaces: Geometry
+    overlaps: list[np.ndarray | None]
+
+
+def of_weights(heads: TransformerHeads, each: Callable[..., Any] = map) -> Fixed:
+    """Find what is fixed; ``each`` is `map`, or what does the same in several threads."""
+    groups = key_groups(heads.key, heads.key_bias)
+    writes = heads.value is not None and heads.output is not None
+    overlaps = (
+        each(functools.partial(contribution_overlap, heads), range(len(groups))) if writes else [None] * len(groups)
+    )
+    return Fixed(groups, geometry(heads.key, groups, each), list(overlaps))
 
 
 def _inspected(
     heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
-    seed: int,
+    seed: int, fixed: Fixed | None = None,
 ) -> list[xr.Dataset]:  # fmt: skip
     rng, n_layers = np.random.default_rng(seed), len(heads.query)
-    groups = key_groups(heads.key, heads.key_bias)
     with threadpool_limits(1), ThreadPoolExecutor(_THREADS) as pool:
-        subspaces = geometry(heads.key, groups, rng, pool.map)
+        groups, subspaces, overlaps = of_weights(heads, pool.map) if fixed is None else fixed
+        null = null_indices(heads.key, groups, rng)
         of_layer = functools.partial(_layer, heads, sequences, judged, lengths, queries)
-        layers = list(pool.map(of_layer, range(n_layers), subspaces.correlation, rng.spawn(n_layers)))
+        layers = list(pool.map(of_layer, range(n_layers), subspaces.correlation, overlaps, rng.spawn(n_layers)))
     found = []
     for of_length in zip(*layers, strict=True):
         set_constant([array for layer in of_length for array in (layer.correlation, layer.gram)], groups)
-        found.append(_labelled(list(of_length), subspaces, groups, judged))
+        found.append(_labelled(list(of_length), subspaces, null, groups, judged))
     return found
 
 
@@ -219,12 +242,12 @@ def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
 
 def _layer(
     heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
-    layer: int, closed: np.ndarray, rng: np.random.Generator,
+    layer: int, closed: np.ndarray, overlap: np.ndarray | None, rng: np.random.Generator,
 ) -> list[_Layer]:  # fmt: skip
     whole = unplaced(heads, layer, np.concatenate([tokens.states[layer] for tokens in sequences]))
     projected = _placed(heads, layer, whole, [tokens.places for tokens in sequences])
     visibles = [visible(heads, layer, tokens.places) for tokens in sequences]
-    writes = heads.value is not None and heads.output is not None
+    writes = overlap is not None
     every = [
         observe(each, heads.scale, seen, heads.cap, *(_written(heads, layer, tokens) if chosen and writes else ()))
         for each, seen, tokens, chosen in zip(projected, visibles, sequences, judged, strict=True)
@@ -234,7 +257,7 @@ def _layer(
     shares = np.mean([every[s].end_share for s in fitted], axis=(0, 1)) * [1, not heads.causal]
     known = np.array([[(every[s].correlation, every[s].gram), half, half, (closed, closed)] for s in chosen])
     counted = [dimensions(projected[s], heads.scale, visibles[s], heads.cap) for s in chosen]
-    overlap, found = contribution_overlap(heads, layer) if writes else None, []
+    found = []
     for length in lengths:
         stretched = [tokens.places if length is None else _stretched(tokens.places, length) for tokens in sequences]
         moved = projected if length is None else _placed(heads, layer, whole, stretched)
@@ -287,7 +310,9 @@ def _error(values: np.ndarray) -> np.ndarray:
     return values.std(axis=0, ddof=1) / np.sqrt(len(values))
 
 
-def _labelled(layers: list[_Layer], subspaces: Geometry, groups: np.ndarray, judged: np.ndarray) -> xr.Dataset:
+def _labelled(
+    layers: list[_Layer], subspaces: Geometry, null: np.ndarray, groups: np.ndarray, judged: np.ndarray
+) -> xr.Dataset:
     from simstudy.transformers.labels import described
 
     weights = [layer.correlation for layer in layers]
@@ -299,8 +324,8 @@ def _labelled(layers: list[_Layer], subspaces: Geometry, groups: np.ndarray, jud
         "effective_heads_mcse": np.array([error for _, error in effective]),
         "key_group": groups,
         "hdi": subspaces.indices,
-        "hdi_haar_mean": subspaces.null.mean(axis=0),
-        "hdi_haar_deviation": subspaces.null.std(axis=0, ddof=1),
+        "hdi_haar_mean": null.mean(axis=0),
+        "hdi_haar_deviation": null.std(axis=0, ddof=1),
         "logit_rank": np.array([layer.logit_rank for layer in layers]),
         "logit_variance": np.array([layer.logit_variance for layer in layers]),
         "sink_share": np.array([layer.sink_share.mean(axis=0) for layer in layers]),

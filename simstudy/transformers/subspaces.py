@@ -41,13 +41,10 @@ class Geometry(NamedTuple):
         Closed form at x = 0 of distance heads with these subspaces, at the temperature of attention.
     indices : (L, index) array
         Of diversity.
-    null : (draw, index) array
-        The same of Haar-random subspaces, as many as there are keys in a layer; see `haar_indices`.
     """
 
     correlation: np.ndarray
     indices: np.ndarray
-    null: np.ndarray
 
 
 def key_groups(keys: np.ndarray, biases: np.ndarray) -> np.ndarray:
@@ -60,22 +57,24 @@ def key_groups(keys: np.ndarray, biases: np.ndarray) -> np.ndarray:
     return groups
 
 
-def geometry(keys: np.ndarray, groups: np.ndarray, rng: np.random.Generator, each: Callable[..., Any]) -> Geometry:
+def geometry(keys: np.ndarray, groups: np.ndarray, each: Callable[..., Any]) -> Geometry:
     """Angles and diversity of key projections (L, H, d, p), of which those of one group are the same.
 
     ``each`` is `map`, or what does the same in several threads.
     """
     bandwidth = keys.shape[3] ** 0.25
-    n_distinct = max(len(np.unique(group)) for group in groups)
     n_layers = 1 if keys.strides[0] == 0 else len(keys)
     found = each(functools.partial(_of_layer, bandwidth), keys[:n_layers], groups[:n_layers])
     correlations, indices = (
         np.broadcast_to(values, (len(keys), *values[0].shape)) for values in zip(*found, strict=True)
     )
-    return Geometry(
-        correlations, indices,
-        haar_indices(n_distinct, keys.shape[2], min(keys.shape[2:]), bandwidth, rng),
-    )  # fmt: skip
+    return Geometry(correlations, indices)
+
+
+def null_indices(keys: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Indices (draw, index) of Haar-random subspaces, as many as there are keys in a layer; see `haar_indices`."""
+    n_distinct = max(len(np.unique(group)) for group in groups)
+    return haar_indices(n_distinct, keys.shape[2], min(keys.shape[2:]), keys.shape[3] ** 0.25, rng)
 
 
 def _of_layer(bandwidth: float, keys: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -67,8 +67,9 @@ class Trained(NamedTuple):
 
     def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """Return what enters the attention of each layer (L, T, d), of each text."""
-        decoder = isinstance(self.encoder, Decoder)
-        return [each.states for each in (self.encoder.together(texts) if decoder else map(self.encoder, texts))]
+        if isinstance(self.encoder, Decoder):
+            return self.encoder.states(texts)
+        return [self.encoder.states(tokens) for tokens in texts]
 
     def losses(self, texts: Sequence[Sequence[int]], edit: Edit | None = None) -> list[float]:
         """Return the mean loss of the next token of each text, or of an encoder, of every seventh token, masked."""

@@ -104,31 +104,39 @@ def _group(*address: Any) -> _Group:
 
 @functools.lru_cache(maxsize=_GROUPS)
 def _made(model: str, count: int, key: Key) -> _Group:
-    # Here, as with theory and statistics it takes half of the time that any run takes to begin.
-    from simstudy.transformers.inspection import inspect_heads
-
     encoder, vocabulary = load_trained(model)
     rng = np.random.default_rng(key)
     tokens = [tuple(draw_tokens(model, vocabulary, rng)) for _ in range(2 * count + _EDITED)]
-    states = load_trained(model).states(tokens[: 2 * count])
-    found = inspect_heads(encoder.heads, states, queries=1, seed=int(rng.integers(2**32)))
+    (found,) = _inspected(model, load_trained(model).states(tokens[: 2 * count]), (None,), rng)
     return _Group(encoder, found, tokens[2 * count :], (model, count, key))
+
+
+def _inspected(
+    model: str, states: list[np.ndarray], lengths: tuple[int | None, ...], rng: np.random.Generator
+) -> list[xr.Dataset]:
+    # Here, as with theory and statistics it takes half of the time that any run takes to begin.
+    from simstudy.transformers.inspection import inspect_lengths
+
+    heads, seed = load_trained(model).encoder.heads, int(rng.integers(2**32))
+    return inspect_lengths(heads, states, lengths, queries=1, seed=seed, fixed=_fixed(model))
+
+
+@functools.cache
+def _fixed(model: str) -> Any:
+    from simstudy.transformers.inspection import of_weights
+
+    return of_weights(load_trained(model).encoder.heads)
 
 
 @functools.lru_cache(maxsize=_GROUPS)
 def _by_length(model: str, count: int, key: Key) -> dict[int, dict[str, Array]]:
     """Correlations of pairs of heads at each length, by predictor and as "observed"."""
-    from simstudy.transformers.inspection import inspect_lengths
-
     own, rng = load_trained(model), np.random.default_rng(key)
     encoder, vocabulary = own
     short = own.states([draw_tokens(model, vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)])
     by_query = correlation_by_query(encoder, draw_tokens(model, vocabulary, rng, _LENGTHS[-1]))
-    seed = int(rng.integers(2**32))
     found: dict[int, dict[str, Array]] = {}
-    for length, said in zip(
-        _LENGTHS, inspect_lengths(encoder.heads, short, _LENGTHS, queries=1, seed=seed), strict=True
-    ):
+    for length, said in zip(_LENGTHS, _inspected(model, short, _LENGTHS, rng), strict=True):
         by = {source: _pairs(said, source) for source in ("observed", "constant", "angles", "exact", "redrawn", "half")}
         if found:
             by["observed"] = by_group(by_query[:, :length].mean(axis=1), said.key_group.values)
@@ -199,14 +207,12 @@ def predict_elsewhere(
 @functools.lru_cache(maxsize=_GROUPS)
 def _by_kind(model: str, count: int, key: Key) -> dict[str, Array]:
     """Correlations of pairs of heads on texts of another kind, by predictor and as "observed"."""
-    from simstudy.transformers.subspaces import key_groups
-
     own, rng = load_trained(model), np.random.default_rng([*key, 2])
     encoder, vocabulary = own
     second = own.states([draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=True) for _ in range(2 * count)])
-    groups = key_groups(encoder.heads.key, encoder.heads.key_bias)
     seen, observed = (
-        by_group(mean_correlation(encoder.heads, some), groups) for some in (second[:count], second[count:])
+        by_group(mean_correlation(encoder.heads, some), _fixed(model).groups)
+        for some in (second[:count], second[count:])
     )
     if model == "smollm2":
         first = _by_length(model, count, key)[_LENGTHS[0]]
@@ -229,7 +235,7 @@ def _by_edit(model: str, count: int, rank: int, key: Key) -> dict[str, Array]:
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     edited = _reduced(model, rank)
     texts = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count)]
-    old, new = [encoder(tokens).states for tokens in texts[:count]], [edited(tokens).states for tokens in texts]
+    old, new = [encoder.states(tokens) for tokens in texts[:count]], [edited.states(tokens) for tokens in texts]
     first, second = np.triu_indices(edited.heads.query.shape[1], 1)
 
     def pairs(heads: TransformerHeads, states: list[np.ndarray]) -> Array:
