@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -133,7 +134,10 @@ def select(design: Design, selection: str) -> int:
             raise UserError(f"cell = {number}: the design has cells 0 to {len(rows) - 1}")
         return number
     known = dict.fromkeys(name for row in rows for name in row)
-    wanted = dict(_pair(part, known) for part in re.split(r",(?![^(\[{]*[)\]}])", selection))
+    pairs = [_pair(part, known) for part in re.split(r",(?![^(\[{]*[)\]}])", selection)]
+    if twice := next((name for name, count in Counter(name for name, _ in pairs).items() if count > 1), ""):
+        raise UserError(f"cell = {selection!r}: {twice} stands more than once; state one level of it")
+    wanted = dict(pairs)
     fits = [number for number, row in enumerate(rows) if all(_fits(row, *pair) for pair in wanted.items())]
     if len(fits) == 1:
         return fits[0]
@@ -141,7 +145,10 @@ def select(design: Design, selection: str) -> int:
         shown = ", ".join(map(str, fits))
         raise UserError(f"cell = {selection!r}: {len(fits)} cells fit ({shown}); state more, or one of these numbers")
     unknown = [name for name, value in wanted.items() if not any(_fits(row, name, value) for row in rows)]
-    levels = (f"{name} is {' or '.join(dict.fromkeys(str(level(row, name)) for row in rows))}; " for name in unknown)
+    levels = (
+        f"{name} is {' or '.join(dict.fromkeys(str(level(row, name)) or 'left out' for row in rows))}; "
+        for name in unknown
+    )
     raise UserError(f"cell = {selection!r}: no cell fits; {''.join(levels)}simstudy status lists the cells")
 
 

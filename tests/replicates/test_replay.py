@@ -84,6 +84,7 @@ def test_cells__are_selected_by_number_or_by_level(tmp_path):
     assert select(design, "angle=90, bandwidth=0.5") == 4 == select(design, "grid=angles,bandwidth=0.50,angle=90.0")
     for wrong, message in {
         "6": "cells 0 to 5", "angle=90": r"2 cells fit \(4, 5\)", "angle=1": "no cell fits", "angel=1": "no setting",
+        "angle=0, angle=90": "angle stands more than once", "total_dim=1": "total_dim is left out",
         "-1": "neither a number", "": "neither a number", "angle": "neither a number", "²": "neither a number",
     }.items():  # fmt: skip
         with pytest.raises(UserError, match=message):
