@@ -47,7 +47,12 @@ def is_there(x: object) -> bool:
 
 def on_device(x: Any, real: Any) -> Any:
     """Return an array on the GPU, copied there unless it is there."""
-    return x if is_there(x) else cuda_compiler().to_device(np.ascontiguousarray(x, real), stream=stream())
+    if is_there(x):
+        return x
+    page = np.ascontiguousarray(x, real)
+    there = cuda_compiler().to_device(page, stream=stream())
+    there.page = page  # which the stream may read later
+    return there
 
 
 def to_host(*arrays: Any) -> list[np.ndarray]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -256,6 +257,17 @@ def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
     # Negative control: the next batch is not that near.
     (later,) = simulate_batch([cell], 4)
     assert np.abs(later.product_sum - gpu.product_sum).max() > 1e-3 * np.abs(gpu.product_sum).max()
+
+
+def test_array_of_the_host__lives_as_long_as_its_copy(monkeypatch):
+    """The stream may read it after the call; a copy in another precision belongs to nobody else."""
+    pages, cuda = [], cuda_compiler()
+    upload = cuda.to_device
+    monkeypatch.setattr(cuda, "to_device", lambda x, **how: pages.append(weakref.ref(x)) or upload(x, **how))
+    there = on_device(np.zeros(3, "float32"), "float64")
+    assert pages[0]() is not None
+    del there
+    assert pages[0]() is None
 
 
 def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(monkeypatch):
