@@ -199,7 +199,7 @@ def _products(n_group: int) -> tuple[Any, Any]:
     def add(g, h, w, second, column, sums):
         sums[h * n_heads + g] += w * column[second + g * step]
 
-    add_each = _written_out(add, n_group)
+    add_each = _unrolled(add, n_group)
 
     @cuda_function
     def add_all(h, variance, second, column, sums):
@@ -210,16 +210,16 @@ def _products(n_group: int) -> tuple[Any, Any]:
         total = _sum_of_lanes(sums[c])
         kept[c // n_lanes] += total if lane == c % n_lanes else 0.0
 
-    return _written_out(add_all, n_group), _written_out(keep, n_group**2)
+    return _unrolled(add_all, n_group), _unrolled(keep, n_group**2)
 
 
-def _written_out(body: Any, stop: int, start: int = 0) -> Any:
+def _unrolled(body: Any, stop: int, start: int = 0) -> Any:
     """Return the function that calls ``body`` with each number before what it is given, without a loop."""
     if stop - start == 1:
         number = np.uint64(start)
         return cuda_function(lambda *given: body(number, *given))
     half = (start + stop) // 2
-    one, other = _written_out(body, half, start), _written_out(body, stop, half)
+    one, other = _unrolled(body, half, start), _unrolled(body, stop, half)
 
     @cuda_function
     def each(*given):
