@@ -65,6 +65,8 @@ def test_gelu__is_x_times_the_normal_distribution_function():
     found = _gelu(x)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, x * ndtr(x.astype(np.float64)), rtol=2e-7, atol=4e-7)
+    # A model whose numbers overflow goes on as its own code would.
+    assert _gelu(np.array([np.inf, -np.inf, 3e38, -3e38], np.float32)).tolist() == [np.inf, 0.0, np.float32(3e38), 0.0]
 
 
 def test_shared_keys__with_values_of_their_own_are_told_apart():
