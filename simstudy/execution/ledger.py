@@ -249,7 +249,7 @@ class Ledger:
 
     def _tasks(self, accounts: Iterable[Account], most: int | None = None) -> Iterator[Task]:
         """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
-        for sharers in sharing_data(accounts, lambda account: account.planned.cell):
+        for sharers in sharing_data(accounts, lambda account: account.planned.cell, self._device):
             numbered = heapq.merge(*(islice(self._missing(place, a), most) for place, a in enumerate(sharers)))
             for batch, places in groupby(numbered, key=lambda pair: pair[0]):
                 cells = [sharers[place].planned.cell for _, place in places if self._claim(sharers[place], batch)]
@@ -269,11 +269,11 @@ class Ledger:
         return True
 
 
-def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell]) -> list[list[T]]:
-    """Return the entries in groups whose cells draw the same data."""
+def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell], device: str = "cpu") -> list[list[T]]:
+    """Return the entries in groups whose cells draw the same data on a device."""
     groups: dict[tuple, list[T]] = defaultdict(list)
     for entry in entries:
-        groups[shares_data(cell_of(entry))].append(entry)
+        groups[shares_data(cell_of(entry), device)].append(entry)
     return list(groups.values())
 
 

@@ -17,8 +17,9 @@ from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.code import OWN_MEASURE
+from simstudy.design.settings.ensembles import NadarayaWatsonLearner
 from simstudy.errors import UserError
-from simstudy.kernels.devices import computing_on, on_cuda
+from simstudy.kernels.devices import computing_on
 from simstudy.replicates.moments import Moments, empty, update
 
 PIECE_BYTES = 16 << 20
@@ -27,19 +28,28 @@ CACHE_BYTES = 2 << 20
 """Small replicates are held together up to this size: calls from Python would outweigh them, and 8 times as many would
 leave the cache, which costs a fifth of the time."""
 GPU_PIECE_BYTES = 256 << 20
-"""Takes the place of both on a GPU, where each piece costs some calls of a millisecond in all."""
+"""Takes the place of both for heads on a GPU, where each piece costs some calls of a millisecond in all."""
 NUMERICAL_FAILURES = (np.linalg.LinAlgError, ArithmeticError)
 """What a replicate may raise and be counted as failed; anything else is a defect of the program and stops it."""
 
 
-def shares_data(cell: Cell) -> tuple[Any, ...]:
+def shares_data(cell: Cell, device: str = "cpu") -> tuple[Any, ...]:
     """Return what two cells have in common if one drawing serves both: all but n_keys, and pieces, for the rounding."""
     cell = cell.decisive
-    simulation = cell.simulation
-    lengths = [_piece_length(cell, size) for size in (PIECE_BYTES, GPU_PIECE_BYTES)]
-    sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, *lengths
+    simulation, limits = cell.simulation, _limits(cell, device)
+    sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, *limits, _piece_length(cell, limits[1])
     # Data hold what heads make of the keys: cells of one task have the same heads by the same name.
     return cell.data_id, *sizes, cell.population
+
+
+def _limits(cell: Cell, device: str) -> tuple[int, int]:
+    """Return the largest sizes of arrays, in bytes, of whole blocks and of replicates of one block."""
+    estimator = cell.estimator
+    heads = cell.instance is None and isinstance(estimator.learner, NadarayaWatsonLearner)
+    # All else is computed by the host, whatever draws the data.
+    if device == "cuda" and heads and estimator.normaliser.kind == "softmax" and estimator.mask.kind == "none":
+        return GPU_PIECE_BYTES, GPU_PIECE_BYTES
+    return CACHE_BYTES, PIECE_BYTES
 
 
 def _replicate_bytes(cell: Cell) -> int:
@@ -61,18 +71,18 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> li
     with computing_on(device):
         evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
         largest = max(cells, key=lambda cell: cell.data.n_keys).in_batch(batch)
-        for blocks, first, count in _pieces(largest, batch):
+        for blocks, first, count in _pieces(largest, batch, device):
             shared = SharedData(largest, first, count)
             for evaluation in evaluations:
                 _add(evaluation, shared, blocks)
     return [evaluation.moments for evaluation in evaluations]
 
 
-def _pieces(cell: Cell, batch: int) -> Iterator[tuple[range, int, int]]:
+def _pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, int]]:
     """Yield (blocks, first replicate, number of replicates): whole blocks, or consecutive replicates of one."""
     size = cell.simulation.batch_size
     per_block = size // N_BLOCKS
-    together_bytes, alone_bytes = (GPU_PIECE_BYTES,) * 2 if on_cuda() else (CACHE_BYTES, PIECE_BYTES)
+    together_bytes, alone_bytes = _limits(cell, device)
     together = max(1, together_bytes // (_replicate_bytes(cell) * per_block))
     length = together * per_block if together > 1 else _piece_length(cell, alone_bytes)
     for block in range(0, N_BLOCKS, together):

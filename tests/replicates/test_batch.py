@@ -76,6 +76,16 @@ def test_company_of_a_larger_cell__changes_no_bit(monkeypatch):
     assert shares_data(small) != shares_data(large)
 
 
+def test_large_cells__share_data_whose_pieces_are_equal_where_they_are_computed():
+    """On a CPU both hold one replicate at once; on a GPU they hold 16 and 8, and forests are not computed there."""
+    cells = [minimal_cell(n_keys=n_keys, batch_size=256) for n_keys in (400_000, 800_000)]
+    forests = [minimal_cell(n_keys=n_keys, batch_size=256, learner="random_forest") for n_keys in (400_000, 800_000)]
+    for pair, device, n_groups in ((cells, "cpu", 1), (cells, "cuda", 2), (forests, "cuda", 1)):
+        assert len({shares_data(cell, device) for cell in pair}) == n_groups
+        lengths = [next(batch_module._pieces(cell, 0, device))[2] for cell in pair]
+        assert len(set(lengths)) == n_groups and (lengths == [1, 1]) == (n_groups == 1)
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_blocks_evaluated_together__change_no_bit(monkeypatch, count):
     cell = minimal_cell(regression=RIDGE, queries={"kind": "gaussian", "count": count}, batch_size=256)
