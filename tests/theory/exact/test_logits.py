@@ -100,6 +100,8 @@ def test_narrow_heads__are_blank_with_the_reason():
     found = logit_moments(np.diag([10_000.0, 1.0]), 20)
     assert "100" in found.reason and "narrow" in found.reason
     assert np.isnan(found.gram[0]).all() and np.isfinite(found.gram[1, 1])
+    # As the documentation says: the distance of nodes is rounded, and so is the limit.
+    assert [logit_moments([[float(slope**2)]], 20).reason == "" for slope in (78, 79)] == [True, False]
 
 
 @pytest.mark.parametrize(
