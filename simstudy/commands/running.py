@@ -26,7 +26,13 @@ from simstudy.commands.app import (
 from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+
     from simstudy.design.document import Design
+    from simstudy.execution.account import Account
+    from simstudy.report.tables import VerdictLine
 
 _TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
 
@@ -57,8 +63,8 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
     from simstudy.report import tables
     from simstudy.report.confirmed import confirmed_of, standing_in
-    from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
-    from simstudy.report.terminal import counted, say, show_table, warn
+    from simstudy.report.progress import ProgressDisplay
+    from simstudy.report.terminal import say, warn
     from simstudy.study import run as run_study
 
     store = store_for(loaded, output)
@@ -68,17 +74,9 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         results = run_study(loaded, output=output, observer=display, **how)
     told = confirmed_of(loaded, store), standing_in(loaded, store)
     lines = tables.verdict_lines(results, *told)
-    total, n_failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
     if not quiet:
-        show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
-        if lines:
-            kind = "a confirmation" if loaded.confirmation else f"a pilot; {tables.count_confirmed(lines)}"
-            say(tables.count_verdicts(lines), kind)
-        say(
-            f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {n_failed} failed",
-            *([f"estimator: {words}"] if (words := tables.estimator_words(results)) else []),
-            f"results  {store.folder / 'results.nc'}",
-        )
+        _show(results, loaded, lines)
+        say(f"results  {store.folder / 'results.nc'}")
     # Imported and drawn here: nobody has to wait for pictures to read a verdict.
     from simstudy.report.page import write_report
 
@@ -86,15 +84,40 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         report = write_report(results, loaded, store, told)
     if not quiet:
         say(f"report   {report}")
-    if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
-        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
-    if missed := [account for account in display.ledger.accounts if not account.reached]:
-        warn(*missed_lines(missed, loaded))
-    if still_open := open_lines(results, loaded) if lines else []:
-        warn(*still_open)
+    missed = _warn_of(results, loaded, display.ledger.accounts)
     if not all(line.as_declared for line in lines):
         return EXIT_UNLIKE_DECLARED
     return EXIT_PRECISION_MISSED if missed else 0
+
+
+def _show(results: xr.Dataset, loaded: Design, lines: Sequence[VerdictLine]) -> None:
+    """Show the verdicts of a study, or else its measures, and what they rest on."""
+    from simstudy.report import tables
+    from simstudy.report.terminal import counted, say, show_table
+
+    show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
+    if lines:
+        kind = "a confirmation" if loaded.confirmation else f"a pilot; {tables.count_confirmed(lines)}"
+        say(tables.count_verdicts(lines), kind)
+    total, n_failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
+    say(
+        f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {n_failed} failed",
+        *([f"estimator: {words}"] if (words := tables.estimator_words(results)) else []),
+    )
+
+
+def _warn_of(results: xr.Dataset, loaded: Design, accounts: Sequence[Account]) -> bool:
+    """Warn of damaged batches, cells without their precision and open claims; return whether a cell missed its own."""
+    from simstudy.report.progress import missed_lines, open_lines
+    from simstudy.report.terminal import warn
+
+    if damaged := sum(len(account.damaged) for account in accounts):
+        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+    if missed := [account for account in accounts if not account.reached]:
+        warn(*missed_lines(missed, loaded))
+    if still_open := open_lines(results, loaded) if loaded.claims else []:
+        warn(*still_open)
+    return bool(missed)
 
 
 def _run_share(loaded: Design, text: str, output: Path, quiet: bool, **how: Any) -> None:
