@@ -202,6 +202,18 @@ def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(result
             np.testing.assert_allclose(np.diff(segments[:, :, 0])[:, 0], 2 * COVERAGE * 0.01)
 
 
+def test_ordering__names_an_index_that_orders_nothing_and_draws_no_row_for_it(results):
+    figure = OrderingFigure.model_validate({"kind": "ordering", "title": "t", "grid": "split", "y": "mse"})
+    share = np.full((1, results.sizes["cell"], len(INDICES)), 0.5)
+    share[..., INDICES.index("vendi")] = np.nan
+    numbers = {f"wrong_pair_share{end}": (("figure", "cell", "index"), share) for end in ("", "_mcse")}
+    drawing = draw(figure, "best", results.assign(numbers))
+    rows = [tick.get_text() for tick in drawing.axes[0].get_yticklabels()]
+    assert rows == [name for name in INDICES if name != "vendi"]
+    assert len(drawing.axes[0].containers[0].lines[0].get_ydata()) == len(rows)
+    assert "in all cells: vendi" in drawing.legends[-1].get_texts()[-1].get_text()
+
+
 def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(results):
     figure = LollipopFigure.model_validate(
         {"kind": "lollipop", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth", "panel": "regression",
