@@ -13,10 +13,11 @@ from simstudy.design.shipped import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
 from simstudy.report.campaign import campaign
-from simstudy.report.confirmed import Run, confirmed_of, runs_of
+from simstudy.report.confirmed import Run, confirmed_of, confirmed_runs, runs_of
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, render_studies, require_same_design
 from simstudy.report.sentences import Line
+from simstudy.report.terminal import warn
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
@@ -27,18 +28,32 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         if profile not in profiles_of(path):
             continue
         design = load_design(path, profile)
-        runs = list(runs_of(design, output))
-        if not runs:
+        shown = _shown(design, output)
+        if shown is None:
             continue
-        # The pilot, or else the last confirmation.
-        shown = next((run for run in runs if run.design is design), runs[-1])
-        require_same_design(shown.results, shown.design, shown.store)
         studies.append(_described(shown, design, output))
         judged.append((shown.results, shown.design))
         lines |= _lines(design, studies[-1]) if is_shipped(path) else {}
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
     return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged), lines))
+
+
+def _shown(design: Design, output: Path) -> Run | None:
+    """The pilot of a study, or else its last confirmation, which also takes the place of a pilot of another design."""
+    last = next(reversed(list(confirmed_runs(design, output))), None)
+    try:
+        first = next(runs_of(design, output), None)
+        if first is not None and first.design is design:
+            require_same_design(*first)
+            return first
+    except UserError as error:
+        if last is None:
+            raise
+        warn(f"{error}; the page shows the last confirmation instead")
+    if last is not None:
+        require_same_design(*last)
+    return last
 
 
 def _described(shown: Run, design: Design, output: Path) -> dict[str, Any]:

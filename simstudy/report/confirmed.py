@@ -53,6 +53,12 @@ def runs_of(design: Design, output: Path) -> Iterator[Run]:
     pilot = store_of(design, output)
     if (pilot.folder / "results.nc").exists():
         yield Run(open_results(pilot.folder), design, pilot)
+    yield from confirmed_runs(design, output)
+
+
+def confirmed_runs(design: Design, output: Path) -> Iterator[Run]:
+    """Yield the confirmations of a study, oldest first, none void or unfinished."""
+    pilot = store_of(design, output)
     for begun, store in confirmations(pilot):
         if not _confirmed(begun, store, design).void:
             yield Run(open_results(store.folder), confirmatory(design, begun), store)

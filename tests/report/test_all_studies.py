@@ -146,6 +146,17 @@ def test_results_of_an_edited_design__are_refused(page):
         gather(designs, "quick", path.parent)
 
 
+def test_older_pilot__gives_way_to_a_confirmation(tmp_path, capsys):
+    """`make confirm` ends with the page of all studies, also where a pilot of an earlier design lies in its folder."""
+    path = confirmed_alone(tmp_path)
+    older = tmp_path / "older.toml"
+    older.write_text(path.read_text() + "# older\n")
+    run(older, output=tmp_path / "outputs", executor="serial")
+    text = gather([path], "quick", tmp_path / "outputs").read_text()
+    assert "a text that is younger" in text and '<span class="meta">pilot' not in text
+    assert "results.nc: the design has changed since" in capsys.readouterr().err
+
+
 def test_no_results__is_a_message(tmp_path):
     with pytest.raises(UserError, match="no study has results in profile 'quick'"):
         gather([], "quick", tmp_path)
