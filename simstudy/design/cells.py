@@ -140,7 +140,6 @@ def _stated(cell: Cell, setting: str) -> Any:
 
 
 def _idle_in_grid(cell: Cell, path: str, sections: dict[str, dict[str, Any]]) -> Iterator[Problem]:
-    """Settings of a grid that mean nothing for the instance of one of its cells."""
     for section, content in sections.items() if cell.instance is not None else ():
         for name in content:
             if cell.instance is not None and setting_of(name) not in cell.meaningful:
@@ -150,7 +149,6 @@ def _idle_in_grid(cell: Cell, path: str, sections: dict[str, dict[str, Any]]) ->
 
 
 def _idle_in_tables(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
-    """Settings of the tables that mean nothing for any cell, if all cells are known."""
     size = sum(math.prod(map(len, grid.factors.values())) for grid in document.grids.values())
     known = frozenset[str]().union(*(each.cell.meaningful for each in planned))
     for table in TABLES if len(planned) == size else ():

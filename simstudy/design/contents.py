@@ -96,14 +96,12 @@ def _head_projections(path: str, cell: Cell) -> Matrices:
 
 
 def _projections(path: str, cell: Cell) -> Matrices:
-    """Return projections (head, feature, dimension)."""
     shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
     stored = _array(path, shape, "(n_heads, n_features, head_dim)", "a float array of shape (H, d, p)")
     return tuple(tuple(tuple(map(float, row)) for row in head) for head in _real(stored))
 
 
 def _mask(path: str, cell: Cell) -> tuple[str, ...]:
-    """Return a text of 0 and 1 for each query."""
     shape = (cell.n_queries, cell.data.n_keys)
     stored = _array(path, shape, "(queries, n_keys)", "an array of booleans (queries, n_keys)")
     if stored.dtype != bool:
@@ -135,7 +133,6 @@ def _real(stored: NDArray) -> Array:
 
 
 def _array(path: str, shape: tuple[int, ...], names: str, kind: str) -> NDArray:
-    """Return the array of a .npy file, refused unless it has this shape."""
     stored = _parsed(".npy", read_regular(Path(path), MAX_BYTES), f"; save {kind}")[""]
     if stored.shape != shape:
         raise UserError(f"holds shape {stored.shape}; {names} = {shape} is stated")
@@ -173,7 +170,6 @@ def _rows(path: str, cell: Cell) -> Rows:
 
 
 def _table(path: str) -> dict[str, Array]:
-    """Return columns of numbers by name."""
     if path.startswith(_PREFIX):
         return _shipped(path.removeprefix(_PREFIX))
     kind = Path(path).suffix.lower()
@@ -213,7 +209,6 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
 
 
 def _numbers(name: str, found: NDArray) -> Array:
-    """Column of numbers; raises UserError at the first entry that is none."""
     if found.dtype.kind not in "fiub":
         import pandas as pd
 

@@ -60,7 +60,6 @@ def _data(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _own_data(cell: Cell) -> Iterator[Impossibility]:
-    """What settings that speak of rows of data need of one another and of the rows."""
     keys, data, queries = cell.data.key_distribution, cell.data, cell.queries.queries
     by_rows = isinstance(data.regression, FileRegression | FittedRegression)
     if isinstance(data.noise, ResidualNoise) and not isinstance(data.regression, FittedRegression):
@@ -178,14 +177,12 @@ def _bandwidth(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _lacking(setting: str, stated: str, needs: dict[str, bool]) -> Iterator[Impossibility]:
-    """Yield each thing that a setting needs and the cell does not have."""
     for remedy, given in needs.items():
         if not given:
             yield setting, f'"{stated}" needs {remedy}; change that or use "none"'
 
 
 def _learner(cell: Cell) -> Iterator[Impossibility]:
-    """What learners other than given heads cannot have."""
     learner, estimator = cell.estimator.learner, cell.estimator
     if learner.kind == "nadaraya_watson":
         return
@@ -204,7 +201,6 @@ def _learner(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _mechanism(cell: Cell) -> Iterator[Impossibility]:
-    """What transformations, normalisers and products of kernels cannot have."""
     estimator, plain = cell.estimator, cell.estimator.plain and cell.estimator.combination.kind != "product"
     normaliser, transformation = estimator.normaliser, estimator.transformation
     if normaliser.kind == "compact" and estimator.logits != "distance":
@@ -223,7 +219,6 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _mask(cell: Cell) -> Iterator[Impossibility]:
-    """What cannot be masked, and masks from files that do not fit."""
     estimator, visible = cell.estimator, cell.visible
     if visible is None:
         return
@@ -260,7 +255,6 @@ _FOLLOWED: dict[str, set[str]] = {
 
 
 def _instance(cell: Cell) -> Iterator[Impossibility]:
-    """What a random instance cannot have: what its system says, and heads or rules that go beyond the settings used."""
     data, heads, used = cell.data, cell.heads, cell.meaningful
     if cell.instance is not None:
         for size, (least, why) in cell.instance.least.items():
@@ -274,7 +268,6 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:
-    """Cells with an array too large to hold, even for one replicate."""
     data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
     numbers = {
         # Keys as drawn, and as projected by every head.

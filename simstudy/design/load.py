@@ -100,7 +100,6 @@ def profiles_of(design: Source) -> tuple[str, ...]:
 
 
 def _under_profile(written: Written, profile: str) -> dict[str, Any]:
-    """Return the tables of a design as a profile wants them."""
     profiles = written.tables.get("profiles", {})
     problem = None
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
@@ -178,7 +177,6 @@ def _table_problems(raw: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _table(raw: Any, *path: str) -> dict[str, Any]:
-    """Return the table at a path, empty if there is none."""
     for step in path:
         raw = raw.get(step) if isinstance(raw, dict) else None
     return raw if isinstance(raw, dict) else {}

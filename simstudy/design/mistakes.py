@@ -137,7 +137,6 @@ def _remedy(detail: Any, description: str) -> str:
 
 
 def _of_these(stated: str, known: list[str], description: str) -> str:
-    """A remedy for an unknown name: the nearest known name, or all known names."""
     near = nearest(stated, known)
     say = f"give {description}" if known[0] in description else f"must be {any_of(known)}"
     return f'did you mean "{near}"? {say}' if near else say

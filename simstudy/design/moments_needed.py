@@ -76,7 +76,6 @@ def _keys_with_weight(cell: Cell, df: float) -> float:
 
 
 def _sees_all(cell: Cell) -> bool:
-    """Whether every head surely sees all coordinates that m depends on."""
     regression = cell.data.regression
     radial = isinstance(regression, Quadratic) and len(regression.coefficients) == 1
     used = len(getattr(regression, "coefficients", ())) or cell.data.n_features

@@ -148,7 +148,6 @@ def _equal_cells(grid: PlannedGrid) -> Iterator[Problem]:
 
 
 def _unsaid(path: str, claim: BaseClaim) -> Iterator[Problem]:
-    """What the entries of a claim need of one another."""
     if (claim.measure == "hdi") != (claim.index is not None):
         yield Problem(f"{path}.index", claim.index, 'state index for measure = "hdi", and only then')
     if isinstance(claim, PairedClaim) and claim.compared == "ratio" and claim.versus is None:
@@ -164,7 +163,6 @@ def _unsaid(path: str, claim: BaseClaim) -> Iterator[Problem]:
 
 
 def _wrong_grids(reference: Reference, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
-    """Grids without the exact theory that a claim rests on, or without the sizes of ensembles that a law needs."""
     path, entry = reference.path, reference.entry
     if getattr(entry, "source", None) == "exact" and not reference.grid.exact:
         yield Problem(f"{path}.source", "exact", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
@@ -200,7 +198,6 @@ def _unknown_settings(reference: Reference) -> Iterator[Problem]:
 
 
 def _selects(reference: Reference) -> Iterator[Problem]:
-    """There must be cells to look at, and others to compare them with."""
     path, entry, grid = reference.path, reference.entry, reference.grid
     if not reference.chosen:
         yield Problem(f"{path}.where", entry.where, _nothing_selected(entry.where, grid))
@@ -235,7 +232,6 @@ def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
 
 
 def _has_axis(reference: Reference) -> Iterator[Problem]:
-    """An x must be a number in every cell, of two levels or more, positive where its logarithm is taken."""
     path, entry, x = reference.path, reference.entry, getattr(reference.entry, "x", None)
     if x is None or not reference.chosen or isinstance(entry, WinnersFigure):
         return
@@ -259,7 +255,6 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
 
 
 def _has_optimum(reference: Reference) -> Iterator[Problem]:
-    """An optimum is sought among three levels or more, and followed along as many."""
     sought = {OptimumClaim: ("x", "along"), OptimumFigure: ("over",)}
     fields = next((fields for kind, fields in sought.items() if isinstance(reference.entry, kind)), ())
     for field in fields if reference.chosen else ():

@@ -81,7 +81,6 @@ def possible_measures(cell: Cell) -> list[str]:
 
 
 def _impossible_in_some(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
-    """Yield why some cells cannot have a measure."""
     without = [cell for cell in cells if measure not in possible_measures(cell)]
     if without:
         instance = without[0].instance
@@ -92,7 +91,6 @@ def _impossible_in_some(path: str, measure: str, cells: Sequence[Cell]) -> Itera
 
 
 def _impossible_in_all(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
-    """Yield why none of the cells has a measure."""
     having = [cell for cell in cells if measure in possible_measures(cell)]
     if not having:
         yield from _impossible_in_some(path, measure, cells)
@@ -101,7 +99,6 @@ def _impossible_in_all(path: str, measure: str, cells: Sequence[Cell]) -> Iterat
 
 
 def _shared(cells: Sequence[Cell]) -> list[str]:
-    """Names of the measures that all of these cells can have."""
     shared = set.intersection(*(set(possible_measures(cell)) for cell in cells))
     return [name for name in possible_measures(cells[0]) if name in shared]
 
@@ -134,7 +131,6 @@ def _errors_wanted(document: Document, planned: Sequence[PlannedCell]) -> Iterat
 
 
 def _empty_populations(planned: Sequence[PlannedCell]) -> Iterator[Problem]:
-    """Populations of what no cell draws, and results by query where the points are a population."""
     stated = {part for each in planned for part in each.cell.simulation.population}
     for part in sorted(stated - {part for each in planned for part in each.cell.population}):
         yield Problem("simulation.population", part, "no cell draws any at random; leave it out")
@@ -153,7 +149,6 @@ def _wanted_without_error(each: PlannedCell, cells: Sequence[Cell]) -> Iterator[
 
 
 def _not_spent(each: PlannedCell) -> Iterator[Problem]:
-    """A grid of claims whose cells all stop at the floor of replicates."""
     stated = each.precision
     if stated.stop == "precision" and not stated.relative_mcse | stated.absolute_mcse:
         why = f"no error is wanted: cells of {each.grid} stop at min_replicates = {stated.min_replicates}"
@@ -161,7 +156,6 @@ def _not_spent(each: PlannedCell) -> Iterator[Problem]:
 
 
 def _never_judged(each: PlannedCell) -> Iterator[Problem]:
-    """A grid of claims whose ceiling allows too few blocks for any verdict."""
     ceiling, size = each.precision.max_replicates, each.cell.simulation.batch_size
     batches = MIN_BLOCKS if each.cell.population else -(-MIN_BLOCKS // N_BLOCKS)
     if batches_of(ceiling, size) < batches:
@@ -170,7 +164,6 @@ def _never_judged(each: PlannedCell) -> Iterator[Problem]:
 
 
 def _stands_alone(reference: Reference) -> Iterator[Problem]:
-    """Yield a note on a statement that points to another sentence, or is long."""
     claim = reference.entry
     if not isinstance(claim, BaseClaim):
         return
@@ -187,7 +180,6 @@ def _stands_alone(reference: Reference) -> Iterator[Problem]:
 
 
 def _idle_factors(grid: PlannedGrid) -> Iterator[Problem]:
-    """Yield the factors of which no level changes any number of any cell."""
     numbers = [_of_ensemble(cell) for cell in grid.cells]
     for factor in grid.factors or () if len(set(numbers)) < len(numbers) else ():
         strata = grid.strata((factor,), [*range(len(numbers))])
@@ -198,7 +190,6 @@ def _idle_factors(grid: PlannedGrid) -> Iterator[Problem]:
 
 
 def _compares_equals(reference: Reference) -> Iterator[Problem]:
-    """Yield why an entry compares what cannot differ."""
     measure, grid = getattr(reference.entry, "measure", None), reference.grid
     if measure is None:
         return
@@ -231,7 +222,6 @@ def _named(grid: PlannedGrid, first: Cell, second: Cell) -> str:
 
 
 def _reasons(first: Cell, second: Cell) -> str:
-    """Why the settings in which two cells differ decide nothing."""
     idle = first.idle | second.idle
     differing = [name for name in TABLE_OF if first.coordinates[name] != second.coordinates[name]]
     reasons = {f"{name}: {idle[name]}": None for name in differing if name in idle}

@@ -90,7 +90,6 @@ def parse(place: str, text: str) -> dict[str, Any]:
 
 
 def _refuse_extremes(node: Any, depth: int = 0) -> None:
-    """Raise ValueError at an integer beyond TOML's 64 bits, or at nesting that no design needs."""
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     if isinstance(node, int) and not -(2**63) <= node < 2**63:
@@ -116,7 +115,6 @@ def to_toml(tables: Mapping[str, Any]) -> tuple[str, list[Problem]]:
 
 
 def _table(entries: dict[str, Any], levels: int) -> Table:
-    """Return a table that has so many levels of tables in it."""
     import tomlkit
 
     table = tomlkit.table()

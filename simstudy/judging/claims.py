@@ -107,7 +107,6 @@ def require_answerable(stated: Stated, conditions: list[Coordinates], factors: t
 
 
 def _no_index(path: str, claim: BaseClaim, grid: PlannedGrid) -> Iterator[Problem]:
-    """An order is told by the levels of a numeric factor."""
     if not isinstance(claim, OrderingClaim):
         return
     levels = [cell.coordinates.get(claim.against) for cell in grid.cells]

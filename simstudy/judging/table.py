@@ -87,7 +87,6 @@ def means(conditions: Sequence[Coordinates], values: NDArray[np.float64], cluste
 
 
 def _laid_out(numbers: Any, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
-    """Return a table with a row for each unit and a column for each condition, and the cluster of each unit."""
     if isinstance(numbers, xr.DataArray):
         return _from_array(numbers, columns)
     if isinstance(numbers, Mapping):
@@ -194,7 +193,6 @@ def _levels(column: pd.Index) -> list[Any]:
 
 
 def _real(name: str, column: pd.Series) -> NDArray[np.float64]:
-    """Return a column as float64, missing values as NaN."""
     found = column.infer_objects()
     if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
         remedy = "give numbers, or name it as unit, cluster or factor"
@@ -205,8 +203,6 @@ def _real(name: str, column: pd.Series) -> NDArray[np.float64]:
 def _complete(
     values: NDArray[np.float64], units: pd.Index, conditions: Sequence[Coordinates], missing: str
 ) -> NDArray[np.bool_]:
-    """Return which units (unit,) have a number under each condition."""
-
     def first(wrong: NDArray[np.bool_]) -> str:
         row, column = (int(each) for each in np.argwhere(wrong)[0])
         at = ", ".join(f"{name} = {level}" for name, level in conditions[column].items())

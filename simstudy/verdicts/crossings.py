@@ -76,7 +76,6 @@ class Line:
         )  # fmt: skip
 
     def _positive(self, place: float) -> Comparison:
-        """The comparison of the difference at a place with 0."""
         after = int(np.searchsorted(self._x, place))
         weights = {after: 1.0}
         if self._x[after] != place:
@@ -85,7 +84,6 @@ class Line:
         return inside(f"{self._what} = {place:g}", self._combined(weights), (0.0, np.inf), 0.0)
 
     def _combined(self, weights: dict[int, float]) -> Contrast:
-        """The sum of differences at some levels, weighted."""
         terms: dict[int, float] = defaultdict(float)
         for position, weight in weights.items():
             own, other = self._pairs[position]

@@ -84,7 +84,6 @@ def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np
 
 
 def _queries(account: Account, theories: Mapping[str, Theory]) -> dict[str, np.ndarray]:
-    """Measures at each query of a cell that asks for them, by name; nothing of another."""
     measured = account.performance
     if measured is None or not account.planned.by_query:
         return {}

@@ -106,7 +106,6 @@ def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
 
 
 def _profile(levels: Array, values: Array) -> Profile:
-    """Least of the values at each level; undefined ones are left out."""
     known, distinct = np.where(np.isnan(values), np.inf, values), np.unique(levels)
     return Profile(distinct, np.array([known[levels == each].min() for each in distinct]))
 
@@ -163,7 +162,6 @@ def law_shares(cells: xr.Dataset, factors: tuple[str, ...]) -> list[LawShare]:
 
 
 def _estimate(cells: xr.Dataset, measure: str, cell: int) -> tuple[float, float]:
-    """Estimate of a measure in a cell, and its MCSE."""
     return float(cells[measure].sel(source="empirical")[cell]), float(cells[f"{measure}_mcse"][cell])
 
 

@@ -62,7 +62,6 @@ def _claim_table(
     claims: Mapping[str, BaseClaim], judgements: Mapping[str, Judgement], shown: Mapping[str, str],
     draws: Mapping[str, str],
 ) -> xr.Dataset:  # fmt: skip
-    """Verdicts along ``claim``, each with the comparison that decides it."""
     rows = []
     for name, judgement in judgements.items():
         claim = claims[name]
@@ -138,7 +137,6 @@ def _numbers(comparison: Comparison, level: float) -> dict[str, float]:
 
 
 def _pair_table(claim: str, positions: list[int], pairs: OrderedPairs) -> xr.Dataset:
-    """The pairs of cells of one comparison of a claim along ``ordered``; cells by their number."""
     place = np.array(positions)
     columns = {
         "pair_claim": np.full(len(pairs.first), claim, object),

@@ -114,7 +114,6 @@ def _profiles(claim: OptimumSlope | OptimumLaw, of: Selected) -> Iterator[tuple[
 
 
 def _slope(estimates: Estimates, leverage: Array, logarithmic: bool, vertices: Sequence[Vertex]) -> Contrast:
-    """Slope over optima, or their logarithms, by the delta method."""
     value: float = 0.0
     terms: dict[int, float] = defaultdict(float)
     for weight, vertex in zip(leverage, vertices, strict=True):
@@ -225,7 +224,6 @@ def _parabola(estimates: Estimates, x: Array, three: Sequence[int]) -> tuple[Ver
 
 
 def _estimated(estimates: Estimates, profile: Profile) -> Vertex:
-    """The optimum between levels as estimated."""
     best = [min(cells, key=lambda cell: float(estimates.values[cell])) for cells in profile.cells]
     k, x = int(np.argmin(estimates.values[best])), profile.x
     if k in (0, len(x) - 1):

@@ -79,7 +79,6 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
 
 
 def _method(name: str, cell: Cell) -> Callable[..., Prediction | ExactPrediction]:
-    """The theory for the heads of a cell."""
     if name == "exact":
         return theory.exact_moments
     if cell.estimator.plain:
@@ -101,7 +100,6 @@ def _numbers(name: str, cell: Cell) -> Theory:
 
 
 def _outside_theory(cell: Cell) -> str:
-    """Why no theory speaks of a cell; empty if one may."""
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
     if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression", "instance")]:

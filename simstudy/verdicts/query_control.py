@@ -123,7 +123,6 @@ def _sequences(n_features: int) -> tuple[scipy.stats.qmc.Sobol, ...]:
 
 
 def _log2_most(cell: Cell) -> int:
-    """Most points of one randomisation that the work allows, as a power of 2."""
     regression = regression_function(cell.data.regression, cell.data.n_features)
     n_terms = 1 + sum(len(part.amplitude) for part in regression.exponentials)
     n_pairs = cell.heads.n_heads * (cell.heads.n_heads + 1) / 2

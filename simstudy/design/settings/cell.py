@@ -326,7 +326,6 @@ def _those(**names: bool) -> frozenset[str]:
 
 
 def _neutral(setting: str) -> Any:
-    """Value of a setting where it decides nothing."""
     table = TABLE_OF[setting]
     return _NEUTRAL.get(table, {}).get(setting, TABLES[table].model_fields[setting].default)
 

@@ -65,7 +65,6 @@ def _functions(text: str) -> dict[str, dict[str, bool]]:
 
 @functools.lru_cache(maxsize=64)
 def _namespace(text: str, place: str) -> dict[str, Any]:
-    """What a file defines, run once in a process."""
     names: dict[str, Any] = {"__name__": "simstudy_own", "__file__": place}
     try:
         exec(compile(text, place, "exec"), names)

@@ -173,7 +173,6 @@ def visible_keys(mask: Mask, n_queries: int, n_keys: int, contents: tuple[str, .
 
 
 def _up_to(n_queries: int, n_keys: int, width: int) -> Visible:
-    """The last ``width`` keys up to the place of each query."""
     # In whole numbers: a rounded quotient could be a key too many.
     places = -(-np.arange(1, n_queries + 1) * n_keys // n_queries)[:, None]
     key = np.arange(n_keys)

@@ -21,7 +21,6 @@ def too_many_levels(levels: int, data: Data) -> Iterator[Impossibility]:
 
 
 def _ragged(chunk: int, data: Data) -> Iterator[Impossibility]:
-    """Yield what is wrong where the last chunk is shorter than the others."""
     if data.n_keys % chunk:
         yield "instance", f"chunk = {chunk} must divide n_keys = {data.n_keys}"
 

@@ -22,7 +22,6 @@ _Scale = Annotated[
 
 
 def _units(width: int, data: Data) -> Iterator[Impossibility]:
-    """Every input feature must have as many hidden units, few enough to look at every subset."""
     units, left = divmod(width, data.n_features)
     if left or not 2 <= units <= MAX_UNITS:
         remedy = f"must be 2 to {MAX_UNITS} times n_features = {data.n_features}, a whole number"

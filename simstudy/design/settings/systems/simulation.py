@@ -247,7 +247,6 @@ class SimulationInstance(Instance, OwnCode):
             raise
 
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
-        """Measures of replicates, or of one, from their data."""
         known = self.parameters | self._known(data, count)
         numbers: dict[str, Any] = {}
         for name in self.measured:
@@ -307,12 +306,10 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def _one(many: Mapping[str, Any], replicate: int) -> dict[str, Any]:
-    """What is known of one replicate."""
     return {k: v[replicate] if isinstance(v, list | tuple) or np.ndim(v) else v for k, v in many.items()}
 
 
 def _number(name: str, first: Array, *others: Array) -> Any:
-    """A measure that needs no function, of replicates or of one, from the numbers that it needs."""
     if name == "rejection_rate":
         return first
     if name == "coverage":
