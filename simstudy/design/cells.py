@@ -140,9 +140,11 @@ def _stated(cell: Cell, setting: str) -> Any:
 
 
 def _idle_in_grid(cell: Cell, path: str, sections: dict[str, dict[str, Any]]) -> Iterator[Problem]:
-    for section, content in sections.items() if cell.instance is not None else ():
+    if cell.instance is None:
+        return
+    for section, content in sections.items():
         for name in content:
-            if cell.instance is not None and setting_of(name) not in cell.meaningful:
+            if setting_of(name) not in cell.meaningful:
                 knows = ", ".join(sorted(cell.meaningful))
                 remedy = f"is not used by instance = {cell.instance.kind!r}, which uses {knows}; remove it"
                 yield Problem(f"{path}.{section}.{name}", content[name], remedy)

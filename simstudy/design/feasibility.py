@@ -219,8 +219,8 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _mask(cell: Cell) -> Iterator[Impossibility]:
-    estimator, visible = cell.estimator, cell.visible
-    if visible is None:
+    estimator = cell.estimator
+    if estimator.mask.kind == "none":
         return
     needs = {
         'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",

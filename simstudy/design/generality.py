@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from simstudy.design.claims import BaseClaim, OrderingClaim
@@ -38,13 +38,11 @@ class Draws(NamedTuple):
 def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
     """Return the draws that a claim rests on, among planned cells."""
     cells = [each.cell for each in planned if each.grid == claim.grid]
-    return _draws(Reference("", claim, PlannedGrid(claim.grid, None, cells, complete=True, exact=False)))
+    grid = PlannedGrid(claim.grid, None, cells, complete=True, exact=False)
+    return _draws(claim, Reference("", claim, grid).cells)
 
 
-def _draws(reference: Reference) -> Draws:
-    claim, cells = reference.entry, reference.cells
-    if not isinstance(claim, BaseClaim):
-        return Draws((), (), ())
+def _draws(claim: BaseClaim, cells: Sequence[Cell]) -> Draws:
     # Other diversity indices are those of heads alone.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
     looked_at = {"heads", "head_files", "models"} if alone else set(_IN_WORDS)
@@ -76,18 +74,17 @@ def _number(part: str, cell: Cell) -> Any:
     return getattr(cell.instance, "model", numbers.get(part))
 
 
-def unstated_draws(reference: Reference) -> Iterator[Problem]:
+def unstated_draws(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
     """Yield a note on a claim in general terms that rests on draws which its cells fix."""
-    fixed = _draws(reference).fixed
-    if fixed and not getattr(reference.entry, "these_draws", ""):
+    fixed = _draws(claim, reference.cells).fixed
+    if fixed and not claim.these_draws:
         stated = ", ".join(f'"{part}"' for part in fixed)
         these = " and ".join(_these(part, reference.cells) for part in fixed)
         remedy = f"declare population = [{stated}] in its grid, or say in these_draws why it speaks of this draw"
         yield Problem(reference.path, None, f"holds for {these}, drawn once under the seed; {remedy}")
 
 
-def needless_reason(reference: Reference) -> Iterator[Problem]:
+def needless_reason(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
     """Yield a reason for speaking of one draw where none is fixed."""
-    stated = getattr(reference.entry, "these_draws", "")
-    if stated and not _draws(reference).fixed:
-        yield Problem(f"{reference.path}.these_draws", stated, "no draw is fixed in its cells; remove it")
+    if claim.these_draws and not _draws(claim, reference.cells).fixed:
+        yield Problem(f"{reference.path}.these_draws", claim.these_draws, "no draw is fixed in its cells; remove it")

@@ -98,10 +98,9 @@ def lacking(cells: Sequence[Cell], order: int) -> str:
     )
 
 
-def without_value(reference: Reference) -> Iterator[Problem]:
+def without_value(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
     """Yield why what a claim speaks of does not exist in the cells that it selects."""
-    claim = reference.entry
-    if isinstance(claim, BaseClaim) and (why := lacking(reference.cells, order_of(claim))):
+    if why := lacking(reference.cells, order_of(claim)):
         remedy = f"does not exist: {why}; use lighter tails or another measure"
         yield Problem(f"{reference.path}.measure", claim.measure, remedy)
 

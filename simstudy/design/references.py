@@ -8,29 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from simstudy.design.claims import (
-    BaseClaim,
-    Crossing,
-    Monotone,
-    Optimum,
-    OptimumClaim,
-    OptimumSlope,
-    OrderingClaim,
-    PairedClaim,
-    Printed,
-    Selection,
-    Slope,
-)
+from simstudy.design import claims
 from simstudy.design.document import Document
 from simstudy.design.figures import MOST_ZIPS, BaseFigure, LawFigure, OptimumFigure, WinnersFigure, ZipFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.levels import by_levels, label, level, selected, setting_of
 
-Entry = BaseClaim | BaseFigure
+Entry = claims.BaseClaim | BaseFigure
 
 SELECTABLE = (*TABLE_OF, "bandwidth_rule")
 """Names that a selection may use: the coordinates of a cell."""
+_OF_THEORY = (claims.Crossing, claims.Optimum, claims.OptimumSlope)
+"""Claims whose value theory may give."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +34,7 @@ class PlannedGrid:
     exact: bool
     selectable: tuple[str, ...] = SELECTABLE
 
-    def select(self, selection: Selection) -> list[int]:
+    def select(self, selection: claims.Selection) -> list[int]:
         """Return the numbers of the cells that a selection picks."""
         return [number for number, cell in enumerate(self.cells) if selected(cell.coordinates, selection)]
 
@@ -63,7 +53,7 @@ class Reference:
     grid: PlannedGrid
 
     @property
-    def versus(self) -> Selection | None:
+    def versus(self) -> claims.Selection | None:
         """What selects the cells to compare with, if it states that."""
         return getattr(self.entry, "versus", None)
 
@@ -116,7 +106,7 @@ def refer_entries(
     references: list[Reference] = []
     problems: list[Problem] = []
     for path, entry in entries.items():
-        if isinstance(entry, BaseClaim):
+        if isinstance(entry, claims.BaseClaim):
             problems += _unsaid(path, entry)
         if entry.grid not in grids:
             problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
@@ -147,18 +137,18 @@ def _equal_cells(grid: PlannedGrid) -> Iterator[Problem]:
         yield Problem(f"grids.{grid.name}.factors", levels, remedy)
 
 
-def _unsaid(path: str, claim: BaseClaim) -> Iterator[Problem]:
+def _unsaid(path: str, claim: claims.BaseClaim) -> Iterator[Problem]:
     if (claim.measure == "hdi") != (claim.index is not None):
         yield Problem(f"{path}.index", claim.index, 'state index for measure = "hdi", and only then')
-    if isinstance(claim, PairedClaim) and claim.compared == "ratio" and claim.versus is None:
+    if isinstance(claim, claims.PairedClaim) and claim.compared == "ratio" and claim.versus is None:
         yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
-    if isinstance(claim, Printed) and claim.x is not None and claim.versus is not None:
+    if isinstance(claim, claims.Printed) and claim.x is not None and claim.versus is not None:
         remedy = "is the factor of a slope, which has no cell to compare with; remove versus"
         yield Problem(f"{path}.x", claim.x, remedy)
-    if isinstance(claim, Printed) and claim.equivalent and not claim.printed_mcse:
+    if isinstance(claim, claims.Printed) and claim.equivalent and not claim.printed_mcse:
         remedy = "is for numbers with a Monte Carlo error; state printed_mcse, or remove it"
         yield Problem(f"{path}.equivalent", claim.equivalent, remedy)
-    if isinstance(claim, (Crossing, Optimum, OptimumSlope)) and (claim.value is None) == (claim.source is None):
+    if isinstance(claim, _OF_THEORY) and (claim.value is None) == (claim.source is None):
         yield Problem(f"{path}.value", claim.value, "state either value or source, the theory that gives it")
 
 
@@ -211,13 +201,13 @@ def _selects(reference: Reference) -> Iterator[Problem]:
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
         remedy = f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}"
         yield Problem(f"{path}.where", entry.where or None, remedy)
-    if isinstance(entry, OrderingClaim) and entry.over is not None:
+    if isinstance(entry, claims.OrderingClaim) and entry.over is not None:
         levels = filter(None, (entry.by, entry.over))
         if any(len(found) > 1 for found in by_levels([c.coordinates for c in grid.cells], levels, reference.chosen)):
             yield Problem(f"{path}.over", entry.over, "several cells have one level; select in where, or state by")
 
 
-def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
+def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
     """Say which levels exist of what a selection names, as they must be written."""
     unknown = {
         name: dict.fromkeys(level(cell.coordinates, name) for cell in grid.cells)
@@ -241,21 +231,21 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
         return
     low, high = min(values.values()), max(values.values())
     logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
-    if (logarithmic or isinstance(entry, Crossing)) and low <= 0:
+    if (logarithmic or isinstance(entry, claims.Crossing)) and low <= 0:
         yield Problem(f"{path}.x", x, f"is {low:g} in a cell and has no logarithm; use a linear scale")
     # A crossing beyond the levels cannot be told from one at their end.
-    ratio, told = (entry.ratio, entry.value) if isinstance(entry, Crossing) else (1.0, None)
+    ratio, told = (entry.ratio, entry.value) if isinstance(entry, claims.Crossing) else (1.0, None)
     if told and not low < told / ratio < told * ratio < high:
         yield Problem(f"{path}.value", told, f"must lie between {low:g} and {high:g}, times and over ratio too")
     lines = [sorted(values[number] for number in line) for line in reference.lines]
     flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)
-    if flat is not None and isinstance(entry, (Monotone, Slope, Printed, Crossing)):
+    if flat is not None and isinstance(entry, (claims.Monotone, claims.Slope, claims.Printed, claims.Crossing)):
         found = ", ".join(f"{value:g}" for value in flat)
         yield Problem(f"{path}.x", x, f"needs two or more different values, other factors fixed; a line has {found}")
 
 
 def _has_optimum(reference: Reference) -> Iterator[Problem]:
-    sought = {OptimumClaim: ("x", "along"), OptimumFigure: ("over",)}
+    sought = {claims.OptimumClaim: ("x", "along"), OptimumFigure: ("over",)}
     fields = next((fields for kind, fields in sought.items() if isinstance(reference.entry, kind)), ())
     for field in fields if reference.chosen else ():
         name = getattr(reference.entry, field, None)

@@ -48,7 +48,10 @@ def unanswerable(
     """Yield factors, claims, figures and errors wanted whose answer no replicate can change."""
     for grid in grids:
         yield from _idle_factors(grid)
-    yield from _walk(_UNANSWERABLE, references)
+    yield from _of_claims(_UNANSWERABLE, references)
+    for each in references:
+        if not isinstance(each.entry, BaseClaim):
+            yield from _impossible_in_all(f"{each.path}.y", each.entry.y, each.cells)
     for path, measure, cells in _errors_wanted(document, planned):
         yield from _impossible_in_all(path, measure, cells)
     yield from _empty_populations(planned)
@@ -56,7 +59,7 @@ def unanswerable(
 
 def notes(planned: Sequence[PlannedCell], references: Sequence[Reference]) -> Iterator[Problem]:
     """Yield what the author should know although it is no mistake."""
-    yield from _walk(_NOTES, references)
+    yield from _of_claims(_NOTES, references)
     claimed = {reference.entry.grid for reference in references if isinstance(reference.entry, BaseClaim)}
     for each in {each.grid: each for each in planned}.values():
         yield from _wanted_without_error(each, [other.cell for other in planned if other.grid == each.grid])
@@ -64,8 +67,9 @@ def notes(planned: Sequence[PlannedCell], references: Sequence[Reference]) -> It
             yield from (*_not_spent(each), *_never_judged(each))
 
 
-def _walk(rules: Sequence[Rule], references: Sequence[Reference]) -> Iterator[Problem]:
-    return (problem for reference in references for rule in rules for problem in rule(reference))
+def _of_claims(rules: Sequence[Rule], references: Sequence[Reference]) -> Iterator[Problem]:
+    claims = ((each, each.entry) for each in references if isinstance(each.entry, BaseClaim))
+    return (problem for reference, claim in claims for rule in rules for problem in rule(reference, claim))
 
 
 # ---------------------------------------------------------------- measures that cells cannot have
@@ -103,19 +107,12 @@ def _shared(cells: Sequence[Cell]) -> list[str]:
     return [name for name in possible_measures(cells[0]) if name in shared]
 
 
-def _unmeasured(reference: Reference) -> Iterator[Problem]:
-    """All cells that a claim speaks of must have its measure, and one at least that a figure draws."""
-    entry = reference.entry
-    if isinstance(entry, BaseClaim):
-        yield from _impossible_in_some(f"{reference.path}.measure", entry.measure, reference.cells)
-    else:
-        yield from _impossible_in_all(f"{reference.path}.y", entry.y, reference.cells)
+def _unmeasured(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
+    return _impossible_in_some(f"{reference.path}.measure", claim.measure, reference.cells)
 
 
-def _claimed_without_error(reference: Reference) -> Iterator[Problem]:
-    claim = reference.entry
-    if isinstance(claim, BaseClaim):
-        yield from without_error(f"{reference.path}.measure", claim.measure, order_of(claim), reference.cells)
+def _claimed_without_error(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
+    return without_error(f"{reference.path}.measure", claim.measure, order_of(claim), reference.cells)
 
 
 def _errors_wanted(document: Document, planned: Sequence[PlannedCell]) -> Iterator[tuple[str, str, list[Cell]]]:
@@ -163,10 +160,7 @@ def _never_judged(each: PlannedCell) -> Iterator[Problem]:
         yield Problem("precision.max_replicates", ceiling, why)
 
 
-def _stands_alone(reference: Reference) -> Iterator[Problem]:
-    claim = reference.entry
-    if not isinstance(claim, BaseClaim):
-        return
+def _stands_alone(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
     path = f"{reference.path}.statement"
     if found := _POINTS_ELSEWHERE.search(claim.statement):
         words = found[0].strip(" ,.")
@@ -189,18 +183,15 @@ def _idle_factors(grid: PlannedGrid) -> Iterator[Problem]:
             yield Problem(f"grids.{grid.name}.factors.{factor}", levels, f"{why}; remove it")
 
 
-def _compares_equals(reference: Reference) -> Iterator[Problem]:
-    measure, grid = getattr(reference.entry, "measure", None), reference.grid
-    if measure is None:
-        return
-    numbers_of = _of_ensemble if measure in _OF_WEIGHTS else _of_heads
+def _compares_equals(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
+    grid, numbers_of = reference.grid, _of_ensemble if claim.measure in _OF_WEIGHTS else _of_heads
     for group in reference.compared:
         seen: dict[Hashable, Cell] = {}
         for cell in (grid.cells[number] for number in group):
             first = seen.setdefault(numbers_of(cell), cell)
             if first is not cell:
                 remedy = f"compares cells that hold the same numbers: {_named(grid, first, cell)}; leave such cells out"
-                yield Problem(f"{reference.path}.measure", measure, remedy)
+                yield Problem(f"{reference.path}.measure", claim.measure, remedy)
                 return
 
 
@@ -232,6 +223,6 @@ def _reasons(first: Cell, second: Cell) -> str:
     return "; ".join(reasons) or f"{', '.join(differing)}: does not enter"
 
 
-Rule = Callable[[Reference], Iterator[Problem]]
+Rule = Callable[[Reference, BaseClaim], Iterator[Problem]]
 _UNANSWERABLE: tuple[Rule, ...] = (_compares_equals, _unmeasured, without_value, needless_reason)
 _NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error, _stands_alone)

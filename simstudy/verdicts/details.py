@@ -12,17 +12,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.data.heads import query_points
-from simstudy.design.measures import (
-    DETAILS,
-    HEAD_MEASURES,
-    INDICES,
-    LENGTHS,
-    MEASURES,
-    PAIR_MEASURES,
-    SOURCES,
-    THEORIES,
-    labelled,
-)
+from simstudy.design import measures
 from simstudy.execution.account import Account
 from simstudy.verdicts.predictions import Theory
 
@@ -53,16 +43,16 @@ def details(
     }  # fmt: skip
     for name in sorted({name for p in measured if p for name in p.remainder}):
         arrays[f"{name}_remainder"] = [p.remainder.get(name, 0.0) if p else 0.0 for p in measured]
-    for name in HEAD_MEASURES | PAIR_MEASURES:
+    for name in measures.HEAD_MEASURES | measures.PAIR_MEASURES:
         arrays[name] = np.concatenate([np.zeros(0), *(p.estimate[name].ravel() for p in measured if p)])
         for suffix, performances in both_errors(accounts):
             rows = (p.mcse[name].ravel() for p in performances if p)
             arrays[name + suffix] = np.concatenate([np.zeros(0), *rows])
     if asked:
         arrays["query_point"] = _points([each["query_point"] for each in queries if each])
-    coords = {**coordinates, "index": list(INDICES)} | ({"source": list(SOURCES)} if asked else {})
-    made = labelled(arrays, coords, {name: attributes[name] for name in ATTRIBUTES})
-    for dimension, count in LENGTHS.items():
+    coords = {**coordinates, "index": list(measures.INDICES)} | ({"source": list(measures.SOURCES)} if asked else {})
+    made = measures.labelled(arrays, coords, {name: attributes[name] for name in ATTRIBUTES})
+    for dimension, count in measures.LENGTHS.items():
         made[count].attrs["sample_dimension"] = dimension
     return made
 
@@ -77,7 +67,7 @@ def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np
     """Contributions of the blocks of all cells, by name; NaN of a measure that a cell does not have."""
     arrays = {}
     for name in dict.fromkeys(name for given in measured for name in given):
-        columns = (len(INDICES),) if len(DETAILS[f"{name}_contribution"].dims) > 1 else ()
+        columns = (len(measures.INDICES),) if len(measures.DETAILS[f"{name}_contribution"].dims) > 1 else ()
         rows = [given.get(name, np.full((len(given["failure_rate"]), *columns), np.nan)) for given in measured]
         arrays[f"{name}_contribution"] = np.concatenate(rows)
     return arrays
@@ -89,10 +79,10 @@ def _queries(account: Account, theories: Mapping[str, Theory]) -> dict[str, np.n
         return {}
     n_queries = account.planned.cell.n_queries
     arrays: dict[str, Any] = {"query_point": query_points(account.planned.cell)[:n_queries]}
-    for measure in MEASURES:
+    for measure in measures.MEASURES:
         name = f"{measure}_by_query"
         undefined = np.full(n_queries, np.nan)
-        told = [theories[source].by_query.get(measure, undefined) for source in THEORIES]
+        told = [theories[source].by_query.get(measure, undefined) for source in measures.THEORIES]
         arrays[name] = np.array([measured.estimate[name], *told])
         arrays[f"{name}_mcse"] = measured.mcse[name]
         arrays[f"{name}_numerical_error"] = theories["exact"].errors_by_query.get(measure, undefined)

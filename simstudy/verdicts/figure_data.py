@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -25,30 +24,17 @@ Array = NDArray[np.float64]
 # ---------------------------------------------------------------- of draws of the estimates, stored by the run
 
 
-@singledispatch
 def stored_numbers(figure: BaseFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
     """Return what a figure shows of draws of the estimates, by name; NaN in cells that it does not select."""
-    return {}
-
-
-@stored_numbers.register
-def _(figure: OptimumFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
-    of = _selected(figure, accounts, factors)
-    return {"optimum_share": optimum_shares(of, (figure.over, *figure.tune))}
-
-
-@stored_numbers.register
-def _(figure: OrderingFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
-    indices = [estimates_of(accounts, "hdi", index) for index in INDICES]
-    apart = tuple(name for name in (figure.hue, figure.panel) if name)
-    shares, errors = wrong_pairs(_selected(figure, accounts, factors), indices, apart)
-    return {"wrong_pair_share": shares, "wrong_pair_share_mcse": errors}
-
-
-def _selected(figure: BaseFigure, accounts: list[Account], factors: tuple[str, ...]) -> Selected:
     estimates = estimates_of(accounts, figure.y)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, figure.where)]
-    return Selected(estimates, chosen, factors)
+    of = Selected(estimates, chosen, factors)
+    if isinstance(figure, OptimumFigure):
+        return {"optimum_share": optimum_shares(of, (figure.over, *figure.tune))}
+    assert isinstance(figure, OrderingFigure)  # no other one stores numbers
+    indices = [estimates_of(accounts, "hdi", index) for index in INDICES]
+    shares, errors = wrong_pairs(of, indices, tuple(name for name in (figure.hue, figure.panel) if name))
+    return {"wrong_pair_share": shares, "wrong_pair_share_mcse": errors}
 
 
 def optimum_shares(of: Selected, within: Sequence[str]) -> Array:

@@ -330,3 +330,6 @@ class HeldOutQueries(Choice):
 
     kind: Literal["held_out"]
     count: Count = Field(16, description="number of query points, at most held_out of the keys")
+
+
+QueryChoice = Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, KINDS]

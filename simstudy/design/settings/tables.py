@@ -6,31 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from simstudy.design.settings import ensembles, mechanisms
 from simstudy.design.settings.code import OwnHeads, OwnMeasure
-from simstudy.design.settings.ensembles import (
-    Bandwidth,
-    Combination,
-    GaussianQueries,
-    GivenQueries,
-    HeldOutQueries,
-    LearnerChoice,
-    NadarayaWatsonLearner,
-    OriginQuery,
-    UniformCombination,
-)
-from simstudy.design.settings.mechanisms import (
-    Mask,
-    NoMask,
-    Normaliser,
-    NoTransformation,
-    NoValueProjections,
-    SoftmaxNormaliser,
-    Transformation,
-    ValueProjections,
-)
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Sum, Zero
 from simstudy.design.settings.records import (
-    KINDS,
     Components,
     Count,
     Degrees,
@@ -102,8 +81,9 @@ class Heads(Record):
     query_file: Line | None = later(
         'path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only'
     )
-    value_projections: ValueProjections = later(
-        "what heads make of values that are vectors, none if values are numbers:", NoValueProjections(kind="none")
+    value_projections: mechanisms.ValueProjections = later(
+        "what heads make of values that are vectors, none if values are numbers:",
+        mechanisms.NoValueProjections(kind="none"),
     )
 
     @model_validator(mode="before")
@@ -127,11 +107,11 @@ class Heads(Record):
 class Estimator(Record):
     """The NW ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads."""
 
-    learner: LearnerChoice = Field(
-        NadarayaWatsonLearner(kind="nadaraya_watson"), description="members of the ensemble:"
+    learner: ensembles.LearnerChoice = Field(
+        ensembles.NadarayaWatsonLearner(kind="nadaraya_watson"), description="members of the ensemble:"
     )
     logits: Literal["distance", "dot_product"] = "distance"
-    bandwidth: Bandwidth = Field(
+    bandwidth: ensembles.Bandwidth = Field(
         description='a positive number, "attention" (τ = √p), or { kind = "rate", smoothness = 2, constant = 1 }'
     )
     head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = Field(
@@ -140,13 +120,17 @@ class Estimator(Record):
     key_scale: Literal["raw", "normalised"] = Field(
         "raw", description='"raw" projected keys, or "normalised" to length √head_dim in every head'
     )
-    transformation: Transformation = Field(
-        NoTransformation(kind="none"), description="what keys, values and queries go through before logits:"
+    transformation: mechanisms.Transformation = Field(
+        mechanisms.NoTransformation(kind="none"), description="what keys, values and queries go through before logits:"
     )
-    normaliser: Normaliser = Field(SoftmaxNormaliser(kind="softmax"), description="how logits become weights:")
-    mask: Mask = later("which keys a query may attend to, none for all of them:", NoMask(kind="none"))
-    combination: Combination = Field(
-        UniformCombination(kind="uniform"),
+    normaliser: mechanisms.Normaliser = Field(
+        mechanisms.SoftmaxNormaliser(kind="softmax"), description="how logits become weights:"
+    )
+    mask: mechanisms.Mask = later(
+        "which keys a query may attend to, none for all of them:", mechanisms.NoMask(kind="none")
+    )
+    combination: ensembles.Combination = Field(
+        ensembles.UniformCombination(kind="uniform"),
         description='"uniform" (1/H), "sum" (1), n_heads weights, "geometric", "fibonacci", "optimal", "fitted" or '
         '"product" (of the kernels of heads)',
     )
@@ -166,8 +150,8 @@ class Estimator(Record):
 class Queries(Record):
     """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
 
-    queries: Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, KINDS] = Field(
-        OriginQuery(kind="origin"),
+    queries: ensembles.QueryChoice = Field(
+        ensembles.OriginQuery(kind="origin"),
         description='"origin", { kind = "gaussian" }, { kind = "points" } or { kind = "held_out" }',
     )
 

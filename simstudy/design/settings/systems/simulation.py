@@ -232,7 +232,7 @@ class SimulationInstance(Instance, OwnCode):
         found, failure = self._data(draw), ""
         found = _one(found, 0) if self.one_by_one else found
         try:
-            found = self._known(found, None if self.one_by_one else 1)
+            found |= self._by_name(self.method, found, None if self.one_by_one else 1)
         except UserError as error:
             failure = str(error)
         return found if self.one_by_one else _one(found, 0), failure
@@ -247,7 +247,7 @@ class SimulationInstance(Instance, OwnCode):
             raise
 
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
-        known = self.parameters | self._known(data, count)
+        known = self.parameters | data | self._by_name(self.method, data, count)
         numbers: dict[str, Any] = {}
         for name in self.measured:
             missing = [each for each in _NEEDS.get(name, ()) if each not in known]
@@ -273,10 +273,6 @@ class SimulationInstance(Instance, OwnCode):
             raise UserError(f"{self.path}: {function or self._describe()} gives {name} as {kind}; give real numbers, "
                             "NaN where there is none")  # fmt: skip
         return array.astype(float, copy=False)
-
-    def _known(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
-        """Data and what the method makes of them."""
-        return data | self._by_name(self.method, data, count)
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
         found = self._call(function, self.parameters | dict(known))
