@@ -20,9 +20,11 @@ from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import Evaluation
+from simstudy.verdicts.power import powerless
 
 DESIGNS = Path(__file__).parents[2] / "designs"
 SHIPPED = sorted([*DESIGNS.glob("*.toml"), *DESIGNS.glob("examples/*.toml")])
+TRUST = list(DESIGNS.glob("examples/*.py"))
 OTHER = 20261125
 
 
@@ -79,10 +81,23 @@ def kinds_of_cells(cells):
     return found.values()
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_what_another_seed_draws__is_named(path, monkeypatch):
-    trust = list(DESIGNS.glob("examples/*.py"))
-    design, read = check(path, trust)["quick"], partial(read_contents, folder=path.parent, trusted=texts_of(trust))
+@pytest.fixture(scope="module", params=SHIPPED, ids=lambda path: path.stem)
+def shipped(request):
+    return request.param, check(request.param, TRUST)
+
+
+def test_shipped_designs__are_complete_and_their_claims_can_be_told_from_what_they_deny(shipped):
+    path, profiles = shipped
+    if path.parent == DESIGNS:
+        assert {"quick", "full"} <= profiles.keys()
+        assert all(each.study.name == path.stem and each.claims and each.figures for each in profiles.values())
+        assert "unstated" not in {claim.origin for claim in profiles["quick"].claims.values()}
+    assert list(powerless(profiles["quick"])) == []
+
+
+def test_what_another_seed_draws__is_named(shipped, monkeypatch):
+    path, profiles = shipped
+    design, read = profiles["quick"], partial(read_contents, folder=path.parent, trusted=texts_of(TRUST))
     for cell in kinds_of_cells(planned.cell for planned in design.cells):
         other = of_another_seed(cell, read)
         first, second = drawn_by_name(cell), drawn_by_name(other)

@@ -14,6 +14,8 @@ from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.written import MAX_BYTES
 
+HEADS = np.random.default_rng(0).normal(size=(2, 6, 2))
+
 
 def of_heads(path: str) -> str:
     text = edited(DESIGN, 'arrangement = "rotated"', f'arrangement = "file"\nfile = "{path}"')
@@ -39,20 +41,13 @@ def test_unreadable_files__are_refused(tmp_path, content, expected):
 
 
 def test_head_file__travels_inside_the_cell(tmp_path):
-    projections = np.random.default_rng(0).normal(size=(2, 6, 2))
-    np.save(tmp_path / "heads.npy", projections)
-    text = of_heads("heads.npy")
-    cell = loaded(tmp_path, text).cells[0].cell
-    np.testing.assert_array_equal(cell.file_projections, projections)
-    np.save(tmp_path / "heads.npy", projections[:1])
-    assert "holds shape (1, 6, 2)" in mistakes(tmp_path, text)
-    np.save(tmp_path / "heads.npy", np.array([object()]))
-    assert "cannot be read as .npy" in mistakes(tmp_path, text)
+    np.save(tmp_path / "heads.npy", HEADS)
+    cell = loaded(tmp_path, of_heads("heads.npy")).cells[0].cell
+    np.testing.assert_array_equal(cell.file_projections, HEADS)
 
 
 def test_file_of_query_projections__travels_inside_the_cell(tmp_path):
-    contents = np.random.default_rng(0).normal(size=(2, 6, 2))
-    contents[1] = 0.0  # a head that ignores its query is a head
+    contents = HEADS * [[[1.0]], [[0.0]]]  # a head that ignores its query is a head
     np.save(tmp_path / "queries.npy", contents)
     stated = 'arrangement = "rotated"\nquery_projections = "file"'
     text = edited(DESIGN, 'arrangement = "rotated"', f'{stated}\nquery_file = "queries.npy"')
@@ -70,21 +65,20 @@ def test_file_of_query_projections__travels_inside_the_cell(tmp_path):
     assert 'state query_file for query_projections = "file"' in mistakes(tmp_path, without)
 
 
-def test_head_files__that_are_none_are_refused(tmp_path):
-    text = of_heads("heads.npy")
-    assert "must hold no control character; U+0000 is one" in mistakes(tmp_path, edited(text, "heads.npy", "a\\u0000b"))
-    path = tmp_path / "heads.npy"
-    with path.open("wb") as file:
-        np.savez(file, a=np.ones(3))
-    assert "cannot be read as .npy" in mistakes(tmp_path, text)
-    path.write_bytes(b"PK\x03\x04 is not an archive")
-    assert "cannot be read as .npy" in mistakes(tmp_path, text)
-    projections = np.random.default_rng(0).normal(size=(2, 6, 2))
-    projections[1, :, 1] = -2 * projections[1, :, 0]
-    np.save(path, projections)
-    assert "head 1 has rank 1; give head_dim = 2" in mistakes(tmp_path, text)
-    np.save(path, np.full((2, 6, 2), np.inf))
-    assert "must hold real numbers only" in mistakes(tmp_path, text)
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (HEADS[:1], "holds shape (1, 6, 2)"),
+        (np.array([object()]), "cannot be read as .npy"),
+        ({"a": HEADS}, "cannot be read as .npy"),  # an archive
+        (np.stack([HEADS[0], HEADS[1, :, :1] * [1.0, -2.0]]), "head 1 has rank 1; give head_dim = 2"),
+        (np.full((2, 6, 2), np.inf), "must hold real numbers only"),
+    ],
+)
+def test_head_file__that_is_none_is_refused(tmp_path, content, expected):
+    with (tmp_path / "heads.npy").open("wb") as file:
+        np.savez(file, **content) if isinstance(content, dict) else np.save(file, content)
+    assert expected in mistakes(tmp_path, of_heads("heads.npy"))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +89,7 @@ def test_head_files__that_are_none_are_refused(tmp_path):
         ('title = "Error against angle"', 'title = "\\u202egnp.exe"', "figures.mse.title"),
         ("[grids.angles.factors]", '[grids.angles]\ntitle = "a\\rb"\n[grids.angles.factors]', "grids.angles.title"),
         ('kind = "ridge"', 'kind = "ridge", label = "a\\u2028b"', "data.regression.label"),
+        ('arrangement = "rotated"', 'arrangement = "file"\nfile = "a\\u0000b"', "heads.file"),
     ],
 )
 def test_control_characters__are_refused_and_spelt_out(tmp_path, old, new, place):
@@ -130,9 +125,8 @@ def test_irregular_files__are_refused_without_waiting(irregular, tmp_path):
 
 def test_large_files__are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("simstudy.design.contents.MAX_BYTES", 200)
-    np.save(tmp_path / "heads.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
-    text = of_heads("heads.npy")
-    assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, text)
+    np.save(tmp_path / "heads.npy", HEADS)
+    assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, of_heads("heads.npy"))
 
 
 @pytest.mark.parametrize("key", ["a" * 100_000, "é" * 50_000], ids=["bare", "UTF-8"])

@@ -2,93 +2,78 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 from builders import DESIGN, edited, faults
-from exact_estimates import claim, derived, exact_accounts, exact_estimates
-from test_optima import noisy
+from exact_estimates import claim, derived, exact_estimates
 
-from simstudy.verdicts.comparisons import Predictions, Selected
+from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.crossings import crossing, crossings
 from simstudy.verdicts.engine import decide
-from simstudy.verdicts.measured import estimates_of
 
 X = np.array([32.0, 64.0, 128.0, 256.0, 512.0])
-FACTORS = ("n_keys", "rule")
+AGAINST = {"kind": "crossing", "x": "n_keys", "versus": {"rule": "average"}, "where": {"rule": "product"}}
+LEVELS = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
 
 
-def of(estimates, chosen: list[int], theory=None) -> Selected:
-    return Selected(estimates, chosen, FACTORS, None if theory is None else Predictions(theory, np.zeros_like(theory)))
+def measures(difference: Sequence[float]) -> np.ndarray:
+    """The measure of both rules, of which one exceeds the other by so much at the levels X."""
+    return np.array([value for d in difference for value in (2.0 + d, 2.0)])
 
 
-def lines(place: float, error: float, **settings):
-    """The measure of one rule falls below that of another at a place, linear in the logarithm."""
-    levels, values = [], []
-    for n in X:
-        levels += [{"n_keys": n, "rule": "product"}, {"n_keys": n, "rule": "average"}]
-        values += [2.0 + np.log(place) - np.log(n), 2.0]
-    return noisy(levels, values, error, **settings), list(range(len(levels)))
+def falling(place: float) -> np.ndarray:
+    """Differences that fall to 0 at a place, linear in the logarithm."""
+    return np.log(place) - np.log(X)
 
 
-AGAINST = {"kind": "crossing", "x": "n_keys", "versus": {"rule": "average"}}
-LEADING = claim(source="leading", ratio=1.1, **AGAINST)
+def selected(difference: Sequence[float], error: Any = 0.01, theory: np.ndarray | None = None) -> Selected:
+    told = None if theory is None else Predictions(theory, np.zeros_like(theory))
+    estimates = exact_estimates(LEVELS, measures(difference), error)
+    return Selected(estimates, list(range(0, len(LEVELS), 2)), ("n_keys", "rule"), told)
 
 
-def at(value: float):
-    return claim(value=value, ratio=1.1, **AGAINST)
+def differing(difference: Sequence[float], value: float, ratio: float = 1.1, error: Any = 0.01) -> Comparison:
+    (comparison,) = crossings(claim(value=value, ratio=ratio, **AGAINST), selected(difference, error))
+    return comparison
 
 
-def test_crossing__is_found_and_judged_by_its_draws():
-    estimates, chosen = lines(150.0, 0.005)
-    (comparison,) = crossings(at(150.0), of(estimates, chosen))
-    assert comparison.estimate == pytest.approx(150.0)
-    assert decide([comparison], 0.01).verdict == "supported"
-    assert decide(list(crossings(at(200.0), of(estimates, chosen))), 0.01).verdict == "contradicted"
-    vague, chosen = lines(150.0, 0.5)
-    assert decide(list(crossings(at(150.0), of(vague, chosen))), 0.01).verdict == "inconclusive"
+@pytest.mark.parametrize(
+    ("value", "error", "verdict"),
+    [(150.0, 0.005, "supported"), (200.0, 0.005, "contradicted"), (150.0, 0.5, "inconclusive")],
+)
+def test_crossing__is_found_and_judged_by_its_draws(value, error, verdict):
+    found = differing(falling(150.0), value, error=error)
+    assert found.estimate == pytest.approx(150.0) and decide([found], 0.01).verdict == verdict
 
 
 def test_crossing_by_theory__is_that_of_its_values_and_nowhere_if_they_do_not_cross():
-    estimates, chosen = lines(150.0, 0.005)
+    leading = claim(source="leading", ratio=1.1, **AGAINST)
     for place, verdict in ((150.0, "supported"), (200.0, "contradicted"), (600.0, "inconclusive")):
-        theory = lines(place, 0.0)[0].values
-        found = list(crossings(LEADING, of(estimates, chosen, theory)))
+        found = list(crossings(leading, selected(falling(150.0), 0.005, measures(falling(place)))))
         assert decide(found, 0.01).verdict == verdict
         assert [comparison.claimed for comparison in found] == ([pytest.approx(place)] if place < X[-1] else [])
     for n_keys, told in ((32, 1), (128, 0), (256, 0)):  # unknown far from the crossing, and beside it
-        theory = lines(150.0, 0.0)[0].values
+        theory = measures(falling(150.0))
         theory[2 * list(X).index(n_keys)] = np.nan
-        assert len(list(crossings(LEADING, of(estimates, chosen, theory)))) == told
-
-
-def test_error_that_both_rules_share__moves_no_crossing():
-    common, chosen = lines(150.0, 0.5, common=True)
-    (paired,) = crossings(at(150.0), of(common, chosen))
-    assert paired.mcse < 1e-6
+        assert len(list(crossings(leading, selected(falling(150.0), 0.005, theory)))) == told
 
 
 def test_crossing_outside__is_at_the_end_of_the_levels():
-    falling = np.log(150.0) - np.log(X)
-    found = [crossing(X, each) for each in (falling, falling + 9, falling - 9, np.abs(falling))]
+    falls = falling(150.0)
+    found = [crossing(X, each) for each in (falls, falls + 9, falls - 9, np.abs(falls))]
     assert found == pytest.approx([150.0, 512.0, 32.0, 512.0])
     starts = [1.0, -1.0], [1.0, 0.0], [0.0, 1.0]  # it falls twice, and touches 0 at the second and the first level
     found = [crossing(X, np.array([*start, 1.0, -1.0, -1.0])) for start in starts]
     assert found == pytest.approx([np.sqrt(32 * 64), 64.0, 32.0])
 
 
-def differing(difference: list[float], value: float, ratio: float, error=0.01):
-    """Judge a crossing of cells that differ by so much at the levels X."""
-    levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
-    values = [share for d in difference for share in (d, 0.0)]
-    stated = claim(value=value, ratio=ratio, where={"rule": "product"}, **AGAINST)
-    estimates = exact_estimates(levels, values, error)
-    (comparison,) = crossings(stated, of(estimates, list(range(0, len(levels), 2))))
-    return comparison
-
-
 def test_error_of_a_crossing__is_that_of_its_derivatives():
     difference, errors = [3.0, 1.0, 0.3, -1.7, -2.0], np.array([0.01, 0.02, 0.03, 0.01, 0.02])
-    found = differing(difference, 150.0, 1.1, np.repeat(errors, 2))
+    found = differing(difference, 150.0, error=np.repeat(errors, 2))
     expected = derived(lambda d: crossing(X, d), difference, errors * np.sqrt(2))
     assert found.estimate == pytest.approx(expected.value)
     assert found.mcse == found.given == pytest.approx(expected.mcse, rel=1e-5)
@@ -96,12 +81,10 @@ def test_error_of_a_crossing__is_that_of_its_derivatives():
 
 def test_error_that_all_levels_of_one_rule_share__moves_the_crossing_as_a_whole():
     difference = np.array([3.0, 1.0, 0.3, -1.7, -2.0])
-    levels = [{"n_keys": n, "rule": rule} for n in X for rule in ("product", "average")]
-    accounts = exact_accounts(levels, np.stack([difference + 1.0, np.ones(5)], axis=1).ravel(), 0.01)
-    shared = accounts[0].performance.contribution["mse"]
-    for cell, each in enumerate(accounts):
-        each.performance.contribution["mse"] = shared * (cell % 2 == 0)
-    (found,) = crossings(at(150.0), of(estimates_of(accounts, "mse"), list(range(10))))
+    of = selected(difference)
+    shared = [of.estimates.contributions[0] * (cell % 2 == 0) for cell in range(len(LEVELS))]
+    shared = of._replace(estimates=dataclasses.replace(of.estimates, contributions=shared))
+    (found,) = crossings(claim(value=150.0, ratio=1.1, **AGAINST), shared)
     moved = [crossing(X, difference + step) for step in (1e-6, -1e-6)]
     assert found.mcse == pytest.approx(0.01 * (moved[0] - moved[1]) / 2e-6, rel=1e-5)
 
@@ -152,8 +135,9 @@ def test_interval_that_holds_all_levels__says_nothing():
 
 
 def test_single_pair__decides_nothing():
-    estimates, _ = lines(150.0, 0.01)
-    assert decide(list(crossings(at(150.0), of(estimates, [0, 1]))), 0.01).verdict == "inconclusive"
+    alone = selected(falling(150.0))._replace(chosen=[0])
+    (found,) = crossings(claim(value=150.0, ratio=1.1, **AGAINST), alone)
+    assert decide([found], 0.01).verdict == "inconclusive" and found.doubt == "a single pair of cells"
 
 
 CLAIM = """

@@ -121,13 +121,12 @@ def test_set_of_possible_optima__is_at_the_level_that_is_asked():
     assert found.confidence(1.01 * p) == (1.0, 1.0) and found.confidence(0.99 * p) == (1.0, 2.0)
 
 
-def test_optimum__may_be_claimed_by_theory():
-    estimates, chosen = allocation(0.01, lambda n: 4.0)
+@pytest.mark.parametrize(("told", "verdict"), [(8.0, "supported"), (16.0, "contradicted")])
+def test_optimum__may_be_claimed_by_theory(told, verdict):
+    theory, _ = allocation(0.0, lambda n: told)
     stated = claim(kind="optimum", source="leading", ratio=2.0, **TUNED)
-    theory, _ = allocation(0.0, lambda n: 8.0)
-    assert decide(list(optima(stated, of(estimates, chosen, theory.values))), 0.01).verdict == "supported"
-    far, _ = allocation(0.0, lambda n: 16.0)
-    assert decide(list(optima(stated, of(estimates, chosen, far.values))), 0.01).verdict == "contradicted"
+    found = list(optima(stated, of(*allocation(0.01, lambda n: 4.0), theory.values)))
+    assert decide(found, 0.01).verdict == verdict
 
 
 def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from builders import DESIGN, edited, loaded
 
-from simstudy.design.load import load_design
 from simstudy.verdicts.power import powerless
 
-SHIPPED = sorted((Path(__file__).parents[2] / "designs").glob("*.toml"))
 FLOOR = """
 [claims.floor]
 statement = "The correlation of orthogonal heads is the floor."
@@ -51,8 +47,3 @@ def test_claim_that_its_alternative_does_not_contradict__is_noted(tmp_path, clai
     text = edited(edited(text, "n_keys = 40", "n_keys = 400"), "\n[figures.mse]", f"{claim}\n[figures.mse]")
     found = list(powerless(loaded(tmp_path, text)))
     assert len(found) == bool(note) and all(each.startswith("claims.floor") and note in each for each in found)
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_claims_on_formulas__name_what_they_exclude(path):
-    assert list(powerless(load_design(path))) == []

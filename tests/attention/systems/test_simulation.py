@@ -16,7 +16,7 @@ import simstudy
 from simstudy import plots
 from simstudy.attention.systems.simulation import AddressedDraw
 from simstudy.design.load import load_design
-from simstudy.design.settings.systems.simulation import _number
+from simstudy.design.settings.systems.simulation import _covers
 from simstudy.errors import UserError
 from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
@@ -315,7 +315,7 @@ def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_pa
     results = study(tmp_path, method=unbounded, measures=["coverage"], max_replicates=BATCH)
     assert results.coverage.sel(source="empirical").item() == 1.0 and results.n_failed.item() == 0
     known = np.array([[0.0, 0.0, np.nan], [1.0, np.inf, 1.0], [np.nan, 1.0, 0.5]])
-    assert np.array_equal(_number("coverage", *known), [np.nan, 1.0, np.nan], equal_nan=True)
+    assert np.array_equal(_covers(*known), [np.nan, 1.0, np.nan], equal_nan=True)
 
 
 def test_page__runs_as_a_script(tmp_path, monkeypatch):

@@ -8,28 +8,34 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from simstudy.design.settings.instance import Instance
-from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting
+from simstudy.design.settings.records import Choice, Count, Impossibility, Quantity, Setting
 from simstudy.design.settings.tables import Data, Heads
 
-Levels = Annotated[int, Field(ge=1, le=30, description="number of levels L, at least 1; 2^(L−1) is at most n_keys")]
+
+class _OnLevels(Choice):
+    levels: Annotated[int, Field(ge=1, le=30)] = Field(
+        description="number of levels L, at least 1; 2^(L−1) is at most n_keys"
+    )
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Keys can be halved so often."""
+        if 2 ** (self.levels - 1) > data.n_keys:
+            yield "instance", f"levels = {self.levels} halve n_keys = {data.n_keys} too often; use fewer"
 
 
-def too_many_levels(levels: int, data: Data) -> Iterator[Impossibility]:
-    """Yield what is wrong where the coarsest of the levels has less than one key."""
-    if 2 ** (levels - 1) > data.n_keys:
-        yield "instance", f"levels = {levels} halve n_keys = {data.n_keys} too often; use fewer"
+class _InChunks(Choice):
+    chunk: Count = Field(description="keys in one chunk, a divisor of n_keys")
+
+    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+        """Chunks are whole."""
+        if data.n_keys % self.chunk:
+            yield "instance", f"chunk = {self.chunk} must divide n_keys = {data.n_keys}"
 
 
-def _ragged(chunk: int, data: Data) -> Iterator[Impossibility]:
-    if data.n_keys % chunk:
-        yield "instance", f"chunk = {chunk} must divide n_keys = {data.n_keys}"
-
-
-class HierarchyInstance(Instance):
+class HierarchyInstance(_OnLevels, Instance):
     """Causal attention whose scores are mixed over levels of halved resolution (arXiv 2604.08829)."""
 
     kind: Literal["hierarchy"]
-    levels: Levels
     downsampling: Literal["causal", "chunk"] = Field(
         "causal", description='"causal" (means end at a position) or "chunk" (means begin there)'
     )
@@ -46,16 +52,11 @@ class HierarchyInstance(Instance):
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"levels": Setting("levels", "L")}
 
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Keys can be halved so often."""
-        yield from too_many_levels(self.levels, data)
 
-
-class ScoreKernelInstance(Instance):
+class ScoreKernelInstance(_OnLevels, Instance):
     """Scores of a random head, mixed over levels, as a kernel on n_keys tokens (arXiv 2604.08829)."""
 
     kind: Literal["score_kernel"]
-    levels: Levels
     projections: Literal["untied", "tied"] = Field(
         "untied", description='"untied", or "tied" (one projection of queries and keys)'
     )
@@ -73,19 +74,14 @@ class ScoreKernelInstance(Instance):
         ),
     }  # fmt: skip
 
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Keys can be halved so often."""
-        yield from too_many_levels(self.levels, data)
 
-
-class ResolutionInstance(Instance):
+class ResolutionInstance(_InChunks, Instance):
     """Outcomes along n_keys keys, told by the means of chunks (arXiv 2604.08829).
 
     ``band_limited`` puts stationary Gaussian processes of at most ``band`` periods in the place of the keys.
     """
 
     kind: Literal["resolution"]
-    chunk: Count = Field(description="keys in one chunk, a divisor of n_keys")
     signal: Literal["keys", "band_limited"] = "keys"
     band: Count = Field(4, description="largest number of periods of a band-limited process in n_keys")
 
@@ -101,12 +97,8 @@ class ResolutionInstance(Instance):
         "band": Setting("periods, at most"),
     }
 
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Chunks are whole."""
-        yield from _ragged(self.chunk, data)
 
-
-class CoarseMassInstance(Instance):
+class CoarseMassInstance(_InChunks, Instance):
     """Mass that attention of one query gives to n_keys keys, and to the means of chunks of them in their place.
 
     The query is the unit vector of the first feature.  The Gaussian part and the correction follow from cumulants of
@@ -114,7 +106,6 @@ class CoarseMassInstance(Instance):
     """
 
     kind: Literal["coarse_mass"]
-    chunk: Count = Field(description="keys in one chunk, a divisor of n_keys")
 
     uses = ("n_keys", "n_features", "key_distribution", "dtype")
     quantities: ClassVar[dict[str, Quantity]] = {
@@ -130,7 +121,3 @@ class CoarseMassInstance(Instance):
             "gaussian_gap - k_3 (1 - 1/w^2) / 6 - k_4 (1 - 1/w^3) / 24",
         ),
     }  # fmt: skip
-
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Chunks are whole."""
-        yield from _ragged(self.chunk, data)

@@ -23,13 +23,21 @@ Array = NDArray[np.float64]
 SPREAD = "variance"
 """Measure that follows from two others: each replicate gives its squared error, of which the squared bias is taken."""
 _OF_ERRORS = ("bias", "mean_squared_error", SPREAD)
-_NEEDS = {
-    **dict.fromkeys(_OF_ERRORS, ("estimate", "truth")),
-    "coverage": ("lower", "upper", "truth"),
-    "interval_length": ("lower", "upper"),
-    "rejection_rate": ("reject",),
+
+
+def _covers(lower: Array, upper: Array, truth: Array) -> Array:
+    undefined = np.isnan(lower) | np.isnan(upper) | np.isnan(truth)
+    return np.where(undefined, np.nan, (lower <= truth) & (truth <= upper))
+
+
+_KNOWN: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
+    "bias": (("estimate", "truth"), lambda estimate, truth: estimate - truth),
+    **dict.fromkeys(_OF_ERRORS[1:], (("estimate", "truth"), lambda estimate, truth: (estimate - truth) ** 2)),
+    "coverage": (("lower", "upper", "truth"), _covers),
+    "interval_length": (("lower", "upper"), lambda lower, upper: upper - lower),
+    "rejection_rate": (("reject",), lambda reject: reject),
 }
-"""Measures that need no function, and the names of what they follow from."""
+"""Measures that need no function: the names of what they follow from, and how."""
 OWN_MEASURES = (OWN_MEASURE, *(f"{OWN_MEASURE}_{number}" for number in range(2, 9)))
 """Measures that functions of the file give, in their order."""
 FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
@@ -108,7 +116,7 @@ class SimulationInstance(Instance, OwnCode):
     process: Annotated[str, FUNCTION_NAME]
     method: Annotated[str, FUNCTION_NAME]
     measures: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = Field(
-        description=f"any of {', '.join(_NEEDS)}, and functions of the file, averaged as {OWN_MEASURES[0]}, "
+        description=f"any of {', '.join(_KNOWN)}, and functions of the file, averaged as {OWN_MEASURES[0]}, "
         f"{OWN_MEASURES[1]}, …"
     )
     one_by_one: bool = Field(False, description="whether the method and the function of measures take one replicate")
@@ -119,7 +127,7 @@ class SimulationInstance(Instance, OwnCode):
 
     uses = ()
     rests_on = ("arguments.py", "ensemble.py")  # a method may call them
-    needless = tuple(_NEEDS)
+    needless = tuple(_KNOWN)
     quantities: ClassVar[dict[str, Quantity]] = {
         "bias": Quantity("see estimate", "difference between an estimate and the truth", "estimate - truth", True),
         "mean_squared_error": Quantity(
@@ -146,13 +154,13 @@ class SimulationInstance(Instance, OwnCode):
     def measured(self) -> tuple[str, ...]:
         """Measures stated; those of errors come together."""
         of_errors = _OF_ERRORS if {*_OF_ERRORS} & {*self.measures} else ()
-        others = tuple(name for name in _NEEDS if name in self.measures and name not in _OF_ERRORS)
+        others = tuple(name for name in _KNOWN if name in self.measures and name not in _OF_ERRORS)
         return (*of_errors, *others, *OWN_MEASURES[: len(self.own)])
 
     @property
     def own(self) -> list[str]:
         """Measures that are functions of the file."""
-        return [name for name in self.measures if name not in _NEEDS]
+        return [name for name in self.measures if name not in _KNOWN]
 
     @property
     def uses_functions(self) -> dict[str, tuple[str, ...]]:
@@ -250,15 +258,15 @@ class SimulationInstance(Instance, OwnCode):
         known = self.parameters | data | self._by_name(self.method, data, count)
         numbers: dict[str, Any] = {}
         for name in self.measured:
-            missing = [each for each in _NEEDS.get(name, ()) if each not in known]
-            if missing:
-                raise UserError(f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "
-                                f"{self.method} returns and no parameter states")  # fmt: skip
-            function = self.own[OWN_MEASURES.index(name)] if name in OWN_MEASURES else self.method
             if name in OWN_MEASURES:
+                function = self.own[OWN_MEASURES.index(name)]
                 numbers[name] = self._real(name, self._call(function, known), function)
             else:
-                numbers[name] = _number(name, *(self._real(each, known[each]) for each in _NEEDS[name]))
+                function, (needs, measure) = self.method, _KNOWN[name]
+                if missing := [each for each in needs if each not in known]:
+                    raise UserError(f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "
+                                    f"{self.method} returns and no parameter states")  # fmt: skip
+                numbers[name] = measure(*(self._real(each, known[each]) for each in needs))
             if np.shape(numbers[name]) != (() if count is None else (count,)):
                 each = "the one replicate" if count is None else f"each of {count} replicates"
                 raise UserError(f"{self.path}: {function} gives {name} of shape {np.shape(numbers[name])}; give one "
@@ -303,16 +311,3 @@ def as_array(values: Any) -> NDArray[Any]:
 
 def _one(many: Mapping[str, Any], replicate: int) -> dict[str, Any]:
     return {k: v[replicate] if isinstance(v, list | tuple) or np.ndim(v) else v for k, v in many.items()}
-
-
-def _number(name: str, first: Array, *others: Array) -> Any:
-    if name == "rejection_rate":
-        return first
-    if name == "coverage":
-        upper, truth = others
-        undefined = np.isnan(first) | np.isnan(upper) | np.isnan(truth)
-        return np.where(undefined, np.nan, (first <= truth) & (truth <= upper))
-    if name == "interval_length":
-        return others[0] - first
-    error = first - others[0]
-    return error if name == "bias" else error**2
