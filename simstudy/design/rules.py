@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from simstudy.design.claims import BaseClaim
@@ -32,14 +31,6 @@ _NEEDED = {
 """What gives a measure to the ensembles that lack it."""
 _OF_WEIGHTS = ("squared_bias", "ensemble_variance", "mse", "equivalent_heads")
 """Measures that the weights of heads enter; all others are those of the heads, whatever combines them."""
-
-LONGEST_STATEMENT = 240
-"""Characters that a statement may have without a note."""
-_POINTS_ELSEWHERE = re.compile(
-    r"^(?:so|and|but|or|nor|yet|also|then|here|there|again|its?|they|their|this|that|these|those|such|both|another)\b"
-    r"|, (?:too|either)\b|\bas well[.,]|\bthe (?:former|latter)\b",
-    re.IGNORECASE,
-)
 
 
 def unanswerable(
@@ -160,16 +151,6 @@ def _never_judged(each: PlannedCell) -> Iterator[Problem]:
         yield Problem("precision.max_replicates", ceiling, why)
 
 
-def _stands_alone(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
-    path = f"{reference.path}.statement"
-    if found := _POINTS_ELSEWHERE.search(claim.statement):
-        words = found[0].strip(" ,.")
-        remedy = f'"{words}" points to another sentence; name subject, quantity and condition in this one'
-        yield Problem(path, claim.statement, remedy)
-    if len(claim.statement) > LONGEST_STATEMENT:
-        yield Problem(path, claim.statement, f"has {len(claim.statement)} characters; use at most {LONGEST_STATEMENT}")
-
-
 # ---------------------------------------------------------------- cells that cannot differ
 
 
@@ -225,4 +206,4 @@ def _reasons(first: Cell, second: Cell) -> str:
 
 Rule = Callable[[Reference, BaseClaim], Iterator[Problem]]
 _UNANSWERABLE: tuple[Rule, ...] = (_compares_equals, _unmeasured, without_value, needless_reason)
-_NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error, _stands_alone)
+_NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ DESIGNS = Path(__file__).parents[2] / "designs"
 SHIPPED = sorted([*DESIGNS.glob("*.toml"), *DESIGNS.glob("examples/*.toml")])
 TRUST = list(DESIGNS.glob("examples/*.py"))
 OTHER = 20261125
+POINTS_ELSEWHERE = re.compile(
+    r"^(?:so|and|but|or|nor|yet|also|then|here|there|again|its?|they|their|this|that|these|those|such|both|another)\b"
+    r"|, (?:too|either)\b|\bas well[.,]|\bthe (?:former|latter)\b",
+    re.IGNORECASE,
+)
+"""What a statement that stands alone does not say."""
 
 
 def of_another_seed(cell: Cell, read) -> Cell:
@@ -95,6 +102,13 @@ def test_shipped_designs__are_complete_and_their_claims_can_be_told_from_what_th
     assert list(powerless(profiles["quick"])) == []
 
 
+def test_statements__stand_alone(shipped):
+    for design in shipped[1].values():
+        statements = [claim.statement for claim in design.claims.values()]
+        assert len({*statements}) == len(statements) and all(len(each) <= 240 for each in statements)
+        assert not [each for each in statements if POINTS_ELSEWHERE.search(each)]
+
+
 def test_what_another_seed_draws__is_named(shipped, monkeypatch):
     path, profiles = shipped
     design, read = profiles["quick"], partial(read_contents, folder=path.parent, trusted=texts_of(TRUST))
@@ -115,8 +129,6 @@ def test_what_another_seed_draws__is_named(shipped, monkeypatch):
                 pinned = pinned.model_copy(update={"file_rows": cell.file_rows})
                 patch.setattr(Cell, "rows", property(lambda _, rows=rows: rows))
                 assert not differing(arrays_of(Evaluation(cell)), arrays_of(Evaluation(pinned)))
-    assert not [note for note in design.notes if ".statement" in note]
-    assert len({claim.statement for claim in design.claims.values()}) == len(design.claims)
     for name, claim in design.claims.items():
         draws = draws_of(claim, design.cells)
         cells = [each.cell for each in design.cells if each.grid == claim.grid]

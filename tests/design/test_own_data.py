@@ -199,10 +199,7 @@ FILES = {
         ('path = "nan.npy"', "column '1' holds nan in row 1, the first of 1 such rows; give finite numbers"),
         ('path = "line.npy"', "its array has shape (4,); give columns, or arrays of rows and columns"),
         ('path = "few.npy"', "1 rows are too few"),
-        (
-            'path = "constant.npy"',
-            "constant columns cannot be standardised: leave out 0, 2, or use standardise = false",
-        ),
+        ('path = "constant.npy"', "constant columns cannot be standardised: leave out 0, 2, or use standardise"),
         ('path = "text.csv"', "column 'b' holds 'x' in row 2; give numbers only"),
         ('path = "gap.csv"', "column 'b' holds nan in row 2"),
         ('path = "none.csv"', "cannot be read as .csv"),

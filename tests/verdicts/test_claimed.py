@@ -123,10 +123,7 @@ def test_formula_that_is_none__is_refused(tmp_path, old, new, message):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        (
-            "equivalent = 0.1",
-            "claims.floor.equivalent = 0.1: is for numbers with a Monte Carlo error; state printed_mcse",
-        ),
+        ("equivalent = 0.1", "claims.floor.equivalent = 0.1: is for numbers with a Monte Carlo error; state"),
         ('x = "angle"\nversus = { bandwidth = 1.0 }', "claims.floor.x = 'angle': is the factor of a slope"),
     ],
 )
