@@ -62,7 +62,8 @@ class Decoder:
         self, tokens: np.ndarray, lengths: list[int], edit: Edit | None
     ) -> tuple[list[np.ndarray], np.ndarray]:
         """What enters the attention of each layer, and the residual stream before the last layer."""
-        stream, states = self._array("model.embed_tokens")[tokens], []
+        stream = self._array("model.embed_tokens")[tokens]
+        states: list[np.ndarray] = []
         for layer in range(len(self.heads.query)):
             stream = self._layer(layer - 1, stream, states[-1], lengths, edit) if layer else stream
             states.append(self._normed(stream, f"model.layers.{layer}.input_layernorm"))

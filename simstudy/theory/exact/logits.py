@@ -169,19 +169,19 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
     """E sum_i w_hi w_gi of all pairs of heads; NaN where that would need too many nodes."""
 
     @functools.cache
-    def grid(head: int, distinctness: float) -> tuple[Array, Array]:
+    def grid(head: int, distinctness: float) -> tuple[Array, Array, Array]:
         log_mass = float(np.logaddexp.reduce(known[head])) if known.size else -np.inf
         one = ScalarHead(np.ones(1), 0.0, 0.0, float(deviations[head]))
-        return _log_t(one, n_keys, 0.0 if known.size else distinctness, step, log_mass)
+        log_t, steps = _log_t(one, n_keys, 0.0 if known.size else distinctness, step, log_mass)
+        masses = np.exp(np.minimum(log_t[:, None] + known[head], np.log(_LARGE)))
+        return log_t, steps * np.exp(-masses.sum(axis=1)), masses
 
     @functools.cache
     def rows(head: int, variance: float, distinctness: float) -> _Rows:
         slope = deviations[head]
-        log_t, steps = grid(head, distinctness)
-        nodes = _nodes(slope, variance, step)
-        masses = np.exp(np.minimum(log_t[:, None] + known[head], np.log(_LARGE)))
-        functions = _functions(log_t[:, None] + slope * nodes)
-        return _Rows(functions, log_t, steps * np.exp(-masses.sum(axis=1)), nodes, _normal(nodes, variance), masses)
+        log_t, steps, masses = grid(head, distinctness)
+        nodes, density = _rule(step * _spacing(slope, variance), variance)
+        return _Rows(_functions(log_t[:, None] + slope * nodes), log_t, steps, nodes, density, masses)
 
     grams = np.full_like(correlations, np.nan)
     # Nodes of the steeper head of a pair serve both.
@@ -214,9 +214,9 @@ def _product(
     if floor:
         seen = _expected(second.functions[:2], _conditional(first.nodes, second.nodes, correlation, left).T)
     else:
-        rest = _nodes(slope * np.sqrt(left), 1.0, step)
+        rest, density = _rule(step * _spacing(slope * np.sqrt(left), 1.0), 1.0)
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
-        seen = _expected(_functions(second.log_t[:, None, None] + logits)[:2], _normal(rest, 1.0))
+        seen = _expected(_functions(second.log_t[:, None, None] + logits)[:2], density)
     lost, once, _ = first.functions * first.density
     either = lost.sum(axis=1)[:, None] + seen[0] @ first.density - lost @ seen[0].T
     return _over_log_t(first, second, once @ seen[1].T, either, n_keys)
@@ -256,10 +256,12 @@ def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float, log_
 
 def _functions(log_z: Array) -> Array:
     """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
-    z = np.exp(np.clip(log_z, -_LARGE, np.log(_LARGE)))
-    lost = -np.expm1(-z)
-    first = z * (1.0 - lost)
-    return np.array([lost, first, z * first])
+    z = np.exp(np.minimum(np.maximum(log_z, -_LARGE), np.log(_LARGE)))
+    lost, first, second = found = np.empty((3, *z.shape))
+    np.negative(np.expm1(-z, out=lost), out=lost)
+    np.multiply(z, 1.0 - lost, out=first)
+    np.multiply(z, first, out=second)
+    return found
 
 
 def _expected(functions: Array, weights: Array) -> Array:
@@ -268,10 +270,12 @@ def _expected(functions: Array, weights: Array) -> Array:
     return flat.reshape(*functions.shape[:-1], *weights.shape[1:])
 
 
-def _nodes(slope: float, variance: float, step: float) -> Array:
-    spacing = step * _spacing(slope, variance)
+@functools.lru_cache(maxsize=256)
+def _rule(spacing: float, variance: float) -> tuple[Array, Array]:
+    """Nodes (X,) at this distance, and their weights under N(0, variance)."""
     half = np.ceil(_EXTENT / spacing)
-    return spacing * np.arange(-half, half + 1)
+    nodes = spacing * np.arange(-half, half + 1)
+    return nodes, _normal(nodes, variance)
 
 
 def _spacing(slope: float, variance: float) -> float:
