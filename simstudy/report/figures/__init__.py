@@ -8,7 +8,7 @@ from functools import singledispatch
 
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
-from PIL.Image import Dither, Quantize, frombuffer
+from PIL import Image
 
 from simstudy.design.figures import BaseFigure, LawFigure
 from simstudy.design.measures import coordinates_of
@@ -21,7 +21,7 @@ from simstudy.report.figures.lollipop import lollipop_figure
 from simstudy.report.figures.nested_loop import nested_loop_figure
 from simstudy.report.figures.optimum import optimum_figure
 from simstudy.report.figures.ordering import ordering_figure
-from simstudy.report.figures.panels import arrange, own_style
+from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.winners import winners_figure
 from simstudy.report.figures.z_scores import compared_measures, z_score_figure
 from simstudy.report.figures.zip_plot import zip_figure
@@ -30,8 +30,6 @@ from simstudy.report.tables import VerdictLine
 from simstudy.results import factors_of
 
 COLOURS_OF_PNG = 64
-PACKED = 7
-"""How hard PNG files are packed: the two levels beyond save a tenth of the bytes and take six times as long."""
 
 
 @singledispatch
@@ -88,26 +86,18 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     buffer = io.BytesIO()
     metadata = None if suffix == "png" else {"Date": None, "Creator": None}
     with own_style():
-        # A PNG file would be packed only to be unpacked at once.
-        drawing.savefig(buffer, format="rgba" if suffix == "png" else suffix, dpi=RESOLUTION, metadata=metadata)
+        drawing.savefig(buffer, format=suffix, dpi=RESOLUTION, metadata=metadata)
     if suffix == "png":
-        width, height = (int(inches * RESOLUTION) for inches in drawing.get_size_inches())
-        pixels = frombuffer("RGBA", (width, height), buffer.getvalue()).convert("RGB")
+        pixels = Image.open(buffer).convert("RGB")
         buffer = io.BytesIO()
-        flat = pixels.quantize(COLOURS_OF_PNG, Quantize.FASTOCTREE, dither=Dither.NONE)
-        # The octree has no pure white.
-        flat.putpalette([255 if each >= 254 else each for each in flat.getpalette() or []])
-        flat.save(buffer, "png", compress_level=PACKED)
+        pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
     return buffer.getvalue()
 
 
 def lay_out(drawing: Drawing) -> None:
-    """Lay a drawing out for good: else each file of it takes two layouts and a further drawing."""
+    """Lay a drawing out for good: else each file of it would be laid out anew."""
     if (engine := drawing.get_layout_engine()) is not None:
         with own_style():
             drawing.set_dpi(RESOLUTION)
-            if drawing.get_label() == ALL_CLAIMS:
-                engine.execute(drawing)
-            else:
-                arrange(drawing)
+            engine.execute(drawing)
             drawing.set_layout_engine(None)

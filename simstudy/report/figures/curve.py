@@ -72,7 +72,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
                     strips.flat[position], x, residuals(coloured, figure.y), looks[hue], limit, shift
                 )
         set_scales(axes, figure.x_scale, figure.y_scale)
-        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale, setting(figure.x).unit)
+        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
         (strips.flat[position] if limit else axes).set_xlabel(setting_name(figure.x))
     drawn = [axes for axes, _ in panels]
     aimed = aim(drawn, figure.target)

@@ -59,32 +59,6 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
     return drawing, *grids
 
 
-def arrange(drawing: Figure) -> None:
-    """Give panels the room that labels and legends leave: constrained layout does so and measures labels twice."""
-    drawn: list[tuple[Any, Any]] = [(axes, axes.get_subplotspec()) for axes in drawing.axes if axes.get_visible()]
-    backend: Any = drawing.canvas
-    grid, renderer, pad = drawn[0][1].get_gridspec(), backend.get_renderer(), 0.05 * drawing.dpi
-    places = [(axes, spec.rowspan.start, spec.colspan.start) for axes, spec in drawn]
-    left, right, bottom, top = (np.full(n, pad) for n in (grid.ncols, grid.ncols, grid.nrows, grid.nrows))
-    for axes, row, column in places:
-        inner, outer = axes.get_window_extent(renderer), axes.get_tightbbox(renderer, for_layout_only=True)
-        found = inner.x0 - outer.x0, outer.x1 - inner.x1, inner.y0 - outer.y0, outer.y1 - inner.y1
-        for margins, at, needed in zip((left, right, bottom, top), (column, column, row, row), found, strict=True):
-            margins[at] = max(margins[at], needed + pad)
-    width, height = drawing.get_size_inches() * drawing.dpi
-    for legend in drawing.legends:
-        extent = legend.get_window_extent(renderer)
-        above = extent.y0 > height / 2
-        (top if above else bottom)[0 if above else -1] += extent.height + pad
-    shares = np.array(grid.get_height_ratios())
-    high = (height - bottom.sum() - top.sum()) * shares / shares.sum()
-    wide = np.full(grid.ncols, (width - left.sum() - right.sum()) / grid.ncols)
-    for axes, row, column in places:
-        x = (left + wide + right)[:column].sum() + left[column]
-        y = height - (top + high + bottom)[:row].sum() - top[row] - high[row]
-        axes.set_position((x / width, y / height, wide[column] / width, high[row] / height))
-
-
 def characters(axes: Axes) -> int:
     """Return how many characters of a title fit over a panel."""
     drawing = axes.get_figure(root=True)
@@ -119,32 +93,17 @@ def set_scales(axes: Axes, x_scale: str, y_scale: str) -> None:
             axis.set_major_locator(MaxNLocator(nbins=fitting, steps=[1, 2, 2.5, 5, 10]))
 
 
-def tick_levels(axes: Axes, levels: np.ndarray, scale: str, unit: str = "") -> None:
-    """Put ticks of x at the levels of a factor that keep clear of one another; of angles also at multiples of 15°."""
+def tick_levels(axes: Axes, levels: np.ndarray, scale: str) -> None:
+    """Put ticks of x at the first and last level of a factor, and at others that keep clear of those before them."""
     levels = np.unique(levels[visible(levels, scale)])
-    choices = [levels]
-    if unit == "degrees" and len(levels) > 1:
-        choices += [np.arange(0.0, 91.0, step) for step in (15.0, 30.0, 45.0, 90.0)]
-        choices = [each[(each >= levels[0]) & (each <= levels[-1])] for each in choices]
-    width = characters(axes)
-    chosen = next((each for each in choices if _keep_clear(each, scale, width)), None)
-    if chosen is None:  # the first and the last level, and of the others those that keep clear of all before them
-        chosen = levels[[0, -1]] if len(levels) else levels
-        for each in levels[1:-1]:
-            more = np.sort([*chosen, each])
-            chosen = more if _keep_clear(more, scale, width) else chosen
-    if len(chosen):
-        axes.xaxis.set_major_locator(FixedLocator(chosen.tolist()))
+    if len(levels):
+        places, chosen = np.log(levels) if scale == "log" else levels, [0, len(levels) - 1]
+        for i, place in enumerate(places):
+            if np.abs(places[chosen] - place).min() >= 5 * np.ptp(places) / characters(axes):
+                chosen.append(i)
+        axes.xaxis.set_major_locator(FixedLocator(np.unique(levels[chosen]).tolist()))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-
-
-def _keep_clear(values: np.ndarray, scale: str, width: int) -> bool:
-    """Whether labels at these values do not touch on an axis so many characters wide."""
-    if len(values) < 2:
-        return len(values) == 1
-    places = np.log(values) if scale == "log" else values
-    return bool(np.diff(places).min() / np.ptp(places) * width >= 5)
 
 
 class PlainLog(LogFormatter):
