@@ -71,16 +71,7 @@ def plain_path(path: Path) -> Path:
     return path
 
 
-def _names(incomplete: str) -> list[str]:
-    """Complete the name of a design."""
-    from simstudy.design.shipped import known_designs
-
-    return [path.stem for path in known_designs() if path.stem.startswith(incomplete)]
-
-
-DesignArgument = Annotated[
-    str, typer.Argument(help="Path of a design file, or the name of a shipped design.", autocompletion=_names)
-]
+DesignArgument = Annotated[str, typer.Argument(help="Path of a design file, or the name of a shipped design.")]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: quick, full, or one of your own.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")]
 ExecutorOption = Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786 (Dask).")]

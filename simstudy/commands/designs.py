@@ -131,20 +131,10 @@ def init(name: Annotated[str, typer.Argument(help="Name of the study and of its 
     say(f"design   {path}", f"now      simstudy check {path}", f"         simstudy run {path}")
 
 
-def _described(incomplete: str) -> list[str]:
-    """Complete the name of what a design may state."""
-    from simstudy.design.schema import described
-
-    return [name for name in described() if name.startswith(incomplete)]
-
-
 @app.command()
 def describe(
     setting: Annotated[
-        str | None,
-        typer.Argument(
-            help="Table (heads), setting (regression) or alternative (ridge, larger_than).", autocompletion=_described
-        ),
+        str | None, typer.Argument(help="Table (heads), setting (regression) or alternative (ridge, larger_than).")
     ] = None,
 ) -> None:
     """Explain what a design can state: all tables, or one table, setting or alternative."""

@@ -17,7 +17,6 @@ class Standing(NamedTuple):
     work_done: int = 0
     work_expected: int = 0
     replicates: int = 0
-    looked: int = 0
     finished: int = 0
 
 
@@ -53,7 +52,7 @@ class Account:
         """How far the cell is."""
         each, stored = cost(self.planned.cell), self.target - self.missing
         work = round(stored * each), round(self.expected * each)
-        return Standing(*work, stored * self.batch_size, bool(self.done), self.finished)
+        return Standing(*work, stored * self.batch_size, self.finished)
 
     @property
     def n_failed(self) -> int:

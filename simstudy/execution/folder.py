@@ -80,11 +80,6 @@ class Folder:
         except Missing:
             return []
 
-    def entries(self) -> list[tuple[str, bool]]:
-        """Return what lies here, in order, and whether each is a folder; a link is none."""
-        with self._told(), self._opened() as folder, os.scandir(folder) as found:
-            return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
-
     def exists(self, name: str) -> bool:
         """Whether anything has this name here."""
         try:
@@ -155,11 +150,6 @@ class Folder:
                 _flush(opened)
         except OSError as error:
             raise unwritable(self.path / name, error) from error
-
-    def make(self) -> None:
-        """Make the folder, if there is none."""
-        with self._opened(make=True):
-            pass
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:

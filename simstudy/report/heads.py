@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import MaxNLocator
 from scipy.stats import t as student
 
 from simstudy.execution.store import Store
@@ -33,7 +30,6 @@ CAUTION = (
     "Heads that are alike may be able to share a pattern. Likeness does not say that a head is unimportant: measure "
     "the loss without a head before you remove it (simstudy.transformers.interventions)."
 )
-_COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
 _THEORIES = ("angles", "leading", "exact")
 _SHOWN = ("angles", "exact", "half")
 """What predicts correlations in the panels of a figure."""
@@ -94,32 +90,6 @@ def _agreement(axes: Axes, found: xr.Dataset, source: str) -> None:
     # Out of the layout: a panel would shrink to make room for a text that it does not hold.
     text = f"rank correlation {rank}\nerror {error}"
     axes.annotate(text, (0.03, 0.97), fontsize=8, va="top").set_in_layout(False)
-
-
-def models_figure(models: dict[str, xr.Dataset], damage: dict[str, xr.Dataset]) -> Drawing:
-    """Draw what `inspect_heads` found of models, and `intervene` of patterns shared, a column for each model."""
-    drawing = Drawing(figsize=(3.3 * len(models), 15.4), layout="constrained")
-    FigureCanvasAgg(drawing)
-    grid = drawing.subplots(5, len(models), squeeze=False)
-    for column, (name, found) in zip(grid.T, models.items(), strict=True):
-        for axes, source in zip(column, _SHOWN, strict=False):
-            _agreement(axes, found, source)
-        column[0].set_title(name)
-        for chosen_by, colour in _COLOURS.items():
-            line = damage[name].sel(edit=chosen_by)
-            column[3].errorbar(
-                line.share, line.mean_damage, 1.96 * line.mean_damage_mcse, marker="o", capsize=2, color=colour,
-                label=SOURCE_NAMES.get(chosen_by, chosen_by),
-            )  # fmt: skip
-        column[3].set(xlabel="share of patterns given up", ylabel="damage to the output", ylim=(0, None))
-        for source in ("observed", "exact", "angles"):
-            line = found.sel(source=source)
-            error = 1.96 * line.effective_heads_mcse
-            column[4].errorbar(found.layer, line.effective_heads, error, marker="o", capsize=2, color=_COLOURS[source])
-        column[4].set(xlabel="layer", ylabel="effective heads", ylim=(0, None))
-        column[4].xaxis.set_major_locator(MaxNLocator(integer=True))
-    drawing.legend(*grid[3, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(_COLOURS))
-    return drawing
 
 
 def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:

@@ -81,7 +81,7 @@ class ProgressDisplay:
 
     def _show(self, ledger: Ledger, predicted: int | None, now: float) -> None:
         """The ETA follows the estimated cost of what is left to simulate."""
-        done, expected, replicates, _, finished = ledger.standing
+        done, expected, replicates, finished = ledger.standing
         text = f"{finished}/{len(ledger.accounts)} cells"
         text += "" if predicted is None else f", theory of {predicted}"
         total = expected if ledger.work_known else None

@@ -18,12 +18,14 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders import patterns
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
 import simstudy
+from simstudy.report import heads
 from simstudy.report.figures import image
 from simstudy.report.figures.panels import STYLE
-from simstudy.report.heads import models_figure
 from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project
 from simstudy.transformers.encoder import restored_probabilities
@@ -32,6 +34,7 @@ from simstudy.transformers.sequences import draw_tokens, framed, word_parts
 from simstudy.transformers.trained import load_trained
 
 MODELS = ("rxnmapper", "antiberty", "minilm", "smollm2")
+COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}
 OUTPUT = Path(__file__).parents[2] / "outputs" / "verification"
 
 
@@ -191,6 +194,31 @@ def test_texts__are_continued():
     merges = gguf.GGUFReader(place).fields["tokenizer.ggml.merges"].contents()
     made = [vocabulary[merge.replace(" ", "")] for merge in merges]
     assert made == sorted(made)
+
+
+def models_figure(models, damage):
+    """A column for each model: what `inspect_heads` found, and what `intervene` found of patterns shared."""
+    drawing = Figure(figsize=(3.3 * len(models), 15.4), layout="constrained")
+    grid = drawing.subplots(5, len(models), squeeze=False)
+    for column, (name, found) in zip(grid.T, models.items(), strict=True):
+        for axes, source in zip(column, heads._SHOWN, strict=False):
+            heads._agreement(axes, found, source)
+        column[0].set_title(name)
+        for chosen_by, colour in COLOURS.items():
+            line = damage[name].sel(edit=chosen_by)
+            column[3].errorbar(
+                line.share, line.mean_damage, 1.96 * line.mean_damage_mcse, marker="o", capsize=2, color=colour,
+                label=heads.SOURCE_NAMES.get(chosen_by, chosen_by),
+            )  # fmt: skip
+        column[3].set(xlabel="share of patterns given up", ylabel="damage to the output", ylim=(0, None))
+        for source in ("observed", "exact", "angles"):
+            line = found.sel(source=source)
+            error = 1.96 * line.effective_heads_mcse
+            column[4].errorbar(found.layer, line.effective_heads, error, marker="o", capsize=2, color=COLOURS[source])
+        column[4].set(xlabel="layer", ylabel="effective heads", ylim=(0, None))
+        column[4].xaxis.set_major_locator(MaxNLocator(integer=True))
+    drawing.legend(*grid[3, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(COLOURS))
+    return drawing
 
 
 def test_picture__shows_four_models():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from simstudy.attention.instances import measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
+from simstudy.data.geometry import exp_entropy
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance, HopfieldTowerInstance
@@ -96,6 +97,4 @@ def _cosine(tokens: Array) -> Array:
 
 def _effective_rank(tokens: Array) -> Array:
     sizes = np.linalg.svd(tokens, compute_uv=False) ** 2
-    shares = sizes / sizes.sum(axis=1, keepdims=True)
-    logarithms = np.log(shares, out=np.zeros_like(shares), where=shares > 0.0)
-    return np.exp(-(shares * logarithms).sum(axis=1))
+    return exp_entropy(sizes / sizes.sum(axis=1, keepdims=True))

@@ -106,23 +106,19 @@ def descend(instance: DepthInstance, cell: Cell, shared: SharedData) -> dict[str
     n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
     # Queries, keys, values and outputs of one layer after the other: a deeper stack begins with the same layers.
     layers = matrices(shared, (n, d), *[(4, n_heads, p, d)] * instance.depth)
+    share = 1.0 / np.sqrt(instance.depth) if instance.residual == "scaled" else 1.0
     rows = []
     for tokens, *weights in zip(*layers, strict=True):
         for query, key, value, output in weights:
             inputs = layer_norm(tokens) if instance.normalisation == "layer_norm" else tokens
             branch = attention_layer(inputs, query, key, value, output)
-            tokens = branch if instance.residual == "none" else tokens + share(instance) * branch
+            tokens = branch if instance.residual == "none" else tokens + share * branch
         apart = tokens - tokens.mean(axis=0)
         size = np.linalg.norm(tokens)
         visible = np.linalg.svd(apart, compute_uv=False) > APART * size
         spread = np.linalg.norm(apart) / size
         rows.append((spread, np.log(max(spread, np.finfo(float).eps)), visible.sum()))
     return by_name(instance, rows)
-
-
-def share(instance: DepthInstance) -> float:
-    """Factor of what a layer adds to the residual stream."""
-    return 1.0 / np.sqrt(instance.depth) if instance.residual == "scaled" else 1.0
 
 
 def attention_layer(tokens: Array, query: Array, key: Array, value: Array, output: Array) -> Array:

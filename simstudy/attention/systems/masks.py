@@ -54,15 +54,12 @@ def mask_head(instance: settings.MaskedHeadInstance, cell: Cell, shared: SharedD
     """
     n, d = cell.data.n_keys, cell.data.n_features
     units = instance.width // d
-    first, second = d + d * (d + 1), d + d * (d + 1) + d
-    drawn = shared.normals(max(n, units), second + d * (d + 1))
-    uniform = 2.0 * special.ndtr(drawn[:, d:, :units]) - 1.0
+    drawn = shared.normals(max(n, units), d + d * (2 * d + 3))
+    sources = _matrices(drawn[:, d:, :units], d, d + 1, instance.scale)
     rows = []
-    for tokens, numbers in zip(drawn[:, :d, :n], uniform, strict=True):
-        target = instance.scale * numbers[: first - d, 0].reshape(d, d + 1)
-        kept = numbers[first - d : second - d, None] * numbers[second - d :].reshape(d, d + 1, -1)
-        masked = nearest_subset_sums(kept.reshape(-1, units).T, target.ravel()).reshape(d, d + 1)
-        rows.append(_head_errors(tokens, target, masked, cell.bandwidth**2))
+    for tokens, target, numbers in zip(drawn[:, :d, :n], *sources, strict=True):
+        pair = (entries.reshape(d, d + 1) for entries in (target, nearest_subset_sums(numbers, target)))
+        rows.append(_head_errors(tokens, *pair, cell.bandwidth**2))
     return by_name(instance, rows)
 
 
@@ -138,13 +135,14 @@ def needed_units(numbers: Array, targets: Array, tolerance: float) -> Array:
     return needed
 
 
-def _matrices(drawn: Array, d: int, scale: float) -> tuple[Array, Array]:
-    """Entries of the target (replicate, e) and numbers of the source (replicate, k, e), laid out as in `mask_head`."""
+def _matrices(drawn: Array, d: int, n_columns: int, scale: float) -> tuple[Array, Array]:
+    """Entries of targets (replicate, e) and numbers of sources (replicate, k, e), laid out as in `mask_head`."""
     count, _, units = drawn.shape
-    blocks = (2.0 * special.ndtr(drawn) - 1.0).reshape(count, -1, d * (2 * d + 1), units)
-    kept, second = blocks[:, :, d * d : d * d + d], blocks[:, :, d * d + d :].reshape(count, -1, d, d, units)
+    size = d * n_columns
+    blocks = (2.0 * special.ndtr(drawn) - 1.0).reshape(count, -1, d + 2 * size, units)
+    kept, second = blocks[:, :, size : size + d], blocks[:, :, size + d :].reshape(count, -1, d, n_columns, units)
     numbers = (kept[:, :, :, None] * second).reshape(count, -1, units)
-    return scale * blocks[:, :, : d * d, 0].reshape(count, -1), numbers.swapaxes(1, 2)
+    return scale * blocks[:, :, :size, 0].reshape(count, -1), numbers.swapaxes(1, 2)
 
 
 @measure.register
@@ -153,7 +151,7 @@ def mask_heads(instance: settings.MaskedHeadsInstance, cell: Cell, shared: Share
     d = cell.data.n_features
     drawn = shared.normals(settings.MAX_UNITS, 2 * instance.heads * d * (2 * d + 1))
     errors, widths = [], []
-    for targets, numbers in zip(*_matrices(drawn, d, instance.scale), strict=True):
+    for targets, numbers in zip(*_matrices(drawn, d, d, instance.scale), strict=True):
         masked = nearest_subset_sums(numbers[: instance.width // d], targets)
         errors.append(np.log(np.abs(masked - targets).max()))
         widths.append(d * needed_units(numbers, targets, instance.tolerance).max())
@@ -168,7 +166,7 @@ def mask_stack(instance: settings.MaskedStackInstance, cell: Cell, shared: Share
     drawn = shared.normals(max(n, units), d + 2 * instance.layers * d * (2 * d + 1))
     errors = []
     for tokens, targets, numbers in zip(
-        drawn[:, :d, :n].swapaxes(1, 2), *_matrices(drawn[:, d:, :units], d, instance.scale), strict=True
+        drawn[:, :d, :n].swapaxes(1, 2), *_matrices(drawn[:, d:, :units], d, d, instance.scale), strict=True
     ):
         masked = nearest_subset_sums(numbers, targets)
         stacks = [matrices.reshape(instance.layers, 2, d, d) for matrices in (targets, masked)]

@@ -72,21 +72,15 @@ class _Group(NamedTuple):
 
 
 def _output(encoder: Encoder, first: int, tokens: tuple[int, ...], edit: Edit | None) -> np.ndarray:
-    own = _unedited(encoder, tokens)
-    return own.output if edit is None else _probabilities(encoder(tokens, edit, (first, own.states[first])))
-
-
-class _Unedited(NamedTuple):
-    """Output of the model as it is, and what enters each of its layers."""
-
-    output: np.ndarray
-    states: np.ndarray
+    output, states = _unedited(encoder, tokens)
+    return output if edit is None else _probabilities(encoder(tokens, edit, (first, states[first])))
 
 
 @functools.lru_cache(maxsize=_GROUPS * _EDITED)
-def _unedited(encoder: Encoder, tokens: tuple[int, ...]) -> _Unedited:
+def _unedited(encoder: Encoder, tokens: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Output of the model as it is, and what enters each of its layers."""
     encoding = encoder(tokens)
-    return _Unedited(_probabilities(encoding), encoding.states)
+    return _probabilities(encoding), encoding.states
 
 
 def _probabilities(encoding: Encoding) -> np.ndarray:
