@@ -116,14 +116,6 @@ def test_two_designs_of_one_name__are_told_apart(command, tmp_path):
     assert command("check", "first.toml", "first.toml")[0] == 0
 
 
-@pytest.mark.parametrize(("typed", "name"), [("run princ", "principal-angles"), ("describe regr", "regression")])
-def test_names__are_completed(tmp_path, typed, name):
-    words = {"COMP_WORDS": f"simstudy {typed}", "COMP_CWORD": "2", "_SIMSTUDY_COMPLETE": "complete_bash"}
-    command = [sys.executable, "-m", "simstudy"]
-    done = subprocess.run(command, env=os.environ | words, capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout.split() == [name], done.stderr
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_quiet__prints_nothing_but_warnings(command, tmp_path):
     text = edited(DESIGN, "mse = 0.05", "mse = 0.5").replace("[0, 45, 90]", "[0, 90]")
