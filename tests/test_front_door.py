@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 

@@ -97,7 +97,7 @@ def indices_of(angles_of_heads: Array, entropy: Array, bandwidth: float) -> Arra
         entropy,
         _mean_over_pairs(_logdet(sines, bandwidth)),
         _mean_over_pairs(sines.prod(axis=-1)),
-        _vendi(angles_of_heads),
+        exp_entropy(np.linalg.eigvalsh((np.cos(angles_of_heads) ** 2).mean(axis=-1) / n_heads)),
         _mean_over_pairs(sines.min(axis=-1)),
     )
     return np.stack(indices, axis=-1)
@@ -128,7 +128,3 @@ def spectral_entropy(bases: Array) -> Array:
     turned = np.swapaxes(stacked, -1, -2)
     square = stacked @ turned if n_features < n_heads * head_dim else turned @ stacked
     return exp_entropy(np.linalg.eigvalsh(square) / (n_heads * head_dim))
-
-
-def _vendi(angles: Array) -> Array:
-    return exp_entropy(np.linalg.eigvalsh((np.cos(angles) ** 2).mean(axis=-1) / angles.shape[-2]))

@@ -28,6 +28,7 @@ from simstudy.design.settings.processes import (
     GaussianNoise,
     HeteroscedasticNoise,
     MixtureKeys,
+    Noise,
     ResidualNoise,
     SphereKeys,
     StudentKeys,
@@ -150,21 +151,13 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
     return normals(cell.data_id, Role.NOISE, first, count, n, 1, cell.simulation.dtype)[:, 0]
 
 
-@singledispatch
-def _relative_variance(noise, x1: np.ndarray) -> float | np.ndarray:
-    """Var(noise | X) / noise_sd**2 from the first feature x1 (R, n)."""
-    raise TypeError(f"no noise distribution {noise!r}")
-
-
-@_relative_variance.register(GaussianNoise)
-@_relative_variance.register(StudentNoise)
-def _(_noise: GaussianNoise | StudentNoise, _x1: np.ndarray) -> float:
-    return 1.0
-
-
-@_relative_variance.register
-def _(noise: HeteroscedasticNoise, x1: np.ndarray) -> np.ndarray:
-    return (1.0 + noise.strength * x1 * x1) / (1.0 + noise.strength)
+def _relative_variance(noise: Noise, x1: np.ndarray) -> float | np.ndarray:
+    """Var(noise | X) / noise_sd**2 from the first feature x1 (R, n); TypeError where no key decides it."""
+    if isinstance(noise, HeteroscedasticNoise):
+        return (1.0 + noise.strength * x1 * x1) / (1.0 + noise.strength)
+    if isinstance(noise, GaussianNoise | StudentNoise):
+        return 1.0
+    raise TypeError(f"no variance at a key under {noise!r}")
 
 
 def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:

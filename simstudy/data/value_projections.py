@@ -7,8 +7,6 @@ tr(A_h'A_g) times that of errors of numbers, in the bias, the signal and the noi
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,9 +17,8 @@ from simstudy.design.settings.mechanisms import (
     DisjointValueProjections,
     FileValueProjections,
     NoValueProjections,
-    RandomValueProjections,
+    ValueProjections,
 )
-from simstudy.design.settings.records import Record
 
 Array = NDArray[np.float64]
 
@@ -32,31 +29,16 @@ def overlap(cell: Cell) -> Array | None:
     return None if found is None else found / found.mean()
 
 
-@singledispatch
-def _overlap(projections: Record, cell: Cell) -> Array | None:
+def _overlap(projections: ValueProjections, cell: Cell) -> Array | None:
     """tr(A_h'A_g), up to a factor."""
-    raise TypeError(f"no value projections {projections!r}")
-
-
-@_overlap.register
-def _(projections: NoValueProjections, cell: Cell) -> None:
-    return None
-
-
-@_overlap.register
-def _(projections: DisjointValueProjections, cell: Cell) -> Array:
-    return np.eye(cell.heads.n_heads)
-
-
-@_overlap.register
-def _(projections: FileValueProjections, cell: Cell) -> Array:
-    if cell.file_value_overlap is None:
-        raise ValueError("the value projections have not been read; load the design they belong to")
-    return np.array(cell.file_value_overlap)
-
-
-@_overlap.register
-def _(projections: RandomValueProjections, cell: Cell) -> Array:
+    if isinstance(projections, NoValueProjections):
+        return None
+    if isinstance(projections, DisjointValueProjections):
+        return np.eye(cell.heads.n_heads)
+    if isinstance(projections, FileValueProjections):
+        if cell.file_value_overlap is None:
+            raise ValueError("the value projections have not been read; load the design they belong to")
+        return np.array(cell.file_value_overlap)
     shape = projections.n_components, projections.value_dim
     value = random_orthonormal(cell, Role.VALUE_PROJECTIONS, *shape)
     output = value if projections.output == "transposed" else random_orthonormal(cell, Role.OUTPUT_PROJECTIONS, *shape)
