@@ -11,8 +11,8 @@ Layout of a study folder::
 A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  Batches are
 appended instead, each of them whole or not stored.  Their folder is named by what decides their contents, so a changed
 design or engine looks elsewhere instead of reusing what no longer holds.  They are flushed to disk a second's worth at
-a time, as flushing each takes longer than computing it: what a loss of power spoils of the last second its digest
-tells, and it is computed again.  Whoever writes holds the lock of the folder; whoever reads, never.
+a time, or more if that takes long, as flushing each takes longer than computing it: what a loss of power spoils of it
+its digest tells, and it is computed again.  Whoever writes holds the lock of the folder; whoever reads, never.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ GATHER_SECONDS = 0.05
 """Time for which batches may wait for others that are written with them: the work that a kill may cost."""
 FLUSH_SECONDS = 1.0
 """Time after which written batches are flushed to disk: the work that a loss of power may cost."""
+DISK_SHARE = 0.1
+"""Share of its time that a run spends on either at most: files of hundreds of cells take longer than those times."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
 
@@ -103,6 +105,7 @@ class Store:
         self._waiting: dict[Segment, dict[int, bytes]] = defaultdict(dict)
         self._gather_seconds = 0.0  # without the lock
         self._written = self._flushed = time.monotonic()
+        self._writing = self._flushing = 0.0  # seconds that the last time took
         self._unflushed: set[tuple[Folder, str]] = set()
 
     @property
@@ -204,17 +207,17 @@ class Store:
         return sum(int((segment.entries()["stored"] > moment).sum()) for segment in stored)
 
     def write_batch(self, identity: str, batch: int, moments: Moments, shape: Shape) -> None:
-        """Store one batch, whole or not at all, and durably within a second of work or at the next `flush`."""
+        """Store one batch, whole or not at all, and durably soon, by `FLUSH_SECONDS`, or at the next `flush`."""
         self._waiting[Segment(self._cell(identity), segment_of(batch))][batch] = pack(batch, moments, shape)
         now = time.monotonic()
-        if now - self._flushed >= FLUSH_SECONDS:
+        if now - self._flushed >= max(FLUSH_SECONDS, self._flushing / DISK_SHARE):
             self.flush()
-        elif now - self._written >= self._gather_seconds:
+        elif not self._gather_seconds or now - self._written >= max(self._gather_seconds, self._writing / DISK_SHARE):
             self._write()
 
     def _write(self) -> None:
         """Write what waits, the batches of a segment together."""
-        self._written = time.monotonic()
+        began = time.monotonic()
         waiting, self._waiting = self._waiting, defaultdict(dict)
         for segment, records in waiting.items():
             try:
@@ -222,9 +225,12 @@ class Store:
             except OSError as error:
                 raise unwritable(segment.records, error) from error
             self._unflushed |= {(segment.folder, name) for name in segment.names}
+        self._written = time.monotonic()
+        self._writing = self._written - began
 
     def flush(self) -> None:
         """Wait until the batches so far, and the names of their files, are on disk; UserError if it fails."""
+        began = time.monotonic()
         self._write()
         # Reversed, records come before the index that tells of them.
         written, self._unflushed = self._unflushed, set()
@@ -235,6 +241,7 @@ class Store:
         if written:
             self.files.at("batches").flush()
         self._flushed = time.monotonic()
+        self._flushing = self._flushed - began
 
     def read_batches(self, identity: str, batches: Collection[int], shape: Shape) -> dict[int, Moments]:
         """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""

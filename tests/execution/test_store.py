@@ -159,8 +159,12 @@ def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store
     store.flush()
     assert flushed == []
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e9)
     store.write_batch("abc", 2, some_moments(), SHAPE)
     assert len(flushed) == 4
+    monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e-9)
+    store.write_batch("abc", 3, some_moments(), SHAPE)
+    assert len(flushed) == 4  # a slow disk is asked less often
 
 
 def test_disk_that_fails_later__is_told(store, monkeypatch):
