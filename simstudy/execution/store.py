@@ -25,6 +25,8 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from functools import partial
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -55,6 +57,8 @@ FLUSH_SECONDS = 1.0
 """Time after which written batches are flushed to disk: the work that a loss of power may cost."""
 DISK_SHARE = 0.1
 """Share of its time that a run spends on either at most: files of hundreds of cells take longer than those times."""
+FLUSHED_AT_ONCE = 16
+"""Files flushed at the same time: the disk then takes a tenth of the time for each."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
 
@@ -232,13 +236,13 @@ class Store:
         """Wait until the batches so far, and the names of their files, are on disk; UserError if it fails."""
         began = time.monotonic()
         self._write()
-        # Reversed, records come before the index that tells of them.
         written, self._unflushed = self._unflushed, set()
-        for cell, name in sorted(written, key=lambda each: (each[0].below, each[1]), reverse=True):
-            cell.flush(name)
-        for cell in {cell for cell, _ in written}:
-            cell.flush()
         if written:
+            with ThreadPool(FLUSHED_AT_ONCE) as pool:
+                # Reversed, records come before the index that tells of them.
+                for name in sorted({name for _, name in written}, reverse=True):
+                    pool.map(partial(Folder.flush, name=name), [cell for cell, each in written if each == name])
+                pool.map(Folder.flush, {cell for cell, _ in written})
             self.files.at("batches").flush()
         self._flushed = time.monotonic()
         self._flushing = self._flushed - began
