@@ -53,7 +53,9 @@ def notes(planned: Sequence[PlannedCell], references: Sequence[Reference]) -> It
     yield from _of_claims(_NOTES, references)
     claimed = {reference.entry.grid for reference in references if isinstance(reference.entry, BaseClaim)}
     for each in {each.grid: each for each in planned}.values():
-        yield from _wanted_without_error(each, [other.cell for other in planned if other.grid == each.grid])
+        cells = [other.cell for other in planned if other.grid == each.grid]
+        for measure in each.precision.relative_mcse | each.precision.absolute_mcse:
+            yield from without_error(f"grids.{each.grid}.precision", measure, ORDER.get(measure, 0), cells)
         if each.grid in claimed:
             yield from (*_not_spent(each), *_never_judged(each))
 
@@ -129,11 +131,6 @@ def _empty_populations(planned: Sequence[PlannedCell]) -> Iterator[Problem]:
 def _has_new_points(cell: Cell) -> bool:
     kind = cell.queries.queries.kind
     return {"gaussian": "queries", "held_out": "held_out"}.get(kind) in cell.population
-
-
-def _wanted_without_error(each: PlannedCell, cells: Sequence[Cell]) -> Iterator[Problem]:
-    for measure in each.precision.relative_mcse | each.precision.absolute_mcse:
-        yield from without_error(f"grids.{each.grid}.precision", measure, ORDER.get(measure, 0), cells)
 
 
 def _not_spent(each: PlannedCell) -> Iterator[Problem]:

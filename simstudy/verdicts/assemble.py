@@ -18,7 +18,7 @@ from simstudy.execution.account import Account
 from simstudy.execution.provenance import provenance
 from simstudy.verdicts.details import both_errors, details
 from simstudy.verdicts.figure_data import stored_numbers
-from simstudy.verdicts.predictions import Theory, Told, predict
+from simstudy.verdicts.predictions import Theory, Told, predict, values_of
 
 _NUMERIC = {
     "n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "total_dim", "angle", "spread", "head_seed", "bandwidth",
@@ -112,8 +112,7 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
     measured = {name for account in accounts for name in account.planned.cell.statistics}
     for name in [name for name in MEASURES | STATISTICS if name not in (*NAMES, *OCCASIONAL) or name in measured]:
         empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
-        predicted = [[float(theory[source].measures.get(name, np.nan)) for theory in theories] for source in THEORIES]
-        arrays[name] = np.array([empirical, *predicted])
+        arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
         for suffix, performances in both_errors(accounts):
             arrays[name + suffix] = np.array([float(p.mcse.get(name, np.nan)) if p else np.nan for p in performances])
     # Also where so many replicates failed that there is no Monte Carlo error.

@@ -18,7 +18,7 @@ from simstudy.replicates.folding import FINE_BATCHES, block_starts
 from simstudy.replicates.performance import Performance
 from simstudy.verdicts.comparisons import Predictions, Selected
 from simstudy.verdicts.estimates import Array, Estimates
-from simstudy.verdicts.predictions import Told, predict
+from simstudy.verdicts.predictions import Told, predict, values_of
 
 
 def on_grid(claim: BaseClaim, design: Design, accounts: Sequence[Account], told: Told) -> tuple[list[int], Selected]:
@@ -43,9 +43,9 @@ def predictions(claim: BaseClaim, accounts: Sequence[Account], told: Told) -> Pr
     source = getattr(claim, "source", None)
     if source is None:
         return None
-    theories = [theory[source] for theory in predict([account.planned for account in accounts], told)]
-    values = np.array([float(theory.measures.get(claim.measure, np.nan)) for theory in theories])
-    return Predictions(values, np.array([float(theory.errors.get(claim.measure, 0.0)) for theory in theories]))
+    theories = list(predict([account.planned for account in accounts], told))
+    errors = np.array([float(theory[source].errors.get(claim.measure, 0.0)) for theory in theories])
+    return Predictions(values_of(theories, source, claim.measure), errors)
 
 
 def without_error(claim: BaseClaim, accounts: Sequence[Account]) -> dict[int, str]:

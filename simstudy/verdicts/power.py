@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from simstudy.design.claims import AgreesWithTheory, Equals, LargerThan, OptimumSlope, Slope
-from simstudy.design.document import Design, PlannedCell
+from simstudy.design.document import Design
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.levels import selected
 from simstudy.verdicts.claimed import claimed
-from simstudy.verdicts.predictions import predict
+from simstudy.verdicts.predictions import predict, values_of
 
 _APART = "no verdict could tell them apart; lower it"
 
@@ -49,11 +49,12 @@ def _of_theory(place: str, claim: AgreesWithTheory, design: Design) -> Iterator[
     if not all(each.exact for each in cells) or any(piece for each in cells for piece in own_pieces(each.cell)):
         return
     # Leading order takes no time: without it there is nothing to compare, and exact theory may take long.
-    leading = _told("leading", claim.measure, [each.model_copy(update={"exact": False}) for each in cells])
+    leading = values_of(predict([each.model_copy(update={"exact": False}) for each in cells]), "leading", claim.measure)
     known = np.isfinite(leading)
     if not (known.all() if claim.source == "exact" else known.any()):
         return
-    exact = _told("exact", claim.measure, [each for each, finite in zip(cells, known, strict=True) if finite])
+    asked = [each for each, finite in zip(cells, known, strict=True) if finite]
+    exact = values_of(predict(asked), "exact", claim.measure)
     told = {"exact": exact, "leading": leading[known]}
     ratios = told["leading" if claim.source == "exact" else "exact"] / told[claim.source]
     gap = float(np.max(np.abs(ratios - 1.0)))
@@ -62,7 +63,3 @@ def _of_theory(place: str, claim: AgreesWithTheory, design: Design) -> Iterator[
     if claim.source == "leading" and gap > claim.margin and claim.expected == "supported":
         beyond = f"beyond margin = {claim.margin:g}; raise n_keys"
         yield f"{place}: exact theory is up to {gap:.2g} from leading order, {beyond}"
-
-
-def _told(source: str, measure: str, planned: Sequence[PlannedCell]) -> np.ndarray:
-    return np.array([float(each[source].measures.get(measure, np.nan)) for each in predict(planned)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,11 @@ def predict(planned: Sequence[PlannedCell], told: Told | None = None) -> Iterato
             if not waiting[key]:
                 known.pop(key)
         yield told[id(each)]
+
+
+def values_of(theories: Iterable[Mapping[str, Theory]], source: str, measure: str) -> np.ndarray:
+    """Return what a theory says of a measure in each cell; NaN where it says nothing."""
+    return np.array([float(each[source].measures.get(measure, np.nan)) for each in theories])
 
 
 def _moments_of(planned: PlannedCell) -> tuple[bool, str]:

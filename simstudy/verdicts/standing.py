@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from simstudy.design.claims import BaseClaim
+from simstudy.design.measures import THEORIES
 from simstudy.design.settings.levels import selected
 from simstudy.execution.account import Account
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.engine import comparisons_of
-from simstudy.verdicts.predictions import Told, predict
+from simstudy.verdicts.predictions import Told, predict, values_of
 
 
 def standing(
@@ -29,7 +30,9 @@ def standing(
             return named[0]
     if len(found) < 2:
         return found[0].statistic if found else ""
-    expected = dataclasses.replace(of.estimates, values=_expected(claim.measure, accounts, told))
+    theories = list(predict([account.planned for account in accounts], told))
+    exact, leading = (values_of(theories, source, claim.measure) for source in THEORIES)
+    expected = dataclasses.replace(of.estimates, values=np.where(np.isfinite(exact), exact, leading))
     if not np.isfinite(expected.values[sorted({cell for each in found for cell in each.cells})]).all():
         return ""
     by_theory = list(comparisons_of(claim, of._replace(estimates=expected)))
@@ -37,11 +40,3 @@ def standing(
         return ""
     margins = [min(each.estimate - each.lower, each.upper - each.estimate) for each in by_theory]
     return found[int(np.argmin(margins))].statistic if np.isfinite(margins).all() else ""
-
-
-def _expected(measure: str, accounts: Sequence[Account], told: Told) -> np.ndarray:
-    """What theory says of a measure in each cell: exactly, or else at leading order; NaN where it says nothing."""
-    values = [[float(each[name].measures.get(measure, np.nan)) for name in ("exact", "leading")]
-              for each in predict([account.planned for account in accounts], told)]  # fmt: skip
-    exact, leading = np.array(values).T
-    return np.where(np.isfinite(exact), exact, leading)
