@@ -43,6 +43,8 @@ def main() -> None:
         # While Python ends, nobody could catch an exception; the second Ctrl-C ends the process at once.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        # Python would look for cycles among all that is left, which takes a fifth of a short run.
+        gc.freeze()
 
 
 def command(arguments: Sequence[str] | None = None) -> int:

@@ -64,6 +64,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     from simstudy.report import tables
     from simstudy.report.confirmed import confirmed_of, standing_in
     from simstudy.report.progress import ProgressDisplay
+    from simstudy.report.standing import standing_of
     from simstudy.report.terminal import say, warn
     from simstudy.study import run as run_study
 
@@ -72,7 +73,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         warn(*loaded.notes)
     with ProgressDisplay(quiet) as display:
         results = run_study(loaded, output=output, observer=display, **how)
-    told = confirmed_of(loaded, store), standing_in(loaded, store)
+    told = confirmed_of(loaded, store), standing_in(loaded, store) if loaded.confirmation else standing_of(results)
     lines = tables.verdict_lines(results, *told)
     if not quiet:
         _show(results, loaded, lines)
