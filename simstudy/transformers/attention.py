@@ -97,11 +97,13 @@ def attention_weights(
     cap : float, optional
         Logits are cap · tanh(logit / cap).
     """
-    logits = capped(scale * (query @ key.mT), cap)
+    weights = capped(scale * (query @ key.mT), cap)
     if seen is not None:
-        logits = np.where(seen, logits, -np.inf)
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+        np.copyto(weights, -np.inf, where=~seen)
+    weights -= weights.max(axis=-1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def require_attention(own: np.ndarray, given: np.ndarray, causal: bool, may_see: np.ndarray | None, where: str) -> None:

@@ -82,7 +82,7 @@ def draw_tokens(
     """
     if model == "smollm2":
         text = draw_numbers(rng) if other else draw_text(rng, _SENTENCES if length is None else length // 4)
-        return byte_pairs(text, vocabulary)[:length]
+        return byte_pairs(text, vocabulary, length)
     draw, split = _PROCESSES[model]
     return framed(split((draw_mixture if other else draw)(rng), vocabulary), vocabulary)
 
@@ -150,13 +150,15 @@ def word_parts(text: str, vocabulary: Vocabulary) -> list[str]:
     return found
 
 
-def byte_pairs(text: str, vocabulary: Vocabulary) -> list[int]:
-    """Numbers of the tokens of a text: in each word the two neighbours that make the earliest token become one.
+def byte_pairs(text: str, vocabulary: Vocabulary, length: int | None = None) -> list[int]:
+    """Numbers of the tokens of a text, or of so many: in each word the neighbours that make the earliest token join.
 
     As the vocabulary is in the order in which pairs were merged, it needs no list of them (Sennrich et al. 2016).
     """
-    found = []
+    found: list[int] = []
     for word in _WORD.findall(text):
+        if length is not None and len(found) >= length:
+            break
         parts = [_letters()[byte] for byte in word.encode()]
         while len(parts) > 1:
             places = [vocabulary.get(left + right, len(vocabulary)) for left, right in itertools.pairwise(parts)]
@@ -165,7 +167,7 @@ def byte_pairs(text: str, vocabulary: Vocabulary) -> list[int]:
             place = places.index(first)
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
         found += [vocabulary[part] for part in parts]
-    return found
+    return found[:length]
 
 
 @functools.cache
