@@ -35,7 +35,6 @@ class Role(IntEnum):
 
 
 MAX_REPLICATES = 2**56
-MAX_ROWS = 2**32
 
 # Rows are computed in whole tiles, the last one too, of which only the wanted part is copied.  So a row always goes
 # through the same instructions, and its bits cannot depend on how many rows there are.
@@ -127,8 +126,6 @@ def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_col
 def _filled(transform, stream: str, role: Role, first: int, out: np.ndarray, stay: bool = False) -> np.ndarray:
     if not 0 <= first <= MAX_REPLICATES - out.shape[0]:
         raise ValueError(f"replicates {first} + {out.shape[0]} reach beyond [0, 2**56)")
-    if out.shape[2] > MAX_ROWS:
-        raise ValueError(f"{out.shape[2]} rows are more than 2**32")
     key = int(stream[:16], 16)
     address = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first)
     if on_cuda():

@@ -33,14 +33,14 @@ def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
         z = _random_matrices(cell, Role.PROJECTIONS)[0]
         return cell.heads.heads_function.of(z.shape, normals=z)
     if cell.heads.arrangement == "file":
-        return _from_file(cell, cell.heads.file, cell.file_projections)
+        return _from_file(cell, cell.file_projections)
     return _arranged(cell.heads, cell.data.n_features)
 
 
 def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     """Projections W_qh of query points: those of keys, opposite in every second head, Haar draws or a file's."""
     if cell.heads.query_projections == "file":
-        own = _divided(cell, _from_file(cell, cell.heads.query_file, cell.file_query_projections))
+        own = _divided(cell, _from_file(cell, cell.file_query_projections))
         return np.broadcast_to(own, (count, *own.shape)) if cell.heads.redrawn else own
     if cell.heads.query_projections == "haar":
         return _divided(cell, _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
@@ -117,10 +117,8 @@ def _scattered(cell: Cell) -> np.ndarray:
     return _orthonormal(cell, np.eye(d, p) + scale * _random_matrices(cell, Role.PROJECTIONS))
 
 
-def _from_file(cell: Cell, path: str | None, contents: Matrices | None) -> np.ndarray:
+def _from_file(cell: Cell, contents: Matrices | None) -> np.ndarray:
     shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
-    if contents is None:
-        raise ValueError(f"the heads of file {path!r} have not been read; load the design they belong to")
     projections = np.array(contents)
     if projections.shape != shape:
         raise ValueError(f"heads of shape {projections.shape}; (n_heads, n_features, head_dim) = {shape} is stated")

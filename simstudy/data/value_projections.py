@@ -36,8 +36,6 @@ def _overlap(projections: ValueProjections, cell: Cell) -> Array | None:
     if isinstance(projections, DisjointValueProjections):
         return np.eye(cell.heads.n_heads)
     if isinstance(projections, FileValueProjections):
-        if cell.file_value_overlap is None:
-            raise ValueError("the value projections have not been read; load the design they belong to")
         return np.array(cell.file_value_overlap)
     shape = projections.n_components, projections.value_dim
     value = random_orthonormal(cell, Role.VALUE_PROJECTIONS, *shape)

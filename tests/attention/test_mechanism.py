@@ -66,9 +66,14 @@ def solved(cell, mechanism, first, count):
     return (np.array(part) for part in zip(*found, strict=True))
 
 
+REDRAWN = {"arrangement": "haar_redrawn", "query_projections": "haar"}
+
+
+@pytest.mark.parametrize("heads", [{}, REDRAWN], ids=["fixed", "redrawn"])
 @pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
-def test_mechanism__is_the_loop_over_its_formula(mechanism):
-    cell = cell_of(mechanism)
+def test_mechanism__is_the_loop_over_its_formula(mechanism, heads):
+    """Of redrawn heads with those of each replicate."""
+    cell = cell_of(mechanism, **heads)
     members = members_of(cell, SharedData(cell, 3, 4))
     means, gram = solved(cell, mechanism, 3, 4)
     assert np.isfinite(means).all()
@@ -76,15 +81,6 @@ def test_mechanism__is_the_loop_over_its_formula(mechanism):
     np.testing.assert_allclose(members.gram, gram, atol=1e-10)
     plain, _ = solved(cell, {}, 3, 4)
     assert np.abs(means - plain).max() > 1e-3  # the control: the piece matters
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
-def test_mechanism__of_redrawn_heads_takes_those_of_each_replicate(mechanism):
-    cell = cell_of(mechanism, arrangement="haar_redrawn", query_projections="haar")
-    members = members_of(cell, SharedData(cell, 3, 4))
-    means, gram = solved(cell, mechanism, 3, 4)
-    np.testing.assert_allclose(members.means, means, atol=1e-10)
-    np.testing.assert_allclose(members.gram, gram, atol=1e-10)
 
 
 def test_queries_in_parts__change_no_bit(monkeypatch):

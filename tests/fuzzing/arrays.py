@@ -17,7 +17,6 @@ SCALES = st.sampled_from([1.0, 1.0, 1.0, 1e-3, 1e3, 1e-160, 1e160, 1e-300, 1e300
 KINDS = st.sampled_from(["normal", "normal", "normal", "equal", "zero", "nan", "inf", "int8", "bool", "float16",
                          "float32", "complex", "object", "text", "list"])  # fmt: skip
 ODD = st.sampled_from([None, "x", [], [[1.0], [1.0, 2.0]], np.datetime64("2026-01-01"), 3.0, {}, b"\xff"])
-GOOD_KINDS = {"normal", "equal", "zero", "int8", "bool", "float16", "float32", "list"}
 
 
 class Drawn(NamedTuple):

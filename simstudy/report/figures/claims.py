@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.report.figures.marks import COLOURS, NEUTRAL
@@ -29,7 +28,6 @@ def claims_figure(lines: Sequence[VerdictLine]) -> Drawing:
     """Draw a row for each claim, on its own scale: decisive estimate, interval claimed, interval of the truth."""
     shown = lines[:MAX_CLAIMS]
     drawing = Drawing(figsize=(WIDTH, ROW_HEIGHT * len(shown) + 0.9), layout="constrained")
-    FigureCanvasAgg(drawing)
     words, axes = drawing.subplots(1, 2, sharey=True, width_ratios=(6, 5))
     for row, line in enumerate(shown):
         colour = COLOUR_OF[line.verdict] if line.outcome == "expected" else UNEXPECTED

@@ -25,11 +25,13 @@ from simstudy.report.figures.marks import (
     strata_of,
     unshown,
 )
-from simstudy.report.figures.panels import label_y, set_scales, share_y, tick_levels
-from simstudy.report.figures.residuals import moved_aside, side_by_side
+from simstudy.report.figures.panels import label_y, set_scales, tick_levels
 from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting_name
 from simstudy.verdicts.figure_data import Place, places
 from simstudy.verdicts.optima import NEVER
+
+APART = 0.09
+"""Distance between the bars of two colours, as a share of the distance between two levels of x."""
 
 
 def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
@@ -39,16 +41,14 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     told: set[str] = set()
     for axes, inside in panels:
         for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
-            shift = side_by_side(position, len(looks))
+            shift = APART * (position - (len(looks) - 1) / 2)
             for stratum in strata_of(coloured, hidden):
-                told |= _path(axes, places(figure, stratum), looks[hue], shift)
+                told |= _path(axes, places(figure, stratum), figure.x_scale, looks[hue], shift)
         axes.set_xlabel(setting_name(figure.x))
         set_scales(axes, figure.x_scale, "log")
         tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
-    drawn = [axes for axes, _ in panels]
-    share_y(drawn, "log", always=True)
     levels = np.unique(cells[figure.over].values.astype(float))
-    for axes in drawn:
+    for axes, _ in panels:
         # Some room beside the outermost levels, as optima often stand there.
         axes.set_ylim(levels[0] / 1.2, levels[-1] * 1.2)
         axes.yaxis.set_major_locator(FixedLocator(levels.tolist()))
@@ -59,21 +59,24 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     return drawing
 
 
-def _path(axes: Axes, path: list[Place], look: Look, shift: float) -> set[str]:
+def _path(axes: Axes, path: list[Place], scale: str, look: Look, shift: float) -> set[str]:
     """Draw optima with their uncertainty sets, theory as lines; return the theories that have any."""
     x = np.array([place.x for place in path])
     best = np.array([place.optimum for place in path])
     below, above = (np.array([getattr(place, name) for place in path]) for name in ("lowest", "highest"))
     bars = np.maximum([best - below, above - best], 0.0)
-    moved = moved_aside(axes, shift)
-    axes.errorbar(x, best, yerr=bars, fmt=look.marker, color=look.colour, capsize=2.5, elinewidth=1.1,
-                  markerfacecolor="white", markeredgewidth=1.3, zorder=3, transform=moved)  # fmt: skip
+    # Moved aside by a share of the least distance between two levels.
+    steps = np.diff(np.unique(np.log(x) if scale == "log" else x))
+    aside = shift * (steps.min() if len(steps) else 1.0)
+    moved = np.exp(np.log(x) + aside) if scale == "log" else x + aside
+    axes.errorbar(moved, best, yerr=bars, fmt=look.marker, color=look.colour, capsize=2.5, elinewidth=1.1,
+                  markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
     drawn = set()
     for source in THEORIES:
         line = np.array([place.told[source] for place in path])
         if np.isfinite(line).any():
             marks: dict[str, Any] = {"marker": "_", "markersize": 9}
-            axes.plot(x, line, transform=moved, color=look.colour, label=source, **THEORY_LINES[source], **marks)
+            axes.plot(moved, line, color=look.colour, label=source, **THEORY_LINES[source], **marks)
             drawn.add(source)
     return drawn
 

@@ -10,7 +10,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullLocator
@@ -47,7 +46,6 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
     across = -(-n_panels // rows)
     width = _WIDTHS[MAX_COLUMNS if columns == 1 else across]
     drawing = Figure(figsize=(width, rows * sum(heights) + 0.9), layout="constrained")
-    FigureCanvasAgg(drawing)
     every = drawing.subplots(len(heights) * rows, across, squeeze=False, height_ratios=list(heights) * rows)
     grids = [every[start :: len(heights)] for start in range(len(heights))]
     for upper, lower in pairwise(grids):

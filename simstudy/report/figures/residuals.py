@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from matplotlib.transforms import ScaledTranslation, Transform
+from matplotlib.transforms import ScaledTranslation
 
 from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Entries, Look
 from simstudy.report.labels import number
@@ -48,22 +48,17 @@ def reach(found: Residuals) -> float:
 
 
 def side_by_side(position: int, n_colours: int) -> float:
-    """Return how far to the right the marks of a colour stand, in points."""
+    """Return how far to the right the residuals of a colour stand, in points."""
     return min(APART, WIDEST / n_colours) * (position - (n_colours - 1) / 2)
-
-
-def moved_aside(axes: Axes, points: float) -> Transform:
-    """Return the coordinates of data, so many points to the right."""
-    drawing = axes.get_figure(root=True)
-    assert drawing is not None
-    return axes.transData + ScaledTranslation(points / 72, 0.0, drawing.dpi_scale_trans)
 
 
 def draw_residuals(
     axes: Axes, x: np.ndarray, found: Residuals, look: Look, limit: float, shift: float = 0.0
 ) -> list[float]:
     """Draw the residuals of cells, ``shift`` points to the right; return those beyond, which are arrows at the edge."""
-    moved = moved_aside(axes, shift)
+    drawing = axes.get_figure(root=True)
+    assert drawing is not None
+    moved = axes.transData + ScaledTranslation(shift / 72, 0.0, drawing.dpi_scale_trans)
     known = np.isfinite(found.values) & np.isfinite(x)
     inside = known & (np.abs(found.values) <= limit)
     axes.errorbar(x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], fmt=look.marker,

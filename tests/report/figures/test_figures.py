@@ -6,6 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 
 from simstudy.design.figures import CurveFigure, DiversityFigure
@@ -285,7 +286,7 @@ def test_drawing__leaves_matplotlib_as_it_was(design, results):
 def test_layout__leaves_room_for_all_that_is_said(design, results, name):
     drawing = draw(design.figures[name], name, results)
     lay_out(drawing)
-    renderer = drawing.canvas.get_renderer()
+    renderer = FigureCanvasAgg(drawing).get_renderer()
     said = [each.get_tightbbox(renderer, for_layout_only=True) for each in drawing.axes if each.get_visible()]
     said += [each.get_window_extent(renderer) for each in drawing.legends]
     for number, box in enumerate(said):

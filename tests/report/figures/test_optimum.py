@@ -128,6 +128,7 @@ def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results
     assert any("best bandwidth b at each level" in text for text in texts)
     assert any("1% or more of the draws" in text for text in texts)
     assert [tick for tick in panels[0].get_yticks()] == [1, 2, 4, 8]
+    assert all(panels[0].viewLim.contains(*point) for point in bar.lines[0].get_xydata())
 
 
 def test_winners__have_the_colour_and_the_value_of_the_least(design, results):
