@@ -54,14 +54,6 @@ def tabled(
     draws: Mapping[str, str] = MappingProxyType({}),
 ) -> xr.Dataset:
     """Return verdicts and comparisons as labelled tables: which are ``shown``, and on what ``draws`` they rest."""
-    verdicts = _claim_table(claims, judgements, shown, draws)
-    return xr.merge([verdicts, _comparison_table(judgements)], combine_attrs="override")
-
-
-def _claim_table(
-    claims: Mapping[str, BaseClaim], judgements: Mapping[str, Judgement], shown: Mapping[str, str],
-    draws: Mapping[str, str],
-) -> xr.Dataset:  # fmt: skip
     rows = []
     for name, judgement in judgements.items():
         claim = claims[name]
@@ -84,7 +76,8 @@ def _claim_table(
             "verdict_comparisons": len(judgement.comparisons),
         })  # fmt: skip
     columns = {part: [row[part] for row in rows] for part in rows[0]}
-    return labelled(columns, coords={"claim": list(judgements)}, attrs={})
+    verdicts = labelled(columns, coords={"claim": list(judgements)}, attrs={})
+    return xr.merge([verdicts, _comparison_table(judgements)], combine_attrs="override")
 
 
 def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> str:

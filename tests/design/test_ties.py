@@ -25,10 +25,7 @@ SAME = {
     "draw of heads that are not random": ({}, {"head_seed": 3}),
     "angle of one head": ({"n_heads": 1}, {"n_heads": 1, "arrangement": "rotated", "angle": 30.0}),
     "correlation of independent features": ({}, {"key_distribution": {"kind": "gaussian", "correlation": 0.5}}),
-    "structure without correlation": (
-        {},
-        {"key_distribution": {"kind": "gaussian", "structure": "autoregressive"}},
-    ),
+    "structure without correlation": ({}, {"key_distribution": {"kind": "gaussian", "structure": "autoregressive"}}),
     "decay of equal amplitudes": ({"regression": ROUGH}, {"regression": ROUGH | {"rate": 2.0}}),
     "the same within a sum": (
         {"regression": {"kind": "sum", "terms": [ROUGH]}},
