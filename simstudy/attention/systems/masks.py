@@ -58,8 +58,8 @@ def mask_head(instance: settings.MaskedHeadInstance, cell: Cell, shared: SharedD
     sources = _matrices(drawn[:, d:, :units], d, d + 1, instance.scale)
     rows = []
     for tokens, target, numbers in zip(drawn[:, :d, :n], *sources, strict=True):
-        pair = (entries.reshape(d, d + 1) for entries in (target, nearest_subset_sums(numbers, target)))
-        rows.append(_head_errors(tokens, *pair, cell.bandwidth**2))
+        masked = nearest_subset_sums(numbers, target)
+        rows.append(_head_errors(tokens, target.reshape(d, d + 1), masked.reshape(d, d + 1), cell.bandwidth**2))
     return by_name(instance, rows)
 
 
