@@ -55,7 +55,7 @@ GATHER_SECONDS = 0.05
 """Time for which batches may wait for others that are written with them: the work that a kill may cost."""
 FLUSH_SECONDS = 1.0
 """Time after which written batches are flushed to disk: the work that a loss of power may cost."""
-DISK_SHARE = 0.1
+DISK_SHARE = 0.05
 """Share of its time that a run spends on either at most: files of hundreds of cells take longer than those times."""
 FLUSHED_AT_ONCE = 16
 """Files flushed at the same time: the disk then takes a tenth of the time for each."""
