@@ -52,6 +52,7 @@ WALL = {
     "execution/provenance.py": "reads what the system says of the processor",
     "execution/jobs.py": "looks for commands of the batch system",
     "report/terminal.py": "opens the null device",
+    "report/figures/__init__.py": "reads a picture from memory",
     "report/sentences.py": "reads published sentences of the package",
     "__main__.py": "opens the null device",
     "commands/designs.py": "writes a new design into the current folder, where nothing may lie",
