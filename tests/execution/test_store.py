@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stored import rows
 
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, same
@@ -165,6 +166,11 @@ def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store
     monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e-9)
     store.write_batch("abc", 3, some_moments(), SHAPE)
     assert len(flushed) == 4  # a slow disk is asked less often
+    monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
+    monkeypatch.setattr("simstudy.execution.store.GATHER_SECONDS", 1e-9)
+    with store.locked():
+        store.write_batch("abc", 4, some_moments(), SHAPE)
+        assert rows(store.folder).keys() == {f"batches/abc/{batch:07d}.batch" for batch in range(4)}
 
 
 def test_disk_that_fails_later__is_told(store, monkeypatch):
