@@ -59,11 +59,8 @@ def command(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         return _failed(*error.args)
     except typer.TyperException as error:
-        # Without any argument the help is shown, and there is nothing more to say.
-        if message := error.format_message():
-            place = getattr(getattr(error, "ctx", None), "command_path", "simstudy")
-            return _failed(f"{message} (see {place} --help)")
-        return EXIT_USER_ERROR
+        place = getattr(getattr(error, "ctx", None), "command_path", "simstudy")
+        return _failed(f"{error.format_message()} (see {place} --help)")
     except MemoryError:
         return _failed("this machine has not enough memory; simstudy plan predicts what a study needs")
     return code or 0

@@ -41,6 +41,12 @@ def test_version__is_that_of_the_package(command):
     assert simstudy.__version__ == importlib.metadata.version("simstudy")
 
 
+def test_no_command__shows_the_help_line_by_line(command):
+    """It stood in one line after "error:", with each newline spelt out."""
+    code, shown, errors = command()
+    assert (code, errors) == (2, "") and shown == command("--help")[1] and "\\n" not in shown
+
+
 def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp_path):
     assert command("init", "my-question")[0] == 0
     text = (tmp_path / "my-question.toml").read_text()

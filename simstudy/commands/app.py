@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simstudy.design.document import Design
     from simstudy.execution.store import Store
 
+EXIT_NO_COMMAND = 2
 EXIT_PRECISION_MISSED = 3
 EXIT_DIFFERENT = 4
 EXIT_UNLIKE_DECLARED = 5
@@ -32,7 +33,6 @@ class WholeSentences(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=WholeSentences,
-    no_args_is_help=True,
     # Help in Rich takes a third of a second to import.
     rich_markup_mode=None,
     context_settings={"max_content_width": 120},
@@ -56,13 +56,19 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Take the options that stand before a command; without a command, show the help."""
+    if context.invoked_subcommand is None:
+        from simstudy.report.terminal import say
+
+        say(*context.get_help().splitlines())
+        raise typer.Exit(EXIT_NO_COMMAND)
 
 
 def plain_path(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,10 @@ import typer
 
 from simstudy.commands.app import EXIT_UNLIKE_DECLARED, JsonOption, app, plain_path
 from simstudy.errors import UserError
+
+PAGES = (".html", ".htm")
+"""Endings of the name of a page."""
+_CSV = "give CSV in UTF-8 with a header, commas between columns and points before decimals"
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +44,8 @@ def judge(
     from simstudy.report.tables import verdict_table
     from simstudy.report.terminal import say, say_json, show_table
 
+    if page is not None and page.suffix not in PAGES:
+        raise UserError(f"--page {page}: must end in {' or '.join(PAGES)}, so that it replaces no table and no claims")
     stated = read_claims(claims)
     options = {"unit": unit, "value": value, "cluster": cluster, "missing": "drop" if drop else None}
     given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
@@ -67,8 +74,15 @@ def _read(path: Path) -> pd.DataFrame:
     from simstudy.design.files import open_regular
     from simstudy.judging.page import MAX_BYTES
 
+    is_csv = path.suffix != ".parquet"
     try:
         with open_regular(path, MAX_BYTES) as file:
-            return pd.read_parquet(file) if path.suffix == ".parquet" else pd.read_csv(file)
-    except (UserError, OSError, ValueError, ImportError) as error:
+            table = pd.read_csv(file) if is_csv else pd.read_parquet(file)
+    except UserError as error:
         raise UserError(f"{path}: {error}") from None
+    except (OSError, ValueError, ImportError) as error:
+        remedy = _CSV if is_csv else "give a Parquet file, with the extra `parquet` installed, or CSV"
+        raise UserError(f"{path}: {' '.join(str(error).split())}; {remedy}") from None
+    if is_csv and len(table.columns) == 1 and re.search("[;\t]", name := str(table.columns[0])):
+        raise UserError(f"{path}: one column, {name!r}; {_CSV}")
+    return table

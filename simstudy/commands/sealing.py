@@ -47,7 +47,7 @@ def freeze(
     --beacon any text of your own counts, and reports say so.
 
     A change of cells, precision, claims, expected verdicts, margins or code voids the seal. Comments, format, titles
-    and figures can change. `claims.csv` in that folder keeps every claim that was ever sealed, with its outcome.
+    and figures can change. `claims.csv` in that folder keeps every claim that was ever sealed, changed or not.
 
     A file of claims about your own numbers is sealed for `simstudy judge --confirm`.
     """

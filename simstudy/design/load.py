@@ -105,7 +105,7 @@ def _under_profile(written: Written, profile: str) -> dict[str, Any]:
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
         problem = Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")
     elif profile not in profiles:
-        known = ", ".join(profiles) or "none"
+        known = ", ".join(profiles) or f"none; add [profiles.{profile}]"
         problem = Problem("profiles", profile, f"no such profile; the design has: {known}")
     elif not re.fullmatch(NAME, profile):
         problem = Problem("profiles", profile, "lower-case letters, digits and single hyphens only")

@@ -128,10 +128,13 @@ def _remedy(detail: Any, description: str) -> str:
         return "must be lower-case letters and digits, joined by single hyphens"
     if detail["type"] == "literal_error":
         return _of_these(str(detail["input"]), re.findall(QUOTED, detail["ctx"]["expected"]), description)
+    if detail["type"] == "string_pattern_mismatch" and description:
+        return f"give {description}"
     if detail["type"] == RULE:
         return detail["msg"]
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
     message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a table", message)
+    message = re.sub(r"^\w+ should have (.*) after validation.*", r"must have \1", message)
     message = message[0].lower() + message[1:]
     return f"{message}; give {description}" if description else message
 

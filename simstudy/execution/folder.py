@@ -198,7 +198,7 @@ class Folder:
         if not (stat.S_ISREG(found.st_mode) or (folders and stat.S_ISDIR(found.st_mode))):
             raise _in_the_way(self.path / name, found.st_mode)
         if folder is not None and found.st_uid not in (os.geteuid(), folder.st_uid):
-            raise UserError(f"{self.path / name}: belongs to another user; move it, or choose another --output")
+            raise UserError(f"{self.path / name}: belongs to another user; move it, or name another folder")
 
     @contextlib.contextmanager
     def _file(self, name: str, flags: int) -> Iterator[int]:
@@ -284,16 +284,16 @@ def unwritable(path: Path, error: Exception) -> UserError:
     """Return what to tell of a path that cannot be written."""
     reason = getattr(error, "strerror", None) or error
     return UserError(
-        f"{path}: cannot be written ({reason}); free space, mend permissions or choose another --output, and run again"
+        f"{path}: cannot be written ({reason}); free space, mend permissions or name another folder, and run again"
     )
 
 
 def require_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed for it."""
     if "\0" in str(folder):
-        raise UserError(f"output = {str(folder)!r}: not a folder name; choose another --output")
+        raise UserError(f"output = {str(folder)!r}: not a folder name; name another")
     place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not place.is_dir():
-        raise UserError(f"{place}: cannot be written (a file is in the way); move it or choose another --output")
+        raise UserError(f"{place}: cannot be written (a file is in the way); move it or name another folder")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"{place}: cannot be written (no permission); mend permissions or choose another --output")
+        raise UserError(f"{place}: cannot be written (no permission); mend permissions or name another folder")

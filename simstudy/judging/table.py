@@ -20,6 +20,8 @@ from simstudy.verdicts.estimates import Estimates
 
 LARGEST = 1e100
 """Magnitude of a number beyond which sums of squares overflow."""
+LONGEST = 40
+"""Characters of a text that a message shows where a number should be."""
 CONDITION = "condition"
 """What the factor is called whose levels are the columns of a table, if the table does not say."""
 
@@ -126,7 +128,8 @@ def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         wide = wide.set_axis(pd.Index(taken[columns.unit]))
         if wide.index.has_duplicates:
             twice = wide.index[wide.index.duplicated()][0]
-            raise UserError(f"{columns.unit} = {twice}: two rows; give one for each unit, or state value")
+            remedy = f"give one for each unit, state value, or state {columns.unit} as cluster instead"
+            raise UserError(f"{columns.unit} = {twice}: two rows; {remedy}")
     return wide, taken.get(columns.cluster) if columns.cluster is not None else None
 
 
@@ -150,6 +153,10 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         found = long.loc[twice, [unit, *factors]].iloc[0].to_dict()
         at = ", ".join(f"{name} = {each}" for name, each in found.items())
         raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")
+    n_conditions = len(long.drop_duplicates(factors))
+    if long[unit].value_counts().max() < n_conditions:
+        told = f"{n_conditions:,} conditions, which {', '.join(factors)} tell apart"
+        raise UserError(f"numbers: no unit has a number under each of {told}; name fewer columns in factors")
     long[value] = _real(value, long[value])
     wide = long.set_index([unit, *factors])[value].unstack(factors, sort=False)
     if columns.cluster is None:
@@ -195,8 +202,10 @@ def _levels(column: pd.Index) -> list[Any]:
 def _real(name: str, column: pd.Series) -> NDArray[np.float64]:
     found = column.infer_objects()
     if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
-        remedy = "give numbers, or name it as unit, cluster or factor"
-        raise UserError(f"{name}: of type {column.dtype}, no real numbers; {remedy}")
+        texts = [each for each in column[pd.to_numeric(column, errors="coerce").isna()] if isinstance(each, str)]
+        example = f" ({printable(texts[0])[:LONGEST]!r} is none)" if texts else ""
+        remedy = "give numbers with a decimal point, or name it as unit, cluster or factor"
+        raise UserError(f"{name}: of type {column.dtype}, no real numbers{example}; {remedy}")
     return np.asarray(found.to_numpy(np.float64, na_value=np.nan))
 
 

@@ -31,7 +31,7 @@ def headline(lines: Sequence[VerdictLine]) -> str:
     parts = [f"{n} {'is' if n == 1 else 'are'} {word}" for word in VERDICT_COLOURS if (n := tally[word])]
     found = " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
     unlike = sum(not line.as_declared for line in lines)
-    declared = f"{unlike} not as declared" if unlike else f"{'all ' * (len(lines) > 1)}as declared before the run"
+    declared = f"{unlike} not as declared" if unlike else f"{'all ' * (len(lines) > 1)}as declared"
     return f"Of {counted(len(lines), 'claim')} {found}, {declared}. {_confirmed(lines)}"
 
 

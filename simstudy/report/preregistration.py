@@ -42,7 +42,7 @@ def preregistration(design: Design, seal: Seal) -> str:
     claims = {}  # what each states beside its sentence, as the design does: ``x = "angle", margin = 0.05``
     for name, claim in design.claims.items():
         terms = claim.model_dump(mode="json", exclude=_STATED_APART, exclude_none=True)
-        stated = {term: json.dumps(value, ensure_ascii=False) for term, value in terms.items() if value != {}}
+        stated = {term: json.dumps(value, ensure_ascii=False) for term, value in terms.items() if value not in ({}, "")}
         claims[name] = ", ".join(f"{term} = {text}" for term, text in stated.items())
     return template("preregistration.md").render(
         design=design,

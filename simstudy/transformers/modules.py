@@ -20,6 +20,8 @@ ARRAYS = {
     "rotary_dim": "rotary_factors", "window": "window",
 }  # fmt: skip
 """What arrays are called that come without a configuration, and the fields of `TransformerHeads` that they fill."""
+_ALONE = "layers.0.self_attn."
+"""Where the weights of one attention of torch are put: they are a model of one layer."""
 _LENS = re.compile(r"blocks\.(\d+)\.attn\._?([Wb]_[QKV]|W_O)")
 _UNUSUAL = ("use_local_attn", "use_qk_norm", "rotary_adjacent_pairs", "scale_attn_by_inverse_layer_idx",
             "use_NTK_by_parts_rope")  # fmt: skip
@@ -103,8 +105,9 @@ def load_arrays(weights: Any) -> Weights:
     if isinstance(arrays, Quantised):
         return arrays
     # TransformerLens wraps the modules of others, and torch.nn.MultiheadAttention joins words otherwise than all.
+    place = _ALONE if "in_proj_weight" in arrays else ""
     return {
-        str(name).replace("._original_component", "").replace("in_proj_", "in_proj."): _as_array(array)
+        place + str(name).replace("._original_component", "").replace("in_proj_", "in_proj."): _as_array(array)
         for name, array in arrays.items()
     }
 
@@ -151,7 +154,8 @@ def _stacked(found: list[Any]) -> Weights:
     """Arrays of some ``torch.nn.MultiheadAttention``, one after the other."""
     layers = []
     for each in found:
-        held, n_heads = load_arrays(each), each.num_heads
+        held = {name.removeprefix(_ALONE): array for name, array in load_arrays(each).items()}
+        n_heads = each.num_heads
         queries_keys_values = held["in_proj.weight"].reshape(3, n_heads, -1, held["in_proj.weight"].shape[1]).mT
         biases = held.get("in_proj.bias", np.zeros(queries_keys_values.shape[:2] + queries_keys_values.shape[3:]))
         output = held["out_proj.weight"].T.reshape(n_heads, -1, len(held["out_proj.weight"]))

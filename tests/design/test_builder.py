@@ -97,7 +97,7 @@ def test_all_mistakes__are_in_one_exception():
 @pytest.mark.parametrize(
     ("design", "expected"),
     [
-        ({}, "design: profiles = 'quick': no such profile; the design has: none"),
+        ({}, r"design: profiles = 'quick': no such profile; the design has: none; add \[profiles.quick\]"),
         ({"study": {"name": "\ud800"}}, "not valid|no such profile"),
         (3, "a design of type int; give the path of a file, the name of a shipped design, or a Study"),
         ("principal-angels", 'neither a file nor the name of a design; did you mean "principal-angles"?'),

@@ -28,6 +28,7 @@ def test_example__comes_out_as_declared_and_its_page_draws_each_claim(here, in_p
     page = (here / "answers.html").read_text()
     assert page.count('<article class="claim') == 2 and page.count('<svg class="picture"') == 2
     assert "were not sealed" in page and "#explore" not in page.split("<script>")[0]
+    assert not re.search("pilot|Not confirmed|before the run", page.split("<script>")[0].split("</style>")[-1])
 
 
 def test_outcome_unlike_declared__is_exit_code_5(here, in_process):
@@ -76,11 +77,22 @@ def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):
     assert in_process(*confirm).returncode == 0
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n1,2,3\n"])
-def test_files_that_are_no_table__are_refused_in_one_line(here, in_process, text):
-    (here / "answers.csv").write_text(text)
+@pytest.mark.parametrize(
+    "text", ["", "a,b\n1,2\n1,2,3\n", "\ufeffa;b\r\n0,5;1\r\n", "a\tb\n1\t2\n", "\udcff\udcfea,b\n"]
+)
+def test_files_that_are_no_table__are_refused_in_one_line_that_says_how_to_save_them(here, in_process, text):
+    (here / "answers.csv").write_bytes(text.encode(errors="surrogateescape"))
     refused = in_process("judge", "answers.csv", "claims.toml")
-    assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "answers.csv" in refused.stderr
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "error: answers.csv: " in refused.stderr
+    assert "UTF-8 with a header, commas between columns" in refused.stderr and "\\n" not in refused.stderr
+
+
+def test_page__replaces_neither_numbers_nor_claims(here, in_process):
+    for name in ("answers.csv", "claims.toml"):
+        before = (here / name).read_bytes()
+        refused = in_process("judge", "answers.csv", "claims.toml", "--page", name)
+        assert refused.returncode == 2 and "must end in .html" in refused.stderr
+        assert (here / name).read_bytes() == before
 
 
 @pytest.mark.parametrize("number", range(len(re.findall("^```python", PAGE, flags=re.MULTILINE))))

@@ -16,10 +16,8 @@ def lines(results):
 def test_headline__counts_verdicts_and_says_whether_they_are_as_declared(lines):
     holds, fails, opens = lines
     assert headline([]) == "The design makes no claim."
-    assert headline([holds]) == "Of 1 claim 1 is supported, as declared before the run. "
-    assert headline([holds, fails]) == (
-        "Of 2 claims 1 is supported and 1 is contradicted, all as declared before the run. "
-    )
+    assert headline([holds]) == "Of 1 claim 1 is supported, as declared. "
+    assert headline([holds, fails]) == ("Of 2 claims 1 is supported and 1 is contradicted, all as declared. ")
     assert "1 is inconclusive, 1 not as declared" in headline(lines) and opens.declared == "supported"
 
 

@@ -23,6 +23,11 @@ def test_weights_of_torch_and_timm__are_fused(parts):
             arrays[f"{place}.weight"] = parts["output"][layer].T
     for kind in ("torch", "timm"):
         require_same(simstudy.read_heads(arrays, {"model_type": kind, **CONFIG}), parts)
+    one = {name.removeprefix("layers.0.self_attn."): array for name, array in arrays.items() if "layers.0" in name}
+    config = {"model_type": "torch", **CONFIG, "num_hidden_layers": 1}
+    assert np.array_equal(simstudy.read_heads(one, config).query[0], simstudy.read_heads(arrays, config).query[0])
+    with pytest.raises(UserError, match=r"lack layers\.1"):
+        simstudy.read_heads(one, config | {"num_hidden_layers": 2})
 
 
 class Module:
