@@ -287,7 +287,7 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
         raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
     measured = Performance(
         {measure: estimate.values}, {measure: mcse.values}, {measure: share}, {measure: remainder},
-        int(inside.n_used_blocks), int(own.n_replicates), int(own.n_failed),
+        int(inside.n_used_blocks), int(own.n_replicates), int(own.n_failed), n_nets=int(inside.get("n_nets", 0)),
     )  # fmt: skip
     given = own[f"{measure}_mcse_given"].values
     if np.array_equal(given, mcse.values, equal_nan=True):

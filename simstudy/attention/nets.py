@@ -1,7 +1,8 @@
 """Expectations over one key without closed forms: by randomised nets, or by sums over rows that keys are drawn from.
 
 Each net, a scrambled Sobol sequence (Owen 1995), gives one value of every expectation, without bias.  Nets of a cell
-are independent of one another and of those of cells with different numbers.
+are independent of one another.  Cells of one seed and batch size have the same nets, as they have the same replicates:
+their errors are paired.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def _nets(cell: Cell) -> Iterator[tuple[Array, Array]]:
     # Imported here: it takes long, and most cells have closed forms.
     from scipy.stats import qmc
 
-    for seed in np.random.SeedSequence(int(cell.identity(""), 16)).spawn(N_NETS):
+    stream = cell.simulation.seed, cell.simulation.batch_size
+    for seed in np.random.SeedSequence(stream).spawn(N_NETS):
         net = qmc.Sobol(1 + data.n_features, rng=np.random.default_rng(seed)).random(N_POINTS // N_NETS)
         # Points are multiples of 2^-30: none may be 0.
         latent, u = np.split(net.T[None] + 2.0**-31, [1], axis=1)

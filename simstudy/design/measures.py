@@ -307,7 +307,9 @@ _GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")
 VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS | _COMPARISONS
 """What ``results.nc`` holds."""
 
-_INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
+_INFLUENCE = (
+    "influence of each net and block on {}: squares sum to MCSE², products to the covariance with a paired cell"
+)
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
 """Dimensions of details along which the rows of all cells follow one another: variables that count those of each."""
 DETAILS: dict[str, Variable] = {
@@ -316,6 +318,7 @@ DETAILS: dict[str, Variable] = {
     **_derived(INDEXED_MEASURES, {"contribution": _INFLUENCE}, "block", "index"),
     **_derived(MEASURES | STATISTICS, {"remainder": "part of the MCSE of {} that no contribution has"}, "cell"),
     "n_used_blocks": Variable(("cell",), "1", "blocks with a defined replicate; the others contribute nothing"),
+    "n_nets": Variable(("cell",), "1", "rows along block that are nets of known means, before the blocks"),
     "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
     **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, _BY_QUERY),
     "pair_claim": Variable(("ordered",), "text", "claim on an order that compares the pair of cells"),

@@ -42,8 +42,9 @@ class Performance(NamedTuple):
     # (query,) for ``*_by_query``
     estimate: Measures
     mcse: Measures
-    # Influence values of the scalar measures and ``hdi``, scaled so that the squares sum to MCSE² (without the
-    # remainder) and products of two cells that share data sum to the covariance of their estimates
+    # Influence values of the scalar measures and ``hdi``, of nets and after them of blocks, scaled so that the squares
+    # sum to MCSE² (without the remainder) and products of two cells that share data sum to the covariance of their
+    # estimates
     contribution: Measures
     # Standard error of a measure beyond its contributions: of the quadratic part of the squared bias, and of a
     # failure rate of which few failures say little
@@ -60,6 +61,7 @@ class Performance(NamedTuple):
     # Variance over the population without a control variate over that with one, where there is one
     gain: dict[str, float] | None = None
     estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
+    n_nets: int = 0  # Nets with contributions: those of known means that are no closed forms
 
 
 def performance(
@@ -77,16 +79,18 @@ def performance(
     left_out = {name: np.concatenate([part[name][1:] for part in parts]) for name in whole}
     found = jackknifed(whole, left_out, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
     estimate, mcse, contribution, remainder = found[:4]
-    quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths)
+    quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths, nets=nets)
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder |= {name: float(quadratic[name]) for name in quadratic if name in contribution}
-    by_nets = {} if nets is None else _of_nets(whole, sums, nets, combine, statistics, overlap)
-    for name, (moved, error) in by_nets.items():
-        estimate[name], mcse[name] = estimate[name] + moved, np.hypot(mcse[name], error)
-        if name in contribution and np.ndim(error) == 0:
-            remainder[name] = float(np.hypot(remainder.get(name, 0.0), error))
-    return found
+    if nets is None:
+        return found
+    shares = {"failure_rate": np.zeros(len(nets))}
+    for name, (moved, shares[name]) in _of_nets(whole, sums, nets, combine, statistics, overlap).items():
+        estimate[name] = estimate[name] + moved
+        mcse[name] = np.hypot(mcse[name], np.sqrt((shares[name] ** 2).sum(axis=0)))
+    joined = {name: np.concatenate([shares[name], share]) for name, share in contribution.items()}
+    return found._replace(contribution=joined, n_nets=len(nets))
 
 
 def jackknifed(
@@ -109,14 +113,14 @@ def jackknifed(
 def _of_nets(
     whole: Measures, sums: Moments, nets: Array, combine: Combine, statistics: Sequence[str], overlap: Array
 ) -> dict[str, tuple[Array, Array]]:
-    """Correction of each measure and its error from known means, by the jackknife over nets, which are independent."""
+    """Correction of each measure and contributions of nets to its error, by the jackknife over these."""
     errors, products, others = (each.repeat(len(nets), axis=0) for each in _means(sums, slice(0)))
     n_heads, left_out = errors.shape[-1], nets / (1 - len(nets))
     means = errors + left_out[..., :n_heads], products + left_out[..., n_heads:], others
     ones, found = np.ones(len(nets), np.int64), {}
     for name, values in measures_at(means, sums.target, combine, statistics, overlap).items():
         estimate, share = jackknife(whole[name], values, ones, ones)
-        found[name] = estimate - whole[name], np.sqrt((share**2).sum(axis=0))
+        found[name] = estimate - whole[name], share
     return found
 
 
@@ -142,8 +146,9 @@ def jackknife(whole: Array, left_out: Array, sizes: np.ndarray, lengths: np.ndar
 
 
 def quadratic_errors(
-    blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray, *, by_query: bool = True
-) -> Measures:
+    blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray, *, by_query: bool = True,
+    nets: Array | None = None,
+) -> Measures:  # fmt: skip
     """Errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q of averages, √2·S_qq at each query."""
     used, sums = _defined(blocks)
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
@@ -152,6 +157,10 @@ def quadratic_errors(
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
     together, of_heads = _deviations(mean_error @ components, *sizes), _deviations(heads, *sizes)
+    if nets is not None:
+        own = nets[..., : len(weights)] / np.sqrt(len(nets) * (len(nets) - 1))
+        together = np.concatenate([own @ components, together])
+        of_heads = np.concatenate([own * np.sqrt(scale), of_heads])
     errors = {
         "squared_bias": _averaged(together),
         "mean_squared_bias": _averaged(of_heads) / len(weights),

@@ -71,7 +71,8 @@ def estimates_from(
     """Return the estimates of one measure from the performance of each cell, over a population where cells have one."""
     population = any(p and p.given for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
-    rows = [_of_cell(p, measure, place, population) for p in measured]
+    n_nets = max((p.n_nets for p in measured if p), default=0)
+    rows = [_of_cell(p, measure, place, population, n_nets) for p in measured]
     values, contributions, n_blocks, remainders, trials = zip(*rows, strict=True)
     given = None
     if population:
@@ -82,12 +83,15 @@ def estimates_from(
     )  # fmt: skip
 
 
-def _of_cell(p: Performance | None, measure: str, place: Any, population: bool) -> tuple[Any, Array, int, float, float]:
-    """Value, contributions, number of blocks, remainder and trials of one cell."""
+def _of_cell(
+    p: Performance | None, measure: str, place: Any, population: bool, n_nets: int
+) -> tuple[Any, Array, int, float, float]:
+    """Value, contributions of so many nets and of blocks, number of blocks, remainder and trials of one cell."""
     if p is None:
         return np.nan, np.zeros(0), 0, 0.0, np.inf
     value = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
     share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
+    nets, share = np.split(share, [p.n_nets])
     n_blocks, trials = p.n_blocks, np.inf
     if measure in COUNTED:
         # Of a population each block is one draw, and replicates within it are not independent.
@@ -98,4 +102,5 @@ def _of_cell(p: Performance | None, measure: str, place: Any, population: bool) 
         # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
         fine, longer = np.split(share, [FINE_BATCHES * N_BLOCKS])
         share, n_blocks = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer]), n_blocks // N_BLOCKS
+    share = np.concatenate([nets, np.zeros(n_nets - len(nets)), share])
     return value, share, n_blocks, p.remainder.get(measure, 0.0), trials

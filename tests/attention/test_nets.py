@@ -20,6 +20,7 @@ from simstudy.replicates.performance import performance
 from simstudy.replicates.population import measured
 
 STUDENT = {"kind": "student_t", "df": 5}
+SPHERE = {"kind": "sphere", "radius": 1.7}
 CODE = Code("def keys(z):\n    return z * abs(z[0]) ** 0.5\ndef m(x):\n    return abs(x[0])", "own.py", trusted=True)
 OWN = {"kind": "own", "path": "own.py", "name": "keys", "code": CODE}
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, 0.5]}
@@ -112,7 +113,7 @@ def rows_of_data(**settings):
     ("make", "settings"),
     [
         (cell_of, {"key_distribution": STUDENT}),
-        (cell_of, {"key_distribution": {"kind": "sphere", "radius": 1.7}}),
+        (cell_of, {"key_distribution": SPHERE}),
         (cell_of, {"key_distribution": {"kind": "mixture"}, "logits": "dot_product", "bandwidth": 2.0}),
         (cell_of, {"regression": {"kind": "sum", "terms": [RIDGE, OWN | {"name": "m"}]}}),
         (cell_of, {"key_distribution": OWN}),
@@ -129,7 +130,7 @@ def test_runs__have_a_smaller_error_and_the_same_estimate(make, settings):
     for name in ("mse", "ensemble_variance", "mean_covariance", "correlation"):
         assert found.mcse[name] < 0.5 * plain.mcse[name]
         assert abs(found.estimate[name] - plain.estimate[name]) < 4.5 * plain.mcse[name]
-    assert bool(found.remainder.get("mse")) == (make is cell_of)
+    assert bool(found.n_nets) == (make is cell_of)
 
 
 def test_errors_of_known_means__are_part_of_every_error():
@@ -139,18 +140,39 @@ def test_errors_of_known_means__are_part_of_every_error():
     bare, found = (performance(blocks, combine, cell.statistics, nets=each) for each in (None, deviations))
     # The mean squared error of an average of two heads is linear in mean products.
     error = np.sqrt(variance_over_nets(deviations[..., 2:].mean(axis=1) @ [0.25, 0.5, 0.25]))
-    assert found.remainder["mse"] == pytest.approx(error, rel=1e-9)
+    assert np.linalg.norm(found.contribution["mse"][: found.n_nets]) == pytest.approx(error, rel=1e-9)
     assert found.estimate["mse"] == pytest.approx(bare.estimate["mse"], rel=1e-12)
     # A squared bias is quadratic in mean errors, so it contains the variance that nets leave in these.
     excess = variance_over_nets(deviations[..., :2].mean(axis=2)).mean()
     assert bare.estimate["squared_bias"] - found.estimate["squared_bias"] == pytest.approx(excess, rel=1e-6)
     for name, share in bare.contribution.items():
-        np.testing.assert_array_equal(found.contribution[name], share)
+        np.testing.assert_array_equal(found.contribution[name][found.n_nets :], share)
     for name in ("mse", "correlation", "ensemble_variance_by_query"):
         assert np.all(found.mcse[name] > bare.mcse[name])
-    np.testing.assert_allclose(
-        found.mcse["mse"] ** 2, (found.contribution["mse"] ** 2).sum() + found.remainder["mse"] ** 2, rtol=1e-9
-    )
+    assert found.mcse["mse"] == pytest.approx(np.linalg.norm(found.contribution["mse"]), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changed", "cancels"), [({"noise_sd": 1.2}, 0.02), ({"n_keys": 400}, 0.9), ({"batch_size": 512}, None)]
+)
+def test_cells_of_one_stream__have_the_same_nets(changed, cancels):
+    """Errors of nets alone: were nets those of a cell, or without their sign, little of them would cancel."""
+    cells = [cell_of(key_distribution=SPHERE, **{"batch_size": 256} | each) for each in ({}, changed)]
+    blocks = [moments.controlled(stack(batches_of(cell)))[0] for cell in cells]
+    found = [performance(each, combine_heads(cell), cell.statistics, nets=expansion.known_of(cell).deviations)
+             for each, cell in zip(blocks, cells, strict=True)]  # fmt: skip
+    one, other = (each.contribution["mse"][: each.n_nets] for each in found)
+    left = np.linalg.norm(one - other) / np.hypot(np.linalg.norm(one), np.linalg.norm(other))
+    assert 0.7 < left < 1.3 if cancels is None else left < cancels
+
+
+def test_squared_bias__has_the_quadratic_error_of_nets():
+    """Of one mean error the quadratic part has √2 times the sum of its variances, by blocks and by nets."""
+    cell = cell_of(key_distribution=SPHERE, queries={"kind": "origin"}, n_heads=1, arrangement="aligned", angle=None)
+    blocks, deviations = moments.controlled(stack(batches_of(cell)))[0], expansion.known_of(cell).deviations
+    bare, found = (performance(blocks, combine_heads(cell), cell.statistics, nets=each) for each in (None, deviations))
+    added = found.remainder["squared_bias"] - bare.remainder["squared_bias"]
+    assert added == pytest.approx(np.sqrt(2.0) * variance_over_nets(deviations[..., 0])[0], rel=1e-6)
 
 
 def test_nets_that_know_less_than_replicates__are_left_off(monkeypatch):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, mistakes
@@ -93,8 +91,8 @@ def test_two_cells_of_one_head_seed__are_refused(tmp_path):
 
 def test_cells_with_fixed_points__are_paired_by_batch_with_those_of_a_population():
     """A difference of two cells that share data, of which one has a contribution for each batch of 16 blocks."""
-    given = SimpleNamespace(estimate={"mse": 1.0}, contribution={"mse": np.full(64, 0.01)}, remainder={}, n_blocks=64)
-    given.given = None
+    given = signed({"mse": 1.0}, {"mse": 0.0}).performance
+    given.contribution["mse"] = np.full(64, 0.01)
     over = signed({"mse": 1.0}, {"mse": 0.0}, n_blocks=4, given=given, x=1)
     over.performance.contribution["mse"] = np.array([0.1, -0.2, 0.05, 0.05])
     fixed = signed({"mse": 0.4}, {"mse": 0.0}, x=2)

@@ -52,7 +52,7 @@ def accounts(
         contribution: dict[str, Any] = {measure: contributions[:, k]}
         if hdi is not None:
             estimate["hdi"], contribution["hdi"] = np.full(8, hdi[k]), np.zeros((n, 8))
-        measured = {"estimate": estimate, "contribution": contribution, "remainder": {}, "given": None}
+        measured = {"estimate": estimate, "contribution": contribution, "remainder": {}, "given": None, "n_nets": 0}
         measured |= {"n_blocks": n, "n_replicates": n}
         # An instance has no data whose moments might not exist.
         cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1), instance="any")

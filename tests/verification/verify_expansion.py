@@ -22,6 +22,7 @@ from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.replicates.moments import EXPANSION, controlled, empty, update
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
+from simstudy.verdicts.measured import estimates_from
 
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
 SIZES, N_BLOCKS, REPETITIONS = (64, 256, 1024), 64, 400
@@ -151,6 +152,41 @@ def test_intervals_cover_where_known_means_have_errors(name):
         part = np.mean([(each.remainder.get(measure, 0.0) / each.mcse[measure]) ** 2 for each in found])
         print(f"\n{name}, {measure}: coverage {share:.3f}, share of nets in squared errors {part:.2f}", end="")
         assert 0.91 < share < 0.985
+
+
+PAIRS = {
+    "noise levels, t(4)": ("t(4), n = 300", {"noise_sd": 0.8}, {"noise_sd": 1.2}),
+    "keys, sphere": ("sphere, n = 2048", {"n_keys": 512}, {"n_keys": 2048}),
+    "bandwidths, sphere": ("sphere, n = 2048", {"bandwidth": 0.5}, {"bandwidth": 0.6}),
+    "angles, mixture": ("mixture, n = 300", {"angle": 30.0}, {"angle": 60.0}),
+    "weights, sphere": ("sphere, n = 2048", {}, {"combination": (0.8, 0.2)}),
+}  # fmt: skip
+COMBINED = {"difference": {0: 1.0, 1: -1.0}, "average": {0: 0.5, 1: 0.5}}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_intervals_of_two_cells_cover_where_they_share_nets(name):
+    """As above; but by symmetry heads have no bias."""
+    law, *both = PAIRS[name]
+    settings = NETS[law] | {"regression": RIDGE, "queries": {"kind": "origin"}}
+    settings |= {"arrangement": "rotated", "angle": 60.0, "bandwidth": 0.5}
+    found = {}
+    for seed in range(REPETITIONS):
+        cells = [cell_of(**settings | own, seed=seed) for own in both]
+        one = [found_in(cell, blocks_of(cell, 0, N_BLOCKS, 1)) for cell in cells]
+        for measure in ("mse", "squared_bias", "ensemble_variance", "correlation"):
+            estimates = estimates_from([{}, {}], [(seed, N_BLOCKS)] * 2, one, measure)
+            apart = np.hypot(*(each.mcse[measure] for each in one))
+            for what, terms in COMBINED.items():
+                contrast = estimates.combine(terms)
+                found.setdefault((measure, what), []).append((contrast.value, contrast.mcse, contrast.mcse / apart))
+    for key, rows in found.items():
+        values, errors, ratios = np.transpose(rows)
+        truth = 0.0 if "squared_bias" in key else values.mean()
+        share = np.mean(np.abs(values - truth) <= stats.t.isf(0.025, N_BLOCKS - 1) * errors)
+        print(f"\n{name}, {' of '.join(key[::-1])}: coverage {share:.3f}, error over that of two independent cells "
+              f"{np.median(ratios):.3f}", end="")  # fmt: skip
+        assert share > 0.91
 
 
 def random_cell(draw, keys=("gaussian",)):
