@@ -32,13 +32,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.members import Control, pairs_of
+from simstudy.attention.members import pairs_of
 from simstudy.attention.nets import OneKey, one_key
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import Waves, as_waves, evaluate
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.design.settings.processes import GaussianKeys, Keys
+from simstudy.kernels.devices import is_there
 
 Array = NDArray[np.float64]
 
@@ -104,8 +105,8 @@ class _Tilted(NamedTuple):
     lost: Array  # (law, j, direction): the covariance is I less these times their transpose
 
 
-def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Control:
-    """Return what is taken off the errors of replicates and their products.
+def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array | None:
+    """Return what is taken off errors and products, (replicate, query, head + pair); None where few keys carry weight.
 
     Parameters
     ----------
@@ -115,11 +116,17 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Control
         c_h and ln S_h.
     gram : (replicate, query, head, head)
         G_hg.
+
+    Where all three are on a GPU, so is what is returned.
     """
-    known, n_heads = known_of(cell), means.shape[-1]
-    rows, columns = pairs_of(n_heads)
+    known, n_heads = known_of(cell), means.shape[2]
     if known is None:
-        return Control(np.zeros_like(log_mass), np.zeros((*means.shape[:2], len(rows))))
+        return None
+    if is_there(log_mass):
+        from simstudy.kernels import cuda
+
+        return cuda.expand(means, gram, log_mass, *known[:-1])
+    rows, columns = pairs_of(n_heads)
     own = np.flatnonzero(rows == columns)
     scale = np.exp(log_mass - known.log_scale)
     a = scale - 1.0
@@ -135,7 +142,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Control
         products += known.first * (excess - known.leading * total)
         both += known.leading * (total * total - one * other) - excess * total
     products += known.second * (both - known.product_mean)
-    return Control(errors, products)
+    return np.concatenate([errors, products], axis=-1)
 
 
 # Every batch of a cell asks again.

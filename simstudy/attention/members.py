@@ -17,13 +17,6 @@ from simstudy.design.settings.records import Record
 from simstudy.kernels.errors import correlations_over_queries, mean_squares
 
 
-class Control(NamedTuple):
-    """Control variates of expectation 0: of errors (replicate, query, head), of products (replicate, query, pair)."""
-
-    errors: Array
-    products: Array
-
-
 @functools.cache
 def pairs_of(n_heads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the heads h and g of all pairs h ≤ g, in the order of `Moments.product_sum`."""
@@ -42,8 +35,9 @@ class Members(NamedTuple):
     # What is computed of each replicate by itself, by its name in `Cell.statistics`: the relative difference from
     # the reference computation, or the numbers of an instance
     statistics: dict[str, Array]
-    # What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it
-    control: Control | None = None
+    # What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it:
+    # (replicate, query, head + pair), pairs as in `pairs_of`
+    control: Array | None = None
     # Which replicates of an instance have no defined numbers, where this is known without computing them again
     failed: NDArray[np.bool_] | None = None
 

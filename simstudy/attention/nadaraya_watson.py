@@ -81,7 +81,7 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
     if isinstance(combination, FittedCombination):
         weights = _fitted_weights(cell, combination, shared, shared.projected(cell, key), shared.values(cell))
         means = np.einsum("rqh,rh->rq", means, weights)[..., None]
-    control = None if log_mass is None else expansion(cell, means, np.asarray(gram), log_mass)
+    control = None if gram is None or log_mass is None else expansion(cell, means, gram, log_mass)
     return Members(means, gram, indices, statistics, control)
 
 

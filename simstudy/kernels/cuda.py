@@ -1,7 +1,7 @@
 """What a GPU computes of a replicate: random numbers, functions of keys, Nadaraya–Watson heads, sums over replicates.
 
-Arrays stay there until something on the host asks for them.  The order of all sums depends on nothing but the number
-of keys, heads or replicates.
+Arrays stay there until something on the host asks for them.  The order of all sums depends on nothing but the numbers
+of keys, heads, queries and replicates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.kernels.cuda_heads import GROUPS, LANES, THREADS, TOGETHER, average_squares, estimator_of, multiplier_of
+from simstudy.kernels.cuda_heads import (
+    LANES,
+    THREADS,
+    TOGETHER,
+    average,
+    estimator_of,
+    multiplier_of,
+    sum_squares,
+    tiling,
+)
 from simstudy.kernels.devices import is_there, on_device, stream, to_host
 from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel
 from simstudy.kernels.philox import HALF_WORD, MASK, philox
@@ -55,8 +64,8 @@ def evaluate(function: Any, keys: Any) -> Any:
 
 def nw_moments(
     keys: Any, values: Any, variances: Any, queries: np.ndarray, bandwidth: float, logits: str, with_mass: bool = False
-) -> tuple[Any, Any, np.ndarray | None]:
-    """Estimates of heads, and their covariance given the keys: as `kernels.nw_moments`."""
+) -> tuple[Any, Any, Any]:
+    """As `kernels.nw_moments`; where values and variances are on the device, so are the results."""
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     shape = n_replicates, n_queries, n_heads = keys.shape[0], queries.shape[1], keys.shape[1]
     law, there = law_of(logits, float(bandwidth), real), is_there(values)
@@ -67,27 +76,27 @@ def nw_moments(
         estimator_of(law.distance, together), n_replicates * n_heads * -(-n_queries // together) * LANES,
         means, lowest, masses, keys, values, points, law.rate, np.finfo(real).max,
     )  # fmt: skip
-    grams, logs = None, None
+    grams = None
     if variances is not None:
-        n_groups = -(-n_heads // GROUPS[real.name])
-        multiplier = multiplier_of(law.distance, -(-n_heads // n_groups))
-        grams, n_warps = cuda.device_array((*shape, n_heads), np.float64), n_queries * n_groups * (n_groups + 1) // 2
+        tiles, grams = tiling(n_queries, n_heads, real), cuda.device_array((*shape, n_heads), np.float64)
         numbers = lowest, masses, keys, on_device(variances, real), points, law.rate
-        _start(multiplier, n_replicates * n_warps * LANES, grams, *numbers)
+        n_threads = n_replicates * tiles.blocks(n_queries) * THREADS
+        _start(multiplier_of(law.distance, tiles), n_threads, grams, *numbers)
     if with_mass:
-        nearest, sums = to_host(lowest, masses)
-        logs = np.log(sums) - float(law.rate) * _LN_2 * nearest
-    if grams is None:
-        (means,) = to_host(means)
-    elif with_mass or not there:
-        means, grams = to_host(means, grams)
+        _start(_take_logarithms, masses.size, masses, lowest, float(law.rate) * _LN_2)
+    found = [means, grams, masses if with_mass else None]
+    if not there or grams is None:
+        found = [None if x is None else to_host(x)[0] for x in found]
+    means, grams, logs = found
     return means, grams, logs
 
 
 def mean_squares(means: Any, grams: Any, target: np.ndarray, factor: float = 1.0) -> Any:
     """Mean square error over queries of the average of heads, squares by a factor: (R,), not finite if undefined."""
-    numbers = means, grams, on_device(target, np.float64), factor
-    return _made(average_squares, means.shape[:1], np.float64, LANES * means.shape[0], *numbers)
+    (n_replicates, n_queries, n_heads), there = means.shape, on_device(target, np.float64)
+    shape, n_threads = (n_replicates, n_queries), LANES * n_replicates * n_queries
+    squares = _made(sum_squares, shape, np.float64, n_threads, means, grams, there, factor)
+    return _made(average, shape[:1], np.float64, n_replicates, squares, n_queries * n_heads**2)
 
 
 def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) -> tuple[np.ndarray, ...]:
@@ -97,6 +106,20 @@ def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) ->
     numbers = means, grams, on_device(target, np.float64), mean_squares(means, grams, target)
     sums, squares = to_host(_made(_add, shape, np.float64, n_threads, *numbers), numbers[-1])
     return sums[..., :n_heads], sums[..., n_heads:], np.isfinite(squares)
+
+
+def expand(means: Any, grams: Any, logs: Any, *known: np.ndarray) -> Any:
+    """Return the expansion (R, Q, H + pair) of `attention.expansion`, from what is `Known` of a cell."""
+    n_replicates, n_queries, n_heads = means.shape
+    shape = n_replicates, n_queries, n_heads * (n_heads + 3) // 2
+    numbers = means, grams, logs, *(on_device(each, np.float64) for each in known)
+    return _made(_expand, shape, np.float64, means.size * n_heads, *numbers)
+
+
+def sum_blocks(numbers: Any, defined: np.ndarray, n_blocks: int) -> np.ndarray:
+    """Sums (b, Q, number) over the defined replicates of each block, of numbers (R, Q, number)."""
+    shape = n_blocks, *numbers.shape[1:]
+    return to_host(_made(_sum, shape, np.float64, math.prod(shape), numbers, on_device(defined, np.bool_)))[0]
 
 
 def _made(kernel: Any, shape: tuple[int, ...], real: Any, n_threads: int, *arguments: Any) -> Any:
@@ -166,6 +189,55 @@ def _evaluate(values, keys, products, waves):
                 angle += waves[a, 2 + j] * keys[r, j, i]
             total += waves[a, 0] * math.cos(angle)
         values[r, i] = total
+
+
+@cuda_kernel
+def _take_logarithms(masses, lowest, rate):
+    # In place, of sums of kernels that were divided by that of the nearest key.
+    at, (_, n_queries, n_heads) = cuda.grid(1), masses.shape
+    if at < masses.size:
+        r, q, h = at // (n_queries * n_heads), at // n_heads % n_queries, at % n_heads
+        masses[r, q, h] = math.log(masses[r, q, h]) - rate * lowest[r, q, h]
+
+
+@cuda_function
+def _expand_head(h, mean, log, log_scale, centre, first, second, error_mean):
+    # a, l and what is taken off the error of head h at one query, letters as in `attention.expansion`
+    own, scale = h * mean.size - h * (h - 1) // 2, math.exp(log[h] - log_scale[h])
+    a, linear = scale - 1.0, scale * (mean[h] - centre[h])
+    return a, linear, first[own] * linear - second[own] * (linear * a - error_mean[h])
+
+
+@cuda_kernel
+def _expand(taken, means, grams, logs, log_scale, centre, bias, first, second, leading, error_mean, product_mean):
+    # taken[r, q]: of errors (h) and then of products (pair of h <= g), a thread for each pair
+    (n_replicates, n_queries, n_heads), at = means.shape, cuda.grid(1)
+    h, g, q, r = at // n_heads % n_heads, at % n_heads, at // n_heads**2 % n_queries, at // (n_heads**2 * n_queries)
+    if r < n_replicates and h <= g:
+        known = means[r, q], logs[r, q], log_scale[q], centre[q], first[q], second[q], error_mean[q]
+        a, linear, error = _expand_head(h, *known)
+        b, other, error_g = _expand_head(g, *known)
+        c, total, product = h * n_heads - h * (h + 1) // 2 + g, a + b, bias[q, h] * error_g + bias[q, g] * error
+        both, mean = linear * other, leading[q, c]
+        if mean > 0.0:
+            excess = grams[r, q, h, g] * (1.0 + a) * (1.0 + b) - mean
+            product += first[q, c] * (excess - mean * total)
+            both += mean * (total * total - a * b) - excess * total
+        taken[r, q, n_heads + c] = product + second[q, c] * (both - product_mean[q, c])
+        if h == g:
+            taken[r, q, h] = error
+
+
+@cuda_kernel
+def _sum(sums, numbers, defined):
+    # sums[b, q, c] = sum of numbers[r, q, c] over the defined replicates of a block
+    (n_blocks, n_queries, n_columns), at, total = sums.shape, cuda.grid(1), 0.0
+    c, q, b = at % n_columns, at // n_columns % n_queries, at // (n_columns * n_queries)
+    if b < n_blocks:
+        length = numbers.shape[0] // n_blocks
+        for r in range(b * length, (b + 1) * length):
+            total += numbers[r, q, c] if defined[r] else 0.0
+        sums[b, q, c] = total
 
 
 @cuda_kernel

@@ -1,10 +1,10 @@
 """Nadaraya–Watson heads on a GPU: estimates, and products of weights.
 
 Heads follow the plain formula of `shifts`, in two passes over the keys: the first finds the nearest, relative to which
-the second weighs.  A warp of threads takes one replicate, and its lanes take keys in turn; nothing is shared between
-warps.  For estimates a warp takes one head and several queries, for which each key is read once.  For products it takes
-one query and two groups of heads, whose products stay in registers.  Sums over few keys are of the type of the keys,
-sums of these are float64.
+the second weighs.  For estimates a warp of threads takes one head of a replicate and several queries, for which each
+key is read once; its lanes take keys in turn.  For products a block takes some queries and two groups of heads.  Its
+warps leave the weights of a tile of keys in shared memory; then each thread multiplies those of two runs of heads, for
+products that stay in registers.  Sums over few keys are of the type of the keys, sums of these are float64.
 
 Sizes of arrays must be constants.  What shall lie in registers is indexed by loops of constant length, or by calls that
 are written out.  Indices of inner loops are unsigned, as others would be checked for their sign at each key.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,17 @@ lacks, come with the tests)."""
 THREADS = LANES * WARPS
 OWN, TOGETHER = 4, 8
 """Keys of a lane that wait in registers, and queries of a warp."""
-GROUPS = {"float32": 8, "float64": 4}
-"""Heads of one group."""
-_AT_ONCE = 64
-"""Keys of a lane whose products are summed in the type of the keys."""
-_MOST_REGISTERS = 168
-"""Of a thread: 12 warps of a multiprocessor have so many, of 64 that it can hold.  Without the limit there are 8, and
-kernels took 1.02 to 1.28 times as long (one H200, 8 heads, medians of 5)."""
+LARGEST_SIDE = {"float32": 8, "float64": 4}
+"""Heads whose weights a thread multiplies with those of as many."""
+_SHARED = 2
+"""Keys of a lane whose weights a block of threads shares."""
+TILE = _SHARED * LANES
+_AT_ONCE = 4 * TILE
+"""Keys whose products are summed in the type of the keys."""
+_ESTIMATING, _MULTIPLYING = 168, 128
+"""Registers of a thread at most: 12 or 16 warps of a multiprocessor have so many, of 64 that it can hold.  Estimates
+without the limit took 1.02 to 1.28 times as long (one H200, 8 heads, medians of 5), products with 168 took 0.98 to 1.2
+times as long (one H100, medians of 7)."""
 # All lanes; distances between them that, one after the other, lead from every lane to every other.
 _ALL, _STEPS = 0xFFFFFFFF, tuple(LANES >> k for k in range(1, LANES.bit_length()))
 
@@ -46,7 +50,7 @@ def estimator_of(distance: bool, n_together: int) -> Any:
     """Return the kernel that estimates: a warp takes a replicate, a head and so many queries."""
     find_nearest, sum_weights = _finder(distance, n_together), _summer(distance, n_together)
 
-    @functools.partial(cuda_kernel, max_registers=_MOST_REGISTERS)
+    @functools.partial(cuda_kernel, max_registers=_ESTIMATING)
     def estimate(means, lowest, masses, keys, values, queries, rate, largest):
         n_queries, n_heads = means.shape[1:]
         n_parts, lane, at = (n_queries + n_together - 1) // n_together, cuda.grid(1) % LANES, cuda.grid(1) // LANES
@@ -114,136 +118,172 @@ def _summer(distance: bool, n_together: int) -> Any:
     return sum_weights
 
 
-@functools.cache
-def multiplier_of(distance: bool, n_group: int) -> Any:
-    """Return the kernel of weight Gram matrices: a warp takes a replicate, a query and two groups of so many heads."""
-    sum_products, n_products = _multiplier(distance, n_group), n_group**2
-    n_kept = -(-n_products // LANES)
+class Tiling(NamedTuple):
+    """How a block of threads multiplies weights: each thread those of two runs of heads at one query.
 
-    @functools.partial(cuda_kernel, max_registers=_MOST_REGISTERS)
+    Attributes
+    ----------
+    side
+        Heads of a run; a thread has side² products.
+    runs
+        Of one group of heads.
+    groups
+        Of all heads: a block takes two, or one twice.
+    queries
+        That a block takes at once.
+    """
+
+    side: int
+    runs: int
+    groups: int
+    queries: int
+
+    @property
+    def heads(self) -> int:
+        """Of one group."""
+        return self.side * self.runs
+
+    @property
+    def columns(self) -> int:
+        """Weights of one key that a block shares."""
+        return self.heads * self.queries * min(2, self.groups)
+
+    def blocks(self, n_queries: int) -> int:
+        """Return the number of blocks for one replicate."""
+        return -(-n_queries // self.queries) * self.groups * (self.groups + 1) // 2
+
+
+def tiling(n_queries: int, n_heads: int, real: np.dtype[Any]) -> Tiling:
+    """Return the tiling by which most threads have products, and read each weight seldom."""
+    largest = LARGEST_SIDE[real.name]
+    n_runs = -(-n_heads // largest)
+    groups = -(-n_runs // math.isqrt(THREADS // 2))
+    runs = -(-n_runs // groups)
+    side = -(-n_heads // (groups * runs))
+    most = min(n_queries, THREADS // runs**2, 16 * largest // (runs * side)) if groups == 1 else 1
+    return Tiling(side, runs, groups, max(1, most))
+
+
+@functools.cache
+def multiplier_of(distance: bool, tiling: Tiling) -> Any:
+    """Return the kernel of weight Gram matrices: a block takes a replicate, some queries and two groups of heads."""
+    n_group, n_groups, n_together, n_products = tiling.heads, tiling.groups, tiling.queries, tiling.side**2
+    weigh, multiply_keys, keep = _weigher(distance, tiling), _multiplier(tiling), _keeper(tiling)
+    n_pairs, n_numbers = n_groups * (n_groups + 1) // 2, max((tiling.columns + 1) * TILE, n_products * THREADS)
+
+    @functools.partial(cuda_kernel, max_registers=_MULTIPLYING)
     def multiply(grams, lowest, masses, keys, variances, queries, rate):
-        n_replicates, n_queries, n_heads = lowest.shape
-        n_groups, lane, at = (n_heads + n_group - 1) // n_group, cuda.grid(1) % LANES, cuda.grid(1) // LANES
-        n_pairs = n_groups * (n_groups + 1) // 2
-        q, pair, r, a = at % n_queries, at // n_queries % n_pairs, at // (n_queries * n_pairs), 0
-        if r >= n_replicates:
-            return
+        n_keys, n_parts = variances.shape[1], (lowest.shape[1] + n_together - 1) // n_together
+        at, a = cuda.blockIdx.x, 0
+        part, pair, r = at % n_parts, at // n_parts % n_pairs, at // (n_parts * n_pairs)
         while pair >= n_groups - a:
             pair, a = pair - (n_groups - a), a + 1
-        h0, g0, kept = a * n_group, (a + pair) * n_group, cuda.local.array(n_kept, np.float64)
-        for k in range(n_kept):
-            kept[k] = 0.0
+        first, h0, g0 = part * n_together, a * n_group, (a + pair) * n_group
+        shared, sums = cuda.shared.array(n_numbers, keys.dtype), cuda.local.array(n_products, keys.dtype)
         points = queries[r if queries.shape[0] > 1 else 0]
-        sum_products(h0, g0, keys[r], variances[r], points, q, lowest[r, q], rate, lane, kept)
-        for k in range(n_kept):
-            h, g = h0 + (k * LANES + lane) // n_group, g0 + (k * LANES + lane) % n_group
-            if k * LANES + lane < n_products and h <= g and g < n_heads:
-                grams[r, q, h, g] = grams[r, q, g, h] = kept[k] / (masses[r, q, h] * masses[r, q, g])
+        for begin in range(0, n_keys, _AT_ONCE):
+            end = min(begin + _AT_ONCE, n_keys)
+            for c in range(n_products):
+                sums[c] = 0
+            for start in range(begin, end, TILE):
+                weigh(keys[r], points, first, h0, g0, start, lowest[r], rate, shared)
+                cuda.syncthreads()
+                multiply_keys(start, variances[r], h0 < g0, shared, sums)
+                cuda.syncthreads()
+            keep(sums, shared, first, h0, g0, begin == 0, end == n_keys, masses[r], grams[r])
 
     return multiply
 
 
-def _multiplier(distance: bool, n_group: int) -> Any:
-    """Return the function that adds the products of weights of two groups, over all keys, to what lanes keep."""
-    weigh, (multiply_all, keep_all) = _weigher(distance, n_group), _products(n_group)
-    n_products, n_numbers = n_group**2, 2 * n_group * OWN * THREADS
+def _weigher(distance: bool, tiling: Tiling) -> Any:
+    """Return the function that leaves the weights of the keys of a tile in shared memory: (key, head, query)."""
+    n_group, n_together, row = tiling.heads, tiling.queries, tiling.columns + 1
+    n_at_once = min(n_together, 4)
+    score, n_scores = _scorer(distance, n_at_once, _SHARED), _SHARED * n_at_once
 
     @cuda_function
-    def sum_products(h0, g0, keys, noise, queries, q, lowest, rate, lane, kept):
-        # Each lane has a column of its own, weights of the first group above those of the second, if that is another.
-        column = cuda.shared.array(n_numbers, keys.dtype)[cuda.threadIdx.x :]
-        second, none, n_keys = n_numbers // 2 if h0 < g0 else 0, keys.dtype.type(0), noise.size
-        sums = cuda.local.array(n_products, keys.dtype)
-        for begin in range(0, n_keys, LANES * _AT_ONCE):
-            for c in range(n_products):
-                sums[c] = 0
-            for start in range(begin, min(begin + LANES * _AT_ONCE, n_keys), LANES * OWN):
-                weigh(keys, queries, q, h0, lowest, start, lane, rate, 0, column)
-                if h0 < g0:
-                    weigh(keys, queries, q, g0, lowest, start, lane, rate, second, column)
-                for own in range(OWN):
-                    i = start + own * LANES + lane
-                    variance = noise[np.uint64(min(i, n_keys - 1))] if i < n_keys else none
-                    multiply_all(variance, np.uint64(second), column[own * THREADS :], sums)
-            keep_all(sums, kept, np.uint64(lane))
-
-    return sum_products
-
-
-def _weigher(distance: bool, n_group: int) -> Any:
-    """Return the function that leaves the weights of a lane's keys for a group of heads in its column."""
-    score = _scorer(distance, 1)
-
-    @cuda_function
-    def weigh(keys, queries, q, first, lowest, start, lane, rate, row, column):
-        scores = cuda.local.array(OWN, keys.dtype)
-        for h in range(first, first + n_group):
-            h = min(h, keys.shape[0] - 1)
-            score(keys[h], queries, q, h, start, lane, scores)
-            nearest = keys.dtype.type(lowest[h])
-            for own in range(OWN):
-                column[row + own * THREADS] = math.exp2(rate * (nearest - scores[own]))
-            row += OWN * THREADS
+    def weigh(keys, queries, first, h0, g0, start, lowest, rate, weights):
+        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        scores = cuda.local.array(n_scores, keys.dtype)
+        for column in range(warp, 2 * n_group if h0 < g0 else n_group, WARPS):
+            h = min(h0 + column if column < n_group else g0 + column - n_group, keys.shape[0] - 1)
+            for begin in range(0, n_together, n_at_once):
+                score(keys[h], queries, first + begin, h, start, lane, scores)
+                for t in range(n_at_once):
+                    nearest = keys.dtype.type(lowest[min(first + begin + t, lowest.shape[0] - 1), h])
+                    at = np.uint64(lane * row + column * n_together + begin + t)
+                    for own in range(_SHARED):
+                        w = math.exp2(rate * (nearest - scores[t * _SHARED + own]))
+                        if begin + t < n_together:
+                            weights[at + np.uint64(own * LANES * row)] = w
 
     return weigh
 
 
-def _products(n_group: int) -> tuple[Any, Any]:
-    """Return the functions that add the products of the weights at one key, and the sums of all lanes to what is kept.
-
-    Lane j keeps the sums c with c % LANES = j.
-    """
-    n_heads, step, n_lanes = np.uint64(n_group), np.uint64(OWN * THREADS), np.uint64(LANES)
-
-    @cuda_function
-    def add(g, h, w, second, column, sums):
-        sums[h * n_heads + g] += w * column[second + g * step]
-
-    add_each = _unrolled(add, n_group)
+def _multiplier(tiling: Tiling) -> Any:
+    """Return the function that adds the products at the keys that a thread takes of a tile."""
+    side, n_together, n_tiles = tiling.side, tiling.queries, tiling.queries * tiling.runs**2
+    n_slices, row, step = THREADS // n_tiles, tiling.columns + 1, np.uint64(tiling.runs * tiling.queries)
+    other_group = tiling.heads * tiling.queries
 
     @cuda_function
-    def add_all(h, variance, second, column, sums):
-        add_each(h, column[h * step] * variance, second, column, sums)
+    def multiply_keys(start, noise, apart, weights, sums):
+        tile, begin, n_keys = cuda.threadIdx.x % n_tiles, cuda.threadIdx.x // n_tiles, min(TILE, noise.size - start)
+        first, second = tile % step, tile // step * n_together + tile % n_together + (other_group if apart else 0)
+        x, y = cuda.local.array(side, weights.dtype), cuda.local.array(side, weights.dtype)
+        for k in range(begin, n_keys if begin < n_slices else 0, n_slices):
+            variance, one, other = noise[np.uint64(start + k)], np.uint64(k * row + first), np.uint64(k * row + second)
+            for a in range(side):
+                x[a] = weights[one + np.uint64(a) * step] * variance
+                y[a] = weights[other + np.uint64(a) * step]
+            for a in range(side):
+                for c in range(side):
+                    sums[a * side + c] += x[a] * y[c]
+
+    return multiply_keys
+
+
+def _keeper(tiling: Tiling) -> Any:
+    """Return the function that adds the sums of all threads to Gram matrices."""
+    side, n_runs, n_together = tiling.side, tiling.runs, tiling.queries
+    n_tiles = n_together * n_runs**2
+    n_slices = THREADS // n_tiles
 
     @cuda_function
-    def keep(c, sums, kept, lane):
-        total = _sum_of_lanes(sums[c])
-        kept[c // n_lanes] += total if lane == c % n_lanes else 0.0
+    def keep(sums, shared, first, h0, g0, begins, ends, masses, grams):
+        for c in range(side**2):
+            shared[c * THREADS + cuda.threadIdx.x] = sums[c]
+        cuda.syncthreads()
+        for at in range(cuda.threadIdx.x, side**2 * n_tiles, THREADS):
+            tile, c, total = at % n_tiles, at // n_tiles, 0.0
+            for k in range(n_slices):
+                total += shared[c * THREADS + k * n_tiles + tile]
+            q, i, j = first + tile % n_together, tile // n_together % n_runs, tile // (n_together * n_runs)
+            h, g = h0 + i + c // side * n_runs, g0 + j + c % side * n_runs
+            if q < masses.shape[0] and h <= g and g < masses.shape[1]:
+                total = total if begins else grams[q, h, g] + total
+                total = total / (masses[q, h] * masses[q, g]) if ends else total
+                grams[q, h, g] = grams[q, g, h] = total
+        cuda.syncthreads()
 
-    return _unrolled(add_all, n_group), _unrolled(keep, n_group**2)
-
-
-def _unrolled(body: Any, stop: int, start: int = 0) -> Any:
-    """Return the function that calls ``body`` with each number before what it is given, without a loop."""
-    if stop - start == 1:
-        number = np.uint64(start)
-        return cuda_function(lambda *given: body(number, *given))
-    half = (start + stop) // 2
-    one, other = _unrolled(body, half, start), _unrolled(body, stop, half)
-
-    @cuda_function
-    def each(*given):
-        one(*given)
-        other(*given)
-
-    return each
+    return keep
 
 
-def _scorer(distance: bool, n_together: int) -> Any:
+def _scorer(distance: bool, n_together: int, n_own: int = OWN) -> Any:
     """Return the function that sets the scores of a lane's keys at so many queries."""
 
     @cuda_function
     def add(keys, at, whole, queries, points, h, scores):
-        x, last = cuda.local.array(OWN, keys.dtype), np.uint64(keys.shape[1] - 1)
+        x, last = cuda.local.array(n_own, keys.dtype), np.uint64(keys.shape[1] - 1)
         for k in range(np.uint64(keys.shape[0])):
-            for own in range(OWN):
+            for own in range(n_own):
                 i = at + np.uint64(own) * np.uint64(LANES)
                 x[own] = keys[k, i if whole else min(i, last)]
             for t in range(n_together):
                 a = queries[points[t], np.uint64(h), k]
-                for own in range(OWN):
+                for own in range(n_own):
                     gap = x[own] - a
-                    scores[t * OWN + own] += gap * gap if distance else -(x[own] * a)
+                    scores[t * n_own + own] += gap * gap if distance else -(x[own] * a)
 
     @cuda_function
     def score(keys, queries, first, h, start, lane, scores):
@@ -253,7 +293,7 @@ def _scorer(distance: bool, n_together: int) -> Any:
         for c in range(scores.size):
             scores[c] = 0
         # Twice, since one address serves all keys of a whole tile.
-        if start + OWN * LANES <= keys.shape[1]:
+        if start + n_own * LANES <= keys.shape[1]:
             add(keys, at, True, queries, points, h, scores)
         else:
             add(keys, at, False, queries, points, h, scores)
@@ -270,14 +310,24 @@ def _sum_of_lanes(x):
 
 
 @cuda_kernel
-def average_squares(squares, means, grams, target, factor):
-    """Set the average of squared errors and variances of each replicate, which a warp takes."""
-    # squares[r] = average over q, h, g of factor (means[r, q, h] - m_q) (means[r, q, g] - m_q) + grams[r, q, h, g]
-    r, lane, n_heads, total = cuda.grid(1) // LANES, cuda.grid(1) % LANES, means.shape[2], 0.0
-    for q in range(target.size if r < squares.size else 0):
-        for at in range(lane, n_heads**2, LANES):
-            h, g = at // n_heads, at % n_heads
-            total += factor * (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
+def sum_squares(squares, means, grams, target, factor):
+    """Set the sum over pairs of heads of squared errors and variances at each query, which a warp takes."""
+    # squares[r, q] = sum over h, g of factor (means[r, q, h] - m_q) (means[r, q, g] - m_q) + grams[r, q, h, g]
+    lane, at, (n_replicates, n_queries, n_heads), total = cuda.grid(1) % LANES, cuda.grid(1) // LANES, means.shape, 0.0
+    q, r = at % n_queries, at // n_queries
+    for c in range(lane, n_heads**2 if r < n_replicates else 0, LANES):
+        h, g = c // n_heads, c % n_heads
+        total += factor * (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
     total = _sum_of_lanes(total)
-    if r < squares.size and lane == 0:
-        squares[r] = total / (target.size * n_heads**2)
+    if r < n_replicates and lane == 0:
+        squares[r, q] = total
+
+
+@cuda_kernel
+def average(averages, numbers, divisor):
+    """Set the sum of each row over a divisor."""
+    r, total = cuda.grid(1), 0.0
+    if r < averages.size:
+        for k in range(numbers.shape[1]):
+            total += numbers[r, k]
+        averages[r] = total / divisor

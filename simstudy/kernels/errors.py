@@ -43,6 +43,16 @@ def _in_rows(*arrays: np.ndarray) -> list[np.ndarray]:
     return [each.reshape((len(each), math.prod(each.shape[1:])), copy=False) for each in arrays]
 
 
+def sum_blocks(numbers: np.ndarray, defined: np.ndarray, n_blocks: int) -> np.ndarray:
+    """Sums (B, Q, number) of numbers (R, Q, number) over the defined replicates of blocks of equal length."""
+    if is_there(numbers):
+        from simstudy.kernels import cuda
+
+        return cuda.sum_blocks(numbers, defined, n_blocks)
+    taken = np.where(defined[:, None, None], numbers, 0.0)
+    return taken.reshape(n_blocks, len(taken) // n_blocks, *taken.shape[1:]).sum(axis=1)
+
+
 def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray) -> np.ndarray:
     """Mean over queries of the squared error of the average of heads, and of its variance: float64 (R,)."""
     if is_there(gram):

@@ -9,13 +9,10 @@ An expansion of mean 0 may be taken off both: its sums stand beside, and `contro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from simstudy.attention.members import Control
 
 Array = NDArray[np.float64]
 
@@ -53,13 +50,13 @@ def update(
     first: int,
     means: Array,
     gram: Array | None,
-    control: Control | None,
+    control: Array | None,
     statistics: Array,
     failed: NDArray[np.bool_] | None = None,
 ) -> Moments:
     """Add consecutive replicates to consecutive blocks, to each the same number, changing ``moments`` in place."""
     # Imported here: it compiles, which those who read stored moments need not wait for.
-    from simstudy.kernels.errors import add_errors
+    from simstudy.kernels.errors import add_errors, sum_blocks
 
     rows_of = slice(blocks.start, blocks.stop)
     error_sums, product_sums = moments.error_sum[rows_of], moments.product_sum[rows_of]
@@ -69,8 +66,7 @@ def update(
         moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
         statistics = np.where(defined[:, None], statistics, 0.0)
     if moments.control_sum.size and control is not None:
-        taken = np.where(defined[:, None, None], np.concatenate(control, axis=-1), 0.0)
-        moments.control_sum[rows_of] += _by_block(taken, blocks)
+        moments.control_sum[rows_of] += sum_blocks(control, defined, len(blocks))
     moments.n_defined[rows_of] += _by_block(defined, blocks)
     moments.statistic_sum[rows_of] += _by_block(statistics, blocks)
     return moments

@@ -99,7 +99,9 @@ def _estimates(members: Members, combined: bool) -> dict[str, Any]:
     if combined:
         variance = {} if gram is None else {"ensemble_variance": gram[0, :, 0, 0]}
         return indices | {"ensemble_estimate": members.means[0, :, 0]} | variance
-    control = {} if members.control is None else dict(zip(_CONTROL, (x[0] for x in members.control), strict=True))
+    n_heads, control = members.means.shape[2], {}
+    if members.control is not None:
+        control = dict(zip(_CONTROL, np.split(members.control[0], [n_heads], axis=1), strict=True))
     return indices | {"head_estimate": members.means[0]} | ({} if gram is None else {"gram": gram[0]}) | control
 
 

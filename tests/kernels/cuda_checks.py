@@ -19,6 +19,10 @@ import pytest
 from builders import DESIGN, edited, minimal_cell, write_design
 from kernel_problems import naive_moments, problem, rounding
 
+from simstudy.attention.expansion import expansion
+from simstudy.attention.mechanism import Inputs
+from simstudy.attention.mechanism import evaluate as evaluate_heads
+from simstudy.attention.nadaraya_watson import _fixed
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.regression import as_waves, evaluate
 from simstudy.data.shared import SharedData
@@ -29,6 +33,7 @@ from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import project
 from simstudy.kernels.cuda_heads import _AT_ONCE as AT_ONCE
 from simstudy.kernels.devices import computing_on, gpu_name, is_there, on_device
+from simstudy.kernels.errors import sum_blocks
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates import moments
 from simstudy.replicates.batch import simulate_batch
@@ -108,7 +113,7 @@ def assert_agree(given):
 
 # (R, Q, H, p, n): one head, heads of one group and of several unequal ones; keys fewer than those that a warp takes at
 # once, and on either side of whole tiles.
-SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 1, 5, 3, 35), (1, 1, 17, 1, 7))
+SHAPES = ((1, 1, 1, 1, 1), (2, 2, 3, 2, 32), (1, 3, 5, 3, 35), (1, 1, 17, 1, 7), (1, 2, 70, 1, 9))
 KINDS = (("distance", "float64"), ("dot_product", "float32"), ("distance", "float32"), ("dot_product", "float64"))
 
 
@@ -133,7 +138,7 @@ def test_moments__of_queries_for_each_replicate_and_far_ones(logits, precision):
 
 def test_moments__of_more_queries_and_more_keys_than_a_warp_takes_at_once():
     assert_agree(problem((1, cuda_kernels.TOGETHER + 3, 1, 1, 3)))
-    assert_agree(problem((1, 1, 2, 1, cuda_kernels.LANES * AT_ONCE + 18)))
+    assert_agree(problem((1, 1, 2, 1, AT_ONCE + 18)))
 
 
 def test_moments__of_ties_and_of_nearer_keys_tile_by_tile_are_the_formula():
@@ -176,6 +181,9 @@ def test_a_replicate__does_not_depend_on_its_company():
 
 # ---------------------------------------------------------------- functions of keys, sums over replicates
 
+REGRESSION = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control": "none"}
+
 FUNCTIONS = (
     processes.Sum(kind="sum", terms=(
         processes.Linear(kind="linear", coefficients=(1.0, -2.0)),
@@ -217,6 +225,23 @@ def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined(
     np.testing.assert_allclose(np.asarray(cuda_kernels.mean_squares(*there, target)), square, rtol=1e-13)
 
 
+@pytest.mark.parametrize("given", [{"regression": REGRESSION}, {"noise": {"kind": "heteroscedastic"}}], ids=str)
+def test_expansion__is_that_of_the_cpu_and_its_sums_leave_out_the_undefined(given):
+    cell = minimal_cell(**PLAIN | {"n_keys": 200, "control": "expansion", "dtype": "float64"} | given)
+    with computing_on("cpu"):
+        shared = SharedData(cell, 0, 2)
+        key, queries, _ = _fixed(cell, False)
+        inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
+        numbers = evaluate_heads(cell.estimator, cell.bandwidth, inputs, True)
+    expected = expansion(cell, *numbers)
+    found = expansion(cell, *(on_device(x, "float64") for x in numbers))
+    assert is_there(found) and np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    for defined in ([True, True], [False, True]):
+        sums = sum_blocks(found, np.array(defined), 1)
+        np.testing.assert_allclose(sums, sum_blocks(expected, np.array(defined), 1), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize(("given", "on_gpu"), [
     ({}, True),
     ({"key_distribution": {"kind": "student_t", "df": 5.0}}, False),
@@ -235,8 +260,6 @@ def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
 
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
 BOUND = {"float32": 1e-5, "float64": 1e-13}
-REGRESSION = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
-PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control": "none"}
 
 
 @pytest.mark.parametrize(("logits", "precision", "treatment"), [
@@ -334,7 +357,7 @@ def test_kernels_run_where_they_should():
     with computing_on("cuda"):
         keys = project(given.keys[:, 0], np.eye(2)[None])
         given.moments()
-    weigher = cuda_kernels.multiplier_of(True, 2)
+    weigher = cuda_kernels.multiplier_of(True, cuda_kernels.tiling(1, 2, np.dtype("float64")))
     if cuda_simulated():
         assert not hasattr(weigher, "inspect_sass")
     else:

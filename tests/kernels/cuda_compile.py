@@ -11,12 +11,14 @@ import sys
 from types import SimpleNamespace
 from unittest import mock
 
+import numpy as np
+
 from simstudy.kernels.jit import cuda_compiler
 
 try:
     import numba_cuda  # noqa: F401
     from cuda.core import Linker, LinkerOptions, ObjectCode
-    from numba import float32, float64, types, uint64
+    from numba import boolean, float32, float64, int64, types, uint64
     from numba.cuda import dispatcher
 except ImportError as missing:
     sys.exit(f"nothing here compiles for GPUs ({missing}); pip install 'simstudy[cuda]'")
@@ -44,13 +46,18 @@ def signatures(real):
         "uniforms": (kernels._filler(philox.uniform_pair), (array(float64, 3), *address)),
         "projection": (kernels._project, (keys,) * 3),
         "m(X), variances": (kernels._evaluate, (rows, keys, table, table)),
-        "squares of replicates": (kernels.average_squares, (numbers, sums, grams, numbers, float64)),
+        "logarithms": (kernels._take_logarithms, (sums, sums, float64)),
+        "expansion": (kernels._expand, (sums, sums, grams, sums, *(table,) * 8)),
+        "sums of the expansion": (kernels._sum, (sums, sums, array(boolean, 1))),
+        "squares at queries": (kernels.sum_squares, (table, sums, grams, numbers, float64)),
+        "squares of replicates": (kernels.average, (numbers, table, int64)),
         "sums over replicates": (kernels._add, (sums, sums, grams, numbers, numbers)),
     }
     for n in (1, kernels.TOGETHER):
         found[f"estimates, {n} queries"] = kernels.estimator_of(True, n), (*(sums,) * 3, *heads, real)
-    for n in (2, kernels.GROUPS[str(real)]):
-        found[f"products, {n} heads"] = kernels.multiplier_of(True, n), (grams, sums, sums, *heads)
+    for n in (2, 8, 64):
+        tiles = kernels.tiling(64, n, np.dtype(str(real)))
+        found[f"products, {n} heads"] = kernels.multiplier_of(True, tiles), (grams, sums, sums, *heads)
     return found
 
 

@@ -7,7 +7,6 @@ import pytest
 from builders import loaded, minimal_cell
 
 from simstudy.attention import Members, members_of, replicate_statistics
-from simstudy.attention.members import Control
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import ATTENDED
@@ -43,7 +42,7 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         members = Members(means, gram, indices, attended)
         statistics = replicate_statistics(members, parts[0].target.values, cell.statistics)
         variates = [np.stack([part[name] for part in inside]) for name in CONTROL if name in inside[0]]
-        control = Control(*variates) if variates else None
+        control = np.concatenate(variates, axis=-1) if variates else None
         summed = update(summed, range(block, block + 1), 2 * size, means, gram, control, statistics)
     for name, ours, theirs in zip(batch._fields, summed, batch, strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
