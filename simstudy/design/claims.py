@@ -198,9 +198,9 @@ class Slope(BaseClaim):
 
 
 class Crossing(BaseClaim):
-    """Along x, the measure exceeds that of the paired cells selected by ``versus`` up to x = value, up to a ratio.
+    """Along x, the measure exceeds that of the paired cells selected by ``versus`` up to x = value, or the x of theory.
 
-    Or up to the x of theory.
+    The x where it stops to do so may differ from that by a factor of at most ratio.
     """
 
     kind: Literal["crossing"]

@@ -166,17 +166,29 @@ def status_line(status: Status, store: Store) -> str:
 
 def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
     """Return which cells stopped without the precision wanted, and by how much they miss it."""
-    lines = [f"{len(missed)} cells stopped without the precision wanted; see the report, or simstudy status:"]
+    lines = [
+        f"{counted(len(missed), 'cell')} stopped without the precision wanted; see the report, or simstudy status:"
+    ]
     for account in missed[:MAX_LISTED]:
         worst = account.shortfall
         reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}" if worst else "undefined"
-        ceiling = account.planned.precision.max_replicates
+        ceiling, floor = account.planned.precision.max_replicates, _floor(account)
         reason += f", ceiling of {ceiling:,} replicates" if worst and not account.cut else "" if worst else " estimates"
+        reason += f"; more replicates do not lower {floor:.2g} of it, an error of theory" if floor else ""
         reason = f"stopped by the budget of {design.budget.words}" if account.cut else reason
         lines.append(f"  {account.planned.grid}: {place(account.planned, design)}: {reason}")
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")
     return lines
+
+
+def _floor(account: Account) -> float:
+    """Return the error of theory as a control over query points, if it alone exceeds the error wanted; else 0."""
+    found, worst = account.performance, account.shortfall
+    if found is None or worst is None or worst.measure not in (found.gain or {}):
+        return 0.0
+    error = found.remainder[worst.measure]
+    return error if error > worst.wanted else 0.0
 
 
 def open_lines(results: xr.Dataset, design: Design) -> list[str]:

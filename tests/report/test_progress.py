@@ -17,7 +17,7 @@ from simstudy.execution.status import status_of
 from simstudy.execution.store import Store
 from simstudy.replicates.performance import Performance
 from simstudy.report import progress
-from simstudy.report.progress import ProgressDisplay, open_lines
+from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,18 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
     )
     found = open_lines(results, SimpleNamespace(cells=planned, claims=claims))
     assert [line[: len(start)] for line, start in zip(found, told, strict=True)] == told
+
+
+def test_precision_that_no_number_of_replicates_gives__is_told(tmp_path):
+    """Where theory is a control over query points, the error of its mean stays; else people would raise the ceiling."""
+    design = load_design(write_design(tmp_path))
+    account = Ledger(design, Store(tmp_path)).accounts[0]
+    for error, gain, told in ((0.19, 9.0, True), (0.04, 9.0, False), (0.19, None, False)):
+        gains = gain and {"mse": gain}
+        account.performance = Performance({"mse": 1.0}, {"mse": 0.2}, {}, {"mse": error}, 64, 64, 0, gain=gains)
+        head, line = missed_lines([account], design)
+        assert head.startswith("1 cell stopped") and "wanted 0.05, ceiling of 512 replicates" in line
+        assert ("more replicates do not lower 0.19 of it" in line) is told
 
 
 def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_path, monkeypatch):

@@ -160,8 +160,8 @@ class OwnKeys(Own):
 class OwnHeads(Own):
     """Key projections W_h by a function of a Python file, which returns an array (head, feature, dimension).
 
-    Of normals, independent and standard, of that shape: those of ``head_seed``, and of each batch where heads are a
-    population.  Every head must have full rank; the columns need not be orthonormal.
+    It takes normals, which are independent and standard, of that shape.  They follow from head_seed, and from the batch
+    if heads are a population.  Every head must have full rank; the columns need not be orthonormal.
     """
 
     kind: Literal["own"] = Field("own", exclude=True)
@@ -172,8 +172,8 @@ class OwnHeads(Own):
 class OwnMeasure(Own):
     """A number of each replicate by a function of a Python file, averaged over replicates as the measure own_measure.
 
-    The function names what it takes: estimates (replicate, query, head), target (query,), keys (feature, replicate,
-    key), values (replicate, key) with their noise, queries (feature, query).  It returns one number for each replicate.
+    It takes any of estimates (replicate, query, head), target (query,), keys (feature, replicate, key), values
+    (replicate, key) with their noise and queries (feature, query).  It returns one number for each replicate.
     """
 
     kind: Literal["own"] = Field("own", exclude=True)

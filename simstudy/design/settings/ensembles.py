@@ -227,7 +227,8 @@ _OF_HEADS = frozenset({
 class TrainedLearner(Learner):
     """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble.
 
-    What else is learned is that of least squares at every step; estimates of heads are n_heads times what each adds.
+    Least squares gives the output projection and values at every step, if they are learned.  The estimate of a head
+    is n_heads times what it adds.
     """
 
     kind: Literal["trained"]
@@ -288,10 +289,10 @@ class AntColonyLearner(Learner):
 
 
 class OwnLearner(Own, Learner):
-    """Members by a function of a Python file, which names what it takes and returns estimates (replicate, query, head).
+    """Members by a function of a Python file, which returns estimates (replicate, query, head).
 
-    Of keys (feature, replicate, key), values (replicate, key), queries (feature, query), and uniforms
-    (replicate, head, key) for whatever is random: those of fewer keys or heads are a prefix.
+    It takes any of keys (feature, replicate, key), values (replicate, key), queries (feature, query) and uniforms
+    (replicate, head, key).  All randomness comes from uniforms; those of fewer keys or heads are a prefix.
     """
 
     kind: Literal["own"]

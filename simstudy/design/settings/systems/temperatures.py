@@ -121,7 +121,7 @@ class HeadPairInstance(Instance):
 class GroupedHeadsInstance(Instance):
     """Dot-product heads of random queries of length √p on Gaussian keys, where groups of heads share their keys.
 
-    Of as many groups as heads it is multi-head attention, of one group multi-query attention.  Values are noise.
+    As many groups as heads are multi-head attention; one group is multi-query attention.  Values are noise.
     """
 
     kind: Literal["grouped_heads"]
