@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 
 import xarray as xr
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
@@ -86,9 +87,11 @@ def image(drawing: Drawing, suffix: str) -> bytes:
     buffer = io.BytesIO()
     metadata = None if suffix == "png" else {"Date": None, "Creator": None}
     with own_style():
-        drawing.savefig(buffer, format=suffix, dpi=RESOLUTION, metadata=metadata)
+        # A PNG file would be packed only to be unpacked for its palette: an eighth of the time of a figure.
+        drawing.savefig(buffer, format="rgba" if suffix == "png" else suffix, dpi=RESOLUTION, metadata=metadata)
     if suffix == "png":
-        pixels = Image.open(buffer).convert("RGB")
+        width, height = (int(inches * RESOLUTION) for inches in drawing.get_size_inches())
+        pixels = Image.frombuffer("RGBA", (width, height), buffer.getvalue()).convert("RGB")
         buffer = io.BytesIO()
         pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
     return buffer.getvalue()
@@ -98,6 +101,7 @@ def lay_out(drawing: Drawing) -> None:
     """Lay a drawing out for good: else each file of it would be laid out anew."""
     if (engine := drawing.get_layout_engine()) is not None:
         with own_style():
+            FigureCanvasAgg(drawing)  # its renderer knows the sizes of texts when the PNG file is drawn
             drawing.set_dpi(RESOLUTION)
             engine.execute(drawing)
             drawing.set_layout_engine(None)
