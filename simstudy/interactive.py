@@ -92,7 +92,7 @@ class Findings:
     @property
     def verdicts(self) -> pd.DataFrame:
         """One row for each claim: its verdict, the estimate that decides it, and what was claimed."""
-        return verdict_frame(self._results).set_index("claim")
+        return verdict_frame(self._results).set_index("claim") if "claim" in self._results else pd.DataFrame()
 
     @property
     def cells(self) -> pd.DataFrame:

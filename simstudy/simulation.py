@@ -10,7 +10,7 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,9 @@ def simulate(
     """
     if not re.fullmatch(NAME, name):
         raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
+    for place, given in {"methods": methods, "measures": measures, **(factors or {})}.items():
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise UserError(f"{place} = {given!r}: give a list")
     if not methods:
         raise UserError("methods = []: give at least one function")
     own = [each for each in measures if callable(each)]

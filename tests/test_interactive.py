@@ -53,6 +53,7 @@ def test_results_without_claims__are_shown_as_well(tmp_path):
     tables["grids"]["angles"]["factors"] = {"angle": [45]}
     results = simstudy.run(tables, output=tmp_path, executor="serial")
     assert repr(results.simstudy).count("\n") == 1 and "<table" not in results.simstudy._repr_html_()
+    assert results.simstudy.verdicts.empty
 
 
 def test_run__tells_how_far_it_is_only_where_somebody_watches(found, capsys, monkeypatch):

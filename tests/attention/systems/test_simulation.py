@@ -302,6 +302,9 @@ def unbounded(x, n):
             "vector gives bias of shape .2,.; give one",
         ),
         ({"methods": []}, "methods = ..: give at least one function"),
+        ({"methods": mean}, "methods = <function mean .*>: give a list"),
+        ({"measures": "bias"}, "measures = 'bias': give a list"),
+        ({"factors": {"n": 10}}, "n = 10: give a list"),
         ({"method": lambda x: {"estimate": x}}, "give a function that is defined by def"),
     ],
 )
