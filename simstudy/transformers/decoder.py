@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 from scipy.special import log_softmax
@@ -79,8 +79,8 @@ class Decoder:
         for own, query, key, value in zip(places, *(np.split(part, ends, axis=1) for part in parts), strict=True):
             weights = attention_weights(query, key, self.heads.scale, visible(self.heads, layer, own))
             mixed.append((weights if edit is None else edit(layer, weights)) @ value)
-        values = np.concatenate(mixed, axis=1)
-        stream = stream + np.einsum("htp,hdp->td", values, self.heads.output[layer], optimize=True)
+        values = np.concatenate(mixed, axis=1).swapaxes(0, 1).reshape(len(state), -1)
+        stream = stream + values @ self._array(f"model.layers.{layer}.self_attn.o_proj", "F").T
         return stream + self._between(layer, stream)
 
     def losses(self, encoding: Encoding, tokens: Sequence[int]) -> np.ndarray:
@@ -91,7 +91,7 @@ class Decoder:
     def _between(self, layer: int, stream: np.ndarray) -> np.ndarray:
         place = f"model.layers.{layer}."
         state = self._normed(stream, f"{place}post_attention_layernorm")
-        gate, up, down = (self._array(f"{place}mlp.{name}_proj").T for name in ("gate", "up", "down"))
+        gate, up, down = (self._array(f"{place}mlp.{name}_proj", "F").T for name in ("gate", "up", "down"))
         opened = state @ gate
         # x / (1 + e^-x), which a vectorised tanh gives in a quarter of the time of `scipy.special`.
         return (0.5 * opened * (1 + np.tanh(0.5 * opened)) * (state @ up)) @ down
@@ -101,8 +101,8 @@ class Decoder:
         return stream / scale.astype(stream.dtype) * self._array(name)
 
     @functools.cache  # noqa: B019
-    def _array(self, name: str) -> np.ndarray:
-        return np.asarray(self._arrays[f"{name}.weight"])
+    def _array(self, name: str, order: Literal["K", "F"] = "K") -> np.ndarray:
+        return np.asarray(self._arrays[f"{name}.weight"], order=order)
 
 
 def _split(states: list[np.ndarray], lengths: list[int]) -> list[np.ndarray]:

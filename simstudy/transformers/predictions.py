@@ -142,9 +142,10 @@ def predict(
     )
     # Of a token no more than e^-700 times as heavy as the heaviest, nothing but the presence matters.
     pooled = np.exp(np.maximum(logits - logits.max(axis=1, keepdims=True), -700.0))
-    powers = pooled[:, rng.integers(logits.shape[1], size=(_REDRAWS, n_keys))]
-    weights = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(logits), -1)
-    return Predicted(leading, exact.gram, weights @ weights.T / _REDRAWS, covariance, exact.reason)
+    powers = pooled.take(rng.integers(logits.shape[1], size=(_REDRAWS, n_keys)), axis=1).swapaxes(0, 1)
+    sums = powers.sum(axis=2)
+    redrawn = np.mean(powers @ powers.mT / (sums[:, :, None] * sums[:, None]), axis=0)
+    return Predicted(leading, exact.gram, redrawn, covariance, exact.reason)
 
 
 def _exact(

@@ -42,6 +42,7 @@ _LENGTHS = (64, 256, 512)
 
 Key = tuple[int, ...]
 """Words that all random numbers of a replicate follow from."""
+_Alike = tuple[Array, list[tuple[list[int], float]]]
 
 
 class _Group(NamedTuple):
@@ -123,11 +124,14 @@ def _fixed(model: str) -> Any:
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _by_length(model: str, count: int, key: Key) -> dict[int, dict[str, Array]]:
-    """Correlations of pairs of heads at each length, by predictor and as "observed"."""
-    own, rng = load_trained(model), np.random.default_rng(key)
-    encoder, vocabulary = own
-    short = own.states([draw_tokens(model, vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)])
+def _by_length(model: str, count: int, key: Key) -> tuple[dict[int, dict[str, Array]], _Alike]:
+    """Correlations of pairs of heads at each length, by predictor and as "observed"; `_alike` of half as many texts."""
+    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
+    texts = [draw_tokens(model, vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
+    encodings, half = encoder.together(texts), count // 2
+    short = [each.states for each in encodings]
+    judged = list(zip(texts, encodings, strict=True))[half : 2 * half]
+    losses = [(tokens, float(encoder.losses(encoding, tokens).mean())) for tokens, encoding in judged]
     by_query = correlation_by_query(encoder, draw_tokens(model, vocabulary, rng, _LENGTHS[-1]))
     found: dict[int, dict[str, Array]] = {}
     for length, said in zip(_LENGTHS, _inspected(model, short, _LENGTHS, rng), strict=True):
@@ -136,7 +140,7 @@ def _by_length(model: str, count: int, key: Key) -> dict[int, dict[str, Array]]:
             by["observed"] = by_group(by_query[:, :length].mean(axis=1), said.key_group.values)
         change = np.nanmean(by["exact"] - found.get(_LENGTHS[0], by)["exact"])
         found[length] = by | {"measured": by["half"], "moved": np.clip(by["half"] + change, 0, 1)}
-    return found
+    return found, (mean_correlation(encoder.heads, short[:half]), losses)
 
 
 def _of_each(numbers: Callable[[Any, Key], dict[str, float]]) -> Callable[[Any, Key], dict[str, float]]:
@@ -190,7 +194,7 @@ def predict_elsewhere(
     """Correlations predicted from some texts beside those of longer texts, of another kind, or after an edit."""
     with _ONE_AT_A_TIME:
         if isinstance(instance, settings.LengthPredictionInstance):
-            found = _by_length(instance.model, instance.sequences, key)[instance.tokens]
+            found = _by_length(instance.model, instance.sequences, key)[0][instance.tokens]
         elif isinstance(instance, settings.KindPredictionInstance):
             found = _by_kind(instance.model, instance.sequences, key)
         else:
@@ -209,7 +213,7 @@ def _by_kind(model: str, count: int, key: Key) -> dict[str, Array]:
         for some in (second[:count], second[count:])
     )
     if model == "smollm2":
-        first = _by_length(model, count, key)[_LENGTHS[0]]
+        first = _by_length(model, count, key)[0][_LENGTHS[0]]
     else:
         found = _made(model, count, key).found
         first = {source: _pairs(found, source) for source in ("constant", "angles", "exact")}
@@ -309,10 +313,12 @@ def raise_losses(instance: settings.HeadLossInstance, key: Key) -> dict[str, flo
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _alike(model: str, count: int, key: Key) -> tuple[Array, list[tuple[list[int], float]]]:
+def _alike(model: str, count: int, key: Key) -> _Alike:
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
+    if model == "smollm2":  # the same texts, passed once
+        return _by_length(model, 2 * count, key)[1]
     own, rng = load_trained(model), np.random.default_rng(key)
-    texts = [draw_tokens(model, own.vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
+    texts = [draw_tokens(model, own.vocabulary, rng) for _ in range(2 * count)]
     alike = mean_correlation(own.encoder.heads, own.states(texts[:count]))
     return alike, list(zip(texts[count:], own.losses(texts[count:]), strict=True))
 

@@ -18,7 +18,8 @@ from simstudy.design.own_code import require_word
 from simstudy.errors import UserError
 from simstudy.transformers import trained
 from simstudy.transformers.encoder import restored_probabilities
-from simstudy.transformers.interventions import donor_map, sharing
+from simstudy.transformers.interventions import donor_map, sharing, zeroing
+from simstudy.transformers.observations import correlation_by_query
 from simstudy.transformers.sequences import draw_chain, draw_numbers, draw_text, draw_tokens
 from simstudy.transformers.trained import load_trained
 
@@ -283,6 +284,15 @@ def test_longer_texts__are_predicted_from_short_ones():
     assert found["prediction_rank"][0] == pytest.approx(spearmanr(measured, observed)[0], abs=1e-3)
     constant = measure(cell.instance.model_copy(update={"predictor": "constant"}), cell, SharedData(cell, 0, 1))
     assert constant["prediction_rank"][0] == 0.0
+    # Of the same texts, two choose heads, whose removal raises the loss of the next two.
+    chosen = {"kind": "head_loss", "model": "smollm2", "edit": "zero", "chosen_by": "observed", "sequences": 2}
+    cell = minimal_cell(instance=chosen, seed=3)
+    donors = donor_map(np.mean([correlation_by_query(model, each).mean(axis=1) for each in texts[:2]], axis=0), 0.25)
+    losses = [
+        [model.losses(model(each, edit), each).mean() for each in texts[2:4]] for edit in (zeroing(*donors), None)
+    ]
+    found = measure(cell.instance, cell, SharedData(cell, 0, 1))["loss_rise"][0]
+    assert found == pytest.approx(np.mean(losses[0]) - np.mean(losses[1]), rel=1e-3)
 
 
 def key_groups(weights):
