@@ -38,12 +38,15 @@ _HOMES = {
     "open_results": "interactive", "plan": "interactive", "read_heads": "transformers.heads",
     "run": "interactive", "simulate": "simulation", "to_grid": "results",
 }  # fmt: skip
+_ROOMS = ("plots", "theory")
 
 
 def __getattr__(name: str) -> Any:
     # Loaded on first use: the command line has to catch signals before imports that take seconds.
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version(__name__)
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'ensemble')}"), name)

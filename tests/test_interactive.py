@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 
 import pandas as pd
@@ -45,6 +47,10 @@ def test_results__show_verdicts_cells_and_figures(found):
     assert results.simstudy._repr_html_().startswith("<p>A tiny study (quick)<br>6 cells, ")
     with pytest.raises(UserError, match="figure = 'mze': not declared by the design; did you mean \"mse\""):
         results.simstudy.plot("mze")
+
+
+def test_plots_and_theory__are_there_without_an_import_of_their_own():
+    subprocess.run([sys.executable, "-c", "import simstudy; simstudy.plots.nested_loop, simstudy.theory"], check=True)
 
 
 def test_results_without_claims__are_shown_as_well(tmp_path):

@@ -150,7 +150,9 @@ def _rows(path: str, cell: Cell) -> Rows:
     names = keys.columns or tuple(name for name in table if name != keys.response)
     for name in filter(None, (*names, keys.response)):
         if name not in table:
-            raise UserError(f"the data have no column {name!r}, but {', '.join(table)}")
+            raise UserError(
+                f"the data have no column {name!r}, but {', '.join(table)}; name one, or separate columns by commas"
+            )
     if keys.response in names or len(set(names)) < len(names) or not names:
         raise UserError("columns must name each feature once, and not the response")
     none = np.full(len(table[names[0]]), np.nan)

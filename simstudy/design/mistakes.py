@@ -52,7 +52,7 @@ class Problem:
 def hint(name: str, known: list[str]) -> str:
     """Return the nearest of the known names, or all of them."""
     near = nearest(name[:MAX_ECHOED], known)
-    return f'did you mean "{near}"?' if near else "known: " + ", ".join(known)
+    return f'did you mean "{near}"?' if near else "known: " + (", ".join(known) or "none")
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -12,12 +12,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import xarray as xr
+from pydantic import ValidationError
 
 from simstudy.design.claims import BaseClaim, OrderingClaim
+from simstudy.design.mistakes import DesignError, from_validation
 from simstudy.design.settings.levels import selected
 from simstudy.judging.claims import Stated, read_claims, require_answerable
 from simstudy.judging.further import repeated
-from simstudy.judging.table import Numbers, numbers_of
+from simstudy.judging.table import Columns, Numbers, numbers_of
 from simstudy.report.labels import level_name
 from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted
@@ -180,7 +182,11 @@ def judge(
 
 def judged(numbers: Any, stated: Stated, given: Mapping[str, Any], seal: str = "") -> Verdicts:
     """Return verdicts on claims as stated, and sealed; what is given of columns goes before what is stated."""
-    found = numbers_of(numbers, stated.columns.model_validate(stated.columns.model_dump() | dict(given)))
+    try:
+        columns = Columns.model_validate(stated.columns.model_dump() | dict(given))
+    except ValidationError as error:
+        raise DesignError("judge", from_validation(error, dict(given), Columns)) from None
+    found = numbers_of(numbers, columns)
     require_answerable(stated, list(found.estimates.conditions), found.factors)
     judgements = {name: judgement_of(claim, found, len(stated.claims)) for name, claim in stated.claims.items()}
     worded = {name: _worded(each, found.independent) for name, each in judgements.items()}

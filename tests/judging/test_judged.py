@@ -170,6 +170,12 @@ def test_mistakes_in_claims__are_those_of_designs(claims, said):
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("given", [{"missing": "maybe"}, {"cluster": 3}, {"factors": "size"}])
+def test_mistakes_in_arguments__name_the_argument(given):
+    with pytest.raises(UserError, match=f"^judge: {next(iter(given))} = "):
+        simstudy.judge(PAIR, {"c": {"kind": "larger_than", "value": 9.0}}, **given)
+
+
 def test_verdicts__show_themselves():
     found = simstudy.judge(PAIR, {"c": {"kind": "larger_than", "value": 9.0}})
     assert "100 units, 2 conditions" in repr(found) and "contradicted" in repr(found)
