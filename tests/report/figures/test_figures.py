@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
+
 import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
+from PIL import Image
 
 from simstudy.design.figures import CurveFigure, DiversityFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures import draw, image, lay_out
 from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
-from simstudy.report.figures.panels import PlainLog
+from simstudy.report.figures.panels import PlainLog, own_style
 from simstudy.report.figures.residuals import STRIP
+from simstudy.report.labels import RESOLUTION
 from simstudy.verdicts.figure_data import rank_correlation
 
 
@@ -274,6 +278,14 @@ def test_panels__are_at_most_four_to_a_row(results):
 def test_looks__differ_in_colour_or_marker():
     n_looks = len(COLOURS) * len(MARKERS)
     assert len({Look.of(position) for position in range(n_looks)}) == n_looks
+
+
+def test_png__shows_what_matplotlib_draws_up_to_the_palette(design, results):
+    drawing, expected = draw(design.figures["unshown"], "f", results), io.BytesIO()
+    found = np.asarray(Image.open(io.BytesIO(image(drawing, "png"))).convert("RGB"), dtype=float)
+    with own_style():
+        drawing.savefig(expected, dpi=RESOLUTION)
+    np.testing.assert_allclose(found, np.asarray(Image.open(expected).convert("RGB")), rtol=0.0, atol=64.0)
 
 
 def test_drawing__leaves_matplotlib_as_it_was(design, results):
