@@ -83,12 +83,14 @@ def freeze(
 
 def _freeze_claims(path: Path) -> None:
     from simstudy.judging.sealing import write_seal
-    from simstudy.report.terminal import say
+    from simstudy.report.terminal import say, warn
 
-    place, seal, is_new = write_seal(path)
-    if not is_new:
+    place, seal, before = write_seal(path)
+    if before is seal:
         say(f"{place}: frozen on {seal.frozen}, and nothing has changed since")
         return
+    if before is not None:
+        warn(f"{place}: replaced the seal of {before.frozen}, {before.digest}")
     say(f"seal     {place}", f"digest   {seal.digest}", "publish it before the numbers exist, and judge with --confirm")
 
 

@@ -104,6 +104,8 @@ def _under_profile(written: Written, profile: str) -> dict[str, Any]:
     problem = None
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
         problem = Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")
+    elif written.tables and written.tables.keys() <= {"claims", "numbers"}:
+        problem = Problem("", None, "claims about numbers of your own, and no design; give them to simstudy judge")
     elif profile not in profiles:
         known = ", ".join(profiles) or f"none; add [profiles.{profile}]"
         problem = Problem("profiles", profile, f"no such profile; the design has: {known}")

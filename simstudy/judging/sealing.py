@@ -28,19 +28,19 @@ def meaning(stated: Stated) -> dict[str, Any]:
     return {"claims": {"level": LEVEL, "numbers": numbers, "claims": claims}, "code": code_digest(*JUDGING)}
 
 
-def write_seal(path: Path) -> tuple[Path, Seal, bool]:
-    """Write the seal of a file of claims; return path, seal, and whether it is new: one that holds stays."""
+def write_seal(path: Path) -> tuple[Path, Seal, Seal | None]:
+    """Write the seal of a file of claims; return path, seal, and the one that was there: one that holds stays."""
     place, sealed = seal_path(path), meaning(read_claims(path))
-    if place.exists():
-        seal = read_seal(place)
+    before = read_seal(place) if place.exists() else None
+    if before is not None:
         try:
-            require_same(seal, sealed, place)
-            return place, seal, False
+            require_same(before, sealed, place)
+            return place, before, before
         except UserError:
             pass
     seal = dated_seal(sealed, provenance())
     Store(Folder(place.parent.parent, (place.parent.name,))).write_json(place.name, seal.model_dump())
-    return place, seal, True
+    return place, seal, before
 
 
 def require_sealed(path: Path, stated: Stated) -> Seal:

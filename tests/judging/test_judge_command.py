@@ -73,7 +73,8 @@ def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):
         (here / "claims.toml").write_text(text.replace(old, new))
         refused = in_process(*confirm)
         assert refused.returncode == 2 and f"void, as {place} was sealed" in refused.stderr
-    assert "publish it" in in_process("freeze", "claims.toml").stdout
+    again = in_process("freeze", "claims.toml")
+    assert "publish it" in again.stdout and re.search(f"replaced the seal of .*{digest}", again.stderr)
     assert in_process(*confirm).returncode == 0
 
 
