@@ -32,6 +32,8 @@ from simstudy.execution.usage import Usage, measured
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
 
+MAX_WORKERS = 1024
+"""Most workers on one machine: a system that can start no more threads would end the run as a defect."""
 EXECUTORS = ("serial", "threads", "processes", "cuda")
 TASKS_PER_THREAD = 3
 """Turns in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
@@ -235,8 +237,10 @@ def open_queue(
     claim: Callable[[], None] = lambda: None,
 ) -> Iterator[Queue]:
     """Open a queue on an executor; ``claim`` locks the folder once that can be used, before a job or a key is made."""
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise UserError(f"workers = {workers!r}: must be a whole number of at least 1; leave it out for all cores")
+    whole = isinstance(workers, int) and not isinstance(workers, bool)
+    if workers is not None and not (whole and 1 <= workers <= MAX_WORKERS):
+        wanted = f"must be a whole number from 1 to {MAX_WORKERS}; leave it out for all cores"
+        raise UserError(f"workers = {workers!r}: {wanted}")
     if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):
         require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
     if isinstance(executor, Jobs):

@@ -276,3 +276,10 @@ def test_worker_of_another_engine__is_refused(monkeypatch, queue):
     queue.add(batches(1))
     with pytest.raises(UserError, match=r"other bits \(engine that of the worker on .*that of the client wanted\)"):
         list(queue)
+
+
+@pytest.mark.parametrize("workers", [0, True, "2", 1025])
+def test_workers_that_no_machine_has__are_refused(workers):
+    """A thread that cannot be started was called a defect of simstudy."""
+    with pytest.raises(UserError, match="must be a whole number from 1 to 1024"), open_queue("threads", workers):
+        pass
