@@ -83,10 +83,13 @@ class Decoder:
         stream = stream + values @ self._array(f"model.layers.{layer}.self_attn.o_proj", "F").T
         return stream + self._between(layer, stream)
 
-    def losses(self, encoding: Encoding, tokens: Sequence[int]) -> np.ndarray:
-        """Minus the logarithm of the probability of each token but the first, given those before it: (T - 1,)."""
-        scores = log_softmax(encoding.output[:-1] @ self._array("model.embed_tokens").T, axis=1)
-        return -np.take_along_axis(scores, np.asarray(tokens)[1:, None], axis=1)[:, 0]
+    def losses(self, encodings: Sequence[Encoding], texts: Sequence[Sequence[int]]) -> list[float]:
+        """Of each text, minus the mean logarithm of the probability of a token, given those before it."""
+        outputs = np.concatenate([encoding.output[:-1] for encoding in encodings])
+        following = np.concatenate([tokens[1:] for tokens in texts])
+        scores = log_softmax(outputs @ self._array("model.embed_tokens").T, axis=1)[np.arange(len(outputs)), following]
+        ends = np.cumsum([len(tokens) - 1 for tokens in texts])[:-1]
+        return [-float(each.mean()) for each in np.split(scores, ends)]
 
     def _between(self, layer: int, stream: np.ndarray) -> np.ndarray:
         place = f"model.layers.{layer}."

@@ -146,7 +146,7 @@ def inspect_lengths(
 ) -> list[xr.Dataset]:  # fmt: skip
     """Return what `inspect_heads` says at each of several lengths, from one observation of the states.
 
-    Who inspects the same heads again and again finds once what is ``fixed``.
+    Who inspects the same heads again and again finds once what is ``fixed``, and sees no convergence of quadrature.
     """
     sequences = _sequences(heads, states, None)
     return _inspected(heads, sequences, _judged(None, len(sequences)), lengths, queries, seed, fixed)
@@ -178,7 +178,7 @@ def _inspected(
     with threadpool_limits(1), ThreadPoolExecutor(_THREADS) as pool:
         groups, subspaces, overlaps = of_weights(heads, pool.map) if fixed is None else fixed
         null = null_indices(heads.key, groups, rng)
-        of_layer = functools.partial(_layer, heads, sequences, judged, lengths, queries)
+        of_layer = functools.partial(_layer, heads, sequences, judged, lengths, queries, fixed is None)
         layers = list(pool.map(of_layer, range(n_layers), subspaces.correlation, overlaps, rng.spawn(n_layers)))
     found = []
     for of_length in zip(*layers, strict=True):
@@ -242,7 +242,7 @@ def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
 
 def _layer(
     heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
-    layer: int, closed: np.ndarray, overlap: np.ndarray | None, rng: np.random.Generator,
+    error: bool, layer: int, closed: np.ndarray, overlap: np.ndarray | None, rng: np.random.Generator,
 ) -> list[_Layer]:  # fmt: skip
     whole = unplaced(heads, layer, np.concatenate([tokens.states[layer] for tokens in sequences]))
     projected = _placed(heads, layer, whole, [tokens.places for tokens in sequences])
@@ -261,7 +261,7 @@ def _layer(
     for length in lengths:
         stretched = [tokens.places if length is None else _stretched(tokens.places, length) for tokens in sequences]
         moved = projected if length is None else _placed(heads, layer, whole, stretched)
-        said = predict_layer(heads, layer, moved, judged, length, queries, shares, copy.deepcopy(rng))
+        said = predict_layer(heads, layer, moved, judged, length, queries, shares, copy.deepcopy(rng), error)
         correlation, gram = np.moveaxis(np.concatenate([known, said.moments], axis=1), 2, 0)
         found.append(_Layer(
             correlation, gram, overlap,

@@ -177,7 +177,7 @@ class Theory(NamedTuple):
 
 def predict_layer(
     heads: TransformerHeads, layer: int, moved: list[Projected], judged: np.ndarray, length: int | None, queries: int,
-    shares: np.ndarray, rng: np.random.Generator,
+    shares: np.ndarray, rng: np.random.Generator, error: bool,
 ) -> Theory:  # fmt: skip
     """Predict at some queries of the judged sequences, from what is placed as in sequences of this length."""
     stands = [np.linspace(0, (length or each.key.shape[1]) - 1, each.key.shape[1]) for each in moved]
@@ -195,8 +195,9 @@ def predict_layer(
             Looking(each.query[:, t], each.key[:, t], int(stand[t]), int(stand[-1] - stand[t]), window)
             for t in rng.choice(every_place, min(queries, len(every_place)), replace=False)
         ]
-        # Whether quadrature converges is seen at the first query of each layer: it takes as long again.
-        predicted = [predict(one, pool, heads.scale, rng, causal=heads.causal, error=not variances) for one in looking]
+        # Whether quadrature converges is seen, if at all, at the first query of each layer: it takes as long again.
+        seen = error and not variances
+        predicted = [predict(one, pool, heads.scale, rng, causal=heads.causal, error=seen) for one in looking]
         grams = np.array([(one.leading, one.exact, one.redrawn) for one in predicted])
         grams[:] = grams if heads.cap is None else np.nan
         rows.append(np.stack([normalised(grams).mean(axis=0), grams.mean(axis=0)], axis=1))

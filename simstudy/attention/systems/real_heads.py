@@ -128,10 +128,9 @@ def _by_length(model: str, count: int, key: Key) -> tuple[dict[int, dict[str, Ar
     """Correlations of pairs of heads at each length, by predictor and as "observed"; `_alike` of half as many texts."""
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
-    encodings, half = encoder.together(texts), count // 2
+    encodings, second = encoder.together(texts), slice(count // 2, count)
     short = [each.states for each in encodings]
-    judged = list(zip(texts, encodings, strict=True))[half : 2 * half]
-    losses = [(tokens, float(encoder.losses(encoding, tokens).mean())) for tokens, encoding in judged]
+    losses = list(zip(texts[second], encoder.losses(encodings[second], texts[second]), strict=True))
     by_query = correlation_by_query(encoder, draw_tokens(model, vocabulary, rng, _LENGTHS[-1]))
     found: dict[int, dict[str, Array]] = {}
     for length, said in zip(_LENGTHS, _inspected(model, short, _LENGTHS, rng), strict=True):
@@ -140,7 +139,7 @@ def _by_length(model: str, count: int, key: Key) -> tuple[dict[int, dict[str, Ar
             by["observed"] = by_group(by_query[:, :length].mean(axis=1), said.key_group.values)
         change = np.nanmean(by["exact"] - found.get(_LENGTHS[0], by)["exact"])
         found[length] = by | {"measured": by["half"], "moved": np.clip(by["half"] + change, 0, 1)}
-    return found, (mean_correlation(encoder.heads, short[:half]), losses)
+    return found, (mean_correlation(encoder.heads, short[: count // 2]), losses)
 
 
 def _of_each(numbers: Callable[[Any, Key], dict[str, float]]) -> Callable[[Any, Key], dict[str, float]]:
