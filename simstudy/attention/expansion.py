@@ -148,8 +148,10 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
 # Every batch of a cell asks again.
 @functools.lru_cache(maxsize=512)
 def known_of(cell: Cell) -> Known | None:
-    """Return what is known of a cell; None where few keys carry weight."""
+    """Return what is known of a cell; None where few keys carry weight, or outcomes may be infinite."""
     nets = None if have_closed_forms(cell) else one_key(cell)
+    if nets is not None and not all(np.isfinite(each).all() for each in nets):
+        return None
     found, n = expectations(cell) if nets is None else _averaged(nets), cell.data.n_keys
     rows, columns = pairs_of(cell.heads.n_heads)
     own, of_pairs = rows == columns, found.log_mass[:, rows] + found.log_mass[:, columns]

@@ -107,7 +107,7 @@ def controlled(blocks: Moments, nets: Array | None = None) -> tuple[Moments, str
         return blocks, "plain"
     bare = blocks._replace(control_sum=taken[..., :0])
     if not taken.any():
-        return bare, "plain: few keys carry weight"
+        return bare, "plain: few keys carry weight, or outcomes are infinite or uneven noise alone"
     n_heads = blocks.error_sum.shape[-1]
     squares = n_heads + np.flatnonzero(np.equal(*np.triu_indices(n_heads)))
 

@@ -21,6 +21,7 @@ from simstudy.replicates.population import measured
 
 STUDENT = {"kind": "student_t", "df": 5}
 SPHERE = {"kind": "sphere", "radius": 1.7}
+INFINITE = "import numpy as np\ndef m(x):\n    return np.where(abs(x[0]) < 1e-4, np.inf, x[0])"
 CODE = Code("def keys(z):\n    return z * abs(z[0]) ** 0.5\ndef m(x):\n    return abs(x[0])", "own.py", trusted=True)
 OWN = {"kind": "own", "path": "own.py", "name": "keys", "code": CODE}
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, 0.5]}
@@ -173,6 +174,13 @@ def test_squared_bias__has_the_quadratic_error_of_nets():
     bare, found = (performance(blocks, combine_heads(cell), cell.statistics, nets=each) for each in (None, deviations))
     added = found.remainder["squared_bias"] - bare.remainder["squared_bias"]
     assert added == pytest.approx(np.sqrt(2.0) * variance_over_nets(deviations[..., 0])[0], rel=1e-6)
+
+
+def test_infinite_outcomes_at_points_of_nets__leave_a_cell_plain():
+    """Without a warning, which would stop the test."""
+    own = OWN | {"name": "m", "code": Code(INFINITE, "own.py", trusted=True)}
+    cell = cell_of(regression=own)
+    assert "outcomes are infinite" in measured(cell, batches_of(cell, 1)).estimator
 
 
 def test_nets_that_know_less_than_replicates__are_left_off(monkeypatch):
