@@ -17,6 +17,8 @@ from simstudy.theory.functions import Array
 
 # Of heads with one kernel, W W' and W c agree to this relative error.
 _COINCIDENT = 1e-12
+# Beside a variance of keys, a square of the bandwidth below this share of it is lost to rounding.
+_LOST = 1e-15
 
 
 class TiltedKeys(NamedTuple):
@@ -90,6 +92,9 @@ def _observed(covariance: Array, bandwidth: float, projections: Array, projected
     # the tilted law is the posterior of a linear Gaussian model, which costs one solve of the head dimensions only.
     spread = covariance @ projections
     evidence = projections.mT @ spread + bandwidth**2 * np.eye(projections.shape[-1])
+    if bandwidth**2 < _LOST * np.abs(evidence).max():  # a matrix of two heads of one subspace would be singular
+        shape, d = projected.shape[:-1], len(covariance)
+        return TiltedKeys(*(np.full(each, np.nan) for each in (shape, (*shape, d), (shape[0], d, d))))
     gain = np.linalg.solve(evidence, spread.mT)
     surprise = np.sum(np.linalg.solve(evidence, projected.mT).mT * projected, axis=-1)
     log_det = np.linalg.slogdet(evidence / bandwidth**2)[1]

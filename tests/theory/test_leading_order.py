@@ -167,6 +167,13 @@ def test_condensed_softmax_is_called_so():
     assert np.isfinite(prediction.covariance[1]).all()
 
 
+def test_bandwidths_that_rounding_loses_are_flagged():
+    """A matrix that rounding makes singular ended the run as a defect."""
+    heads = directions(0, 90)
+    prediction = leading_order(make_cell(bandwidth=1e-9), heads, heads, QUERIES)
+    assert np.isnan(prediction.bias).all() and "3 of 3 queries" in prediction.reason
+
+
 def test_small_samples_are_flagged():
     heads = directions(0, 90)
     prediction = leading_order(make_cell(n_keys=int(MIN_EFFECTIVE_SIZE), bandwidth=1.0), heads, heads, QUERIES)
