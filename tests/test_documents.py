@@ -32,7 +32,7 @@ from simstudy.report.formulas import EQUATIONS
 from simstudy.transformers import interventions
 from simstudy.transformers.modules import ARRAYS
 
-sys.path.insert(0, str(ROOT / "simstudy" / "docs"))
+sys.path.append(str(ROOT / "simstudy" / "docs"))  # last: a file of tests has the name of one there
 import contents
 import findings
 import language
