@@ -74,7 +74,7 @@ def contest(size: Size, with_gram: bool) -> Ratio:
     """Time of torch, the better of its ways, over ours."""
     with computing_on("cuda"):
         theirs = [by_torch(size, with_gram, fused) for fused in {False, not with_gram}]
-        mine, *times = interleaved([ours(size, with_gram), *theirs], 7, time.perf_counter)
+        mine, *times = interleaved([ours(size, with_gram), *theirs], 15, time.perf_counter)
     return ratio(min(times, key=sum), mine)
 
 

@@ -7,6 +7,7 @@ include the projection.  The whole job also draws the data and sums the moments 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from builders import minimal_cell
@@ -48,7 +49,7 @@ class Arrays:
     points: np.ndarray
     bandwidth: float
 
-    @property
+    @cached_property
     def projected_points(self) -> np.ndarray:
         """(Q, H, p)."""
         return np.einsum("qj,hjk->qhk", self.points, self.projections)
