@@ -129,11 +129,13 @@ def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", factors)
     design = load_design(write_design(tmp_path, text))
     results = run(design, output=tmp_path, executor="serial")
-    few = "plain: few keys carry weight, or outcomes are infinite or uneven noise alone"
-    assert results.estimator.values.tolist() == ["plain", few, "plain", "expansion"]
+    few = "at some query point few keys carry weight, where a control variate would have heavy tails"
+    assert results.estimator.values.tolist() == ["plain", f"plain: {few}", "plain", "expansion"]
     plain, found = results.mse.values[0, 2:], results.mse_mcse.values[2:]
     assert abs(plain[1] - plain[0]) < 4 * found[0] and found[1] < found[0] / 3
-    assert estimator_words(results) == f"plain (2 cells); {few} (1 cell); expansion (1 cell)"
+    plain = "plain averages over replicates, without control variate"
+    told = f"{plain} (2 cells); {plain} (1 cell): {few}; averages over replicates less a control variate of known mean"
+    assert estimator_words(results) == f"{told} (1 cell)"
     page = write_report(results, design, store_of(design, tmp_path)).read_text(encoding="utf-8")
     assert f"estimator: {estimator_words(results)}" in page
 

@@ -106,7 +106,7 @@ class _Tilted(NamedTuple):
 
 
 def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array | None:
-    """Return what is taken off errors and products, (replicate, query, head + pair); None where few keys carry weight.
+    """Return what is taken off errors and products.
 
     Parameters
     ----------
@@ -117,10 +117,13 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
     gram : (replicate, query, head, head)
         G_hg.
 
-    Where all three are on a GPU, so is what is returned.
+    Returns
+    -------
+    (replicate, query, head + pair)
+        On a GPU if all three arrays are; None where `known_of` says why.
     """
     known, n_heads = known_of(cell), means.shape[2]
-    if known is None:
+    if isinstance(known, str):
         return None
     if is_there(log_mass):
         from simstudy.kernels import cuda
@@ -147,18 +150,20 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
 
 # Every batch of a cell asks again.
 @functools.lru_cache(maxsize=512)
-def known_of(cell: Cell) -> Known | None:
-    """Return what is known of a cell; None where few keys carry weight, or outcomes may be infinite."""
+def known_of(cell: Cell) -> Known | str:
+    """Return what is known of a cell, or why there is no control variate."""
     nets = None if have_closed_forms(cell) else one_key(cell)
     if nets is not None and not all(np.isfinite(each).all() for each in nets):
-        return None
+        return "outcomes or weights are infinite at some keys, so a control variate would have no known mean"
     found, n = expectations(cell) if nets is None else _averaged(nets), cell.data.n_keys
     rows, columns = pairs_of(cell.heads.n_heads)
     own, of_pairs = rows == columns, found.log_mass[:, rows] + found.log_mass[:, columns]
     # As a logarithm, since kernels may catch hardly any key.
     log_share = found.log_fourth - 2.0 * found.log_product - math.log(n)
-    if not (log_share[:, own] < 0.0).all() or np.abs(of_pairs).max() > _LARGEST_EXPONENT:
-        return None
+    if not (log_share[:, own] < 0.0).all():
+        return "at some query point few keys carry weight, where a control variate would have heavy tails"
+    if np.abs(of_pairs).max() > _LARGEST_EXPONENT:
+        return "at some query point all weights are so small or large that rounding decides"
     share = np.exp(np.minimum(log_share, _LARGEST_SHARE))
     product = np.exp(found.log_product - of_pairs)
     first = np.exp(found.log_first - of_pairs - found.log_mass[:, rows])

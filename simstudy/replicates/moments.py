@@ -83,9 +83,11 @@ def stack(batches: list[Moments]) -> Moments:
     return Moments._make([*map(np.concatenate, sums), targets[0], np.concatenate(failed)])
 
 
-EXPANSION = "expansion"
+PLAIN, EXPANSION = "plain", "expansion"
 FARTHEST = 4.0
 """Standard errors by which the mean of a control may miss 0: beyond, its closed form is wrong or its tail unseen."""
+ROUNDINGS = 16.0
+"""Rounding errors of estimates that count as a standard error, where replicates vary by less."""
 
 
 LARGEST_SHARE = 0.5
@@ -104,10 +106,10 @@ def controlled(blocks: Moments, nets: Array | None = None) -> tuple[Moments, str
     """
     taken = blocks.control_sum
     if not taken.size:
-        return blocks, "plain"
+        return blocks, PLAIN
     bare = blocks._replace(control_sum=taken[..., :0])
     if not taken.any():
-        return bare, "plain: few keys carry weight, or outcomes are infinite or uneven noise alone"
+        return bare, PLAIN
     n_heads = blocks.error_sum.shape[-1]
     squares = n_heads + np.flatnonzero(np.equal(*np.triu_indices(n_heads)))
 
@@ -120,14 +122,22 @@ def controlled(blocks: Moments, nets: Array | None = None) -> tuple[Moments, str
     error = np.sqrt(((sums - blocks.n_defined[:, None] * mean) ** 2).sum(axis=0))
     if nets is not None:
         error = np.hypot(error, total * np.sqrt(variance_over_nets(averages(nets))))
+    error = np.maximum(error, total * _rounding(blocks, squares - n_heads))
     farthest = float(np.max(np.abs(sums.sum(axis=0)) / np.maximum(error, np.finfo(float).tiny)))
     # So written, since a control that is not finite compares as false.
     if not farthest <= FARTHEST:
-        return bare, f"plain: the expansion averages to {farthest:.1f} standard errors, not to 0"
+        return bare, f"{PLAIN}: the control variate averages to {farthest:.1f} standard errors, not to 0"
     if nets is not None and _little_known(taken, blocks.n_defined, nets, n_heads):
-        return bare, "plain: nets know the mean of the expansion little better than replicates"
+        return bare, f"{PLAIN}: integration tells the mean of the control variate hardly better than replicates"
     less = blocks.error_sum - taken[..., :n_heads], blocks.product_sum - taken[..., n_heads:]
     return bare._replace(error_sum=less[0], product_sum=less[1]), EXPANSION
+
+
+def _rounding(blocks: Moments, squares: NDArray[np.int64]) -> Array:
+    """Rounding error of average errors, squares and products of errors, by the size of what they are made of."""
+    error = np.sqrt((blocks.product_sum[..., squares].sum(axis=0) / blocks.n_defined.sum()).mean())
+    estimate = error + np.sqrt((blocks.target**2).mean())
+    return np.asarray(ROUNDINGS * np.finfo(float).eps * estimate * np.array([1.0, error, error]))
 
 
 def _little_known(taken: Array, n_defined: NDArray[np.int64], nets: Array, n_heads: int) -> bool:

@@ -11,6 +11,7 @@ The error given the points and heads that were drawn follows from the blocks wit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +20,11 @@ from simstudy.data.value_projections import overlap
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
-from simstudy.replicates.moments import EXPANSION, Array, Moments, controlled, stack
+from simstudy.replicates.moments import EXPANSION, PLAIN, Array, Moments, controlled, stack
 from simstudy.replicates.performance import Performance, failures, jackknifed, performance, placed, quadratic_errors
+
+if TYPE_CHECKING:
+    from simstudy.attention.expansion import Known
 
 # Index legend: g geometry (batch), k block within it, then what `Averages` says.
 
@@ -39,22 +43,38 @@ def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None 
         if estimator == EXPANSION:
             sums = zip(*(np.split(each, len(batches)) for each in blocks[1:3]), strict=True)
             batches = [each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(batches, sums, strict=True)]
-        return population_performance(batches, combine, cell.statistics, overlaps)._replace(estimator=estimator)
+        found = population_performance(batches, combine, cell.statistics, overlaps)
+        return found._replace(estimator=_stated(estimator, cell))
     nets = _nets(cell) if cell.controlled and not have_closed_forms(cell) else None
     blocks, estimator = controlled(stack(list(batches)), nets)
     if np.count_nonzero(blocks.n_defined) < 2:
         return None
     used = nets if estimator == EXPANSION else None
-    return performance(blocks, combine, cell.statistics, _overlap(cell), lengths, used)._replace(estimator=estimator)
+    found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths, used)
+    return found._replace(estimator=_stated(estimator, cell))
 
 
 def _nets(cell: Cell) -> Array | None:
     """Deviations of what nets give as known means (net, query, head + pair); None where these are exact."""
+    known = _known(cell)
+    return None if isinstance(known, str) else known.deviations
+
+
+def _known(cell: Cell) -> Known | str:
     # Imported here: it compiles, which those who read plain moments need not wait for.
     from simstudy.attention.expansion import known_of
 
-    known = known_of(cell.decisive)
-    return None if known is None else known.deviations
+    return known_of(cell.decisive)
+
+
+def _stated(estimator: str, cell: Cell) -> str:
+    """Estimator with the reason why nothing was taken off a cell that asked for it."""
+    if estimator != PLAIN or not cell.controlled:
+        return estimator
+    known = _known(cell)
+    if not isinstance(known, str):
+        known = "replicates do not differ" if cell.even_noise else "outcomes are noise alone, of uneven variance"
+    return f"{PLAIN}: {known}"
 
 
 def _overlap(cell: Cell) -> Array:

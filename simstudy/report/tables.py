@@ -27,6 +27,10 @@ VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "inconclusive":
 MAX_LISTED = 50
 """Cells that the table of measures has on a terminal; the report has them all."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_ESTIMATORS = {
+    "plain": "plain averages over replicates, without control variate",
+    "expansion": "averages over replicates less a control variate of known mean",
+}
 _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 
 
@@ -206,7 +210,11 @@ def csv_of(frame: pd.DataFrame) -> str:
 def estimator_words(results: xr.Dataset) -> str:
     """Return which estimators the measures rest on, and in how many cells; empty where none but the plain was asked."""
     found = Counter(results["estimator"].values.tolist() if "estimator" in results else [])
-    return "; ".join(f"{estimator} ({counted(count, 'cell')})" for estimator, count in found.most_common())
+    texts = []
+    for estimator, count in found.most_common():
+        kind, colon, why = estimator.partition(":")
+        texts.append(f"{_ESTIMATORS.get(kind, kind)} ({counted(count, 'cell')}){colon}{why}")
+    return "; ".join(texts)
 
 
 def cell_frame(results: xr.Dataset) -> pd.DataFrame:

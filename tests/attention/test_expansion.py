@@ -14,7 +14,7 @@ from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import evaluate
 from simstudy.data.training import draw_keys
 from simstudy.design.load import load_design
-from simstudy.replicates import moments
+from simstudy.replicates import moments, population
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import EXPANSION, controlled, stack
 from simstudy.replicates.performance import performance
@@ -34,6 +34,7 @@ FUNCTIONS = {
     "additive": {"kind": "additive", "wave": "cos", "frequency": 0.7, "decay": "power", "rate": 0.5},
     "interaction": {"kind": "interaction", "amplitude": -1.5},
 }
+FLAT = {"kind": "ridge", "frequency": 1e-9}
 SUM = {"kind": "sum", "terms": list(FUNCTIONS.values())}
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
 POINTS = {"kind": "points", "points": [[0.4, -0.3], [-1.1, 0.8]]}
@@ -210,18 +211,35 @@ def test_expansion__saves_replicates(least, settings):
     assert min(found) > least
 
 
+FAR = {"queries": {"kind": "points", "points": [[40000.0]]}, "bandwidth": 200.0}
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "why"),
     [
-        {"n_keys": 30, "logits": "dot_product"}, {"n_keys": 8, "bandwidth": 0.25}, {"n_keys": 1},
-        {"n_keys": 512, "regression": "zero", "noise": {"kind": "heteroscedastic"}},
+        ({"n_keys": 30, "logits": "dot_product"}, "few keys carry weight, where a control variate would have heavy"),
+        ({"n_keys": 8, "bandwidth": 0.25}, "few keys carry weight"),
+        ({"n_keys": 1}, "few keys carry weight"),
+        (
+            {"n_keys": 512, "regression": "zero", "noise": {"kind": "heteroscedastic"}},
+            "noise alone, of uneven variance",
+        ),
+        ({"n_keys": 512, "regression": "zero", "bandwidth": 1e9}, "replicates do not differ"),
+        ({"n_keys": 512, "arrangement": "aligned", "angle": None} | FAR, "so small or large that rounding decides"),
     ],
-)  # fmt: skip
-def test_expansion__is_switched_off_where_few_keys_carry_weight_or_noise_alone_is_uneven(settings):
-    """Its terms have heavy tails in the first case; in the second there are none."""
-    found, estimator = gains(**{"bandwidth": 1.0} | settings)
-    assert estimator == "plain: few keys carry weight, or outcomes are infinite or uneven noise alone"
-    assert found == [1.0] * len(found)
+)
+def test_cells_that_stay_plain__say_why(settings, why):
+    cell = cell_of(**{"bandwidth": 1.0, "regression": "quadratic", "query_projections": "same"} | settings, **CONTROL)
+    batch = simulate_batch([cell], 0)[0]
+    assert not batch.control_sum.any()
+    assert population.measured(cell, [batch] * 4).estimator.startswith("plain: ")
+    assert why in population.measured(cell, [batch] * 4).estimator
+
+
+@pytest.mark.parametrize("settings", [{"regression": "zero", "bandwidth": 1e7}, {"regression": FLAT}])
+def test_rounding_of_what_does_not_vary__is_no_wrong_mean(settings):
+    """Of even weights covariances, and of a flat function means, are the same in all replicates but for rounding."""
+    assert measured(cell_of(n_keys=512, **settings, **CONTROL))[1].estimator == EXPANSION
 
 
 @LOGITS

@@ -180,13 +180,13 @@ def test_infinite_outcomes_at_points_of_nets__leave_a_cell_plain():
     """Without a warning, which would stop the test."""
     own = OWN | {"name": "m", "code": Code(INFINITE, "own.py", trusted=True)}
     cell = cell_of(regression=own)
-    assert "outcomes are infinite" in measured(cell, batches_of(cell, 1)).estimator
+    assert "outcomes or weights are infinite" in measured(cell, batches_of(cell, 1)).estimator
 
 
 def test_nets_that_know_less_than_replicates__are_left_off(monkeypatch):
     monkeypatch.setattr(nets, "N_POINTS", 256)
     cell = cell_of(key_distribution=STUDENT, batch_size=1024, seed=5)
-    assert measured(cell, batches_of(cell)).estimator.startswith("plain: nets know")
+    assert measured(cell, batches_of(cell)).estimator.startswith("plain: integration tells")
 
 
 @pytest.mark.parametrize(("stated", "expanded"), [("", False), ('control = "expansion"\n', True)])

@@ -81,7 +81,7 @@ def found_in(cell, moments, blocks=slice(None), *, plain=False):
     names = ("n_defined", "error_sum", "product_sum", "statistic_sum", "control_sum")
     part = moments._replace(**{name: getattr(moments, name)[blocks] for name in names})
     known = None if plain or have_closed_forms(cell) else known_of(cell)
-    nets = known and known.deviations
+    nets = getattr(known, "deviations", None)
     part, estimator = controlled(part._replace(control_sum=part.control_sum[..., :0]) if plain else part, nets)
     used = nets if estimator == EXPANSION else None
     return performance(part, combine_heads(cell), cell.statistics, nets=used)._replace(estimator=estimator)
