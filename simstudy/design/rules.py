@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from simstudy.design.claims import BaseClaim
+from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Document, PlannedCell
 from simstudy.design.feasibility import batches_of
 from simstudy.design.generality import needless_reason, unstated_draws
@@ -173,6 +173,20 @@ def _compares_equals(reference: Reference, claim: BaseClaim) -> Iterator[Problem
                 return
 
 
+def _compares_batch_sizes(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
+    """Cells of one seed share replicates, but blocks of different lengths do not tell how their estimates covary."""
+    along = {getattr(claim, "x", None), getattr(claim, "along", None), *getattr(claim, "tune", ())}
+    if isinstance(claim, OrderingClaim):
+        along = {*(reference.grid.factors or ())} - {claim.by}
+    groups = reference.grid.strata(tuple(along), reference.chosen) if reference.versus is None else reference.compared
+    for group in groups:
+        simulations = [reference.grid.cells[number].simulation for number in group]
+        if len({(each.seed, each.batch_size) for each in simulations}) > len({each.seed for each in simulations}):
+            why = "compares cells that share replicates in batches of different sizes, so their covariance is unknown"
+            yield Problem(f"{reference.path}.measure", claim.measure, f"{why}; use one batch_size")
+            return
+
+
 def _of_heads(cell: Cell) -> Hashable:
     return cell.identity(engine="")
 
@@ -202,5 +216,5 @@ def _reasons(first: Cell, second: Cell) -> str:
 
 
 Rule = Callable[[Reference, BaseClaim], Iterator[Problem]]
-_UNANSWERABLE: tuple[Rule, ...] = (_compares_equals, _unmeasured, without_value, needless_reason)
+_UNANSWERABLE: tuple[Rule, ...] = (_compares_equals, _compares_batch_sizes, _unmeasured, without_value, needless_reason)
 _NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error)

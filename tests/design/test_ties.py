@@ -98,6 +98,23 @@ def test_claim_on_cells_that_cannot_differ__is_named(tmp_path):
     loaded(tmp_path, drawn)
 
 
+@pytest.mark.parametrize(
+    "claim",
+    [
+        'kind = "monotone"\nx = "batch_size"\ndirection = "decreasing"',
+        'kind = "equals"\nwhere = { batch_size = 32 }\nversus = { batch_size = 64 }\nvalue = 0\nmargin = 1',
+        'kind = "rank_correlation"\nagainst = "vendi"\ndirection = "decreasing"\nat_least = 0.5',
+    ],
+)
+def test_claim_on_replicates_shared_in_other_batches__is_refused(tmp_path, claim):
+    """Their estimates are not independent, and blocks of other lengths do not tell how they covary."""
+    text = edited(DESIGN, "angle = [0, 45, 90]", "angle = [0, 45, 90]\nbatch_size = [32, 64]")
+    loaded(tmp_path, text)
+    stated = 'kind = "monotone"\n', 'x = "angle"\ndirection = "decreasing"'
+    message = mistakes(tmp_path, edited(edited(text, stated[0], ""), stated[1], claim))
+    assert "claims.mse-falls.measure = 'mse': compares cells that share replicates in batches of dif" in message
+
+
 def test_claim_along_levels_that_hold_the_same_numbers__is_named(tmp_path):
     text = edited(DESIGN, "angle = [0, 45, 90]", "n_heads = [1, 2]\nangle = [0, 45, 90]")
     message = mistakes(tmp_path, text)
