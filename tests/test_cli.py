@@ -168,7 +168,7 @@ def test_missed_precision__has_its_own_exit_code(in_process, tmp_path):
     assert result.stderr.count(": MCSE of mse ") == 6 and "ceiling of 512 replicates" in result.stderr
     assert "angles: angle = 45.0, bandwidth = 0.5: MCSE" in result.stderr
     shown = in_process("status", path, "--output", tmp_path / "out")
-    assert shown.stdout.count("ceiling reached") == 6
+    assert shown.stdout.count("precision missed") == 6
 
 
 @pytest.mark.parametrize(("declared", "code", "unlike"), [("inconclusive", 0, 0), ("contradicted", 5, 1)])

@@ -40,8 +40,8 @@ app = typer.Typer(
     "A study is one design file (TOML), which states data, heads and claims. A run judges the claims. To begin: "
     "`simstudy init my-study`, `simstudy check my-study.toml`, `simstudy run my-study.toml`; then open "
     "outputs/my-study/quick/report.html. `simstudy list` shows the designs that are shipped.",
-    epilog="Exit codes: 0 done; 2 a mistake (the message says what to do); 3 done, but some cells reached "
-    "max_replicates or the budget before their precision; 4 verify found differences; 5 done, but some verdict is not "
+    epilog="Exit codes: 0 done; 2 a mistake (the message says what to do); 3 done, but some cells stopped "
+    "before their precision; 4 verify found differences; 5 done, but some verdict is not "
     "the expected one; 70 a defect of simstudy; 130 interrupted.",
 )
 

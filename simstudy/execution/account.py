@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from simstudy.design.document import PlannedCell
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.performance import Performance
+from simstudy.replicates.performance import Performance, unlowered
 from simstudy.replicates.stopping import Shortfall, needed, shortfall
 
 
@@ -63,6 +63,15 @@ class Account:
     def shortfall(self) -> Shortfall | None:
         """The MCSE at the last look that is furthest from the MCSE wanted; None without measures."""
         return None if self.performance is None else shortfall(self.performance, self.planned.precision)
+
+    @property
+    def floor(self) -> float:
+        """Part of that MCSE which no replicate lowers, if it alone exceeds the MCSE wanted; else 0."""
+        worst = self.shortfall
+        if self.performance is None or worst is None:
+            return 0.0
+        floor = unlowered(self.performance, worst.measure)
+        return floor if floor >= worst.wanted else 0.0
 
     @property
     def reached(self) -> bool:

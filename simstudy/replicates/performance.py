@@ -22,6 +22,7 @@ one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ from simstudy.replicates.moments import Array, Moments
 
 CHUNK_BYTES = 64 << 20
 """Largest array of leave-one-out means held at once."""
+LOWERED = 0.1
+"""Share of a squared MCSE that replicates lower, below which no more of them are wanted for it."""
 
 
 class Performance(NamedTuple):
@@ -91,6 +94,18 @@ def performance(
         mcse[name] = np.hypot(mcse[name], np.sqrt((shares[name] ** 2).sum(axis=0)))
     joined = {name: np.concatenate([shares[name], share]) for name, share in contribution.items()}
     return found._replace(contribution=joined, n_nets=len(nets))
+
+
+def unlowered(performance: Performance, measure: str) -> float:
+    """Return the part of an MCSE that no replicate lowers: the error of the known mean of a control variate."""
+    of_nets = performance.contribution.get(measure, np.zeros(0))[: performance.n_nets]
+    of_theory = performance.remainder[measure] if measure in (performance.gain or {}) else 0.0
+    return float(np.hypot(np.linalg.norm(of_nets), of_theory))
+
+
+def lowest(performance: Performance, measure: str) -> float:
+    """Return the smallest MCSE that replicates are spent on: little above the part that they do not lower."""
+    return unlowered(performance, measure) / math.sqrt(1.0 - LOWERED)
 
 
 def jackknifed(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from simstudy.design.document import Precision
 from simstudy.design.feasibility import batches_of
 from simstudy.design.settings.cell import MIN_BLOCKS
-from simstudy.replicates.performance import Performance
+from simstudy.replicates.performance import Performance, lowest, unlowered
 
 MIN_BATCHES = 4
 """Batches before the first look: from fewer blocks the MCSE is so uncertain that the rule would stop too early."""
@@ -38,8 +38,12 @@ class Shortfall(NamedTuple):
 
 def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     """Return the largest ratio of an MCSE to the MCSE wanted; undefined measures want none, nor do verdicts."""
+    return max(_shortfalls(performance, precision))
+
+
+def _shortfalls(performance: Performance, precision: Precision) -> list[Shortfall]:
     if precision.stop == "verdict":
-        return Shortfall(0.0, "", 0.0, 0.0)
+        return [Shortfall(0.0, "", 0.0, 0.0)]
     known = performance.estimate
     wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
     wanted += [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
@@ -48,13 +52,19 @@ def shortfall(performance: Performance, precision: Precision) -> Shortfall:
         mcse = float(performance.mcse[measure])
         if mcse > 0.0:
             found.append(Shortfall(mcse / target if target > 0.0 else math.inf, measure, mcse, target))
-    return max(found)
+    return found
+
+
+def _ratio(missed: Shortfall, performance: Performance) -> float:
+    """Return an MCSE over the MCSE wanted, or over the lowest that replicates reach if they do not reach that."""
+    floor = unlowered(performance, missed.measure)
+    return missed.mcse / lowest(performance, missed.measure) if 0.0 < floor >= missed.wanted else missed.ratio
 
 
 def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
     """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
     ceiling = batches_of(precision.max_replicates, batch_size)
-    ratio = shortfall(performance, precision).ratio
+    ratio = max(_ratio(each, performance) for each in _shortfalls(performance, precision))
     if ratio <= 1.0 or done >= ceiling:
         return done
     return math.ceil(min(1.1 * done * (ratio * ratio), ceiling))

@@ -145,7 +145,7 @@ def _state(cell: CellStatus) -> str:
         return f"{cell.stored} of about {cell.expected} batches"
     if not cell.defined:
         return "stopped: estimates undefined"
-    return "done" if cell.reached else "budget spent" if cell.cut else "ceiling reached"
+    return "done" if cell.reached else "budget spent" if cell.cut else "precision missed"
 
 
 def status_line(status: Status, store: Store) -> str:
@@ -172,23 +172,15 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
     for account in missed[:MAX_LISTED]:
         worst = account.shortfall
         reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}" if worst else "undefined"
-        ceiling, floor = account.planned.precision.max_replicates, _floor(account)
-        reason += f", ceiling of {ceiling:,} replicates" if worst and not account.cut else "" if worst else " estimates"
-        reason += f"; more replicates do not lower {floor:.2g} of it, an error of theory" if floor else ""
+        ceiling, floor = account.planned.precision.max_replicates, account.floor
+        stopped = f"; more replicates do not lower {floor:.2g} of it, the error of the known mean of a control variate"
+        stopped = stopped if floor else f", ceiling of {ceiling:,} replicates" if not account.cut else ""
+        reason += stopped if worst else " estimates"
         reason = f"stopped by the budget of {design.budget.words}" if account.cut else reason
         lines.append(f"  {account.planned.grid}: {place(account.planned, design)}: {reason}")
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")
     return lines
-
-
-def _floor(account: Account) -> float:
-    """Return the error of theory as a control over query points, if it alone exceeds the error wanted; else 0."""
-    found, worst = account.performance, account.shortfall
-    if found is None or worst is None or worst.measure not in (found.gain or {}):
-        return 0.0
-    error = found.remainder[worst.measure]
-    return error if error > worst.wanted else 0.0
 
 
 def open_lines(results: xr.Dataset, design: Design) -> list[str]:

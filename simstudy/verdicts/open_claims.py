@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Design
 from simstudy.design.feasibility import batches_of
 from simstudy.execution.account import Account
+from simstudy.replicates.performance import lowest
 from simstudy.verdicts.comparisons import Comparison
 from simstudy.verdicts.engine import judge_claim
 from simstudy.verdicts.evidence import anytime_score
@@ -24,9 +26,21 @@ def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) ->
         judged = judge_claim(claim, of, len(design.claims))
         if judged.verdict == "inconclusive":
             for comparison in judged.comparisons:
+                if comparison.cells and _lowered_no_more(claim, [accounts[positions[i]] for i in comparison.cells]):
+                    continue
                 for cell, target in _targets(comparison, [accounts[i] for i in positions], judged.level):
                     wanted[positions[cell]] = max(wanted[positions[cell]], target)
     return wanted
+
+
+def _lowered_no_more(claim: BaseClaim, accounts: Sequence[Account]) -> bool:
+    """Whether more replicates hardly lower the errors of these cells, and so that of a comparison of them."""
+    found = [account.performance for account in accounts]
+    # What nets do to several cells alike cancels in their comparison.
+    if claim.index is not None or (len(found) > 1 and any(each and each.n_nets for each in found)):
+        return False
+    # Without any error a rare exception may be unseen, which further replicates make less likely.
+    return all(each and 0.0 < each.mcse.get(claim.measure, math.inf) <= lowest(each, claim.measure) for each in found)
 
 
 def _targets(comparison: Comparison, accounts: Sequence[Account], level: float) -> Iterator[tuple[int, int]]:
