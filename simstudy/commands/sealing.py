@@ -132,7 +132,7 @@ def confirm(
     """
     from simstudy.design.confirmation import confirmatory
     from simstudy.design.load import load_design
-    from simstudy.design.shipped import find_design
+    from simstudy.design.shipped import find_design, is_shipped
     from simstudy.execution.beacons import described
     from simstudy.execution.confirmations import begin
     from simstudy.execution.seal import read_seal, require_unbroken, seal_path
@@ -144,12 +144,24 @@ def confirm(
     seal = read_seal(place)
     require_unbroken(seal, loaded, place)
     confirmed = confirmatory(loaded, _confirmation(seal, beacon))
-    begin(confirmed, seal, output)
+    folder = begin(confirmed, seal, output).folder
+    again = (folder / "results.nc").exists()
     if not quiet:
         say(f"beacon   {described(seal.promise)}")
     code = run_and_report(confirmed, output, quiet, executor=executor, workers=workers)
+    # Confirmations of shipped designs are counted by make table, which gathers those of several machines.
+    if not again and not is_shipped(path):
+        _count(place, folder)
     _show_beside(loaded, output, quiet)
     raise typer.Exit(code)
+
+
+def _count(place: Path, folder: Path) -> None:
+    from simstudy.execution.register import count
+    from simstudy.report.confirmed import found_of
+    from simstudy.results import open_results
+
+    count(place, {claim: found.verdict for claim, found in found_of(open_results(folder)).items()})
 
 
 def _confirmation(seal: Seal, beacon: str) -> Confirmation:

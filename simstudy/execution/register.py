@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def register(place: Path, before: Seal | None, seal: Seal, why: str) -> None:
     rows = read_register(path)
     earlier = {} if before is None else claims_of(before.sealed)
     note(rows, place.stem, earlier, claims_of(seal.sealed), seal.frozen, why)
+    write_register(path, rows)
+
+
+def count(place: Path, verdicts: Mapping[str, str]) -> None:
+    """Count what one confirmation found of each claim, in the register beside its seal."""
+    path = place.parent / FILE
+    rows = read_register(path)
+    for claim, verdict in verdicts.items():
+        if (row := rows.get((place.stem, claim))) is not None:
+            row[verdict] = str(int(row[verdict]) + 1)
     write_register(path, rows)
 
 
