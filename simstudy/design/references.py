@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from simstudy.design import claims
 from simstudy.design.document import Document
@@ -23,6 +23,17 @@ _OF_THEORY = (claims.Crossing, claims.Optimum, claims.OptimumSlope)
 """Claims whose value theory may give."""
 
 
+class Words(NamedTuple):
+    """What messages call a cell, the grid and a setting, which a table of numbers does not have."""
+
+    cell: str = "cell"
+    grid: str = "grid"
+    setting: str = "setting"
+
+
+OF_DESIGNS = Words()
+
+
 @dataclass(frozen=True)
 class PlannedGrid:
     """What is known of a grid: factors, unless None; all cells, if complete; names to select by beside factors."""
@@ -33,6 +44,7 @@ class PlannedGrid:
     complete: bool
     exact: bool
     selectable: tuple[str, ...] = SELECTABLE
+    words: Words = OF_DESIGNS
 
     def select(self, selection: claims.Selection) -> list[int]:
         """Return the numbers of the cells that a selection picks."""
@@ -180,10 +192,12 @@ def _unknown_settings(reference: Reference) -> Iterator[Problem]:
         unknown = [key for key in selection if key not in known]
         meant = [name for name in known if any(each.coordinates.get(name, "") != "" for each in reference.grid.cells)]
         for key in unknown:
-            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant or known, what="setting")
+            yield Problem.unknown(
+                f"{reference.path}.{field}.{key}", selection[key], meant or known, reference.grid.words.setting
+            )
         outside = factors is not None and not set(selection) <= set(factors)
         if field == "versus" and outside and not unknown:
-            remedy = f"may name factors of the grid only: {', '.join(factors or ())}"
+            remedy = f"may name factors of the {reference.grid.words.grid} only: {', '.join(factors or ())}"
             yield Problem(f"{reference.path}.versus", selection, remedy)
 
 
@@ -196,7 +210,7 @@ def _selects(reference: Reference) -> Iterator[Problem]:
     if reference.versus is not None and not reference.partners:
         yield Problem(f"{path}.versus", reference.versus, _nothing_selected(reference.versus, grid))
     elif reference.versus is not None and not reference.compared:
-        remedy = "compares every selected cell with itself, or with none; select others in where"
+        remedy = f"compares every selected {grid.words.cell} with itself, or with none; select others in where"
         yield Problem(f"{path}.versus", reference.versus, remedy)
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
         remedy = f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}"
@@ -209,16 +223,17 @@ def _selects(reference: Reference) -> Iterator[Problem]:
 
 def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
     """Say which levels exist of what a selection names, as they must be written."""
+    cell, whole, _ = grid.words
     unknown = {
         name: dict.fromkeys(level(cell.coordinates, name) for cell in grid.cells)
         for name, value in selection.items()
         if not grid.select({name: value})
     }
     if not unknown:
-        return "selects no cell of the grid; each of these levels exists, but no cell has all of them"
+        return f"selects no {cell} of the {whole}; each of these levels exists, but no {cell} has all of them"
     written = {name: (json.dumps(each, ensure_ascii=False) for each in levels) for name, levels in unknown.items()}
     has = ", ".join(f"{name} = {' or '.join(levels)}" for name, levels in written.items())
-    return f"selects no cell of the grid; it has {has}"
+    return f"selects no {cell} of the {whole}; it has {has}"
 
 
 def _has_axis(reference: Reference) -> Iterator[Problem]:
@@ -227,12 +242,15 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
         return
     values: dict[int, Any] = {n: reference.grid.cells[n].coordinates.get(x) for n in reference.chosen}
     if not all(isinstance(value, (int, float)) for value in values.values()):
-        yield Problem(f"{path}.x", x, "is not a number in every cell; use a numeric factor")
+        remedy = f"is not a number in every {reference.grid.words.cell}; use a numeric factor"
+        yield Problem(f"{path}.x", x, remedy)
         return
     low, high = min(values.values()), max(values.values())
     logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
     if (logarithmic or isinstance(entry, claims.Crossing)) and low <= 0:
-        yield Problem(f"{path}.x", x, f"is {low:g} in a cell and has no logarithm; use a linear scale")
+        yield Problem(
+            f"{path}.x", x, f"is {low:g} in a {reference.grid.words.cell} and has no logarithm; use a linear scale"
+        )
     # A crossing beyond the levels cannot be told from one at their end.
     ratio, told = (entry.ratio, entry.value) if isinstance(entry, claims.Crossing) else (1.0, None)
     if told and not low < told / ratio < told * ratio < high:

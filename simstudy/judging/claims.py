@@ -14,7 +14,7 @@ from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Name
 from simstudy.design.formulas import Value
 from simstudy.design.mistakes import DesignError, Problem, from_validation
-from simstudy.design.references import PlannedGrid, refer_entries
+from simstudy.design.references import PlannedGrid, Words, refer_entries
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Positive, Record
 from simstudy.design.written import parse, read_design, read_text
@@ -98,7 +98,8 @@ def _tables(claims: Any) -> tuple[str, dict[str, Any], list[Problem]]:
 def require_answerable(stated: Stated, conditions: list[Coordinates], factors: tuple[str, ...]) -> None:
     """Refuse claims that name what the conditions do not have."""
     cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
-    grid = PlannedGrid(GRID, factors, cells, complete=True, exact=False, selectable=tuple(conditions[0]))
+    names, words = tuple(conditions[0]), Words("condition", "table", "factor")
+    grid = PlannedGrid(GRID, factors, cells, complete=True, exact=False, selectable=names, words=words)
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
     _, problems = refer_entries({GRID: grid}, entries)
     problems += [problem for path, claim in entries.items() for problem in _no_index(path, claim, grid)]

@@ -153,9 +153,15 @@ def test_kinds_of_designs__judge_means_by_a_factor(entries, verdict):
     ("claims", "said"),
     [
         ({"c": {"kind": "agrees_with_theory", "margin": 0.1}}, "unknown kind; known: equals, printed, larger_than"),
-        ({"c": {"kind": "larger_than", "where": {"condition": "z"}}}, 'it has condition = "a" or "b"'),
-        ({"c": {"kind": "larger_than", "where": {"n_heads": 2}}}, "unknown setting; known: condition"),
-        ({"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}}, "is not a number in every cell"),
+        (
+            {"c": {"kind": "larger_than", "where": {"condition": "z"}}},
+            'selects no condition of the table; it has condition = "a" or "b"',
+        ),
+        ({"c": {"kind": "larger_than", "where": {"n_heads": 2}}}, "unknown factor; known: condition"),
+        (
+            {"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}},
+            "is not a number in every condition",
+        ),
         ({"c": {"kind": "rank_correlation", "against": "condition"}}, "is not a number under every condition"),
         ({"c": {"kind": "rank_correlation", "against": "vendi"}}, "unknown factor; known: condition"),
         ({"c": {"kind": "optimum", "x": "condition", "source": "leading"}}, "claims.c.value: missing"),
