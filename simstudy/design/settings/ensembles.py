@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -23,6 +23,7 @@ from simstudy.design.settings.records import (
     Several,
     Vector,
     Whole,
+    tags,
 )
 
 
@@ -302,7 +303,10 @@ class OwnLearner(Own, Learner):
 
 
 _Trees = RandomForestLearner | GradientBoostingLearner
-LearnerChoice = Annotated[NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner | OwnLearner, KINDS]
+_Learners = NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner | OwnLearner
+LearnerChoice = Annotated[_Learners, KINDS]
+WITHOUT_BANDWIDTH = frozenset(tag for each in get_args(_Learners) if "bandwidth" in each.ignores for tag in tags(each))
+"""Kinds of learners that look at no bandwidth."""
 
 
 class GaussianQueries(Choice):

@@ -112,7 +112,8 @@ class Estimator(Record):
     )
     logits: Literal["distance", "dot_product"] = "distance"
     bandwidth: ensembles.Bandwidth = Field(
-        description='a positive number, "attention" (τ = √p), or { kind = "rate", smoothness = 2, constant = 1 }'
+        description='a positive number, "attention" (τ = √p), or { kind = "rate", smoothness = 2, constant = 1 }; '
+        "trees, ants and learners of your own need none"
     )
     head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = Field(
         None, description="n_heads factors on the bandwidth, one for each head; all 1 by default"
@@ -140,6 +141,15 @@ class Estimator(Record):
     measure_function: OwnMeasure | None = Field(
         None, description='{ path = "FILE.py", name = "FUNCTION" }: the measure `own_measure`, by code of your own'
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_bandwidth(cls, values: Any) -> Any:
+        """State a bandwidth if the learner looks at none."""
+        stated = values.get("learner") if isinstance(values, dict) else None
+        kind = stated.get("kind") if isinstance(stated, dict) else getattr(stated, "kind", stated)
+        idle = isinstance(kind, str) and kind in ensembles.WITHOUT_BANDWIDTH
+        return {"bandwidth": 1.0} | values if idle else values
 
     @property
     def plain(self) -> bool:
