@@ -20,7 +20,8 @@ import xarray as xr
 
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
-from simstudy.execution.register import FILE, WITHDRAWN, read_register, write_register
+from simstudy.execution import register
+from simstudy.execution.register import FILE, WITHDRAWN, read_register
 from simstudy.execution.seal import digest_of, meaning
 from simstudy.execution.store import store_of
 from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of, standing_in
@@ -68,7 +69,7 @@ def gathered(study: str) -> pd.DataFrame:
     runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
              for each in confirmed_of(design, pilot) if each.verdicts and not each.void}  # fmt: skip
     common = {"study": study, "design": digest_of(meaning(design))[:_DIGITS]}
-    standing = standing_in(design, pilot) or None
+    standing = standing_in(design, pilot)
     rows = [common | {"run": run} | row for run, folder in runs.items() for row in _rows(folder, standing)]
     return pd.DataFrame(rows, columns=[*_KEYS, *COLUMNS])
 
@@ -144,15 +145,13 @@ def write() -> None:
 
 def count(study: str, known: pd.DataFrame, found: pd.DataFrame) -> None:
     """Count in the register of claims the verdicts of confirmations that the table does not hold yet."""
-    rows = read_register(REGISTER)
     key = [*_KEYS, "claim"]
     seen = set(known[key].itertuples(index=False, name=None))
     fresh = np.array([each not in seen for each in found[key].itertuples(index=False, name=None)])
     new = found[(found.run != PILOT) & fresh]
-    for claim, verdict in zip(new.claim, new.verdict, strict=True):
-        if (row := rows.get((study if "." in study else f"{study}.{QUICK}", claim))) is not None:
-            row[verdict] = str(int(row[verdict]) + 1)
-    write_register(REGISTER, rows)
+    for _, run in new.groupby("run"):
+        seal = REGISTER.parent / f"{study if '.' in study else f'{study}.{QUICK}'}.json"
+        register.count(seal, dict(zip(run.claim, run.verdict, strict=True)))
 
 
 def sealed() -> Iterator[str]:

@@ -74,22 +74,20 @@ def found_of(results: xr.Dataset, standing: Standing | None = None) -> dict[str,
     }
 
 
-def standing_in(design: Design, store: Store) -> dict[str, str]:
-    """Return what stands for the claims of a study in all its runs: by its pilot, or its own run if there is none."""
-    pilot = store.folder.parents[1] if design.confirmation else store.folder
-    for folder in dict.fromkeys((pilot, store.folder)):
-        try:
-            return standing_of(open_results(folder))
-        except UserError:  # nothing was computed there, or by another version
-            continue
-    return {}
+def standing_in(design: Design, store: Store) -> Standing | None:
+    """Return what stands for the claims of a study in all its runs, by its pilot; None without one of this design."""
+    try:
+        pilot = open_results(store.folder.parents[1] if design.confirmation else store.folder)
+    except UserError:  # nothing was computed there, or by another version
+        return None
+    return standing_of(pilot) if pilot.attrs["design"] == design.text else None
 
 
 def confirmed_of(design: Design, pilot: Store) -> list[Confirmed]:
     """Return all confirmations of a study that were begun, oldest first; none of a confirmation itself."""
     begun = [] if design.confirmation is not None else list(confirmations(pilot))
     standing = standing_in(design, pilot) if begun else None
-    return [_confirmed(*each, design, standing or None) for each in begun]
+    return [_confirmed(*each, design, standing) for each in begun]
 
 
 def _confirmed(begun: Begun, store: Store, design: Design, standing: Standing | None = None) -> Confirmed:

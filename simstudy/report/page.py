@@ -74,7 +74,7 @@ _PROVENANCE = {
 
 
 def write_report(
-    results: xr.Dataset, design: Design, store: Store, told: tuple[Sequence[Confirmed], Standing] | None = None
+    results: xr.Dataset, design: Design, store: Store, told: tuple[Sequence[Confirmed], Standing | None] | None = None
 ) -> Path:
     """Write page, figures and tables of a study; results of another text of the design are refused.
 

@@ -7,7 +7,8 @@ import math
 import pytest
 from builders_results import build_design, build_results
 
-from simstudy.report.confirmed import found_of
+from simstudy.execution.store import store_of
+from simstudy.report.confirmed import found_of, standing_in
 from simstudy.report.standing import claims_of, standing_of
 from simstudy.report.tables import verdict_lines
 
@@ -34,6 +35,14 @@ def test_what_theory_names__stands_before_what_decides(results):
     results["standing_statistic"] = "claim", ["second", "", ""]
     line = verdict_lines(results)[0]
     assert (line.statistic, line.decided_by, line.estimate) == ("second", "first", "0.600 ± 0.012")
+
+
+def test_pilot_of_another_text_of_the_design__does_not_say_what_stands(results, tmp_path):
+    design = build_design(tmp_path)
+    store = store_of(design, tmp_path)
+    store.write_dataset("results.nc", results)
+    assert standing_in(design, store)["falls"] == "first"
+    assert standing_in(design.model_copy(update={"text": f"{design.text}# Changed"}), store) is None
 
 
 def test_runs_of_another_quantity__are_on_no_axis(results):
