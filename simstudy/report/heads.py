@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from simstudy.execution.store import Store
 from simstudy.report.figures import image
 from simstudy.report.figures.panels import canvas, own_style
-from simstudy.report.labels import INDEX_NAMES, UNDEFINED, number, with_error
+from simstudy.report.labels import INDEX_NAMES, number, with_error
 from simstudy.report.page import figure_of, template
 from simstudy.text import printable
 
@@ -95,10 +95,7 @@ def _agreement(axes: Axes, found: xr.Dataset, source: str) -> None:
 def scores(found: xr.Dataset, source: str) -> tuple[str, str, str]:
     """Return of a source: pairs of heads that it speaks of, rank correlation with what is observed, and error."""
     known = np.isfinite(_pairs(found, source)[0])
-    own = found.sel(source=source)
-    rank, error = (
-        with_error(float(own[name]), float(own[f"{name}_mcse"])) for name in ("prediction_rank", "prediction_error")
-    )
+    rank, error = (_of(found.sel(source=source), name) for name in ("prediction_rank", "prediction_error"))
     return f"{known.sum()} of {len(known)}", rank, error
 
 
@@ -119,16 +116,23 @@ def compared(found: xr.Dataset, source: str) -> str:
 
 
 def answer(found: xr.Dataset) -> str:
-    """Say in two sentences how correlated the heads are, and how many they are worth."""
-    n_heads = found.sizes["head_i"]
+    """Say in two sentences how correlated the heads are, and how many they are worth, with errors over sequences."""
+    n_heads, observed = found.sizes["head_i"], found.sel(source="observed")
     if n_heads == 1:
         return "Each layer has one head, which agrees with no other."
     layer, first, second, size = most_alike(found, 1)[0]
+    order = np.argsort(observed.effective_heads.values)
+    worth = " to ".join(dict.fromkeys(_of(observed.isel(layer=end), "effective_heads") for end in order[[0, -1]]))
     return (
-        f"Two heads of a layer correlate at {number(float(_pairs(found, 'observed')[1].mean()), 2)} on average; most "
-        f"alike are heads {first} and {second} of layer {layer}, at {size}. A layer is worth "
-        f"{_range(found.effective_heads.sel(source='observed'))} of its {n_heads} heads."
+        f"Two heads of a layer correlate at {_of(observed, 'mean_correlation')} on average; most alike are heads "
+        f"{first} and {second} of layer {layer}, at {size}. A layer is worth {worth} of its {n_heads} heads "
+        f"(± one standard error over {found.attrs['n_judged']} sequences)."
     )
+
+
+def _of(found: xr.Dataset, name: str) -> str:
+    """A number with its error over sequences."""
+    return with_error(float(found[name]), float(found[f"{name}_mcse"]))
 
 
 def most_alike(found: xr.Dataset, count: int) -> list[tuple[int, int, int, str]]:
@@ -164,15 +168,12 @@ def _layer(layer: xr.Dataset) -> dict[str, Any]:
     """One row of the table of layers."""
     errors = zip(layer.effective_heads.values, layer.effective_heads_mcse.values, strict=True)
     own = layer.sel(source="observed")
-    pairs = own.weight_correlation.values[np.triu_indices(layer.sizes["head_i"], 1)]
     return {
-        "correlation": number(float(pairs.mean()), 2) if pairs.size else UNDEFINED,
+        "correlation": _of(own, "layer_correlation"),
         "effective": [
             with_error(float(value), float(error)) if error else number(float(value), 3) for value, error in errors
         ],
-        "contributions": with_error(float(own.effective_contributions), float(own.effective_contributions_mcse))
-        if "effective_contributions" in own
-        else "",
+        "contributions": _of(own, "effective_contributions") if "effective_contributions" in own else "",
         "variance": _range(layer.logit_variance),
         "rank": _range(layer.logit_rank),
         "sink": _range(layer.sink_share),

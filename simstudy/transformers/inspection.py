@@ -334,6 +334,7 @@ def _labelled(
     }
     found |= (
         agreement(np.stack(weights, axis=2), groups)
+        | _means(np.stack(weights, axis=2))
         | _contributions(layers)
         | _dimensions([layer.dimensions for layer in layers])
         | _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])
@@ -341,6 +342,17 @@ def _labelled(
     coordinates: dict[str, list[Any]] = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES), "gaps": list(GAPS)}
     counts = {"n_judged": int(judged.sum()), "n_fitted": int((~judged).sum())}
     return described(found, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])
+
+
+def _means(correlation: np.ndarray) -> dict[str, np.ndarray]:
+    """Mean correlations of all two heads, (S, source, L, H, H), of each layer and of all; NaN of single heads."""
+    first, second = np.triu_indices(correlation.shape[3], 1)
+    with np.errstate(invalid="ignore"):
+        layers = correlation[..., first, second].sum(axis=3) / np.float64(len(first))
+    means = {"layer_correlation": layers, "mean_correlation": layers.mean(axis=2)}
+    return {name: each.mean(axis=0).T for name, each in means.items()} | {
+        f"{name}_mcse": _error(each).T for name, each in means.items()
+    }
 
 
 def _dimensions(layers: list[Dimensions]) -> dict[str, np.ndarray]:

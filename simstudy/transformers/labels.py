@@ -25,6 +25,8 @@ MEANINGS = {
         _PAIRS, "correlation of the outputs of two heads if values are noise, averaged over queries",
         "mean_t G_ij / (G_ii G_jj)^(1/2), G_ij = sum_s w_its w_jts",
     ),
+    "layer_correlation": Meaning(("layer", "source"), "mean weight_correlation of two heads of a layer", "mean"),
+    "mean_correlation": Meaning(("source",), "mean of layer_correlation over all layers", "mean"),
     "contribution_correlation": Meaning(
         _PAIRS, "correlation of what two heads add to the residual stream if states are white noise where values read",
         "weight_correlation O_ij / (O_ii O_jj)^(1/2), O the contribution overlap",

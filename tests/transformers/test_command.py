@@ -50,8 +50,12 @@ def test_inspect__writes_what_python_gives_and_a_page(files):
         expected = simstudy.inspect_heads(heads, given["states"], given["mask"], seed=5)
     with xr.open_dataset(files / "out" / "heads.nc") as found:
         xr.testing.assert_identical(found.load(), expected)
-    observed = expected.weight_correlation.sel(source="observed").values[:, *np.triu_indices(3, 1)]
-    assert f"correlate at {observed.mean():.2g} on average" in result.output
+    own = expected.sel(source="observed")
+    observed = own.weight_correlation.values[:, *np.triu_indices(3, 1)]
+    said = with_error(observed.mean(), float(own.mean_correlation_mcse))
+    assert f"correlate at {said} on average" in result.output
+    worth = sorted(zip(own.effective_heads.values, own.effective_heads_mcse.values, strict=True))
+    assert f"is worth {with_error(*worth[0])} to {with_error(*worth[-1])} of its 3 heads (± one" in result.output
     alike = f"{with_error(observed.max(), float(expected.pair_correlation_mcse[0]))}"
     assert f"at {alike}." in result.output
     layer, first, second = (int(expected[f"pair_{name}"][0]) for name in ("layer", "head_i", "head_j"))

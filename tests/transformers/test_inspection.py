@@ -48,6 +48,7 @@ def test_observed__is_the_definition(causal, windows):
     states[:, ~mask] = np.nan  # what padding holds must not matter
     found = simstudy.inspect_heads(heads, states, mask)
     judged = [states[:, s, mask[s]] for s in (1, 3, 5)]
+    means = np.zeros((L, 3))
     for layer in range(L):
         weights = [[softmax_weights(heads, layer, h, one[layer], causal, windows[layer]) for h in range(H)]
                    for one in judged]  # fmt: skip
@@ -57,12 +58,17 @@ def test_observed__is_the_definition(causal, windows):
             assert found.weight_correlation.sel(source="observed", **cell) == pytest.approx(np.mean(values), abs=1e-12)
             error = found.weight_correlation_mcse.sel(source="observed", **cell)
             assert error == pytest.approx(np.std(values, ddof=1) / math.sqrt(3), abs=1e-12)
+            means[layer] += np.array(values) / 3
         grams = np.mean([np.einsum("hts,gts->hg", each, each) / len(each[0]) for each in weights], axis=0)
         assert found.effective_heads.sel(source="observed", layer=layer) == pytest.approx(
             H * np.trace(grams) / grams.sum()
         )
         sinks = np.mean([[w.mean(axis=0).max() for w in each] for each in weights], axis=0)
         np.testing.assert_allclose(found.sink_share.sel(layer=layer), sinks)
+    own = found.sel(source="observed")
+    for name, expected in (("layer_correlation", means), ("mean_correlation", means.mean(axis=0))):
+        np.testing.assert_allclose(own[name], expected.mean(axis=-1))
+        np.testing.assert_allclose(own[f"{name}_mcse"], expected.std(axis=-1, ddof=1) / math.sqrt(3))
 
 
 def test_exact__is_the_theory_of_the_fitted_covariance():
