@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
-from scipy.special import log_softmax
 
 from simstudy.transformers.attention import attention_weights, project, visible
 from simstudy.transformers.checkpoints import read_weights
@@ -53,10 +52,16 @@ class Decoder:
         outputs = np.split(self._normed(stream, "model.norm"), np.cumsum(lengths)[:-1])
         return [Encoding(own, output, None) for own, output in zip(_split(states, lengths), outputs, strict=True)]
 
-    def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """What enters the attention of each layer (L, T, d): no time goes into what the last layer makes of it."""
+    def states(self, texts: Sequence[Sequence[int]], see: Edit | None = None) -> list[np.ndarray]:
+        """What enters the attention of each layer (L, T, d): no time goes into what the last layer makes of it.
+
+        All weights can be seen, those of the last layer, too.
+        """
         lengths = [len(tokens) for tokens in texts]
-        return _split(self._entering(np.concatenate(texts), lengths, None)[0], lengths)
+        states, _ = self._entering(np.concatenate(texts), lengths, see)
+        if see is not None:
+            self._mixed(len(states) - 1, states[-1], lengths, see)
+        return _split(states, lengths)
 
     def _entering(
         self, tokens: np.ndarray, lengths: list[int], edit: Edit | None
@@ -73,23 +78,31 @@ class Decoder:
         self, layer: int, stream: np.ndarray, state: np.ndarray, lengths: list[int], edit: Edit | None
     ) -> np.ndarray:
         """The residual stream after a layer, from that before it and what enters attention."""
+        values = self._mixed(layer, state, lengths, edit).swapaxes(0, 1).reshape(len(state), -1)
+        stream = stream + values @ self._array(f"model.layers.{layer}.self_attn.o_proj", "F").T
+        return stream + self._between(layer, stream)
+
+    def _mixed(self, layer: int, state: np.ndarray, lengths: list[int], edit: Edit | None) -> np.ndarray:
+        """Values (H, T, p), averaged by the weights of each head."""
         places, ends, mixed = [np.arange(length) for length in lengths], np.cumsum(lengths)[:-1], []
         projected = project(self.heads, layer, state, np.concatenate(places))
         parts = (*projected, self.heads.shared_product(state, self.heads.value[layer]))
         for own, query, key, value in zip(places, *(np.split(part, ends, axis=1) for part in parts), strict=True):
             weights = attention_weights(query, key, self.heads.scale, visible(self.heads, layer, own))
             mixed.append((weights if edit is None else edit(layer, weights)) @ value)
-        values = np.concatenate(mixed, axis=1).swapaxes(0, 1).reshape(len(state), -1)
-        stream = stream + values @ self._array(f"model.layers.{layer}.self_attn.o_proj", "F").T
-        return stream + self._between(layer, stream)
+        return np.concatenate(mixed, axis=1)
 
-    def losses(self, encodings: Sequence[Encoding], texts: Sequence[Sequence[int]]) -> list[float]:
-        """Of each text, minus the mean logarithm of the probability of a token, given those before it."""
-        outputs = np.concatenate([encoding.output[:-1] for encoding in encodings])
+    def losses(self, outputs: Sequence[np.ndarray], texts: Sequence[Sequence[int]]) -> list[float]:
+        """Of each text, of which this is the output, minus the mean log probability of a token, given those before."""
+        states = np.concatenate([output[:-1] for output in outputs])
         following = np.concatenate([tokens[1:] for tokens in texts])
-        scores = log_softmax(outputs @ self._array("model.embed_tokens").T, axis=1)[np.arange(len(outputs)), following]
+        scores = states @ self._array("model.embed_tokens").T
+        scores -= scores.max(axis=1, keepdims=True)
+        own = scores[np.arange(len(states)), following]
+        # In place: of 49 000 tokens each copy would take as long as a tenth of the product.
+        known = own - np.log(np.exp(scores, out=scores).sum(axis=1))
         ends = np.cumsum([len(tokens) - 1 for tokens in texts])[:-1]
-        return [-float(each.mean()) for each in np.split(scores, ends)]
+        return [-float(each.mean()) for each in np.split(known, ends)]
 
     def _between(self, layer: int, stream: np.ndarray) -> np.ndarray:
         place = f"model.layers.{layer}."

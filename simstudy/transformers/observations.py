@@ -5,7 +5,7 @@ Index legend: h, g head; t token that looks; s token that is looked at; p dimens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,16 +120,16 @@ def _seen(heads: TransformerHeads, layer: int, states: np.ndarray) -> np.ndarray
     return observe(project(heads, layer, states), heads.scale, mask, heads.cap).correlation
 
 
-def correlation_by_query(model: Callable[..., Any], tokens: Sequence[int]) -> np.ndarray:
-    """Correlations (L, T, H, H) of weights at each query, as they are in the forward pass of a model."""
-    found = []
+def correlations_by_query(decoder: Any, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Correlations (L, T, H, H) of weights at each query of each text, as they are in the forward pass."""
+    found: list[np.ndarray] = []
 
     def see(_: int, weights: np.ndarray) -> np.ndarray:
         found.append(grams_of(weights)[1])
         return weights
 
-    model(tokens, see)
-    return np.array(found)
+    decoder.states(texts, see)
+    return [np.array(found[s :: len(texts)]) for s in range(len(texts))]
 
 
 def by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:

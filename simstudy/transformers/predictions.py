@@ -142,9 +142,11 @@ def predict(
     )
     # Of a token no more than e^-700 times as heavy as the heaviest, nothing but the presence matters.
     pooled = np.exp(np.maximum(logits - logits.max(axis=1, keepdims=True), -700.0))
-    powers = pooled.take(rng.integers(logits.shape[1], size=(_REDRAWS, n_keys)), axis=1).swapaxes(0, 1)
-    sums = powers.sum(axis=2)
-    redrawn = np.mean(powers @ powers.mT / (sums[:, :, None] * sums[:, None]), axis=0)
+    drawn = rng.integers(logits.shape[1], size=(_REDRAWS, n_keys))
+    counts = np.array([np.bincount(each, minlength=logits.shape[1]) for each in drawn], np.float64)
+    sums = counts @ pooled.T
+    products = (counts @ (pooled[:, None] * pooled).reshape(-1, logits.shape[1]).T).reshape(-1, *2 * (len(pooled),))
+    redrawn = np.mean(products / (sums[:, :, None] * sums[:, None]), axis=0)
     return Predicted(leading, exact.gram, redrawn, covariance, exact.reason)
 
 

@@ -75,7 +75,7 @@ class Trained(NamedTuple):
         """Return the mean loss of the next token of each text, or of an encoder, of every seventh token, masked."""
         if not isinstance(self.encoder, Decoder):
             return [self._masked_loss(tokens, edit) for tokens in texts]
-        return self.encoder.losses(self.encoder.together(texts, edit), texts)
+        return self.encoder.losses([each.output for each in self.encoder.together(texts, edit)], texts)
 
     def _masked_loss(self, tokens: Sequence[int], edit: Edit | None) -> float:
         places, masked = np.arange(_MASKED // 2, len(tokens) - 1, _MASKED), np.array(tokens)

@@ -22,7 +22,7 @@ from simstudy.design.settings.systems import real_heads as settings
 from simstudy.transformers.encoder import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.interventions import Edit, averaging, donor_map, intervene, reduced, sharing, zeroing
-from simstudy.transformers.observations import by_group, correlation_by_query, mean_correlation
+from simstudy.transformers.observations import by_group, correlations_by_query, mean_correlation
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
 
@@ -124,14 +124,19 @@ def _fixed(model: str) -> Any:
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _by_length(model: str, count: int, key: Key) -> tuple[dict[int, dict[str, Array]], _Alike]:
-    """Correlations of pairs of heads at each length, by predictor and as "observed"; `_alike` of half as many texts."""
+def _by_length(
+    model: str, count: int, key: Key
+) -> tuple[dict[int, dict[str, Array]], Array, tuple[list[Array], list[list[int]]]]:
+    """Correlations of pairs of heads at each length, by predictor and as "observed".
+
+    Then what `_alike` wants of half as many texts: correlations (L, H, H), and outputs and tokens of as many others.
+    """
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
     encodings, second = encoder.together(texts), slice(count // 2, count)
     short = [each.states for each in encodings]
-    losses = list(zip(texts[second], encoder.losses(encodings[second], texts[second]), strict=True))
-    by_query = correlation_by_query(encoder, draw_tokens(model, vocabulary, rng, _LENGTHS[-1]))
+    others = [each.output for each in encodings[second]], texts[second]
+    (by_query,) = correlations_by_query(encoder, [draw_tokens(model, vocabulary, rng, _LENGTHS[-1])])
     found: dict[int, dict[str, Array]] = {}
     for length, said in zip(_LENGTHS, _inspected(model, short, _LENGTHS, rng), strict=True):
         by = {source: _pairs(said, source) for source in ("observed", "constant", "angles", "exact", "redrawn", "half")}
@@ -139,7 +144,7 @@ def _by_length(model: str, count: int, key: Key) -> tuple[dict[int, dict[str, Ar
             by["observed"] = by_group(by_query[:, :length].mean(axis=1), said.key_group.values)
         change = np.nanmean(by["exact"] - found.get(_LENGTHS[0], by)["exact"])
         found[length] = by | {"measured": by["half"], "moved": np.clip(by["half"] + change, 0, 1)}
-    return found, (mean_correlation(encoder.heads, short[: count // 2]), losses)
+    return found, mean_correlation(encoder.heads, short[: count // 2]), others
 
 
 def _of_each(numbers: Callable[[Any, Key], dict[str, float]]) -> Callable[[Any, Key], dict[str, float]]:
@@ -206,17 +211,16 @@ def _by_kind(model: str, count: int, key: Key) -> dict[str, Array]:
     """Correlations of pairs of heads on texts of another kind, by predictor and as "observed"."""
     own, rng = load_trained(model), np.random.default_rng([*key, 2])
     encoder, vocabulary = own
-    second = own.states([draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=True) for _ in range(2 * count)])
-    seen, observed = (
-        by_group(mean_correlation(encoder.heads, some), _fixed(model).groups)
-        for some in (second[:count], second[count:])
-    )
+    texts = [draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=True) for _ in range(2 * count)]
     if model == "smollm2":
         first = _by_length(model, count, key)[0][_LENGTHS[0]]
+        each = np.array([by_query.mean(axis=1) for by_query in correlations_by_query(encoder, texts)])
     else:
+        each = np.array([mean_correlation(encoder.heads, [states]) for states in own.states(texts)])
         found = _made(model, count, key).found
         first = {source: _pairs(found, source) for source in ("constant", "angles", "exact")}
         first["measured"] = _pairs(found, "half")
+    seen, observed = by_group(each.reshape(2, count, *each.shape[1:]).mean(axis=1), _fixed(model).groups)
     return first | {"seen": seen, "observed": observed}
 
 
@@ -315,7 +319,8 @@ def raise_losses(instance: settings.HeadLossInstance, key: Key) -> dict[str, flo
 def _alike(model: str, count: int, key: Key) -> _Alike:
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
     if model == "smollm2":  # the same texts, passed once
-        return _by_length(model, 2 * count, key)[1]
+        _, alike, others = _by_length(model, 2 * count, key)
+        return alike, list(zip(others[1], load_trained(model).encoder.losses(*others), strict=True))
     own, rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, own.vocabulary, rng) for _ in range(2 * count)]
     alike = mean_correlation(own.encoder.heads, own.states(texts[:count]))

@@ -12,7 +12,6 @@ Index legend: h, g head; a known token; U values of log t; X nodes of the first 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -184,30 +183,46 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
         return _Rows(_functions(log_t[:, None] + slope * nodes), log_t, steps, nodes, density, masses)
 
     grams = np.full_like(correlations, np.nan)
+    distinctness = np.sqrt(_NEARLY_ALIGNED)
     # Nodes of the steeper head of a pair serve both.
     order = [head for head in np.argsort(-deviations).tolist() if _n_nodes(deviations[head]) <= MAX_NODES]
-    for h, g in itertools.combinations_with_replacement(order, 2):
-        correlation = 1.0 if h == g else correlations[h, g]
-        grams[h, g] = grams[g, h] = _product(rows, (h, g), correlation, n_keys, deviations[g], step)
+    for place, h in enumerate(order):
+        grams[h, h] = _alone(rows(h, 1.0, distinctness), n_keys)
+        far = [g for g in order[place + 1 :] if abs(correlations[h, g]) <= _SERIES]
+        if far:
+            first, *others = (rows(head, _SERIES_VARIANCE, distinctness) for head in (h, *far))
+            grams[h, far] = grams[far, h] = _apart(first, others, correlations[h, far], n_keys)
+        for g in order[place + 1 :]:
+            if g not in far:
+                near = _near(rows, (h, g), correlations[h, g], n_keys, deviations[g], step)
+                grams[h, g] = grams[g, h] = near
     return grams
 
 
-def _product(
+def _alone(head: _Rows, n_keys: int) -> float:
+    """E sum_i w_hi^2 of one head."""
+    lost, _, twice = head.functions
+    masses = np.sum(head.known**2, axis=1)
+    return float(head.steps @ _density(twice @ head.density, lost @ head.density, n_keys, masses))
+
+
+def _apart(first: _Rows, others: list[_Rows], correlations: Array, n_keys: int) -> Array:
+    """E sum_i w_hi w_gi (G,) of a head with others by series: their values of log t are laid end to end."""
+    starts = np.cumsum([0, *(len(other.steps) for other in others)])[:-1]
+    powers = correlations[:, None] ** np.arange(_N_TERMS)
+    series = np.concatenate([other.series * own for other, own in zip(others, powers, strict=True)], axis=1)
+    both, own = first.series @ series.mT
+    either = first.series[0, :, :1] + series[0, :, 0] - both
+    known, steps = (np.concatenate([getattr(other, name) for other in others]) for name in ("known", "steps"))
+    return np.add.reduceat(first.steps @ _density(own, either, n_keys, first.known @ known.T) * steps, starts)
+
+
+def _near(
     rows: Callable[[int, float, float], _Rows], pair: tuple[int, int], correlation: float, n_keys: int, slope: float,
     step: float,
 ) -> float:  # fmt: skip
-    """E sum_i w_hi w_gi of two heads, or of one; ``slope`` is that of the second."""
+    """E sum_i w_hi w_gi of two heads whose logits are alike; ``slope`` is that of the second."""
     distinctness = np.sqrt(_NEARLY_ALIGNED)
-    if pair[0] == pair[1]:
-        first = rows(pair[0], 1.0, distinctness)
-        lost, _, twice = first.functions
-        masses = np.sum(first.known**2, axis=1)
-        return float(first.steps @ _density(twice @ first.density, lost @ first.density, n_keys, masses))
-    if abs(correlation) <= _SERIES:
-        first, second = (rows(head, _SERIES_VARIANCE, distinctness) for head in pair)
-        both, own = (first.series * correlation ** np.arange(_N_TERMS)) @ second.series.mT
-        either = first.series[0, :, :1] + second.series[0, :, 0] - both
-        return _over_log_t(first, second, own, either, n_keys)
     left = max(1.0 - correlation**2, 0.0)
     floor = _floor(left)
     first, second = rows(pair[0], 1.0, distinctness if floor else 0.0), rows(pair[1], floor or 1.0, distinctness)
@@ -218,19 +233,16 @@ def _product(
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
         seen = _expected(_functions(second.log_t[:, None, None] + logits)[:2], density)
     lost, once, _ = first.functions * first.density
+    # 1 - e^{-z_h - z_g} keeps the digits of phi^n.
     either = lost.sum(axis=1)[:, None] + seen[0] @ first.density - lost @ seen[0].T
-    return _over_log_t(first, second, once @ seen[1].T, either, n_keys)
-
-
-def _over_log_t(first: _Rows, second: _Rows, own: Array, either: Array, n_keys: int) -> float:
-    """Integrate over log t of both heads; ``either`` is 1 - e^{-z_h - z_g}, which keeps the digits of phi^n."""
-    return float(first.steps @ _density(own, either, n_keys, first.known @ second.known.T) @ second.steps)
+    density = _density(once @ seen[1].T, either, n_keys, first.known @ second.known.T)
+    return float(first.steps @ density @ second.steps)
 
 
 def _density(own: Array, lost: Array, n_keys: int, known: Array) -> Array:
     """Integrand over log t of what n keys give and, with phi = 1 - lost, what known tokens do."""
-    log_phi = np.log1p(-np.minimum(lost, 1 - _SMALLEST_PHI))
-    return n_keys * own * np.exp((n_keys - 1) * log_phi) + known * np.exp(n_keys * log_phi)
+    lost = np.minimum(lost, 1 - _SMALLEST_PHI)
+    return np.exp((n_keys - 1) * np.log1p(-lost)) * (n_keys * own + known * (1 - lost))
 
 
 def _floor(left: float) -> float:

@@ -19,7 +19,7 @@ from simstudy.errors import UserError
 from simstudy.transformers import trained
 from simstudy.transformers.encoder import restored_probabilities
 from simstudy.transformers.interventions import donor_map, sharing, zeroing
-from simstudy.transformers.observations import correlation_by_query
+from simstudy.transformers.observations import correlations_by_query
 from simstudy.transformers.sequences import draw_chain, draw_numbers, draw_text, draw_tokens
 from simstudy.transformers.trained import load_trained
 
@@ -274,7 +274,9 @@ def test_longer_texts__are_predicted_from_short_ones():
     rng = np.random.default_rng(key)
     texts = [draw_tokens("smollm2", vocabulary, rng, length) for length in (64, 64, 64, 64, 512)]
     longer = model(texts[4][:256])
-    assert len(texts[4]) == 512 and model.losses([longer], [texts[4][:256]])[0] < 4.5  # of 10.8 without knowledge
+    assert (
+        len(texts[4]) == 512 and model.losses([longer.output], [texts[4][:256]])[0] < 4.5
+    )  # of 10.8 without knowledge
     measured, observed = (
         np.mean([key_groups(patterns(model, each)) for each in every], axis=0)
         for every in (texts[:4:2], [texts[4][:256]])
@@ -287,9 +289,9 @@ def test_longer_texts__are_predicted_from_short_ones():
     # Of the same texts, two choose heads, whose removal raises the loss of the next two.
     chosen = {"kind": "head_loss", "model": "smollm2", "edit": "zero", "chosen_by": "observed", "sequences": 2}
     cell = minimal_cell(instance=chosen, seed=3)
-    donors = donor_map(np.mean([correlation_by_query(model, each).mean(axis=1) for each in texts[:2]], axis=0), 0.25)
+    donors = donor_map(np.mean([each.mean(axis=1) for each in correlations_by_query(model, texts[:2])], axis=0), 0.25)
     edits, judged = (zeroing(*donors), None), texts[2:4]
-    losses = [np.mean(model.losses([model(each, edit) for each in judged], judged)) for edit in edits]
+    losses = [np.mean(model.losses([model(each, edit).output for each in judged], judged)) for edit in edits]
     found = measure(cell.instance, cell, SharedData(cell, 0, 1))["loss_rise"][0]
     assert found == pytest.approx(losses[0] - losses[1], rel=1e-3)
 
