@@ -52,7 +52,7 @@ def judge(
     if confirm and given:
         raise UserError(f"--confirm: {', '.join(given)} must be sealed, too; state it as [numbers] in {claims}")
     seal = require_sealed(claims, stated) if confirm else None
-    found = judged(_read(numbers), stated, given, seal.digest if seal else "")
+    found = judged(_read(numbers), stated, given)
     if as_json:
         say_json(record(found, seal))
     else:

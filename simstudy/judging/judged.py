@@ -180,8 +180,8 @@ def judge(
     return judged(numbers, stated, {name: each for name, each in given.items() if each is not None})
 
 
-def judged(numbers: Any, stated: Stated, given: Mapping[str, Any], seal: str = "") -> Verdicts:
-    """Return verdicts on claims as stated, and sealed; what is given of columns goes before what is stated."""
+def judged(numbers: Any, stated: Stated, given: Mapping[str, Any]) -> Verdicts:
+    """Return verdicts on claims as stated; what is given of columns goes before what is stated."""
     try:
         columns = Columns.model_validate(stated.columns.model_dump() | dict(given))
     except ValidationError as error:
@@ -196,7 +196,7 @@ def judged(numbers: Any, stated: Stated, given: Mapping[str, Any], seal: str = "
     ]
     meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
     column = ("claim", np.ceil(further), {"long_name": meaning, "units": "1"})
-    return Verdicts(tabled(stated.claims, worded).assign(further_units=column).assign_attrs(seal=seal), found)
+    return Verdicts(tabled(stated.claims, worded).assign(further_units=column), found)
 
 
 def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement:
