@@ -12,7 +12,7 @@ from simstudy.kernels.vectors import lanes_of, load, repeat, spread, store_four
 
 # Index legend: r replicate, i key, j feature, c column of the stacked projections (head and dimension).
 
-_TILE = 128
+_TILE = 144
 _STRIDE = _TILE + 16
 """Numbers from one row of a tile to the next: not a power of 2, as the first-level cache holds few such rows."""
 
@@ -42,23 +42,24 @@ def _memory(n_features: int, real: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 def _project(keys, fours, tile, sums, projected):
     # projected[r, 4 b + k, i] = sum_j fours[r, b, j, k] * keys[r, j, i]
     n_replicates, n_columns, n_keys = projected.shape
-    width = lanes_of(tile)
+    step = 3 * lanes_of(tile)
     for r in range(n_replicates):
         weights = fours[r if len(fours) > 1 else 0]
         for start in range(0, n_keys, _TILE):
-            stop = min(start + _TILE, n_keys)
+            size = min(_TILE, n_keys - start)
             for j in range(keys.shape[1]):
-                _copy(keys[r, j, start:stop], tile[j])
+                _copy(keys[r, j, start : start + size], tile[j])
             for c in range(0, n_columns, 4):
-                whole = stop - start == _TILE and c + 4 <= n_columns
-                for i in range(0, stop - start, 2 * width):
-                    if whole:
-                        first = (r * n_columns + c) * n_keys + start + i
-                        _sum_products(tile, weights, c, i, projected, first, n_keys)
+                for begin in range(0, size, step):
+                    # The last step ends with the tile: what it finds again has the same bits.
+                    i = max(min(begin, size - step), 0)
+                    if size >= step and c + 4 <= n_columns:
+                        _sum_products(tile, weights, c, i, projected, (r * n_columns + c) * n_keys + start + i, n_keys)
                     else:
-                        _sum_products(tile, weights, c, i, sums, i, _STRIDE)
-                for k in range(0 if whole else min(4, n_columns - c)):
-                    _copy(sums[k, : stop - start], projected[r, c + k, start:stop])
+                        _sum_products(tile, weights, c, i, sums, 0, _STRIDE)
+                        first, last = start + i, start + min(i + step, size)
+                        for k in range(min(4, n_columns - c)):
+                            _copy(sums[k, : last - first], projected[r, c + k, first:last])
 
 
 @inlined
@@ -69,17 +70,22 @@ def _copy(source, target):
 
 @inlined
 def _sum_products(tile, weights, c, i, sums, first, stride):
-    # sums[first + k stride + i'] = sum_j weights[c / 4, j, k] * tile[j, i + i'] for four columns and two vectors of
-    # keys: 8 sums share 6 reads for each feature.  Columns are a, b, c, d, and vectors 0, 1: with what they need they
-    # fit into 16 registers.
+    # sums[first + k stride + i'] = sum_j weights[c / 4, j, k] * tile[j, i + i'] for four columns and three vectors of
+    # keys: 12 sums share 7 reads for each feature.  Columns are a, b, c, d, and vectors 0, 1, 2: with what they need
+    # they fill 16 registers, and a sum waits for its last addition less long than the others take.
     w, y = lanes_of(tile), c * tile.shape[0]
-    a0 = a1 = b0 = b1 = c0 = c1 = d0 = d1 = spread(weights.dtype.type(0))
+    a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = spread(weights.dtype.type(0))
     for x in range(i, i + len(tile) * _STRIDE, _STRIDE):
-        x0, x1 = load(tile, x), load(tile, x + w)
-        e, f = repeat(weights, y), repeat(weights, y + 1)
-        a0, a1, b0, b1 = a0 + e * x0, a1 + e * x1, b0 + f * x0, b1 + f * x1
-        e, f = repeat(weights, y + 2), repeat(weights, y + 3)
-        c0, c1, d0, d1 = c0 + e * x0, c1 + e * x1, d0 + f * x0, d1 + f * x1
+        x0, x1, x2 = load(tile, x), load(tile, x + w), load(tile, x + 2 * w)
+        e = repeat(weights, y)
+        a0, a1, a2 = a0 + e * x0, a1 + e * x1, a2 + e * x2
+        e = repeat(weights, y + 1)
+        b0, b1, b2 = b0 + e * x0, b1 + e * x1, b2 + e * x2
+        e = repeat(weights, y + 2)
+        c0, c1, c2 = c0 + e * x0, c1 + e * x1, c2 + e * x2
+        e = repeat(weights, y + 3)
+        d0, d1, d2 = d0 + e * x0, d1 + e * x1, d2 + e * x2
         y += 4
     store_four(sums, first, stride, a0, b0, c0, d0)
     store_four(sums, first + w, stride, a1, b1, c1, d1)
+    store_four(sums, first + 2 * w, stride, a2, b2, c2, d2)
