@@ -152,7 +152,7 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
     command = [str(write_design(tmp_path, text)), "--output", str(tmp_path / "out")]
     assert process.command(["run", *command, "--executor", "serial"]) == 0
     first = contents(tmp_path / "out" / "tiny" / "quick")
-    assert {"cells.csv", "verdicts.csv", "report.html", "figures/least.svg", "figures/mse.png"} <= first.keys()
+    assert {"cells.csv", "verdicts.csv", "report.html", "figures/least.png", "figures/mse.png"} <= first.keys()
     folder = tmp_path / "out" / "tiny" / "quick"
     (folder / "report.html").unlink()  # without it all is drawn again
     assert process.command(["report", *command]) == 0
@@ -174,6 +174,10 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
     )
     assert results.drop_attrs(deep=False).identical(same.drop_attrs(deep=False))
     assert [name for name in results.attrs if results.attrs[name] != same.attrs[name]] == ["run"]
+    assert process.command(["report", *command, "--figures", "pdf"]) == 0
+    assert contents(folder).keys() - again.keys() == {
+        f"figures/{name}.pdf" for name in ("mse", "least", "order", "all_claims")
+    }
 
 
 def read_results_of(path: Path, content: bytes) -> xr.Dataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,6 +20,8 @@ from simstudy.commands.app import (
     store_for,
 )
 
+_FIGURES = "Also write all figures of a study in this format. A later run does not write them again."
+
 
 @app.command()
 def report(
@@ -28,6 +30,7 @@ def report(
     ] = None,
     profile: ProfileOption = "quick",
     output: OutputOption = OUTPUT,
+    figures: Annotated[Literal["pdf", "svg"] | None, typer.Option(help=_FIGURES)] = None,
 ) -> None:
     """Write the report of a study and its confirmations again, or one page of all studies in a folder.
 
@@ -53,7 +56,7 @@ def report(
     for run in runs:
         # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
         with store_for(run.design, output).locked():
-            path = write_report(*run)
+            path = write_report(*run, vector=figures)
         show_table(verdict_table(verdict_lines(run.results, standing=standing_in(run.design, run.store))))
         say(f"report   {path}")
 

@@ -31,7 +31,6 @@ from simstudy.report.confirmed import Confirmed, confirmed_of, counted_of, stand
 from simstudy.report.explorer import explored
 from simstudy.report.formulas import formulas_of
 from simstudy.report.labels import (
-    ALL_CLAIMS,
     RESOLUTION,
     THEORY_NAMES,
     Z_SCORES,
@@ -74,16 +73,21 @@ _PROVENANCE = {
 
 
 def write_report(
-    results: xr.Dataset, design: Design, store: Store, told: tuple[Sequence[Confirmed], Standing | None] | None = None
-) -> Path:
+    results: xr.Dataset, design: Design, store: Store, told: tuple[Sequence[Confirmed], Standing | None] | None = None,
+    vector: str | None = None,
+) -> Path:  # fmt: skip
     """Write page, figures and tables of a study; results of another text of the design are refused.
 
-    ``told``: its confirmations and what stands for its claims, if they have been read.
+    ``told``: its confirmations and what stands for its claims, if they have been read; ``vector``: also write the
+    figures and one of all claims as ``pdf`` or ``svg``.
     """
     require_same_design(results, design, store)
     told = told or (confirmed_of(design, store), standing_in(design, store))
     for name, content in report_files(results, design, *told).items():
         store.files.write(name, content)
+    if vector:
+        for name, content in drawings.figure_files(results, design, verdict_lines(results, *told), vector).items():
+            store.files.write(f"figures/{name}.{vector}", content)
     return store.folder / PAGE
 
 
@@ -91,18 +95,14 @@ def report_files(
     results: xr.Dataset, design: Design, confirmed: Sequence[Confirmed] = (), standing: Standing | None = None
 ) -> dict[str, bytes]:
     """Return the files of a report by name."""
-    lines = verdict_lines(results, confirmed, standing)
-    drawn = drawings.figure_files(results, design, lines)
-    files = {f"figures/{name}.{suffix}": file for name, each in drawn.items() for suffix, file in each.items()}
-    pictures = {name: each["png"] for name, each in drawn.items() if each}
-    # The page draws claims by itself, so that they can be searched and read on a phone.
-    pictures.pop(ALL_CLAIMS, None)
+    pictures = drawings.figure_files(results, design)
     texts = {
         "cells.csv": csv_of(cell_frame(results)),
         "verdicts.csv": csv_of(verdict_frame(results, confirmed)),
         "comparisons.csv": csv_of(comparison_frame(results)),
         PAGE: render(results, design, pictures, confirmed, standing),
     }
+    files = {f"figures/{name}.png": picture for name, picture in pictures.items()}
     return files | {name: text.encode() for name, text in texts.items()}
 
 

@@ -58,13 +58,13 @@ def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
 def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     """Return the cells that a figure shows."""
     grids = (figure.grid, *figure.beside) if isinstance(figure, LawFigure) else (figure.grid,)
-    rows = coordinates_of(results)
-    cells = results.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
-    # Without the others: each part of the cells copies all that it has.
-    known = {"grid", "bandwidth_rule"}.union(*(factors_of(results)[grid] for grid in grids))
-    return cells.drop_vars(
-        [name for name, each in cells.coords.items() if each.dims == ("cell",) and name not in known]
+    # Without other settings: each part of the cells copies all that it has.
+    known = {"grid", "bandwidth_rule", *figure.where}.union(*(factors_of(results)[grid] for grid in grids))
+    cells = results.drop_vars(
+        [name for name, each in results.coords.items() if each.dims == ("cell",) and name not in known]
     )
+    rows = coordinates_of(cells)
+    return cells.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
 
 
 def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
@@ -82,26 +82,16 @@ def draw_z_scores(results: xr.Dataset) -> Drawing | None:
         return z_score_figure(results, measures) if measures else None
 
 
-def image(drawing: Drawing, suffix: str) -> bytes:
-    """Return a drawing as a ``png`` file with a palette, or as ``svg``: the same bytes every time."""
+def image(drawing: Drawing, suffix: str = "png") -> bytes:
+    """Return a drawing as a ``png`` file with a palette, or as ``pdf`` or ``svg``: the same bytes every time."""
     buffer = io.BytesIO()
-    metadata = None if suffix == "png" else {"Date": None, "Creator": None}
     with own_style():
-        # A PNG file would be packed only to be unpacked for its palette: an eighth of the time of a figure.
-        drawing.savefig(buffer, format="rgba" if suffix == "png" else suffix, dpi=RESOLUTION, metadata=metadata)
-    if suffix == "png":
-        width, height = (int(inches * RESOLUTION) for inches in drawing.get_size_inches())
-        pixels = Image.frombuffer("RGBA", (width, height), buffer.getvalue()).convert("RGB")
-        buffer = io.BytesIO()
-        pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
-    return buffer.getvalue()
-
-
-def lay_out(drawing: Drawing) -> None:
-    """Lay a drawing out for good: else each file of it would be laid out anew."""
-    if (engine := drawing.get_layout_engine()) is not None:
-        with own_style():
-            FigureCanvasAgg(drawing)  # its renderer knows the sizes of texts when the PNG file is drawn
+        if suffix == "png":
+            # `savefig` would lay it out in a drawing of its own, and pack pixels only to unpack them for the palette.
             drawing.set_dpi(RESOLUTION)
-            engine.execute(drawing)
-            drawing.set_layout_engine(None)
+            (canvas := FigureCanvasAgg(drawing)).draw()
+            pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
+            pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
+        else:
+            drawing.savefig(buffer, format=suffix, metadata={"Date" if suffix == "svg" else "CreationDate": None})
+    return buffer.getvalue()

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 
 from simstudy.design.measures import THEORIES
 from simstudy.report.figures.marks import NEUTRAL, Entries, Look
+from simstudy.verdicts.figure_data import by_source
 
 GREY = "#bdbdbd"
 """Filling of points that no theory speaks of."""
@@ -26,7 +27,7 @@ _LONGEST = 150
 
 def covered(cells: xr.Dataset, measure: str) -> np.ndarray:
     """Return of which cells some theory has a value."""
-    return np.isfinite(cells[measure].sel(source=list(THEORIES)).values).any(axis=0)
+    return np.isfinite([by_source(cells, measure, source) for source in THEORIES]).any(axis=0)
 
 
 def draw_points(

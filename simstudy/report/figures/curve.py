@@ -49,7 +49,7 @@ from simstudy.report.figures.residuals import (
     side_by_side,
 )
 from simstudy.report.labels import measure_name, setting, setting_name
-from simstudy.verdicts.figure_data import residuals
+from simstudy.verdicts.figure_data import by_source, residuals
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
@@ -101,7 +101,7 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
     stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
     values = _theories(axes, figure, stratum, look, notes)
     x = stratum[figure.x].values.astype(float)
-    empirical = stratum[figure.y].sel(source="empirical").values
+    empirical = by_source(stratum, figure.y, "empirical")
     shown = visible(x, figure.x_scale) & visible(empirical, figure.y_scale)
     notes.dropped += int((np.isfinite(empirical) & np.isfinite(x) & ~shown).sum())
     bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
@@ -126,7 +126,7 @@ def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, 
     """Draw each theory as a line that joins the levels, and return the value of either at each, or NaN."""
     x, told = stratum[figure.x].values.astype(float), np.full(stratum.sizes["cell"], np.nan)
     for source in THEORIES:
-        values = stratum[figure.y].sel(source=source).values
+        values = by_source(stratum, figure.y, source)
         line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
         if np.isfinite(line).any():
             # A line shows nothing of a value without a neighbour.

@@ -14,7 +14,7 @@ from simstudy.design.measures import INDICES
 from simstudy.report.figures.marks import COVERAGE, NEUTRAL, Look, Notes, dropped, legends, looks_of, panelled, split
 from simstudy.report.figures.panels import MAX_COLUMNS, canvas, from_zero, label_y, set_scales, share_y, visible
 from simstudy.report.labels import INDEX_NAMES, measure_name, setting_and_level
-from simstudy.verdicts.figure_data import mean_within, rank_correlation
+from simstudy.verdicts.figure_data import by_source, mean_within, rank_correlation
 
 
 def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
@@ -71,7 +71,7 @@ def _one_index(figure: DiversityFigure, index: str, cells: xr.Dataset) -> Drawin
 
 
 def _scatter(axes: Axes, figure: DiversityFigure, cells: xr.Dataset, look: Look, notes: Notes) -> None:
-    x, y = cells.hdi.values, cells[figure.y].sel(source="empirical").values
+    x, y = cells.hdi.values, by_source(cells, figure.y, "empirical")
     shown = visible(x, figure.x_scale) & visible(y, figure.y_scale)
     notes.dropped += int((np.isfinite(x) & np.isfinite(y) & ~shown).sum())
     errors = (cells[name].values[shown] for name in ("hdi_mcse", f"{figure.y}_mcse"))

@@ -28,6 +28,7 @@ from simstudy.report.figures.marks import (
 from simstudy.report.figures.nested_loop import positions
 from simstudy.report.figures.panels import canvas
 from simstudy.report.labels import level_name, measure_name, number, setting_name
+from simstudy.verdicts.figure_data import by_source
 
 APART = 0.22
 """Distance of the colours of one row, in rows."""
@@ -65,7 +66,7 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
 
 def _sticks(axes: Axes, figure: LollipopFigure, cells: xr.Dataset, rows: np.ndarray, look: Look) -> bool:
     """Draw the sticks of one colour, and theory as bars; return whether there is any."""
-    values, exact, leading = (cells[figure.y].sel(source=source).values for source in ("empirical", "exact", "leading"))
+    values, exact, leading = (by_source(cells, figure.y, source) for source in ("empirical", "exact", "leading"))
     axes.hlines(rows, figure.target or 0.0, values, color=look.colour, linewidth=1.4, label="stick")
     axes.errorbar(values, rows, xerr=COVERAGE * cells[f"{figure.y}_mcse"].values, fmt=look.marker, color=look.colour,
                   markerfacecolor="white", capsize=2.5, elinewidth=1.1, zorder=3)  # fmt: skip

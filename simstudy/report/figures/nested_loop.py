@@ -31,7 +31,7 @@ from simstudy.report.figures.marks import (
 from simstudy.report.figures.panels import aim, canvas, from_zero, set_scales, share_y, visible
 from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
 from simstudy.report.labels import level_name, measure_name, setting_and_level, setting_name
-from simstudy.verdicts.figure_data import residuals
+from simstudy.verdicts.figure_data import by_source, residuals
 
 Loops = dict[str, list[Any]]
 LEVELS = "levels"
@@ -89,9 +89,9 @@ def _steps(
     """Draw a colour as steps, theory as pale ones; return whether there is any. ``unspoken``: nowhere at all."""
     size = int(np.prod([len(levels) for levels in loops.values()]))
     place = positions(cells, loops)
-    exact, leading = (cells[figure.y].sel(source=source).values for source in ("exact", "leading"))
+    exact, leading = (by_source(cells, figure.y, source) for source in ("exact", "leading"))
     lines = []
-    for values in (cells[figure.y].sel(source="empirical").values, np.where(np.isnan(exact), leading, exact)):
+    for values in (by_source(cells, figure.y, "empirical"), np.where(np.isnan(exact), leading, exact)):
         line = np.full(size, np.nan)
         line[place] = np.where(visible(values, figure.y_scale), values, np.nan)
         lines.append(line)

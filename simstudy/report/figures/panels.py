@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullLocator
 
+from simstudy.report.figures.layout import Measured
 from simstudy.report.labels import number
 
 MAX_COLUMNS = 4
@@ -24,11 +25,12 @@ STYLE: Any = {
     "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4", "grid.linewidth": 0.6,
     "axes.axisbelow": True, "lines.linewidth": 1.4, "lines.markersize": 5.5, "svg.hashsalt": "simstudy",
     "text.parse_math": False, "text.hinting": "none", "svg.fonttype": "none", "axes.titley": 1.0,
+    "pdf.fonttype": 42,
 }  # fmt: skip
 """Settings of Matplotlib under which figures are drawn and saved; the salt makes the names inside an SVG repeatable.
 
 A dollar in a label is a dollar.  Letters keep their shapes: hinting makes some strokes bold, and takes a twelfth of the
-time.  Text of an SVG is text; titles stand where they are and are not moved clear of ticks, which takes a tenth."""
+time.  Text of an SVG or PDF is text; titles stand where they are: to move them clear of ticks takes a tenth."""
 
 
 @contextlib.contextmanager
@@ -45,7 +47,7 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
     rows = -(-n_panels // columns)
     across = -(-n_panels // rows)
     width = _WIDTHS[MAX_COLUMNS if columns == 1 else across]
-    drawing = Figure(figsize=(width, rows * sum(heights) + 0.9), layout="constrained")
+    drawing = Figure(figsize=(width, rows * sum(heights) + 0.9), layout=Measured())
     every = drawing.subplots(len(heights) * rows, across, squeeze=False, height_ratios=list(heights) * rows)
     grids = [every[start :: len(heights)] for start in range(len(heights))]
     for upper, lower in pairwise(grids):

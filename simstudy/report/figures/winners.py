@@ -10,6 +10,7 @@ from simstudy.design.figures import WinnersFigure
 from simstudy.report.figures.marks import legends, levels_of, looks_of, split
 from simstudy.report.figures.panels import canvas
 from simstudy.report.labels import level_name, measure_name, setting_and_level, setting_name
+from simstudy.verdicts.figure_data import by_source
 
 
 def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
@@ -19,7 +20,7 @@ def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
     drawing, ((axes,),) = canvas(1, 1.2 + 0.9 * len(rows))
     for place, (_, inside) in enumerate(rows):
         for each, there in split(inside, figure.x):
-            values, theory = (there[figure.y].sel(source=source).values for source in ("empirical", "exact"))
+            values, theory = (by_source(there, figure.y, source) for source in ("empirical", "exact"))
             if not np.isfinite(values).any():
                 continue
             known = bool(np.isfinite(theory).all())

@@ -13,7 +13,7 @@ from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.report.figures.marks import NEUTRAL, Look, legends
 from simstudy.report.figures.panels import canvas, label_y
 from simstudy.report.labels import THEORY_NAMES, measure_name
-from simstudy.verdicts.figure_data import z_scores
+from simstudy.verdicts.figure_data import by_source, z_scores
 
 FURTHEST = 8.0
 """z-scores beyond are drawn at the edge."""
@@ -29,13 +29,14 @@ def compared_measures(results: xr.Dataset) -> list[str]:
 def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
     """Draw a panel for each measure, a colour for each theory: by chance points would follow the line."""
     drawing, grid = canvas(len(measures), 3.0)
-    told = [source for source in THEORIES if any(len(_known(results, name, source)) for name in measures)]
+    known = {(name, source): _known(results, name, source) for name in measures for source in THEORIES}
+    told = [source for source in THEORIES if any(len(known[name, source]) for name in measures)]
     looks = {THEORY_NAMES[source]: Look.of(THEORIES.index(source)) for source in told}
     beyond = 0
     for axes, measure in zip(grid.flat, measures, strict=False):
         axes.plot([-FURTHEST, FURTHEST], [-FURTHEST, FURTHEST], color=NEUTRAL, linewidth=0.8, label="by chance")
         for source in told:
-            found, look = np.sort(_known(results, measure, source)), looks[THEORY_NAMES[source]]
+            found, look = np.sort(known[measure, source]), looks[THEORY_NAMES[source]]
             # Median ranks (Blom 1958).
             expected = ndtri((np.arange(len(found)) + 0.625) / (len(found) + 0.25))
             beyond += int((np.abs(found) > FURTHEST).sum())
@@ -54,5 +55,5 @@ def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
 
 def _known(results: xr.Dataset, measure: str, source: str) -> np.ndarray:
     found = z_scores(results, measure, source)
-    estimate = np.abs(results[measure].sel(source="empirical").values)
+    estimate = np.abs(by_source(results, measure, "empirical"))
     return found[np.isfinite(found) & (results[f"{measure}_mcse"].values > ROUNDING * estimate)]

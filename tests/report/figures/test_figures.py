@@ -14,7 +14,7 @@ from PIL import Image
 
 from simstudy.design.figures import CurveFigure, DiversityFigure
 from simstudy.design.measures import INDICES
-from simstudy.report.figures import draw, image, lay_out
+from simstudy.report.figures import draw, image
 from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
 from simstudy.report.figures.panels import PlainLog, own_style
 from simstudy.report.figures.residuals import STRIP
@@ -297,7 +297,7 @@ def test_drawing__leaves_matplotlib_as_it_was(design, results):
 @pytest.mark.parametrize("name", ["variance-by-angle", "saturation", "which-index"])
 def test_layout__leaves_room_for_all_that_is_said(design, results, name):
     drawing = draw(design.figures[name], name, results)
-    lay_out(drawing)
+    image(drawing)
     renderer = FigureCanvasAgg(drawing).get_renderer()
     said = [each.get_tightbbox(renderer, for_layout_only=True) for each in drawing.axes if each.get_visible()]
     said += [each.get_window_extent(renderer) for each in drawing.legends]
