@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, Union
@@ -14,7 +14,7 @@ from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Name
 from simstudy.design.formulas import Value
 from simstudy.design.mistakes import DesignError, Problem, from_validation
-from simstudy.design.references import PlannedGrid, Words, refer_entries
+from simstudy.design.references import PlannedGrid, Reference, Words, refer_entries
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Positive, Record
 from simstudy.design.written import parse, read_design, read_text
@@ -95,16 +95,25 @@ def _tables(claims: Any) -> tuple[str, dict[str, Any], list[Problem]]:
     raise UserError(f"claims of type {kind}; give tables by name, the path of a TOML file, or its text")
 
 
-def require_answerable(stated: Stated, conditions: list[Coordinates], factors: tuple[str, ...]) -> None:
-    """Refuse claims that name what the conditions do not have."""
+def require_answerable(
+    stated: Stated, conditions: Sequence[Coordinates], factors: tuple[str, ...]
+) -> dict[str, list[list[int]]]:
+    """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
     cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
     names, words = tuple(conditions[0]), Words("condition", "table", "factor")
     grid = PlannedGrid(GRID, factors, cells, complete=True, exact=False, selectable=names, words=words)
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
-    _, problems = refer_entries({GRID: grid}, entries)
+    references, problems = refer_entries({GRID: grid}, entries)
     problems += [problem for path, claim in entries.items() for problem in _no_index(path, claim, grid)]
     if problems:
         raise DesignError(stated.place, problems)
+    return dict(zip(stated.claims, map(_compared, references), strict=True))
+
+
+def _compared(reference: Reference) -> list[list[int]]:
+    if isinstance(reference.entry, OrderingClaim):
+        return [reference.chosen]
+    return reference.compared or [[number] for number in reference.chosen]
 
 
 def _no_index(path: str, claim: BaseClaim, grid: PlannedGrid) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from simstudy.design.mistakes import DesignError, from_validation
 from simstudy.design.settings.levels import selected
 from simstudy.judging.claims import Stated, read_claims, require_answerable
 from simstudy.judging.further import repeated
-from simstudy.judging.table import Columns, Numbers, numbers_of
+from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
 from simstudy.report.labels import level_name
 from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted
@@ -54,17 +54,18 @@ class Verdicts:
     dataset : xarray.Dataset
         Verdicts along ``claim`` and comparisons along ``comparison``, each variable with its meaning.
     n_units, n_dropped : int
-        Units that were judged, and those left out as they lack a number.
+        Units that were judged, and those left out of a comparison as they lack a number of it.
     factors : tuple of str
         What tells conditions apart.
     independent : str
         What is independent of one another: "unit" or "cluster".
     """
 
-    def __init__(self, dataset: xr.Dataset, numbers: Numbers) -> None:
-        self.dataset, self.n_units, self.n_dropped = dataset, numbers.n_units, numbers.n_dropped
-        self.factors, self.independent = numbers.factors, numbers.independent
-        self._estimates = numbers.estimates
+    def __init__(self, dataset: xr.Dataset, table: Table, found: Sequence[Numbers]) -> None:
+        self._used = np.any([each.used for each in found], axis=0)
+        self._missing = np.any([each.missing for each in found], axis=0)
+        self.dataset, self.n_units, self.n_dropped = dataset, int(self._used.sum()), int(self._missing.any(1).sum())
+        self.factors, self.independent, self._table = table.factors, table.independent, table
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each claim, by its name: verdict, estimate, error, intervals, p-values, further units."""
@@ -84,15 +85,18 @@ class Verdicts:
     @property
     def summary(self) -> list[str]:
         """How many units and conditions there are, and how many claims got which verdict."""
-        size = counted(self.n_units, "unit")
+        size, table = counted(self.n_units, "unit"), self._table
         if self.independent != "unit":
-            size += f" in {counted(int(self._estimates.n_blocks[0]), self.independent)}"
-        size += f", {counted(len(conditions := self._estimates.conditions), 'condition')}"
+            size += f" in {counted(len(np.unique(table.clusters[self._used])), self.independent)}"
+        size += f", {counted(len(conditions := table.conditions), 'condition')}"
         # A column of numbers that should be no condition shows.
         if len(conditions) <= NAMED and len(conditions[0]) == 1:
             size += f" ({', '.join(level_name(level) for each in conditions for level in each.values())})"
-        dropped = f", {counted(self.n_dropped, 'unit')} without all numbers left out" if self.n_dropped else ""
-        return [size + dropped, count_verdicts(self.lines)]
+        if self.n_dropped:
+            lacking = self._missing.sum(axis=0)
+            most = f"{lacking.max():,} under {table.at(int(lacking.argmax()))}"
+            size += f", {counted(self.n_dropped, 'unit')} left out of comparisons for lack of a number ({most})"
+        return [size, count_verdicts(self.lines)]
 
     @property
     def wanted(self) -> list[str]:
@@ -186,17 +190,19 @@ def judged(numbers: Any, stated: Stated, given: Mapping[str, Any]) -> Verdicts:
         columns = Columns.model_validate(stated.columns.model_dump() | dict(given))
     except ValidationError as error:
         raise DesignError("judge", from_validation(error, dict(given), Columns)) from None
-    found = numbers_of(numbers, columns)
-    require_answerable(stated, list(found.estimates.conditions), found.factors)
-    judgements = {name: judgement_of(claim, found, len(stated.claims)) for name, claim in stated.claims.items()}
-    worded = {name: _worded(each, found.independent) for name, each in judgements.items()}
+    table = table_of(numbers, columns)
+    compared = require_answerable(stated, table.conditions, table.factors)
+    found = {name: numbers_of(table, groups) for name, groups in compared.items()}
+    n_claims = len(stated.claims)
+    judgements = {name: judgement_of(claim, found[name], n_claims) for name, claim in stated.claims.items()}
+    worded = {name: _worded(each, table.independent) for name, each in judgements.items()}
     further = [
-        found.n_units * (_times(stated.claims[name], found, each, len(stated.claims)) - 1.0)
+        found[name].used.sum() * (_times(stated.claims[name], found[name], each, n_claims) - 1.0)
         for name, each in judgements.items()
     ]
     meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
     column = ("claim", np.ceil(further), {"long_name": meaning, "units": "1"})
-    return Verdicts(tabled(stated.claims, worded).assign(further_units=column), found)
+    return Verdicts(tabled(stated.claims, worded).assign(further_units=column), table, list(found.values()))
 
 
 def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement:

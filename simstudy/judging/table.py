@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field
+from scipy.sparse.csgraph import connected_components
 
 from simstudy.design.mistakes import hint
 from simstudy.design.settings.levels import Coordinates
@@ -22,6 +23,8 @@ LARGEST = 1e100
 """Magnitude of a number beyond which sums of squares overflow."""
 LONGEST = 40
 """Characters of a text that a message shows where a number should be."""
+MANY = 8
+"""Rows from which a column of successive integers is no coincidence."""
 CONDITION = "condition"
 """What the factor is called whose levels are the columns of a table, if the table does not say."""
 
@@ -38,54 +41,115 @@ class Columns(Record):
     )
     cluster: Line | None = Field(None, description="the column of equal names for units that are not independent")
     missing: Literal["refuse", "drop"] = Field(
-        "refuse", description='"drop" leaves out each unit that lacks a number, in all conditions'
+        "refuse", description='"drop" leaves out units that lack a number, of comparisons with it'
     )
 
 
+class Table(NamedTuple):
+    """Numbers (unit, condition), NaN where a unit has none; units of one of the ``clusters`` (unit,) are dependent."""
+
+    conditions: Sequence[Coordinates]
+    factors: tuple[str, ...]
+    units: pd.Index
+    values: NDArray[np.float64]
+    clusters: NDArray[np.intp]
+    independent: str = "unit"
+    missing: str = "refuse"
+    # Estimates that are no means of numbers
+    own: Estimates | None = None
+
+    def at(self, condition: int) -> str:
+        """Return the levels of a condition as text."""
+        return ", ".join(f"{name} = {level}" for name, level in self.conditions[condition].items())
+
+
 class Numbers(NamedTuple):
-    """The mean under each condition, factors, units judged and left out; ``independent`` are units or clusters."""
+    """Means that are compared, over the units ``used`` (unit,), and which numbers are ``missing`` (unit, condition)."""
 
     estimates: Estimates
     factors: tuple[str, ...]
-    n_units: int
-    n_dropped: int = 0
-    independent: str = "unit"
+    used: NDArray[np.bool_]
+    missing: NDArray[np.bool_]
 
 
-def numbers_of(numbers: Any, columns: Columns) -> Numbers:
-    """Return the estimates that a table gives."""
+def table_of(numbers: Any, columns: Columns) -> Table:
+    """Return whatever holds numbers as a table."""
     if isinstance(numbers, Estimates):
-        factors = columns.factors or tuple(numbers.conditions[0])
-        return Numbers(numbers, factors, int(np.max(numbers.n_blocks)))
+        factors, units = columns.factors or tuple(numbers.conditions[0]), np.arange(int(np.max(numbers.n_blocks)))
+        nothing = np.empty((len(units), len(numbers.conditions)))
+        return Table(numbers.conditions, factors, pd.Index(units), nothing, units, own=numbers)
     wide, clusters = _laid_out(numbers, columns)
     conditions = _conditions(wide.columns)
     values = np.column_stack([_real(printable(str(wide.columns[j])), wide.iloc[:, j]) for j in range(wide.shape[1])])
-    kept = _complete(values, wide.index, conditions, columns.missing)
-    values, codes = values[kept], None if clusters is None else pd.factorize(clusters[kept])[0]
-    if codes is not None and (codes < 0).any():
+    codes = np.arange(len(wide)) if clusters is None else pd.factorize(clusters)[0]
+    if (codes < 0).any():
         raise UserError(f"{columns.cluster}: empty for a unit; name the cluster of each unit")
-    if not len(values):
-        raise UserError("numbers: no unit with a number under each condition")
-    independent = "unit" if codes is None else "cluster"
-    estimates = means(conditions, values, codes)
-    return Numbers(estimates, tuple(conditions[0]), len(values), int((~kept).sum()), independent)
+    independent = "unit" if clusters is None else "cluster"
+    return Table(conditions, tuple(conditions[0]), wide.index, values, codes, independent, columns.missing)
 
 
-def means(conditions: Sequence[Coordinates], values: NDArray[np.float64], clusters: NDArray | None) -> Estimates:
-    """Return the means of values (unit, condition), with contributions of units or of their clusters (unit,)."""
-    n_units, n_conditions = values.shape
-    mean = values.mean(axis=0)
-    sums, largest = (values - mean) / n_units, 1
-    if clusters is not None:
-        largest = int(np.bincount(clusters).max())
-        sums = pd.DataFrame(sums).groupby(clusters).sum().to_numpy()
-    n_blocks = len(sums)
-    shares = sums * np.sqrt(n_blocks / max(n_blocks - 1, 1))
-    spread = float(np.ptp(values)) or float(np.abs(values).max()) or 1.0
-    return Estimates(
-        conditions, mean, list(shares.T.copy()), [(0, 0)] * n_conditions, np.full(n_conditions, n_blocks),
-        np.zeros(n_conditions), np.full(n_conditions, n_units / largest / spread),
-    )  # fmt: skip
+def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) -> Numbers:
+    """Return the means of groups of conditions that are compared, by default of all with one another.
+
+    A mean is over the units that have all numbers of its comparison.  Conditions that share no unit are independent.
+    """
+    if table.own is not None:
+        return Numbers(table.own, table.factors, np.ones(len(table.units), bool), np.zeros(table.values.shape, bool))
+    there, n = ~np.isnan(table.values), len(table.conditions)
+    shared = there.T.astype(float) @ there > 0.0
+    together = np.zeros((n, n), bool)
+    for group in [range(n)] if compared is None else compared:
+        together[np.ix_(group, group)] = True
+    chosen = together.diagonal()
+    # A unit lacks the numbers of conditions that its own share units with; those of other experiments it need not have.
+    _, experiment = connected_components(shared)
+    belongs = there.astype(float) @ (experiment[:, None] == experiment) > 0.0
+    missing = chosen & ~there & (belongs | ~there.any(axis=1, keepdims=True))
+    _require_sound(table, chosen, missing)
+    _, part = connected_components(together & shared)
+    parts = [np.flatnonzero(chosen & (part == number)) for number in np.unique(part[chosen])]
+    estimates, used = _means(table, there, parts)
+    return Numbers(estimates, table.factors, used, missing)
+
+
+def _means(
+    table: Table, there: NDArray[np.bool_], parts: Sequence[NDArray[np.intp]]
+) -> tuple[Estimates, NDArray[np.bool_]]:
+    """Return the means of parts of the conditions, with contributions of clusters, and the units that they rest on."""
+    n, finite = len(table.conditions), table.values[np.abs(table.values) <= LARGEST]
+    spread = float(np.ptp(finite)) or float(np.abs(finite).max()) or 1.0
+    values, shares = np.full(n, np.nan), np.zeros((table.clusters.max() + 1, n))
+    n_blocks, trials, used = np.zeros(n, int), np.zeros(n), np.zeros(len(there), bool)
+    for part in parts:
+        kept = there[:, part].all(axis=1)
+        if not kept.any():
+            remedy = "state fewer of them in where, or give their numbers"
+            raise UserError(f"numbers: no unit with a number under {table.at(part[0])} and all compared; {remedy}")
+        inside, clusters = table.values[np.ix_(kept, part)], table.clusters[kept]
+        values[part] = inside.mean(axis=0)
+        np.add.at(shares, (clusters[:, None], part), (inside - values[part]) / len(inside))
+        sizes = np.bincount(clusters)
+        n_blocks[part] = count = int(np.count_nonzero(sizes))
+        shares[:, part] *= np.sqrt(count / max(count - 1, 1))
+        trials[part] = len(inside) / int(sizes.max()) / spread
+        used |= kept
+    same = [(0, 0)] * n
+    return Estimates(table.conditions, values, list(shares.T.copy()), same, n_blocks, np.zeros(n), trials), used
+
+
+def _require_sound(table: Table, chosen: NDArray[np.bool_], missing: NDArray[np.bool_]) -> None:
+    def first(wrong: NDArray[np.bool_]) -> str:
+        row, column = (int(each) for each in np.argwhere(wrong)[0])
+        return f"unit {table.units[row]}, {table.at(column)}"
+
+    beyond = chosen & (np.abs(table.values) > LARGEST)
+    if beyond.any():
+        raise UserError(f"{first(beyond)}: infinite, or beyond {LARGEST:g}; mend it, or remove the unit")
+    if missing.any() and table.missing == "refuse":
+        remedy = 'mend that, or state missing = "drop" (option --drop) if it is missing by chance alone'
+        remedy += "; units of separate experiments need separate names"
+        message = f"{first(missing)}: no number, and {int(missing.any(axis=1).sum())} of {len(missing)} units lack one"
+        raise UserError(f"{message}; {remedy}")
 
 
 def _laid_out(numbers: Any, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
@@ -122,7 +186,8 @@ def _from_array(numbers: xr.DataArray, columns: Columns) -> tuple[pd.DataFrame, 
 
 
 def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
-    taken = {name: _column(frame, name) for name in (columns.unit, columns.cluster) if name is not None}
+    stated = {"unit": columns.unit, "cluster": columns.cluster}
+    taken = {name: _column(frame, key, name) for key, name in stated.items() if name is not None}
     wide = frame.drop(columns=[name for name in taken if name in frame.columns])
     if columns.unit is not None:
         wide = wide.set_axis(pd.Index(taken[columns.unit]))
@@ -130,6 +195,8 @@ def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
             twice = wide.index[wide.index.duplicated()][0]
             remedy = f"give one for each unit, state value, or state {columns.unit} as cluster instead"
             raise UserError(f"{columns.unit} = {twice}: two rows; {remedy}")
+    elif (number := next((name for name, each in wide.items() if _numbers_rows(each)), None)) is not None:
+        raise UserError(f"{number}: numbers the rows and is no condition; state unit = {str(number)!r} (option --unit)")
     return wide, taken.get(columns.cluster) if columns.cluster is not None else None
 
 
@@ -137,26 +204,28 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
     unit, value = columns.unit, columns.value
     if unit is None or value is None:
         raise UserError("unit: missing; name the column of units, by which conditions are paired")
-    stated = [unit, value, *columns.factors, *([columns.cluster] if columns.cluster else [])]
-    table = {name: _column(frame, name) for name in stated}
+    stated = {unit: "unit", value: "value", **dict.fromkeys(columns.factors, "factors")}
+    stated |= {} if columns.cluster is None else {columns.cluster: "cluster"}
+    table = {name: _column(frame, key, name) for name, key in stated.items()}
     if not columns.factors:
         table |= {name: frame[name].to_numpy() for name in frame.columns if name not in table}
     factors = list(columns.factors) or [name for name in table if name not in stated]
     if not factors:
         raise UserError("factors: none; a table with a row for each unit and condition names conditions in columns")
-    long = pd.DataFrame(table)
+    long, remedy = pd.DataFrame(table), "name in factors the columns that tell conditions apart"
+    n_conditions = len(long.drop_duplicates(factors))
+    if len(long) < 2 * n_conditions:
+        most = max(factors, key=lambda name: long[name].nunique())
+        raise UserError(f"numbers: {n_conditions:,} conditions in {len(long):,} rows, told apart by {most}; {remedy}")
     for name in (unit, *factors):
-        if long[name].isna().any():
-            raise UserError(f"{name}: empty in row {int(long[name].isna().to_numpy().argmax())}, from 0; fill it")
+        if (empty := long[name].isna()).any():
+            row = long[empty].iloc[0]
+            raise UserError(f"{name}: empty at {unit} = {row[unit]}, {value} = {row[value]}; fill it, or {remedy}")
     twice = long.duplicated([unit, *factors])
     if twice.any():
         found = long.loc[twice, [unit, *factors]].iloc[0].to_dict()
         at = ", ".join(f"{name} = {each}" for name, each in found.items())
         raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")
-    n_conditions = len(long.drop_duplicates(factors))
-    if long[unit].value_counts().max() < n_conditions:
-        told = f"{n_conditions:,} conditions, which {', '.join(factors)} tell apart"
-        raise UserError(f"numbers: no unit has a number under each of {told}; name fewer columns in factors")
     long[value] = _real(value, long[value])
     wide = long.set_index([unit, *factors])[value].unstack(factors, sort=False)
     if columns.cluster is None:
@@ -167,12 +236,18 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
     return wide, by_unit.first().reindex(wide.index).to_numpy()
 
 
-def _column(frame: pd.DataFrame, name: str) -> NDArray:
+def _numbers_rows(column: pd.Series) -> bool:
+    if len(column) < MANY or not pd.api.types.is_integer_dtype(column):
+        return False
+    return bool((column.sort_values().diff().iloc[1:] == 1).all())
+
+
+def _column(frame: pd.DataFrame, key: str, name: str) -> NDArray:
     if name in frame.index.names:
         return frame.index.get_level_values(name).to_numpy()
     if name not in frame.columns or frame.columns.nlevels > 1:
         known = [str(each) for each in (*frame.index.names, *frame.columns) if isinstance(each, str)]
-        raise UserError(f"{name!r}: no column of the numbers; {hint(name, known)}")
+        raise UserError(f"{key} = {name!r}: no column of the numbers; {hint(name, known)}")
     return frame[name].to_numpy()
 
 
@@ -207,22 +282,3 @@ def _real(name: str, column: pd.Series) -> NDArray[np.float64]:
         remedy = "give numbers with a decimal point, or name it as unit, cluster or factor"
         raise UserError(f"{name}: of type {column.dtype}, no real numbers{example}; {remedy}")
     return np.asarray(found.to_numpy(np.float64, na_value=np.nan))
-
-
-def _complete(
-    values: NDArray[np.float64], units: pd.Index, conditions: Sequence[Coordinates], missing: str
-) -> NDArray[np.bool_]:
-    def first(wrong: NDArray[np.bool_]) -> str:
-        row, column = (int(each) for each in np.argwhere(wrong)[0])
-        at = ", ".join(f"{name} = {level}" for name, level in conditions[column].items())
-        return f"unit {units[row]}, {at}"
-
-    beyond = np.abs(np.nan_to_num(values, nan=0.0)) > LARGEST
-    if beyond.any():
-        raise UserError(f"{first(beyond)}: infinite, or beyond {LARGEST:g}; mend it, or remove the unit")
-    gaps = np.isnan(values)
-    if gaps.any() and missing == "refuse":
-        remedy = 'mend that, or state missing = "drop" if it is missing by chance alone'
-        message = f"{first(gaps)}: no number, and {int(gaps.any(axis=1).sum())} of {len(gaps)} units lack one"
-        raise UserError(f"{message}; {remedy}")
-    return np.asarray(~gaps.any(axis=1))

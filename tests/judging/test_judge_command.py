@@ -52,8 +52,8 @@ def test_columns__may_be_options(here, in_process):
     arguments = ["judge", "long.csv", "claims.toml", "--unit", "q", "--value", "right"]
     assert "units lack one" in in_process(*arguments).stderr
     judged = in_process(*arguments, "--drop")
-    said = "72 units, 2 conditions (near, dummy), 1 unit without all numbers left out"
-    assert judged.returncode == 0 and said in judged.stdout
+    said = "1 unit left out of comparisons for lack of a number (1 under condition = dummy)"
+    assert judged.returncode == 0 and f"72 units, 2 conditions (near, dummy), {said}" in judged.stdout
 
 
 def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):
@@ -72,7 +72,7 @@ def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):
     (here / "claims.toml").write_text(f"# a remark\n{text}")
     assert in_process(*confirm).returncode == 0
     for old, new, place in (("margin = 0.1", "margin = 0.2", "claims.claims.better-by-half.margin"),
-                            ('unit = "question"', 'missing = "drop"', "claims.numbers.missing")):  # fmt: skip
+                            ("[numbers]", '[numbers]\nmissing = "drop"', "claims.numbers.missing")):  # fmt: skip
         (here / "claims.toml").write_text(text.replace(old, new))
         refused = in_process(*confirm)
         assert refused.returncode == 2 and f"void, as {place} was sealed" in refused.stderr

@@ -15,7 +15,7 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.judging.further import repeated
-from simstudy.judging.table import Columns, numbers_of
+from simstudy.judging.table import Columns, numbers_of, table_of
 
 sys.path.insert(0, str(ROOT / "tests" / "verification"))
 import own_numbers
@@ -73,6 +73,18 @@ def test_interval_of_the_truth__is_that_of_the_paired_difference():
     assert found.confidence_lower < difference.mean() - 2 * difference.sem() < found.estimate
 
 
+def test_gaps_under_one_condition__change_no_claim_that_does_not_name_it():
+    """A method that fails where errors are large would else bias the errors of all others."""
+    frame = PAIR.assign(c=PAIR.a.where(PAIR.a < 1.0))
+    claims = {name: {"kind": "larger_than", "value": -9.0, "where": {"condition": name}} for name in "abc"}
+    found = simstudy.judge(frame, claims, missing="drop")
+    assert found.to_dataframe().estimate.tolist() == pytest.approx(frame.mean().tolist())
+    n_lacking = int(frame.c.isna().sum())
+    assert found.summary[0].endswith(f"{n_lacking} units left out of comparisons for lack of a number "
+                                     f"({n_lacking} under condition = c)")  # fmt: skip
+    assert simstudy.judge(frame, {"a": claims["a"]}).n_dropped == 0 < n_lacking
+
+
 def test_clusters__are_what_there_must_be_enough_of():
     frame = pd.concat([PAIR.iloc[:60].assign(text=range(60))] * 4)
     assert tie(frame.drop(columns="text"), 10.0).verdict == "supported"
@@ -106,8 +118,8 @@ def test_further_units__are_those_of_a_table_that_goes_on_as_it_began():
 
 def test_repeated_estimates__are_those_of_the_repeated_table():
     skewed = pd.DataFrame({"a": RNG.exponential(size=80), "b": RNG.exponential(size=80)})
-    whole = numbers_of(pd.concat([skewed] * 1000), Columns()).estimates
-    forecast = repeated(numbers_of(skewed, Columns()).estimates, 1000)
+    whole = numbers_of(table_of(pd.concat([skewed] * 1000), Columns())).estimates
+    forecast = repeated(numbers_of(table_of(skewed, Columns())).estimates, 1000)
     for name, one in forecast.combine({0: 1.0, 1: -2.0})._asdict().items():
         assert one == pytest.approx(getattr(whole.combine({0: 1.0, 1: -2.0}), name), rel=0.02), name
     assert forecast.covariance([0, 1]) == pytest.approx(whole.covariance([0, 1]), rel=0.02)

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from simstudy.errors import UserError
-from simstudy.judging.table import Columns, numbers_of
+from simstudy.judging.table import Columns, numbers_of, table_of
 
 VALUES = np.random.default_rng(0).normal(size=(90, 4))
 CONDITIONS = [{"model": model, "size": size} for model in "AB" for size in (10, 20)]
@@ -17,7 +17,7 @@ LONG = WIDE.rename_axis("task").stack(["model", "size"]).rename("score").reset_i
 
 
 def estimates(numbers, **columns):
-    return numbers_of(numbers, Columns(**columns)).estimates
+    return numbers_of(table_of(numbers, Columns(**columns))).estimates
 
 
 @pytest.mark.parametrize("layout", ["wide", "long", "shuffled", "array"])
@@ -66,13 +66,29 @@ def test_trials__are_units_by_the_largest_cluster_and_the_range_of_all_numbers()
     assert estimates({"a": np.zeros(64)}).trials == pytest.approx([64.0])
 
 
-def test_units_that_lack_a_number__are_left_out_of_all_conditions_when_asked_for():
-    frame = pd.DataFrame(VALUES[:, :2], columns=["a", "b"], dtype="Float64")
-    frame.loc[[3, 7], "a"] = pd.NA
-    numbers = numbers_of(frame, Columns(missing="drop"))
-    kept = np.delete(VALUES[:, :2], [3, 7], axis=0)
-    assert (numbers.n_units, numbers.n_dropped) == (88, 2)
-    assert numbers.estimates.values == pytest.approx(kept.mean(axis=0))
+def test_units_that_lack_a_number__are_left_out_of_comparisons_with_it_alone():
+    frame = pd.DataFrame(VALUES[:, :3], columns=["a", "b", "c"], dtype="Float64")
+    frame.loc[[3, 7], "b"] = pd.NA
+    table = table_of(frame, Columns(missing="drop"))
+    numbers = numbers_of(table, [[0, 1], [2]])
+    kept = np.delete(VALUES, [3, 7], axis=0)
+    means = [*kept[:, :2].mean(axis=0), VALUES[:, 2].mean()]
+    assert numbers.estimates.values == pytest.approx(means) and numbers.estimates.n_blocks.tolist() == [88, 88, 90]
+    assert numbers.missing.sum(axis=0).tolist() == [0, 2, 0] and numbers.used.all()
+    alone = numbers_of(table._replace(missing="refuse"), [[0], [2]])
+    assert alone.estimates.values[[0, 2]] == pytest.approx(VALUES[:, [0, 2]].mean(axis=0)) and not alone.missing.any()
+
+
+def test_conditions_without_a_common_unit__are_independent_and_lack_nothing():
+    """Two experiments of their own units, with two conditions each: paired within one and not across."""
+    apart = LONG[(LONG["size"] == 10) | (LONG.task < 70)].assign(run=lambda rows: rows["size"] * 100 + rows.task)
+    found = estimates(apart, unit="run", value="score", factors=("model", "size"))
+    at = [found.conditions.index(each) for each in CONDITIONS]
+    own = VALUES[:, [0, 2]], VALUES[:70, [1, 3]]
+    expected = np.zeros((4, 4))
+    expected[np.ix_([0, 2], [0, 2])], expected[np.ix_([1, 3], [1, 3])] = (np.cov(x.T) / len(x) for x in own)
+    assert found.covariance(at) == pytest.approx(expected, abs=1e-12)
+    assert found.n_blocks[at].tolist() == [90, 70, 90, 70]
 
 
 PAIR = pd.DataFrame(VALUES[:, :2], columns=["a", "b"])
@@ -86,13 +102,18 @@ HOLED.loc[4, "b"] = np.nan
         (HOLED, {}, 'unit 4, condition = b: no number, and 1 of 90 units lack one; mend that, or state missing'),
         (PAIR.replace({VALUES[2, 0]: np.inf}), {}, "unit 2, condition = a: infinite"),
         (TWICE, {"unit": "task", "value": "score"}, "task = 0, model = A, size = 10: two numbers"),
-        (LONG, {"unit": "tusk", "value": "score"}, "'tusk': no column of the numbers; did you mean \"task\"?"),
+        (LONG, {"unit": "tusk", "value": "score"}, "unit = 'tusk': no column of the numbers; did you mean \"task\"?"),
         (LONG, {"value": "score"}, "unit: missing; name the column of units"),
         (LONG[["task", "score"]], {"unit": "task", "value": "score"}, "factors: none"),
         (PAIR.assign(t=[0, *range(89)]), {"unit": "t"}, "two rows; give one for each unit, state value, or state t as"),
         (PAIR.assign(c=["0.5", "1,5"] * 45), {}, "no real numbers ('1,5' is none)"),
         (LONG.assign(note=range(360)), {"unit": "task", "value": "score"},
-         "no unit has a number under each of 360 conditions, which model, size, note tell apart"),
+         "360 conditions in 360 rows, told apart by note; name in factors"),
+        (LONG.replace({"model": {"B": None}}), {"unit": "task", "value": "score"},
+         f"model: empty at task = 0, score = {VALUES[0, 2]}; fill it, or name in factors"),
+        (PAIR.assign(row=range(1, 91)), {}, "row: numbers the rows and is no condition; state unit = 'row'"),
+        (LONG[LONG.task < np.where(LONG.model == "A", 45, 0) + 45], {"unit": "task", "value": "score"},
+         "45 of 90 units lack one"),
         (PAIR.assign(c=None), {"cluster": "c"}, "c: empty for a unit"),
         (LONG.assign(c=range(360)), {"unit": "task", "value": "score", "cluster": "c", "factors": ("model", "size")},
          "task = 0: in several clusters"),

@@ -18,7 +18,7 @@ from simstudy.design.document import Design
 from simstudy.execution.store import store_of
 from simstudy.judging.claims import ClaimsFile, read_claims
 from simstudy.judging.judged import judgement_of
-from simstudy.judging.table import Columns, numbers_of
+from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.study import open_ledger
 from simstudy.verdicts.judge import judge
 from simstudy.verdicts.measured import estimates_of
@@ -98,6 +98,6 @@ def wrong_at_any_look(law: str, claim: str, studies: int, at: Sequence[int]) -> 
     for _ in range(studies):
         table = LAWS[law](rng, at[-1])
         columns = Columns(cluster="text" if "text" in table else None)
-        found = (judgement_of(one, numbers_of(table[:look], columns), 1) for look in at)
+        found = (judgement_of(one, numbers_of(table_of(table[:look], columns)), 1) for look in at)
         wrong += any(judgement.verdict != "inconclusive" for judgement in found)
     return wrong / studies
