@@ -40,7 +40,7 @@ def judge(
     from simstudy.judging.claims import read_claims
     from simstudy.judging.judged import judged
     from simstudy.judging.page import record, write_page
-    from simstudy.judging.sealing import require_sealed
+    from simstudy.judging.sealing import require_sealed, sealed_on
     from simstudy.report.tables import verdict_table
     from simstudy.report.terminal import say, say_json, show_table
 
@@ -52,16 +52,15 @@ def judge(
     if confirm and given:
         raise UserError(f"--confirm: {', '.join(given)} must be sealed, too; state it as [numbers] in {claims}")
     seal = require_sealed(claims, stated) if confirm else None
+    sealed = sealed_on(claims, seal) if seal else ""
     found = judged(_read(numbers), stated, given)
     if as_json:
         say_json(record(found, seal))
     else:
         show_table(verdict_table(found.lines, "standard error"))
-        say(*found.summary, *found.wanted)
-        if seal is not None:
-            say(f"claims sealed on {seal.frozen}: {seal.digest}")
+        say(*found.summary, *found.wanted, *[sealed] * bool(sealed))
     if page is not None:
-        written = write_page(found, plain_path(page), (numbers, claims), seal)
+        written = write_page(found, plain_path(page), (numbers, claims), sealed)
         if not as_json:
             say(f"page     {written}")
     raise typer.Exit(0 if all(line.as_declared for line in found.lines) else EXIT_UNLIKE_DECLARED)

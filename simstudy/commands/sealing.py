@@ -54,7 +54,7 @@ def freeze(
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
     from simstudy.design.written import read_design
-    from simstudy.execution.beacons import described, require_promise
+    from simstudy.execution.beacons import OWN_WORD, described, require_promise
     from simstudy.execution.register import register
     from simstudy.execution.seal import read_seal, seal_of, seal_path
     from simstudy.report.preregistration import write_sealed
@@ -63,7 +63,10 @@ def freeze(
     path = find_design(design)
     # Of claims about numbers of the user's own, and no design.
     if read_design(path).tables.keys() <= {"claims", "numbers"}:
-        _freeze_claims(path)
+        if (profile, beacon) != ("quick", OWN_WORD):
+            raise UserError(f"{path}: claims on your own numbers have no profile and no beacon; omit these options")
+        require_plain("because", because)
+        _freeze_claims(path, because)
         return
     loaded = load_design(path, profile)
     if not loaded.claims:
@@ -81,11 +84,11 @@ def freeze(
     say(f"beacon   {described(promise)}", "publish both now, before the beacon exists")
 
 
-def _freeze_claims(path: Path) -> None:
+def _freeze_claims(path: Path, because: str) -> None:
     from simstudy.judging.sealing import write_seal
     from simstudy.report.terminal import say, warn
 
-    place, seal, before = write_seal(path)
+    place, seal, before = write_seal(path, because)
     if before is seal:
         say(f"{place}: frozen on {seal.frozen}, and nothing has changed since")
         return

@@ -61,8 +61,8 @@ def count(place: Path, verdicts: Mapping[str, str]) -> None:
 
 
 def claims_of(sealed: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the claims that were sealed, by name."""
-    return dict(sealed.get("design", {}).get("claims", {}))
+    """Return the claims that were sealed, by name: those of a design, or of a file of claims alone."""
+    return dict(sealed.get("design", sealed.get("claims", {})).get("claims", {}))
 
 
 def note(

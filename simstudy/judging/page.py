@@ -21,8 +21,8 @@ MAX_BYTES = 1 << 32
 """Largest file whose digest the page names, and largest table that is read."""
 
 
-def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], seal: Seal | None = None) -> Path:
-    """Write the page of verdicts, with the digests of its sources and of the seal; return its path."""
+def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], sealed: str = "") -> Path:
+    """Write the page of verdicts, with the digests of its sources and when claims were sealed; return its path."""
     lines, further = found.lines, found.dataset.further_units.values.tolist()
     wanted = [(line.claim, further_text(units)) for line, units in zip(lines, further, strict=True) if units]
     digests = [(each.name, hashlib.sha256(read_regular(each, MAX_BYTES)).hexdigest()) for each in sources]
@@ -33,7 +33,7 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], seal: Sea
         "size": found.summary[0],
         "factors": found.factors,
         "independent": found.independent,
-        "confirmation": seal,
+        "sealed": sealed,
         "groups": groups(lines),
         "formulas": {},
         "further": wanted,

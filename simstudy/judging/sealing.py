@@ -8,9 +8,11 @@ from typing import Any
 from simstudy.design.claims import LEVEL
 from simstudy.errors import UserError
 from simstudy.execution.provenance import provenance
+from simstudy.execution.register import FILE, STANDS, read_register, register
 from simstudy.execution.seal import FOLDER, Seal, code_digest, dated_seal, read_seal, require_same
 from simstudy.execution.store import Folder, Store
 from simstudy.judging.claims import Stated, read_claims
+from simstudy.report.terminal import counted
 
 JUDGING = ("design", "judging", "theory", "verdicts", "weights.py")
 """Sources that decide a verdict on a table, as folders and files."""
@@ -28,8 +30,11 @@ def meaning(stated: Stated) -> dict[str, Any]:
     return {"claims": {"level": LEVEL, "numbers": numbers, "claims": claims}, "code": code_digest(*JUDGING)}
 
 
-def write_seal(path: Path) -> tuple[Path, Seal, Seal | None]:
-    """Write the seal of a file of claims; return path, seal, and the one that was there: one that holds stays."""
+def write_seal(path: Path, why: str) -> tuple[Path, Seal, Seal | None]:
+    """Write the seal of a file of claims, and ``why`` it differs from the last one into the register.
+
+    Returns path, seal, and the one that was there: one that holds stays.
+    """
     place, sealed = seal_path(path), meaning(read_claims(path))
     before = read_seal(place) if place.exists() else None
     if before is not None:
@@ -40,6 +45,7 @@ def write_seal(path: Path) -> tuple[Path, Seal, Seal | None]:
             pass
     seal = dated_seal(sealed, provenance())
     Store(Folder(place.parent.parent, (place.parent.name,))).write_json(place.name, seal.model_dump())
+    register(place, before, seal, why)
     return place, seal, before
 
 
@@ -49,3 +55,12 @@ def require_sealed(path: Path, stated: Stated) -> Seal:
     seal = read_seal(place)
     require_same(seal, meaning(stated), place)
     return seal
+
+
+def sealed_on(path: Path, seal: Seal) -> str:
+    """Return when claims were sealed, and how many were sealed otherwise before."""
+    place = seal_path(path)
+    rows = read_register(place.parent / FILE)
+    changed = sum(study == place.stem and row["state"] != STANDS for (study, _), row in rows.items())
+    since = f" {counted(changed, 'claim')} changed since a first seal: {FOLDER}/{FILE}." if changed else ""
+    return f"Claims sealed on {seal.frozen}: {seal.digest}.{since}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -76,9 +77,17 @@ def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):
         (here / "claims.toml").write_text(text.replace(old, new))
         refused = in_process(*confirm)
         assert refused.returncode == 2 and f"void, as {place} was sealed" in refused.stderr
-    again = in_process("freeze", "claims.toml")
+    for option in ("--beacon=drand 1", "--profile=full"):
+        assert "have no profile and no beacon" in in_process("freeze", "claims.toml", option).stderr
+    (here / "claims.toml").write_text(text.replace("margin = 0.1", "margin = 0.2"))
+    again = in_process("freeze", "claims.toml", "--because", "too narrow")
     assert "publish it" in again.stdout and re.search(f"replaced the seal of .*{digest}", again.stderr)
-    assert in_process(*confirm).returncode == 0
+    assert "1 claim changed since a first seal" in " ".join(in_process(*confirm, "--page", "a.html").stdout.split())
+    assert "1 claim changed since a first seal" in (here / "a.html").read_text()
+    rows = list(csv.DictReader((here / "sealed" / "claims.csv").read_text().splitlines()))
+    assert [(row["claim"], row["state"], row["why"]) for row in rows] == [
+        ("near-beats-dummy", "stands", ""), ("better-by-half", "changed", "too narrow"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
