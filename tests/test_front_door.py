@@ -66,6 +66,7 @@ def test_describe__teaches(command):
     code, shown, _ = command("describe", "ridge")
     assert code == 0 and 'regression: kind = "ridge"' in shown and "amplitude" in shown
     assert command("describe")[0] == 0
+    assert command("describe", "claims")[1].count(" these_draws ") == 1
     code, shown, errors = command("describe", "regresion")
     assert (code, shown) == (2, "") and 'did you mean "regression"?' in errors
 

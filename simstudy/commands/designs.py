@@ -140,13 +140,19 @@ def describe(
     """Explain what a design can state: all tables, or one table, setting or alternative."""
     from rich.table import Table
 
+    from simstudy.design.schema import Described
     from simstudy.design.schema import describe as describe_setting
     from simstudy.report.terminal import entry, show_table
 
     table = Table("entry", "what to give", "default", show_lines=False)
-    for title, meaning, entries in describe_setting(setting):
+    described = describe_setting(setting)
+    # What all kinds state is told once.
+    first, *others = (each.entries for each in described)
+    shared = [each for each in first if others and all(each in entries for entries in others)]
+    common = [Described(f"{setting}: every kind", "", shared)] if shared else []
+    for title, meaning, entries in (*common, *described):
         table.add_section()
         table.add_row(entry((title, "bold")), meaning)
-        for name, what, default in entries:
+        for name, what, default in (each for each in entries if entries is shared or each not in shared):
             table.add_row(f"  {name}", what, default)
     show_table(table)

@@ -70,11 +70,14 @@ def planned_grids(raw: dict[str, Any], planned: list[PlannedCell], problems: lis
     """Return every grid that the file writes, also faulty ones."""
     grids = {}
     for name, grid in raw["grids"].items():
-        factors = grid.get("factors", {}) if isinstance(grid, dict) else None
+        known = isinstance(grid, dict) and grid.keys() <= Grid.model_fields.keys()
+        factors = grid.get("factors", {}) if known else None
+        # A wrong name may stand for any factor, so that no claim names an unknown one.
+        told = isinstance(factors, dict) and all(setting_of(factor) in TABLE_OF for factor in factors)
         faulty = any(problem.within(place) for problem in problems for place in (*TABLES, f"grids.{name}"))
         grids[name] = PlannedGrid(
             name,
-            factors=tuple(factors) if isinstance(factors, dict) else None,
+            factors=tuple(factors) if told else None,
             cells=[each.cell for each in planned if each.grid == name],
             complete=not faulty,
             exact=isinstance(grid, dict) and bool(grid.get("exact")),

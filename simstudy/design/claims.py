@@ -85,7 +85,7 @@ class BaseClaim(Record):
 
     kind: str
     statement: Line = Field(min_length=1, description="the claim as a sentence")
-    grid: str = Field(description="name of the grid on which the claim is tested")
+    grid: str = Field(description="name of the grid on which the claim is tested; simstudy judge needs none")
     measure: MeasureName = Field(description=_one_of(MEASURES | STATISTICS | INDEXED_MEASURES))
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
     where: Selection = _SELECTION
@@ -179,7 +179,10 @@ class Printed(PairedClaim):
 
 
 class LargerThan(PairedClaim):
-    """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value."""
+    """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value.
+
+    A claim that it is smaller exchanges ``where`` and ``versus``.
+    """
 
     kind: Literal["larger_than"]
     value: Value = Field(0.0, description="the value that must be exceeded, or the formula that gives it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -27,17 +28,17 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
     written = read_design(design)
     merged = _under_profile(written, profile)
     document, problems = _validate(merged)
-    problems += _table_problems(merged)
+    problems += [*_table_problems(merged), *_in_other_profiles(written, profile)]
     if document is None:
-        raise DesignError(written.place, _with_first(written.problems, problems))
+        raise _refused(written, profile, problems)
     cells, found = plan_cells(document, written.folder, trust, problems)
     grids = planned_grids(merged, cells, _with_first(problems, found))
     problems = _with_first(problems, found)
     references, unknown = refer(grids, document)
     problems += unknown
     problems = problems or list(unanswerable(document, cells, [*grids.values()], references))
-    if problems := _with_first(written.problems, problems):
-        raise DesignError(written.place, problems)
+    if written.problems or problems:
+        raise _refused(written, profile, problems)
     return Design(
         study=document.study,
         profile=profile,
@@ -51,6 +52,30 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
         budget=document.budget,
         notes=tuple(map(str, notes(cells, references))),
     )
+
+
+def _refused(written: Written, profile: str, problems: list[Problem]) -> DesignError:
+    placed = [_in_profile(problem, written, profile) for problem in problems]
+    return DesignError(written.place, _with_first(written.problems, placed))
+
+
+def _in_profile(problem: Problem, written: Written, profile: str) -> Problem:
+    """Return a problem with the place of its entry in the file: in the profile if that states it."""
+    stated: Any = written.tables["profiles"][profile]
+    for step in re.split(r"[.\[]", problem.path):
+        if not isinstance(stated, dict):
+            break
+        if step not in stated:
+            return problem
+        stated = stated[step]
+    return dataclasses.replace(problem, path=f"profiles.{profile}.{problem.path}")
+
+
+def _in_other_profiles(written: Written, profile: str) -> Iterator[Problem]:
+    """Yield the wrong entries of profiles that are not used, as far as they show without the cells."""
+    for other in written.tables["profiles"].keys() - {profile}:
+        found = (_in_profile(each, written, other) for each in _validate(_under_profile(written, other))[1])
+        yield from (problem for problem in found if problem.within(f"profiles.{other}"))
 
 
 def _with_first(first: list[Problem], further: list[Problem]) -> list[Problem]:
@@ -109,6 +134,10 @@ def _under_profile(written: Written, profile: str) -> dict[str, Any]:
     elif profile not in profiles:
         known = ", ".join(profiles) or f"none; add [profiles.{profile}]"
         problem = Problem("profiles", profile, f"no such profile; the design has: {known}")
+        tables = (*Document.model_fields, "profiles")
+        unknown = [Problem.unknown(name, None, tables) for name in written.tables if name not in tables]
+        if unknown:
+            raise DesignError(written.place, unknown)
     elif not re.fullmatch(NAME, profile):
         problem = Problem("profiles", profile, "lower-case letters, digits and single hyphens only")
     if problem is not None:

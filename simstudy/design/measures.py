@@ -105,7 +105,7 @@ STATISTICS: dict[str, Variable] = {
         "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
     ),
     OWN_MEASURE: Variable(
-        _BY_SOURCE, "see measure_function", "what a function of the user's own gives of each replicate, averaged over "
+        _BY_SOURCE, "own unit", "what a function of the user's own gives of each replicate, averaged over "
         "replicates", "see measure_function",
     ),
     "regret": Variable(
@@ -213,8 +213,8 @@ _COUNTS: dict[str, Variable] = {
         "the larger value, among the cells that a figure of an ordering compares with this one; NaN in other cells",
     ),
     "interval": Variable(
-        ("cell", "drawn", "end"), "see estimate", "ends of the interval of each of the first replicates, and truth; "
-        "NaN in replicates that failed, and in cells that no figure of intervals selects",
+        ("cell", "drawn", "end"), "unit of the estimate", "ends of the interval of each of the first replicates, and "
+        "truth; NaN in replicates that failed, and in cells that no figure of intervals selects",
     ),
     "wrong_pair_share_mcse": Variable(
         ("figure", "cell", "index"), "1", "Monte Carlo standard error of wrong_pair_share, over draws from the joint "

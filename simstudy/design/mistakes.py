@@ -58,7 +58,9 @@ def hint(name: str, known: list[str]) -> str:
 def nearest(name: str, known: list[str]) -> str:
     """Return the known name of the same words, or of a parameter, or else the most alike; empty if none is."""
     same = [each for each in known if _words(each) == _words(name) or each.rpartition(".")[2] == name]
-    return next(iter(same or difflib.get_close_matches(name, known, n=1)), "")
+    # Long names that share an ending may mean the opposite; of three letters, one typing error takes a third.
+    cutoff = 0.7 if len(name) > 3 else 0.6
+    return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), "")
 
 
 def _words(name: str) -> list[str]:

@@ -133,7 +133,9 @@ def refer_entries(
 
 
 def _equal_cells(grid: PlannedGrid) -> Iterator[Problem]:
-    factors = [factor for factor in grid.factors or () if setting_of(factor) in TABLE_OF]
+    if grid.factors is None:
+        return
+    factors = [factor for factor in grid.factors if setting_of(factor) in TABLE_OF]
     known = set[str]().union(*(cell.coordinates for cell in grid.cells))
     for factor in factors if grid.cells else ():
         if factor not in known:
@@ -209,7 +211,7 @@ def _selects(reference: Reference) -> Iterator[Problem]:
         yield Problem(f"{path}.stands", stands, "is no cell that the claim selects; state levels of one")
     if reference.versus is not None and not reference.partners:
         yield Problem(f"{path}.versus", reference.versus, _nothing_selected(reference.versus, grid))
-    elif reference.versus is not None and not reference.compared:
+    elif reference.versus is not None and reference.chosen and not reference.compared:
         remedy = f"compares every selected {grid.words.cell} with itself, or with none; select others in where"
         yield Problem(f"{path}.versus", reference.versus, remedy)
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:

@@ -13,6 +13,11 @@ from simstudy.design.load import load_design
 from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.levels import level, selected
 
+LEVELS = "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]"
+MONOTONE = DESIGN[DESIGN.index("[claims") : DESIGN.index("expected")]
+LARGER = edited(MONOTONE, 'kind = "monotone"', 'kind = "larger_than"\nwhere = { angle = 1 }\nversus = { angle = 45 }')
+LARGER = edited(LARGER, 'x = "angle"\ndirection = "decreasing"\n', "")
+
 
 def places(message: str) -> set[str]:
     return {line.split(": ")[1].split(" = ")[0] for line in message.splitlines()}
@@ -87,6 +92,14 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 3 }', "selects no cell"),
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "unknown setting; did you mean"),
         ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2"),
+        ('kind = "monotone"', 'kind = "smaller_than"', "unknown kind; known: agrees_with_theory, monotone, "),
+        (
+            "[profiles.full.precision]",
+            "[profiles.full.precison]",
+            "profiles.full.precison = {'max_replicates': 1024}: ",
+        ),
+        ("max_replicates = 1024", "max_replicates = 10", "profiles.full.precision.max_replicates = 10: below min_r"),
+        ("[profiles.quick]", "[profile.quick]", 'profile: unknown key; did you mean "profiles"?'),
         ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "is the kind or the label of a choice; write"),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
         ("seed = 7", "seed = " + "9" * 5000, "not valid TOML: an integer beyond 64 bits"),
@@ -189,6 +202,9 @@ def test_wrong_names__are_reported_beside_wrong_values_and_alone(tmp_path):
             "precision.max_replicates",
         ),
         ("min_replicates = 64", 'min_replicates = "few"', "precision.min_replicates"),
+        ("bandwidth = [0.5, 1.0]", "bandwith = [0.5, 1.0]", "grids.angles.factors.bandwith"),
+        (MONOTONE, LARGER, "claims.mse-falls.where"),
+        (f"factors]\n{LEVELS}\n\n{MONOTONE}", f"factor]\n{LEVELS}\n\n{LARGER}", "grids.angles.factor"),
         ("n_keys = 40\nn_features = 6", 'n_keys = 40\nn_features = "six"', "data.n_features"),
     ],
 )

@@ -20,6 +20,7 @@ from simstudy.design.settings.tables import Data, Heads
 from simstudy.errors import UserError
 
 Array = NDArray[np.float64]
+_UNIT = "unit of the estimate"
 SPREAD = "variance"
 """Measure that follows from two others: each replicate gives its squared error, of which the squared bias is taken."""
 _OF_ERRORS = ("bias", "mean_squared_error", SPREAD)
@@ -129,23 +130,23 @@ class SimulationInstance(Instance, OwnCode):
     rests_on = ("arguments.py", "ensemble.py")  # a method may call them
     needless = tuple(_KNOWN)
     quantities: ClassVar[dict[str, Quantity]] = {
-        "bias": Quantity("see estimate", "difference between an estimate and the truth", "estimate - truth", True),
+        "bias": Quantity(_UNIT, "difference between an estimate and the truth", "estimate - truth", True),
         "mean_squared_error": Quantity(
-            "see estimate, squared",
+            f"{_UNIT}, squared",
             "squared difference between an estimate and the truth",
             "(estimate - truth)^2",
             True,
         ),
         SPREAD: Quantity(
-            "see estimate, squared", "variance of the errors of an estimate", "mean_squared_error - bias^2", True
+            f"{_UNIT}, squared", "variance of the errors of an estimate", "mean_squared_error - bias^2", True
         ),
         "coverage": Quantity(
             "1", "share of intervals that cover the truth, ends included", "lower <= truth <= upper", True
         ),
-        "interval_length": Quantity("see estimate", "length of an interval", "upper - lower", True),
+        "interval_length": Quantity(_UNIT, "length of an interval", "upper - lower", True),
         "rejection_rate": Quantity("1", "share of tests that reject", "reject", True),
         **{
-            name: Quantity("see measures", "what a further function of the user's own gives", "see measures", True)
+            name: Quantity("own unit", "what a further function of the user's own gives", "see measures", True)
             for name in OWN_MEASURES[1:]
         },
     }
