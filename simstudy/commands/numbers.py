@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from simstudy.commands.app import EXIT_UNLIKE_DECLARED, JsonOption, app, plain_path
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 
 PAGES = (".html", ".htm")
 """Endings of the name of a page."""
@@ -17,6 +17,9 @@ _CSV = "give CSV in UTF-8 with a header, commas between columns and points befor
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from simstudy.judging.claims import Stated
+    from simstudy.judging.judged import Verdicts
 
 
 @app.command()
@@ -38,7 +41,6 @@ def judge(
     columns in the table [numbers] of the claims must be those of the seal.
     """
     from simstudy.judging.claims import read_claims
-    from simstudy.judging.judged import judged
     from simstudy.judging.page import record, write_page
     from simstudy.judging.sealing import require_sealed, sealed_on
     from simstudy.report.tables import verdict_table
@@ -53,7 +55,7 @@ def judge(
         raise UserError(f"--confirm: {', '.join(given)} must be sealed, too; state it as [numbers] in {claims}")
     seal = require_sealed(claims, stated) if confirm else None
     sealed = sealed_on(claims, seal) if seal else ""
-    found = judged(_read(numbers), stated, given)
+    found = _judged(numbers, stated, given)
     if as_json:
         say_json(record(found, seal))
     else:
@@ -66,6 +68,19 @@ def judge(
     raise typer.Exit(0 if all(line.as_declared for line in found.lines) else EXIT_UNLIKE_DECLARED)
 
 
+def _judged(numbers: Path, stated: Stated, given: dict[str, Any]) -> Verdicts:
+    """Return verdicts on the table of a file, which messages name."""
+    from simstudy.design.mistakes import DesignError
+    from simstudy.judging.judged import judged
+
+    try:
+        return judged(_read(numbers), stated, given)
+    except DesignError:  # of the claims
+        raise
+    except UserError as error:
+        raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
+
+
 def _read(path: Path) -> pd.DataFrame:
     """Return the table of a file."""
     import pandas as pd
@@ -73,15 +88,20 @@ def _read(path: Path) -> pd.DataFrame:
     from simstudy.design.files import open_regular
     from simstudy.judging.page import MAX_BYTES
 
-    is_csv = path.suffix != ".parquet"
-    try:
-        with open_regular(path, MAX_BYTES) as file:
-            table = pd.read_csv(file) if is_csv else pd.read_parquet(file)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    except (OSError, ValueError, ImportError) as error:
-        remedy = _CSV if is_csv else "give a Parquet file, with the extra `parquet` installed, or CSV"
-        raise UserError(f"{path}: {' '.join(str(error).split())}; {remedy}") from None
-    if is_csv and len(table.columns) == 1 and re.search("[;\t]", name := str(table.columns[0])):
-        raise UserError(f"{path}: one column, {name!r}; {_CSV}")
+    if path.suffix == ".parquet":
+        require_extra("Parquet", "pyarrow", "parquet", ", or give CSV")
+    with open_regular(path, MAX_BYTES) as file:
+        try:
+            if path.suffix == ".parquet":
+                return pd.read_parquet(file)
+            names = pd.read_csv(file, header=None, nrows=1).iloc[0]
+            file.seek(0)
+            table = pd.read_csv(file)
+        except (OSError, ValueError) as error:
+            remedy = "give a Parquet file or CSV" if path.suffix == ".parquet" else _CSV
+            raise UserError(f"{' '.join(str(error).split())}; {remedy}") from None
+    if names.duplicated().any():  # pandas would number them
+        raise UserError(f"two columns {names[names.duplicated()].iloc[0]!r}; give each its own name")
+    if len(table.columns) == 1 and re.search("[;\t]", name := str(table.columns[0])):
+        raise UserError(f"one column, {name!r}; {_CSV}")
     return table

@@ -196,7 +196,8 @@ def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
             remedy = f"give one for each unit, state value, or state {columns.unit} as cluster instead"
             raise UserError(f"{columns.unit} = {twice}: two rows; {remedy}")
     elif (number := next((name for name, each in wide.items() if _numbers_rows(each)), None)) is not None:
-        raise UserError(f"{number}: numbers the rows and is no condition; state unit = {str(number)!r} (option --unit)")
+        remedy = f"state unit = {str(number)!r} (option --unit), or remove the column"
+        raise UserError(f"{number}: successive integers number the rows and are no condition; {remedy}")
     return wide, taken.get(columns.cluster) if columns.cluster is not None else None
 
 

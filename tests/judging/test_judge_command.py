@@ -91,6 +91,20 @@ def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("question,near,near\n1,2,3\n", "two columns 'near'; give each its own name"),
+        ("near,dummy\n1,2\n", "unit = 'question': no column of the numbers"),
+        ("question,near,dummy\n1,2,\n2,1,1\n", "unit 1, condition = dummy: no number, and 1 of 2 units lack one"),
+    ],
+)
+def test_mistakes_in_a_table__name_its_file(here, in_process, text, said):
+    (here / "answers.csv").write_text(text)
+    refused = in_process("judge", "answers.csv", "claims.toml")
+    assert refused.returncode == 2 and refused.stderr.startswith(f"error: answers.csv: {said}")
+
+
+@pytest.mark.parametrize(
     "text", ["", "a,b\n1,2\n1,2,3\n", "\ufeffa;b\r\n0,5;1\r\n", "a\tb\n1\t2\n", "\udcff\udcfea,b\n"]
 )
 def test_files_that_are_no_table__are_refused_in_one_line_that_says_how_to_save_them(here, in_process, text):

@@ -111,7 +111,7 @@ HOLED.loc[4, "b"] = np.nan
          "360 conditions in 360 rows, told apart by note; name in factors"),
         (LONG.replace({"model": {"B": None}}), {"unit": "task", "value": "score"},
          f"model: empty at task = 0, score = {VALUES[0, 2]}; fill it, or name in factors"),
-        (PAIR.assign(row=range(1, 91)), {}, "row: numbers the rows and is no condition; state unit = 'row'"),
+        (PAIR.assign(row=range(1, 91)), {}, "row: successive integers number the rows and are no condition; state"),
         (LONG[LONG.task < np.where(LONG.model == "A", 45, 0) + 45], {"unit": "task", "value": "score"},
          "45 of 90 units lack one"),
         (PAIR.assign(c=None), {"cluster": "c"}, "c: empty for a unit"),
