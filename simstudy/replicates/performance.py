@@ -97,10 +97,8 @@ def performance(
 
 
 def unlowered(performance: Performance, measure: str) -> float:
-    """Return the part of an MCSE that no replicate lowers: the error of the known mean of a control variate."""
-    of_nets = performance.contribution.get(measure, np.zeros(0))[: performance.n_nets]
-    of_theory = performance.remainder[measure] if measure in (performance.gain or {}) else 0.0
-    return float(np.hypot(np.linalg.norm(of_nets), of_theory))
+    """Return the part of an MCSE that no replicate lowers: the error of known means by nets."""
+    return float(np.linalg.norm(performance.contribution.get(measure, np.zeros(0))[: performance.n_nets]))
 
 
 def lowest(performance: Performance, measure: str) -> float:

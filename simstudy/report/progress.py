@@ -173,7 +173,7 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
         worst = account.shortfall
         reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}" if worst else "undefined"
         ceiling, floor = account.planned.precision.max_replicates, account.floor
-        stopped = f"; more replicates do not lower {floor:.2g} of it, the error of the known mean of a control variate"
+        stopped = f"; more replicates do not lower {floor:.2g} of it, as integration for the control variate errs"
         stopped = stopped if floor else f", ceiling of {ceiling:,} replicates" if not account.cut else ""
         reason += stopped if worst else " estimates"
         reason = f"stopped by the budget of {design.budget.words}" if account.cut else reason

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Design
 from simstudy.design.feasibility import batches_of
@@ -34,13 +36,12 @@ def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) ->
 
 
 def _lowered_no_more(claim: BaseClaim, accounts: Sequence[Account]) -> bool:
-    """Whether more replicates hardly lower the errors of these cells, and so that of a comparison of them."""
-    found = [account.performance for account in accounts]
+    """Whether more replicates hardly lower the error of a comparison, as most of it is that of nets."""
     # What nets do to several cells alike cancels in their comparison.
-    if claim.index is not None or (len(found) > 1 and any(each and each.n_nets for each in found)):
+    if len(accounts) > 1 or claim.index is not None or (found := accounts[0].performance) is None:
         return False
     # Without any error a rare exception may be unseen, which further replicates make less likely.
-    return all(each and 0.0 < each.mcse.get(claim.measure, math.inf) <= lowest(each, claim.measure) for each in found)
+    return bool(0.0 < found.mcse.get(claim.measure, np.inf) <= lowest(found, claim.measure))
 
 
 def _targets(comparison: Comparison, accounts: Sequence[Account], level: float) -> Iterator[tuple[int, int]]:

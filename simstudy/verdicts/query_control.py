@@ -3,7 +3,8 @@
 How errors vary from one query to another is mostly known: L, leading order in n, damped where few keys are near.  In
 draw g of the query points let θ_g be a measure by simulation and L_g the average of L.  The population value is
 estimated by the mean of θ_g − c_g (L_g − E L), with E L over all queries by randomised quasi-Monte Carlo, and c_g the
-slope of θ on L by the other draws.  As these are independent of draw g, each term has the right expectation whatever L
+slope of θ on L by the other draws, which an error of E L makes less steep: what it brings in, and what L takes off,
+are least together.  As these are independent of draw g, each term has the right expectation whatever L
 is, and no condition of validity selects cells or points; where L says nothing, slopes are near 0.  L is cut to what the
 error of an average of outcomes can be, so that it has a mean whatever the expansion does at far points, and left off a
 measure where its own draws miss that mean by far.  The error of E L is the remainder.
@@ -198,9 +199,10 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
         if not (np.isfinite(share).all() and raw > 0.0 and _is_shown(drawn[name], expected[name])):
             continue
         unit = np.sqrt(len(share) * (len(share) - 1))
-        slope = _slopes(unit * share, drawn[name])
+        variance = expected[name].var(ddof=1) / N_RANDOMISATIONS
+        slope = _slopes(unit * share, drawn[name], variance)
         values = performance.estimate[name] + unit * share - slope * (drawn[name] - expected[name].mean())
-        error = abs(slope.mean()) * expected[name].std(ddof=1) / np.sqrt(N_RANDOMISATIONS)
+        error = abs(slope.mean()) * np.sqrt(variance)
         contribution = (values - values.mean()) / unit
         mcse = np.hypot(np.linalg.norm(contribution), error)
         found = {"estimate": values.mean(), "mcse": mcse, "contribution": contribution, "remainder": float(error)}
@@ -215,10 +217,14 @@ def _is_shown(drawn: Array, expected: Array) -> bool:
     return bool(abs(drawn.mean() - expected.mean()) <= FARTHEST * drawn.std(ddof=1) / np.sqrt(len(drawn)))
 
 
-def _slopes(values: Array, control: Array) -> Array:
-    """Slope of the values on the control with each pair left out in turn; 0 where the control does not vary."""
+def _slopes(values: Array, control: Array, variance: float) -> Array:
+    """Slope of the values on the control with each pair left out in turn; 0 where the control does not vary.
+
+    The variance is that of what is taken for the mean of the control.  It is a ridge: with it, the slope is that of
+    least error of a mean of so many values.
+    """
     n, x, y = len(values), control - control.mean(), values - values.mean()
     square = (x * x).sum() - n / (n - 1) * x * x
     product = (x * y).sum() - n / (n - 1) * x * y
     varies = square > 1e-20 * max(float((control**2).sum()), np.finfo(float).tiny)
-    return np.where(varies, product / np.where(varies, square, 1.0), 0.0)
+    return np.where(varies, product / np.where(varies, square + n * (n - 1) * variance, 1.0), 0.0)

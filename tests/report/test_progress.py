@@ -78,12 +78,12 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
 
 
 def test_precision_that_no_number_of_replicates_gives__is_told(tmp_path):
-    """Where theory is a control over query points, the error of its mean stays; else people would raise the ceiling."""
+    """Where nets give known means, their error stays; else people would raise the ceiling."""
     design = load_design(write_design(tmp_path))
     account = Ledger(design, Store(tmp_path)).accounts[0]
-    for error, gain, told in ((0.19, 9.0, True), (0.04, 9.0, False), (0.19, None, False)):
-        gains = gain and {"mse": gain}
-        account.performance = Performance({"mse": 1.0}, {"mse": 0.2}, {}, {"mse": error}, 64, 64, 0, gain=gains)
+    for error, n_nets, told in ((0.19, 1, True), (0.04, 1, False), (0.19, 0, False)):
+        share = {"mse": np.array([error, 0.01])}
+        account.performance = Performance({"mse": 1.0}, {"mse": 0.2}, share, {}, 64, 64, 0, n_nets=n_nets)
         head, line = missed_lines([account], design)
         stopped = "; more replicates do not lower 0.19 of it" if told else ", ceiling of 512 replicates"
         assert head.startswith("1 cell stopped") and f"wanted 0.05{stopped}" in line

@@ -14,6 +14,7 @@ from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.theory import damped_leading_order, leading_order
+from simstudy.verdicts import query_control
 from simstudy.verdicts.query_control import (
     CONTROLLED,
     N_RANDOMISATIONS,
@@ -78,9 +79,22 @@ def test_slopes__leave_each_pair_out():
     rng = np.random.default_rng(1)
     x = rng.normal(size=9)
     y = 2 * x + rng.normal(size=9)
-    naive = [np.polyfit(np.delete(x, k), np.delete(y, k), 1)[0] for k in range(9)]
-    np.testing.assert_allclose(_slopes(y, x), naive, rtol=1e-10)
-    assert not _slopes(y, np.full(9, 0.3)).any()
+    for variance in (0.0, 0.05):
+        naive = []
+        for one, other in ((np.delete(x, k), np.delete(y, k)) for k in range(9)):
+            gaps = one - one.mean()
+            naive.append(gaps @ other / (gaps @ gaps + 9 * 8 * variance))
+        np.testing.assert_allclose(_slopes(y, x, variance), naive, rtol=1e-10)
+    assert not _slopes(y, np.full(9, 0.3), 0.0).any()
+
+
+def test_theory_whose_mean_is_hardly_known__does_no_harm(monkeypatch):
+    """With a full slope the error of this mean would be that of the measure, however many replicates there are."""
+    monkeypatch.setattr(query_control, "LOG2_FEWEST", 1)
+    monkeypatch.setattr(query_control, "LOG2_MOST", 1)
+    cell = random_points()
+    gain = QueryControl()(cell, study_of(cell, 96)).gain
+    assert min(gain.values()) > 0.95 and gain["mse"] > 1.05
 
 
 @pytest.mark.parametrize(
