@@ -23,7 +23,7 @@ from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
 from simstudy.report.labels import level_name
 from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted
-from simstudy.verdicts.comparisons import Selected
+from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.engine import Judgement, judge_claim
 from simstudy.verdicts.judge import tabled
 
@@ -101,30 +101,32 @@ class Verdicts:
     @property
     def wanted(self) -> list[str]:
         """How many units more would probably decide each claim that is open, in a line each."""
-        further = zip(self.dataset.claim.values.tolist(), self.dataset.further_units.values.tolist(), strict=True)
-        return [f"{claim}: {further_text(units)} units more would probably decide" for claim, units in further if units]
+        names = ("claim", "further_units", "further_comparison")
+        rows = zip(*(self.dataset[name].values.tolist() for name in names), strict=True)
+        return [
+            f"{claim}: {further_text(units)} units more would probably decide{by and f', by {by}'}"
+            for claim, units, by in rows
+            if units > 0.0
+        ]
 
     def brief(self) -> pd.DataFrame:
-        """Return the verdicts as text, with the units that would probably decide those that are open."""
+        """Return the verdicts as text."""
         columns = {"claim": "claim", "verdict": "verdict", "declared": "declared", "statistic": "statistic",
                    "estimate": "estimate ± standard error", "claimed": "claimed",
                    "confidence": "truth within"}  # fmt: skip
         rows = [{words: getattr(line, name) for name, words in columns.items()} for line in self.lines]
-        further = [further_text(each).removesuffix(" of") for each in self.dataset.further_units.values.tolist()]
-        return pd.DataFrame(rows).set_index("claim").assign(**{"units more": further})
+        return pd.DataFrame(rows).set_index("claim")
 
     def __repr__(self) -> str:
-        """Return sizes, and one row for each claim."""
-        return "\n".join([*self.summary, self.brief().to_string()])
+        """Return sizes, one row for each claim, and the units that would probably decide those that are open."""
+        return "\n".join([*self.summary, self.brief().to_string(), *self.wanted])
 
     def _repr_html_(self) -> str:
-        return f"<p>{'<br>'.join(map(escape, self.summary))}</p>{self.brief().to_html()}"
+        return f"<p>{'<br>'.join(map(escape, [*self.summary, *self.wanted]))}</p>{self.brief().to_html()}"
 
 
 def further_text(units: float) -> str:
     """Return how many units more would probably decide a claim, rounded up to two digits."""
-    if not units:
-        return ""
     if math.isinf(units):
         return "no number of"
     step = 10 ** max(math.floor(math.log10(units)) - 1, 0)
@@ -196,13 +198,14 @@ def judged(numbers: Any, stated: Stated, given: Mapping[str, Any]) -> Verdicts:
     n_claims = len(stated.claims)
     judgements = {name: judgement_of(claim, found[name], n_claims) for name, claim in stated.claims.items()}
     worded = {name: _worded(each, table.independent) for name, each in judgements.items()}
-    further = [
-        found[name].used.sum() * (_times(stated.claims[name], found[name], each, n_claims) - 1.0)
-        for name, each in judgements.items()
-    ]
+    further = [_further(claim, found[name], judgements[name], n_claims) for name, claim in stated.claims.items()]
     meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
-    column = ("claim", np.ceil(further), {"long_name": meaning, "units": "1"})
-    return Verdicts(tabled(stated.claims, worded).assign(further_units=column), table, list(found.values()))
+    meaning += ", NaN if its errors are too uncertain to tell"
+    further_columns: dict[str, Any] = {
+        "further_units": ("claim", [np.ceil(units) for units, _ in further], {"long_name": meaning, "units": "1"}),
+        "further_comparison": ("claim", [by for _, by in further], {"long_name": "by which other comparison"}),
+    }
+    return Verdicts(tabled(stated.claims, worded).assign(further_columns), table, list(found.values()))
 
 
 def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement:
@@ -218,33 +221,47 @@ def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement
     return judge_claim(claim, Selected(estimates, chosen, numbers.factors, diversity=diversity), n_claims)
 
 
-def _times(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> float:
-    """The multiple of the units that probably decides a claim: 1 if it is decided, infinite beyond `MOST_TIMES`."""
-    if now.verdict != "inconclusive":
-        return 1.0
+def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> tuple[float, str]:
+    """Units more that probably decide a claim, infinite beyond `MOST_TIMES`, and by which comparison if by another.
 
-    def decided(times: float) -> bool:
-        more = numbers._replace(estimates=repeated(numbers.estimates, times))
-        return judgement_of(claim, more, n_claims).verdict != "inconclusive"
+    Where few units hold much of the squared error, none knows how large it will be: NaN.
+    """
+    if now.verdict != "inconclusive":
+        return 0.0, ""
+    if any(each.doubt and not _alike(each) for each in [now.decisive, *now.comparisons]):
+        return math.nan, ""
+
+    def then(times: float) -> Judgement:
+        return judgement_of(claim, numbers._replace(estimates=repeated(numbers.estimates, times)), n_claims)
 
     high = 2.0
-    while not decided(high):
+    while then(high).verdict == "inconclusive":
         high *= 2.0
         if high > MOST_TIMES:
-            return math.inf
+            return math.inf, ""
     low = high / 2.0
     for _ in range(HALVINGS):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if decided(middle) else (middle, high)
-    return high
+        low, high = (middle, high) if then(middle).verdict == "inconclusive" else (low, middle)
+    by = then(high).decisive.statistic
+    return float(numbers.used.sum() * (high - 1.0)), by if by != now.decisive.statistic else ""
+
+
+def _alike(comparison: Comparison) -> bool:
+    return comparison.doubt.startswith("all ")
 
 
 def _worded(judgement: Judgement, independent: str) -> Judgement:
     """The judgement with reasons that speak of units or clusters, which the engine calls blocks."""
+    bounds = sum(math.isfinite(end) for each in judgement.comparisons for end in (each.lower, each.upper))
 
-    def reason(doubt: str) -> str:
-        return doubt.replace("blocks of replicates or draws", f"{independent}s").replace("block", independent)
+    def worded(each: Comparison) -> Comparison:
+        doubt = each.doubt.replace("blocks of replicates or draws", f"{independent}s").replace("block", independent)
+        low, high = each.confidence(judgement.level)
+        if not doubt and bounds > 1 and (low > each.upper or high < each.lower):
+            doubt = f"outside, but what contradicts is corrected for {bounds} bounds"
+        # Where no unit differs from the others the engine allows for rounding, which is no standard error.
+        return each._replace(doubt=doubt, mcse=0.0 if _alike(each) else each.mcse)
 
-    comparisons = [each._replace(doubt=reason(each.doubt)) for each in judgement.comparisons]
-    decisive = judgement.decisive._replace(doubt=reason(judgement.decisive.doubt))
-    return judgement._replace(comparisons=comparisons, decisive=decisive)
+    decisive, comparisons = worded(judgement.decisive), list(map(worded, judgement.comparisons))
+    return judgement._replace(decisive=decisive, comparisons=comparisons)

@@ -12,7 +12,7 @@ from simstudy.design.files import read_regular
 from simstudy.execution.folder import Folder
 from simstudy.execution.seal import Seal
 from simstudy.execution.store import Store
-from simstudy.judging.judged import Verdicts, further_text
+from simstudy.judging.judged import Verdicts
 from simstudy.report.answer import groups, headline
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.page import MAX_ROWS, template
@@ -23,8 +23,7 @@ MAX_BYTES = 1 << 32
 
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], sealed: str = "") -> Path:
     """Write the page of verdicts, with the digests of its sources and when claims were sealed; return its path."""
-    lines, further = found.lines, found.dataset.further_units.values.tolist()
-    wanted = [(line.claim, further_text(units)) for line, units in zip(lines, further, strict=True) if units]
+    lines = found.lines
     digests = [(each.name, hashlib.sha256(read_regular(each, MAX_BYTES)).hexdigest()) for each in sources]
     study: dict[str, Any] = {
         "name": sources[0].name,
@@ -36,7 +35,7 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...], sealed: s
         "sealed": sealed,
         "groups": groups(lines),
         "formulas": {},
-        "further": wanted,
+        "further": found.wanted,
         "comparisons": comparison_lines(found.dataset),
         "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],
     }

@@ -90,6 +90,7 @@ def test_clusters__are_what_there_must_be_enough_of():
     assert tie(frame.drop(columns="text"), 10.0).verdict == "supported"
     found = tie(frame, 10.0, cluster="text")
     assert found.verdict == "inconclusive" and found.no_verdict_because == "60 clusters, 64 are needed"
+    assert np.isnan(found.further_units)
 
 
 def test_one_unit_that_holds_a_fifth_of_the_squared_error__decides_nothing_near():
@@ -97,6 +98,7 @@ def test_one_unit_that_holds_a_fifth_of_the_squared_error__decides_nothing_near(
     frame.loc[7, "a"] = 100.0
     found = tie(frame, 0.5)
     assert found.verdict == "inconclusive" and found.no_verdict_because.startswith("one unit of 100 holds")
+    assert np.isnan(found.further_units)  # nobody knows how large the next such unit is
 
 
 @pytest.mark.parametrize(("margin", "verdict"), [(0.05, "inconclusive"), (0.2, "supported")])
@@ -104,7 +106,8 @@ def test_units_that_do_not_differ__are_no_proof_of_a_tie(margin, verdict):
     """The next of 100 right answers may be wrong, and so may the next of 100 equal grades."""
     answers = np.r_[np.ones(95), np.zeros(5)]
     for scale in (1.0, 5.0):
-        assert tie({"a": scale * answers, "b": scale * answers}, scale * margin).verdict == verdict
+        found = tie({"a": scale * answers, "b": scale * answers}, scale * margin)
+        assert found.verdict == verdict and found.mcse == 0.0
 
 
 def test_further_units__are_those_of_a_table_that_goes_on_as_it_began():
@@ -114,6 +117,28 @@ def test_further_units__are_those_of_a_table_that_goes_on_as_it_began():
     centred = PAIR - PAIR.mean()
     verdicts = [tie(pd.concat([centred] * count), 0.2).verdict for count in (int(times) - 1, int(times) + 2)]
     assert verdicts == ["inconclusive", "supported"]
+
+
+def test_further_units_of_a_claim_on_several_conditions__name_the_comparison_that_would_decide():
+    """Where the estimate shown is near its bound and another beyond it, by less than its error shows yet."""
+    frame = pd.concat(
+        [PAIR - PAIR.mean() - [0.0, 0.15], 5.0 + PAIR], axis=1, keys=["x", "y"], names=["at", "condition"]
+    )
+    found = simstudy.judge(frame, {"c": {"kind": "larger_than", "value": -0.1, "where": {"at": "x"}}})
+    row = found.comparisons().set_index("statistic").estimate
+    assert found.lines[0].verdict == "inconclusive" and row.tolist() == pytest.approx([0.0, -0.15])
+    (wanted,) = found.wanted
+    assert wanted.endswith("decide, by mean at at = x, condition = b") and wanted in repr(found)
+
+
+def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
+    near, far = (tie(PAIR, 9.0), {"kind": "larger_than", "value": 9.0, **AGAINST})
+    both = simstudy.judge(PAIR, {"near": {"kind": "equals", "value": 0, "margin": 9.0, **AGAINST}, "far": far})
+    end = (near.confidence_upper + both.to_dataframe().confidence_upper["near"]) / 2
+    claim = {"kind": "equals", "value": end + 1.0, "margin": 1.0, **AGAINST}
+    found = simstudy.judge(PAIR, {"c": claim}).to_dataframe().loc["c"]
+    assert found.verdict == "inconclusive" and found.confidence_upper < found.claimed_lower
+    assert found.no_verdict_because == "outside, but what contradicts is corrected for 2 bounds"
 
 
 def test_repeated_estimates__are_those_of_the_repeated_table():
