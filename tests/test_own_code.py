@@ -20,8 +20,11 @@ from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Statement
+from simstudy.execution.seal import require_unbroken, seal_of
+from simstudy.execution.store import Store
 from simstudy.execution.verify import verify
 from simstudy.replicates.batch import simulate_batch
+from simstudy.report.page import require_same_design
 
 EXAMPLE = ROOT / "designs" / "examples"
 BREACHES = {
@@ -76,6 +79,13 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     np.testing.assert_allclose(results.own_measure_mcse, results.direct_mse_mcse)
     read = cells(path)[0].data.regression.code
     assert results.attrs["data"] == f"mine.py {read.label}"
+    require_same_design(results, load_design(path), Store(tmp_path))
+    seal = seal_of(load_design(path))
+    (tmp_path / "mine.py").write_text(SOURCE + "\n")
+    with pytest.raises(UserError, match=r"mine.py has changed since; run the study again"):
+        require_same_design(results, load_design(path), Store(tmp_path))
+    with pytest.raises(UserError, match=r"void, as mine.py has changed; take that back"):
+        require_unbroken(seal, load_design(path), path)
 
 
 @pytest.mark.parametrize("name", BREACHES)

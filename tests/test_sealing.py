@@ -95,8 +95,10 @@ def test_seal__is_voided_by_the_contents_of_a_head_file(tmp_path):
     np.save(tmp_path / "heads.npy", heads)
     seal = seal_of(load_design(write_design(tmp_path, text)))
     np.save(tmp_path / "heads.npy", heads[::-1])
+    changed = load_design(write_design(tmp_path, text))
     with pytest.raises(UserError, match=r"void, as design.grids.angles.settings"):
-        require_unbroken(seal, load_design(write_design(tmp_path, text)), Path("x.json"))
+        require_unbroken(seal, changed, Path("x.json"))
+    assert seal.software["data"] != seal_of(changed).software["data"]
 
 
 def test_seal__is_voided_by_other_code(tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(
     """Return a cell with the contents of its files, and what is wrong with them; functions are tried if trusted."""
     found: dict[str, Any] = {}
     problems: list[Impossibility] = []
-    for setting, path, (field, read) in _stated(cell):
+    for setting, path, (field, read) in stated(cell):
         try:
             found[field] = read(path if path.startswith(_PREFIX) else str(folder / path), cell)
         except UserError as error:
@@ -44,7 +44,7 @@ def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(
     return cell, problems + code
 
 
-def _stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
+def stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
     """Yield the settings that name a file, its path, the field of a cell that holds its contents, and what reads it."""
     heads, keys = cell.heads, cell.data.key_distribution
     if cell.instance is None:

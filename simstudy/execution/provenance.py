@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -11,9 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from simstudy.design.contents import stated
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.processes import FileKeys
+from simstudy.design.settings.rows import Rows
 from simstudy.execution.engine import NUMERIC_LIBRARIES, PACKAGE, engine
 
 LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")
@@ -56,12 +60,18 @@ def _version(name: str) -> str:
 
 
 def contents(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return digests of rows that cells draw keys from and of functions of the user's own, each with its file."""
+    """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
     cells = list(cells)
-    keys = ((cell.file_rows, cell.data.key_distribution) for cell in cells)
+    found = ((getattr(cell, field), path) for cell in cells for _, path, (field, _) in stated(cell))
+    read = {_digest(content): path for content, path in found if content is not None}
     pieces = (piece for cell in cells for _, piece in own_pieces(cell))
-    rows = {rows.digest: law.path for rows, law in keys if rows is not None and isinstance(law, FileKeys)}
-    return rows | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
+    return read | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
+
+
+def _digest(content: Rows | tuple[Any, ...]) -> str:
+    return (
+        content.digest if isinstance(content, Rows) else hashlib.blake2b(np.array(content), digest_size=8).hexdigest()
+    )
 
 
 @functools.cache

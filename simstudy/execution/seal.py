@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
+from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.records import Line, Record
 from simstudy.errors import UserError
 from simstudy.execution.beacons import OWN_WORD
@@ -40,6 +41,7 @@ JUDGING = (
 )  # fmt: skip
 """Sources that decide a verdict: what computes, stops, predicts and judges, as folders and files."""
 MAX_SEAL_BYTES = 1 << 22
+_REMEDY = "take that back, or freeze anew and confirm with a later beacon, or later numbers"
 MAX_SHOWN = 60
 """Characters of an entry that a message shows."""
 
@@ -74,7 +76,7 @@ def dated_seal(sealed: dict[str, Any], software: dict[str, Any]) -> Seal:
     return Seal(
         frozen=datetime.datetime.now(datetime.UTC).date().isoformat(),
         digest=digest_of(sealed),
-        software={name: software[name] for name in ("simstudy", "commit", "engine", "python", "libraries")},
+        software={name: software[name] for name in ("simstudy", "commit", "engine", "python", "libraries", "data")},
         sealed=sealed,
     )
 
@@ -137,15 +139,19 @@ def read_seal(path: Path) -> Seal:
 
 
 def require_unbroken(seal: Seal, design: Design, path: Path) -> None:
-    """Refuse a design, or code, that is no longer what was sealed, with the first entry that differs."""
+    """Refuse a design, or code, that is no longer what was sealed, with the file or the first entry that differs."""
+    read = seal.software.get("data", {})
+    pieces = (piece for planned in design.cells for _, piece in own_pieces(planned.cell))
+    for piece in pieces:
+        if piece.path in read.values() and piece.code is not None and piece.code.label not in read:
+            raise UserError(f"{path}: void, as {piece.path} has changed; {_REMEDY}")
     require_same(seal, seal.sealed | {"design": meaning(design), "code": judging_code(design)}, path)
 
 
 def require_same(seal: Seal, now: dict[str, Any], path: Path) -> None:
     """Refuse what is no longer what was sealed, with the first entry that differs."""
     if broken := next(differences(seal.sealed, now), ""):
-        remedy = "take that back, or freeze anew and confirm with a later beacon, or later numbers"
-        raise UserError(f"{path}: void, as {broken}; {remedy}")
+        raise UserError(f"{path}: void, as {broken}; {_REMEDY}")
 
 
 def differences(sealed: Any, now: Any, path: str = "") -> Iterator[str]:

@@ -22,6 +22,7 @@ from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.beacons import described
+from simstudy.execution.provenance import contents
 from simstudy.execution.store import Store
 from simstudy.report import drawings
 from simstudy.report.answer import groups, headline, said_of, sentence, standing_of
@@ -107,12 +108,13 @@ def report_files(
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
-    """Refuse results that come from another text of the design; of a confirmation its seal says what it was of."""
-    if (
-        design.confirmation is None
-        and results.attrs.get("design_hash") != hashlib.sha256(design.text.encode()).hexdigest()
-    ):
-        raise UserError(f"{store.folder / 'results.nc'}: the design has changed since; {_AGAIN}")
+    """Refuse results of another text of the design or of its files; of a confirmation its seal says what it was of."""
+    if design.confirmation is None:
+        stated = [("the design", hashlib.sha256(design.text.encode()).hexdigest(), "design_hash")]
+        read = contents(planned.cell for planned in design.cells)
+        stated += [(path, digest, "data") for digest, path in read.items()]
+        for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
+            raise UserError(f"{store.folder / 'results.nc'}: {changed} has changed since; {_AGAIN}")
     if not _has_all_of(results, design):
         raise UserError(f"{store.folder / 'results.nc'}: lacks cells, claims or figures of the design; {_AGAIN}")
 
