@@ -101,9 +101,8 @@ def test_integrated_and_drawn_noise__agree(tmp_path, data):
     """Rao-Blackwellised and noise-drawing measures estimate the same; a wrong noise level must show."""
     text = edited(DESIGN, "n_keys = 40", f"n_keys = 40\n{data}")
     text = edited(text, "bandwidth = [0.5, 1.0]", 'noise_treatment = ["integrated", "drawn"]')
-    text = edited(text, "min_replicates = 64", "min_replicates = 2048").replace(
-        "max_replicates = 512", "max_replicates = 2048"
-    )
+    text = edited(text, "min_replicates = 64", "min_replicates = 2048")
+    text = edited(edited(text, "max_replicates = 512", "max_replicates = 2048"), "s = 1024", "s = 2048")
     text = text.replace('hue = "bandwidth"\n', "")
     results = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="threads")
     grid = simstudy.to_grid(results, "angles").sel(source="empirical")
