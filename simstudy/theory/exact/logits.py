@@ -12,6 +12,7 @@ Index legend: h, g head; a known token; U values of log t; X nodes of the first 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -186,16 +187,15 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
     distinctness = np.sqrt(_NEARLY_ALIGNED)
     # Nodes of the steeper head of a pair serve both.
     order = [head for head in np.argsort(-deviations).tolist() if _n_nodes(deviations[head]) <= MAX_NODES]
-    for place, h in enumerate(order):
-        grams[h, h] = _alone(rows(h, 1.0, distinctness), n_keys)
-        far = [g for g in order[place + 1 :] if abs(correlations[h, g]) <= _SERIES]
-        if far:
-            first, *others = (rows(head, _SERIES_VARIANCE, distinctness) for head in (h, *far))
-            grams[h, far] = grams[far, h] = _apart(first, others, correlations[h, far], n_keys)
-        for g in order[place + 1 :]:
-            if g not in far:
-                near = _near(rows, (h, g), correlations[h, g], n_keys, deviations[g], step)
-                grams[h, g] = grams[g, h] = near
+    if order:  # of heads that are more alike, what follows takes the place
+        apart = np.clip(correlations[np.ix_(order, order)], -_SERIES, _SERIES)
+        heads = [rows(head, _SERIES_VARIANCE, distinctness) for head in order]
+        grams[np.ix_(order, order)] = _apart(heads, apart, n_keys)
+    for h, g in itertools.combinations(order, 2):
+        if abs(correlations[h, g]) > _SERIES:
+            grams[h, g] = _near(rows, (h, g), correlations[h, g], n_keys, deviations[g], step)
+        grams[g, h] = grams[h, g]
+    grams[order, order] = [_alone(rows(head, 1.0, distinctness), n_keys) for head in order]
     return grams
 
 
@@ -206,15 +206,19 @@ def _alone(head: _Rows, n_keys: int) -> float:
     return float(head.steps @ _density(twice @ head.density, lost @ head.density, n_keys, masses))
 
 
-def _apart(first: _Rows, others: list[_Rows], correlations: Array, n_keys: int) -> Array:
-    """E sum_i w_hi w_gi (G,) of a head with others by series: their values of log t are laid end to end."""
-    starts = np.cumsum([0, *(len(other.steps) for other in others)])[:-1]
-    powers = correlations[:, None] ** np.arange(_N_TERMS)
-    series = np.concatenate([other.series * own for other, own in zip(others, powers, strict=True)], axis=1)
-    both, own = first.series @ series.mT
-    either = first.series[0, :, :1] + series[0, :, 0] - both
-    known, steps = (np.concatenate([getattr(other, name) for other in others]) for name in ("known", "steps"))
-    return np.add.reduceat(first.steps @ _density(own, either, n_keys, first.known @ known.T) * steps, starts)
+def _apart(heads: list[_Rows], correlations: Array, n_keys: int) -> Array:
+    """E sum_i w_hi w_gi (H, H), h < g, by series: the values of log t of all heads are laid end to end."""
+    lengths = [len(head.steps) for head in heads]
+    ends, series = np.cumsum(lengths), np.concatenate([head.series for head in heads], axis=1)
+    known, steps = (np.concatenate([getattr(head, name) for head in heads]) for name in ("known", "steps"))
+    grams = np.zeros_like(correlations)
+    for h, first in enumerate(heads[:-1]):
+        rest, powers = slice(ends[h], None), correlations[h, h + 1 :, None] ** np.arange(_N_TERMS)
+        both, own = first.series @ (series[:, rest] * np.repeat(powers, lengths[h + 1 :], axis=0)).mT
+        either = first.series[0, :, :1] + series[0, rest, 0] - both
+        over_t = first.steps @ _density(own, either, n_keys, first.known @ known[rest].T) * steps[rest]
+        grams[h, h + 1 :] = np.add.reduceat(over_t, ends[h:-1] - ends[h])
+    return grams
 
 
 def _near(
@@ -331,7 +335,7 @@ def _covariance(given: ArrayLike) -> Array:
     if not np.isfinite(matrix).all():
         raise ValueError("covariance holds NaN or infinity; give finite covariances of logits")
     size = np.abs(matrix).max()
-    if not np.allclose(matrix, matrix.T, rtol=0.0, atol=_ROUNDING * size):
+    if np.abs(matrix - matrix.T).max() > _ROUNDING * size:
         raise ValueError("covariance is not symmetric; give the covariance of logits")
     if (lowest := np.linalg.eigvalsh(matrix)[0]) < -_ROUNDING * size * len(matrix):
         raise ValueError(f"covariance has the negative eigenvalue {lowest:.3g}; give one that is positive semidefinite")
