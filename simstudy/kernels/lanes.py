@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels.elementary import POWERS_32, POWERS_64
-from simstudy.kernels.jit import inlined
+from simstudy.kernels.jit import VECTOR_BYTES, inlined
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import (
     add_in_float64,
@@ -31,6 +31,8 @@ STRIP = 64
 """Keys whose weights are made before they are multiplied; a tile is a whole number of strips."""
 ROW = STRIP + 1
 """Vectors from one row of weights to the next: rows a power of 2 apart would share lines of the first-level cache."""
+_AHEAD = VECTOR_BYTES == 64
+"""Whether exponents wait in registers: of 16 they spill to the stack, which took up to half as much time again."""
 
 
 # Powers of 2 of four vectors at a time: the operations of one would wait for each other.
@@ -63,9 +65,8 @@ def _add_four(t, a0, a1, a2, a3, laid, place):
 
 
 @inlined
-def _slopes_of_four(slopes, k, q):
-    n, place = slopes.shape[1], k * slopes.shape[1] + q
-    return load(slopes, place), load(slopes, place + n), load(slopes, place + 2 * n), load(slopes, place + 3 * n)
+def _load_four(array, place, n):
+    return load(array, place), load(array, place + n), load(array, place + 2 * n), load(array, place + 3 * n)
 
 
 @inlined
@@ -76,8 +77,7 @@ def _exponents_of_four(laid, a, k, first, i, width, row):
         t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
         t2, t3 = repeat(laid, first + i + 2), repeat(laid, first + i + 3)
     else:
-        t0, t1 = load(row, place), load(row, place + width)
-        t2, t3 = load(row, place + 2 * width), load(row, place + 3 * width)
+        t0, t1, t2, t3 = _load_four(row, place, width)
     x = (k + 2) * STRIDE + first + i
     t0, t1 = _add_four(t0, *a, laid, x), _add_four(t1, *a, laid, x + 1)
     return t0, t1, _add_four(t2, *a, laid, x + 2), _add_four(t3, *a, laid, x + 3)
@@ -86,12 +86,12 @@ def _exponents_of_four(laid, a, k, first, i, width, row):
 @inlined
 def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
     """Add weights of keys at a vector of queries to sums[0], times values to sums[1], and leave them in a row."""
-    width, last = lanes_of(row), len(slopes) - 4
-    for k in range(0, last, 4):
-        a = _slopes_of_four(slopes, k, q)
+    width, n, last = lanes_of(row), slopes.shape[1], len(slopes) - 4
+    for k in range(0, last if _AHEAD else last + 4, 4):
+        a = _load_four(slopes, k * n + q, n)
         for i in range(0, size, 4):
             store_four(row, i * width, width, *_exponents_of_four(laid, a, k, first, i, width, row))
-    a = _slopes_of_four(slopes, last, q)
+    a = _load_four(slopes, last * n + q, n)
     lowest, magic = load(limits, q), load(limits, limits.shape[1] + q)
     # Sums of a strip by themselves, so that rounding grows with strips and not with keys; both sums in one order, so
     # that the mean of the number 1 is 1.
@@ -101,8 +101,9 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
     t = _exponents_of_four(laid, a, last, first, 0, width, row)
     for i in range(0, size, 4):
         place = i * width
-        ahead = _exponents_of_four(laid, a, last, first, min(i + 4, size - 4), width, row)
-        w0, w1, w2, w3 = exp2(*t, lowest, magic)
+        ahead = _exponents_of_four(laid, a, last, first, min(i + 4, size - 4), width, row) if _AHEAD else t
+        now = t if _AHEAD else _load_four(row, place, width)
+        w0, w1, w2, w3 = exp2(*now, lowest, magic)
         t = ahead
         mass = (((mass + w0) + w1) + w2) + w3
         y = first + i
