@@ -24,7 +24,7 @@ LARGEST = 1e100
 LONGEST = 40
 """Characters of a text that a message shows where a number should be."""
 MANY = 8
-"""Rows from which a column of successive integers is no coincidence."""
+"""Rows from which successive integers are no coincidence, and conditions from which one row each is a mistake."""
 CONDITION = "condition"
 """What the factor is called whose levels are the columns of a table, if the table does not say."""
 
@@ -117,14 +117,15 @@ def _means(
 ) -> tuple[Estimates, NDArray[np.bool_]]:
     """Return the means of parts of the conditions, with contributions of clusters, and the units that they rest on."""
     n, finite = len(table.conditions), table.values[np.abs(table.values) <= LARGEST]
-    spread = float(np.ptp(finite)) or float(np.abs(finite).max()) or 1.0
+    spread = float(finite.max(initial=-np.inf) - finite.min(initial=np.inf)) or float(np.abs(finite).max()) or 1.0
     values, shares = np.full(n, np.nan), np.zeros((table.clusters.max() + 1, n))
     n_blocks, trials, used = np.zeros(n, int), np.zeros(n), np.zeros(len(there), bool)
     for part in parts:
         kept = there[:, part].all(axis=1)
         if not kept.any():
-            remedy = "state fewer of them in where, or give their numbers"
-            raise UserError(f"numbers: no unit with a number under {table.at(part[0])} and all compared; {remedy}")
+            beside = " and all conditions compared with it" if len(part) > 1 else ""
+            remedy = "give them, or select other conditions in where"
+            raise UserError(f"numbers: no unit has numbers under {table.at(part[0])}{beside}; {remedy}")
         inside, clusters = table.values[np.ix_(kept, part)], table.clusters[kept]
         values[part] = inside.mean(axis=0)
         np.add.at(shares, (clusters[:, None], part), (inside - values[part]) / len(inside))
@@ -215,7 +216,7 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         raise UserError("factors: none; a table with a row for each unit and condition names conditions in columns")
     long, remedy = pd.DataFrame(table), "name in factors the columns that tell conditions apart"
     n_conditions = len(long.drop_duplicates(factors))
-    if len(long) < 2 * n_conditions:
+    if n_conditions > max(MANY, len(long) / 2):
         most = max(factors, key=lambda name: long[name].nunique())
         raise UserError(f"numbers: {n_conditions:,} conditions in {len(long):,} rows, told apart by {most}; {remedy}")
     for name in (unit, *factors):

@@ -114,6 +114,7 @@ HOLED.loc[4, "b"] = np.nan
         (PAIR.assign(row=range(1, 91)), {}, "row: successive integers number the rows and are no condition; state"),
         (LONG[LONG.task < np.where(LONG.model == "A", 45, 0) + 45], {"unit": "task", "value": "score"},
          "45 of 90 units lack one"),
+        (PAIR * np.nan, {"missing": "drop"}, "no unit has numbers under condition = a; give them, or select other"),
         (PAIR.assign(c=None), {"cluster": "c"}, "c: empty for a unit"),
         (LONG.assign(c=range(360)), {"unit": "task", "value": "score", "cluster": "c", "factors": ("model", "size")},
          "task = 0: in several clusters"),
