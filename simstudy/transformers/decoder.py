@@ -53,10 +53,7 @@ class Decoder:
         return [Encoding(own, output, None) for own, output in zip(_split(states, lengths), outputs, strict=True)]
 
     def states(self, texts: Sequence[Sequence[int]], see: Edit | None = None) -> list[np.ndarray]:
-        """What enters the attention of each layer (L, T, d): no time goes into what the last layer makes of it.
-
-        All weights can be seen, those of the last layer, too.
-        """
+        """What enters the attention of each layer (L, T, d), without the rest of the last; ``see`` has all weights."""
         lengths = [len(tokens) for tokens in texts]
         states, _ = self._entering(np.concatenate(texts), lengths, see)
         if see is not None:

@@ -147,7 +147,7 @@ def inspect_lengths(
     """Return what `inspect_heads` says at each of several lengths, from one observation of the states.
 
     Who inspects the same heads again and again finds once what is ``fixed``, and is told no scores of predictions and
-    no convergence of quadrature, of which numerical errors were at most 6e-6 in four models; 1e-4 is the limit.
+    no convergence of quadrature, of which numerical errors were below 1e-5 in four models; 1e-4 is the limit.
     """
     sequences = _sequences(heads, states, None)
     return _inspected(heads, sequences, _judged(None, len(sequences)), lengths, queries, seed, fixed)

@@ -127,10 +127,7 @@ def _fixed(model: str) -> Any:
 def _by_length(
     model: str, count: int, key: Key
 ) -> tuple[dict[int, dict[str, Array]], Array, tuple[list[Array], list[list[int]]]]:
-    """Correlations of pairs of heads at each length, by predictor and as "observed".
-
-    Then what `_alike` wants of half as many texts: correlations (L, H, H), and outputs and tokens of as many others.
-    """
+    """Correlations at each length, by predictor and as "observed"; those, outputs and tokens that `_alike` wants."""
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, vocabulary, rng, _LENGTHS[0]) for _ in range(2 * count)]
     encodings, second = encoder.together(texts), slice(count // 2, count)
