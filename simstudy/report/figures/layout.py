@@ -26,6 +26,9 @@ class Measured(LayoutEngine):
         grid, pad = panels[0][1].get_gridspec(), PAD * fig.dpi / 72
         columns, rows = np.full((2, grid.ncols), pad), np.full((2, grid.nrows), pad)
         for axes, spec in panels:
+            for axis, numbers in ((axes.xaxis, "labelbottom"), (axes.yaxis, "labelleft")):
+                # Nothing is written beside the others, and to see that takes long.
+                axis.set_in_layout(bool(axis.get_label_text()) or axis.get_tick_params().get(numbers, True))
             inner, outer = axes.bbox, axes.get_tightbbox(bbox_extra_artists=[], for_layout_only=True)
             column, row = columns[:, spec.colspan.start], rows[:, spec.rowspan.start]
             np.maximum(column, pad + np.array([inner.x0 - outer.x0, outer.x1 - inner.x1]), out=column)

@@ -53,7 +53,7 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
     for upper, lower in pairwise(grids):
         for axes, strip in zip(upper.flat, lower.flat, strict=True):
             strip.sharex(axes)
-            axes.tick_params(which="both", labelbottom=False)
+            axes.tick_params(labelbottom=False)
     for axes in (axes for grid in grids for axes in grid.flat[n_panels:]):
         axes.set_visible(False)
     return drawing, *grids

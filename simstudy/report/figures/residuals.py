@@ -65,9 +65,9 @@ def draw_residuals(
                   color=look.colour, elinewidth=1.0, markersize=3.5, markerfacecolor="white",
                   markeredgewidth=1.1, transform=moved)  # fmt: skip
     for sign, marker in ((1, "^"), (-1, "v")):
-        beyond = known & (sign * found.values > limit)
-        axes.plot(x[beyond], np.full(beyond.sum(), 0.93 * sign * limit), marker, color=look.colour, markersize=4,
-                  transform=moved)  # fmt: skip
+        if (beyond := known & (sign * found.values > limit)).any():
+            axes.plot(x[beyond], np.full(beyond.sum(), 0.93 * sign * limit), marker, color=look.colour, markersize=4,
+                      transform=moved)  # fmt: skip
     return found.values[known & ~inside].tolist()
 
 
