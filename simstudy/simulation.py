@@ -20,7 +20,7 @@ import xarray as xr
 
 from simstudy.design.builder import Study
 from simstudy.design.document import NAME
-from simstudy.design.settings.systems.simulation import OWN_MEASURES
+from simstudy.design.settings.systems.simulation import OWN_MEASURES, SimulationInstance
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import DEFAULT_OUTPUT, Store
@@ -86,6 +86,10 @@ def simulate(
             raise UserError(f"{place} = {given!r}: give a list")
     if not methods:
         raise UserError("methods = []: give at least one function")
+    known = SimulationInstance.needless
+    for each in measures:
+        if not callable(each) and each not in known:
+            raise UserError(f"measures = {each!r}: no measure; give a function, or one of {', '.join(known)}")
     own = [each for each in measures if callable(each)]
     called = {each.__name__: measure for each, measure in zip(own, OWN_MEASURES, strict=False)}
     text = source_text([process, *methods, *own])

@@ -25,6 +25,7 @@ from simstudy.execution.store import Store
 from simstudy.execution.verify import verify
 from simstudy.replicates.batch import simulate_batch
 from simstudy.report.page import require_same_design
+from simstudy.report.preregistration import preregistration
 
 EXAMPLE = ROOT / "designs" / "examples"
 BREACHES = {
@@ -81,6 +82,7 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     assert results.attrs["data"] == f"mine.py {read.label}"
     require_same_design(results, load_design(path), Store(tmp_path))
     seal = seal_of(load_design(path))
+    assert "confirm design.toml --profile quick --trust mine.py --beacon" in preregistration(load_design(path), seal)
     (tmp_path / "mine.py").write_text(SOURCE + "\n")
     with pytest.raises(UserError, match=r"mine.py has changed since; run the study again"):
         require_same_design(results, load_design(path), Store(tmp_path))

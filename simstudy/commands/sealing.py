@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MIN_BEACON = 16
 """Fewest characters of a beacon: all shorter texts could be tried before the seal is published."""
-_BEACON = "Text of the beacon that the seal names, or a text of your own if it names none."
+_BEACON = "Text of the beacon that the seal names; if it names none, a text of your own of 16 characters or more."
 _PROMISE = 'Public beacon that will count: "drand ROUND", "nist TIME" or "bitcoin TIME" (the first block after it).'
 _BECAUSE = "Why claims of an earlier seal are withdrawn or changed; `claims.csv` keeps the reason."
 
@@ -81,7 +81,8 @@ def freeze(
     written = write_sealed(loaded, seal, place)
     register(place, before, seal, because)
     say(f"seal     {place}", f"prereg   {written}", f"digest   {seal.digest}")
-    say(f"beacon   {described(promise)}", "publish both now, before the beacon exists")
+    then = "you choose the text for confirm" if promise == OWN_WORD else "the beacon exists"
+    say(f"beacon   {described(promise)}", f"publish both now, before {then}")
 
 
 def _freeze_claims(path: Path, because: str) -> None:
@@ -173,8 +174,7 @@ def _confirmation(seal: Seal, beacon: str) -> Confirmation:
 
     text = beacon.strip()
     if not MIN_BEACON <= len(text) <= MAX_BEACON:
-        remedy = "give a text that did not exist when the seal was published, such as the hash of a later commit"
-        raise UserError(f"beacon: has {len(text)} characters, but needs {MIN_BEACON} to {MAX_BEACON}; {remedy}")
+        raise UserError(f"beacon: has {len(text)} characters; give a text of {MIN_BEACON} to {MAX_BEACON}")
     require_plain("beacon", text)
     if text in seal.model_dump_json():
         raise UserError(f"beacon = {text!r}: occurs in the seal, so it existed before; give a later text")

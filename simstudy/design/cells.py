@@ -73,11 +73,11 @@ def planned_grids(raw: dict[str, Any], planned: list[PlannedCell], problems: lis
         known = isinstance(grid, dict) and grid.keys() <= Grid.model_fields.keys()
         factors = grid.get("factors", {}) if known else None
         # A wrong name may stand for any factor, so that no claim names an unknown one.
-        told = isinstance(factors, dict) and all(setting_of(factor) in TABLE_OF for factor in factors)
+        names = tuple(factors) if isinstance(factors, dict) else ()
         faulty = any(problem.within(place) for problem in problems for place in (*TABLES, f"grids.{name}"))
         grids[name] = PlannedGrid(
             name,
-            factors=tuple(factors) if told else None,
+            factors=names if known and all(setting_of(factor) in TABLE_OF for factor in names) else None,
             cells=[each.cell for each in planned if each.grid == name],
             complete=not faulty,
             exact=isinstance(grid, dict) and bool(grid.get("exact")),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from simstudy.errors import UserError
 
 OWN_WORD = "own word"
-"""What is promised where no public beacon is: a text of one's own choice, such as the hash of one's own commit."""
+"""What is promised where no public beacon is: a text of one's own choice."""
 
 
 class Beacon(NamedTuple):

@@ -70,7 +70,9 @@ def contents(cells: Iterable[Cell]) -> dict[str, str]:
 
 def _digest(content: Rows | tuple[Any, ...]) -> str:
     return (
-        content.digest if isinstance(content, Rows) else hashlib.blake2b(np.array(content), digest_size=8).hexdigest()
+        content.digest
+        if isinstance(content, Rows)
+        else hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()
     )
 
 

@@ -8,12 +8,14 @@ Psychological Methods (2024), doi 10.1037/met0000695.
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
+from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.settings.levels import level, setting_of
 from simstudy.execution.folder import Folder
@@ -24,6 +26,11 @@ from simstudy.report.page import precision_words, template
 
 _MECHANISM = ("data", "system", "queries")
 _METHOD = ("heads", "estimator")
+_TARGETS = {
+    None: "the regression function m at the query points, and the performance of its estimators",
+    "simulation": "the truth that the process or a parameter states, and the performance of the methods",
+}
+_NUMBERS = "the numbers of a random instance that section 6 lists"
 _STATED_APART = {"statement", "origin", "expected", "grid", "kind"}
 
 
@@ -38,7 +45,13 @@ def write_sealed(design: Design, seal: Seal, path: Path) -> Path:
 def preregistration(design: Design, seal: Seal) -> str:
     """Return the preregistration of a design as Markdown."""
     registered = MEASURES | STATISTICS | INDEXED_MEASURES
-    measures = dict.fromkeys(claim.measure for claim in design.claims.values())
+    cells = [planned.cell for planned in design.cells]
+    instances = dict.fromkeys(cell.instance for cell in cells)
+    declared = [claim.measure for claim in design.claims.values()]
+    measures = dict.fromkeys([*declared, *(name for one in instances if one is not None for name in one.measured)])
+    trusted = sorted({piece.path for cell in cells for _, piece in own_pieces(cell)})
+    command = ["simstudy", "confirm", Path(design.path or design.study.name).name, "--profile", design.profile]
+    command += [word for path in trusted for word in ("--trust", path)]
     claims = {}  # what each states beside its sentence, as the design does: ``x = "angle", margin = 0.05``
     for name, claim in design.claims.items():
         terms = claim.model_dump(mode="json", exclude=_STATED_APART, exclude_none=True)
@@ -49,6 +62,8 @@ def preregistration(design: Design, seal: Seal) -> str:
         seal=seal,
         level=LEVEL,
         grids=[_grid(design, name) for name in design.factors],
+        targets=dict.fromkeys(_TARGETS.get(one.kind if one else None, _NUMBERS) for one in instances),
+        command=shlex.join([*command, "--beacon", "TEXT"]),
         measures={name: registered[name] for name in measures},
         claims=claims,
     )

@@ -13,6 +13,7 @@ from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
+from simstudy.execution.provenance import contents
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, leading_order, masked
@@ -129,6 +130,7 @@ def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_conten
     np.save(tmp_path / "b.npy", ~seen)
     changed = load_design(write_design(tmp_path, text.replace("a.npy", "b.npy"))).cells[0].cell
     assert changed.identity("") != cell.identity("")
+    assert contents([changed]).keys() != contents([cell]).keys() == contents([other]).keys()
     wrong = {"holds shape": seen[:, :-1], "booleans, not int64": seen.astype(int), "sees no key": seen & False}
     for message, array in wrong.items():
         np.save(tmp_path / "a.npy", array)

@@ -18,8 +18,10 @@ from simstudy.attention.systems.simulation import AddressedDraw
 from simstudy.design.load import load_design
 from simstudy.design.settings.systems.simulation import _covers
 from simstudy.errors import UserError
+from simstudy.execution.seal import seal_of
 from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
+from simstudy.report.preregistration import preregistration
 
 N, BATCH = 12, 256
 
@@ -132,6 +134,9 @@ def test_methods__see_the_same_data(tmp_path):
 def test_run_from_the_stored_design__gives_the_same_bits(tmp_path):
     results = study(tmp_path / "one")
     folder = tmp_path / "one" / "own"
+    design = load_design(folder / "design.toml")
+    text = preregistration(design, seal_of(design))
+    assert "- the truth that the process or a parameter states" in text and "\n- `coverage`: share of" in text
     again = simstudy.run(
         folder / "design.toml", output=tmp_path / "two", executor="processes", trust=[folder / "functions.py"]
     )
@@ -288,7 +293,10 @@ def unbounded(x, n):
         ({"method": short}, "the first axis must be that of 5 replicates"),
         ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "no function takes speed"),
-        ({"measures": ["biass"]}, "defines no function 'biass'; known are sample, mean, bias, mean_squared_error"),
+        (
+            {"measures": ["rmse"]},
+            "measures = 'rmse': no measure; give a function, or one of bias, mean_squared_error, ",
+        ),
         ({"measures": [largest] * 9}, "measures has 9 functions; state at most 8"),
         ({"method": uneven}, "uneven on sample gives lower as list; give real numbers, NaN where there is none"),
         ({"method": worded}, "worded on sample gives estimate as text; give real numbers"),
@@ -312,6 +320,7 @@ def test_mistakes__are_told_in_one_line(how, message, tmp_path):
     with pytest.raises(UserError, match=message) as refused:
         study(tmp_path, **how)
     assert "\n" not in str(refused.value)
+    assert how.get("measures") != ["rmse"] or not list(tmp_path.iterdir())
 
 
 def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_path):
