@@ -48,9 +48,10 @@ def inspect(
     require_plain("weights", str(weights))
     require_writable(output)
     given = read_weights(states)
-    if unknown := given.keys() - {"states", "mask", "attention"} or {"states"} - given.keys():
-        named = ", ".join(sorted(unknown))
-        raise UserError(f'{states}: {named} wrong or missing; give "states", "mask" and "attention"')
+    if not {"states"} <= given.keys() <= {"states", "mask", "attention"}:
+        raise UserError(
+            f'{states}: holds {", ".join(given) or "nothing"}; give "states", if needed "mask", "attention"'
+        )
     heads = read_heads(weights, config)
     try:
         found = inspect_heads(

@@ -141,18 +141,21 @@ def _distance(cell: CellStatus) -> float:
 def _state(cell: CellStatus) -> str:
     if not cell.looked and cell.stored == cell.expected:
         return f"{cell.stored} batches"
+    if cell.cut:
+        return "budget spent"
     if not cell.finished:
         return f"{cell.stored} of about {cell.expected} batches"
     if not cell.defined:
         return "stopped: estimates undefined"
-    return "done" if cell.reached else "budget spent" if cell.cut else "precision missed"
+    return "done" if cell.reached else "precision missed"
 
 
 def status_line(status: Status, store: Store) -> str:
     """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
     text = f"{status.finished} of {len(status.cells)} cells finished"
     if not status.origin:
-        text = "batches are counted, simstudy run examines them"
+        stored = any(cell.stored for cell in status.cells)
+        text = "batches are counted, simstudy run examines them" if stored else f"{store.folder} holds no batches"
     if status.finished < len(status.cells):
         text += f", as of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(status.as_of))}"
     owner = owner_of(store)

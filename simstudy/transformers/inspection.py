@@ -209,8 +209,9 @@ def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], ma
     for s, (one, real) in enumerate(zip(given, kept, strict=True)):
         if one.ndim != 3 or (one.shape[0], one.shape[2]) != (n_layers, n_features) or real.sum() < 2:
             raise ValueError(
-                f"states of sequence {s}: shape {one.shape}, {real.sum()} tokens; give {wanted}, 2 or more; "
-                "what leaves the last layer enters no attention"
+                f"states of sequence {s}: shape {one.shape}, {real.sum()} tokens; give {wanted}, 2 or more, "
+                f"as query weights (layer, head, feature, dimension) have shape {heads.query.shape}; what leaves the "
+                "last layer enters no attention"
             )
         if not np.isfinite(one[:, real]).all():
             raise ValueError(f"states of sequence {s} hold NaN or infinity; mask such tokens")
@@ -237,7 +238,8 @@ def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
     if chosen.shape != (n_sequences,):
         raise ValueError(f"judged has shape {chosen.shape}; give one truth value for each of {n_sequences} sequences")
     if min(chosen.sum(), (~chosen).sum()) < 2:
-        raise ValueError(f"{chosen.sum()} of {n_sequences} sequences are judged; give 2 or more to either side")
+        shares = f"{chosen.sum()} of them judged; give at least 4 sequences, of which 2 are judged and 2 are not"
+        raise ValueError(f"{n_sequences} sequences, {shares}")
     return chosen
 
 

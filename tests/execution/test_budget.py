@@ -49,7 +49,8 @@ def test_run__judges_what_stands_when_the_budget_is_spent(cut, tmp_path):
 
 def test_stopped_run__is_judged_again_alike_and_goes_on_with_another_budget(cut, tmp_path, after, in_process):
     path, results = cut
-    assert in_process("status", path, "--output", tmp_path).stdout.count("budget spent") == 6
+    shown = in_process("status", path, "--output", tmp_path).stdout
+    assert shown.count("budget spent") == 6 and "0 of 6 cells finished" in shown
     design = load_design(path)
     judged, _ = judged_again(design, store_of(design, tmp_path))
     assert judged.mse.identical(results.mse) and judged.verdict.identical(results.verdict)

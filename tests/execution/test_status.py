@@ -12,7 +12,8 @@ from simstudy.design.load import load_design
 from simstudy.execution import status
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.status import FILE, Status, Teller, counted, status_of, told
-from simstudy.execution.store import store_of
+from simstudy.execution.store import Store, store_of
+from simstudy.report.progress import status_line
 from simstudy.study import open_ledger, run
 
 
@@ -35,6 +36,8 @@ def test_status_told__is_that_of_all_batches(finished):
     assert [(cell.identity, cell.stored) for cell in counted(design, store).cells] == [
         (cell.identity, cell.stored) for cell in wanted.cells
     ]
+    empty = Store(store.folder / "nothing")
+    assert f"{empty.folder} holds no batches" in status_line(counted(design, empty), empty)
 
 
 def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, monkeypatch):

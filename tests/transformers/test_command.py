@@ -130,9 +130,12 @@ def test_queries_and_keys_alone__are_enough(n_heads, tmp_path):
 @pytest.mark.parametrize(
     "arrays, said",
     [
-        ({"hidden": np.ones(3)}, "hidden wrong or missing; give"),
-        ({"states": np.ones((2, 6, 9, 5))}, "states of sequence 0"),
-        ({"states": np.ones((2, 3, 9, 6))}, "1 of 3 sequences"),
+        ({"hidden": np.ones(3)}, 'holds hidden; give "states", if needed "mask"'),
+        (
+            {"states": np.ones((2, 6, 9, 5))},
+            "feature = 6), 2 or more, as query weights (layer, head, feature, dimension) have shape",
+        ),
+        ({"states": np.ones((2, 3, 9, 6))}, "3 sequences, 1 of them judged; give at least 4"),
     ],
 )
 def test_states_that_do_not_fit__are_refused_and_nothing_is_written(arrays, said, files):
