@@ -134,7 +134,8 @@ class Findings:
 
     def _summary(self) -> list[str]:
         results, run = self._results, json.loads(self._results.attrs["run"])
-        size = f"{counted(results.sizes['cell'], 'cell')}, {int(results.n_replicates.sum()):,} replicates"
+        replicates, failed = (int(results[name].sum()) for name in ("n_replicates", "n_failed"))
+        size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed:,} failed"
         counts = [count_verdicts(verdict_lines(results))] if "claim" in results else []
         return [f"{results.attrs['title']} ({results.attrs['profile']})", f"{size}, by {run['device']}", *counts]
 

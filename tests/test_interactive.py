@@ -37,6 +37,8 @@ def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):
 def test_results__show_verdicts_cells_and_figures(found):
     results, _ = found
     assert type(results) is xr.Dataset
+    failed = results.assign(n_failed=results.n_failed + 200)
+    assert f"{results.n_replicates.sum():,} replicates, 1,200 failed, by " in repr(failed.simstudy)
     shown = repr(results.simstudy)
     assert shown.startswith("A tiny study (quick)\n6 cells, ") and "mse-falls" in shown and "inconclusive" in shown
     assert results.simstudy.verdicts.verdict["mse-falls"] == results.verdict.item()
