@@ -66,7 +66,8 @@ def test_describe__teaches(command):
     code, shown, _ = command("describe", "ridge")
     assert code == 0 and 'regression: kind = "ridge"' in shown and "amplitude" in shown
     assert command("describe")[0] == 0
-    assert command("describe", "claims")[1].count(" these_draws ") == 1
+    claims = command("describe", "claims")[1]
+    assert claims.count(" these_draws ") == 1 and claims.count("query_correlation_gap") == 2
     code, shown, errors = command("describe", "regresion")
     assert (code, shown) == (2, "") and 'did you mean "regression"?' in errors
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Checked = tuple[str, dict[str, Design], list[Problem]]
 
 
+_LONG = 100
+"""Characters of a description that is not told twice."""
 _WAITING = "further checks may wait for these: mend them, then check again"
 
 
@@ -150,9 +152,11 @@ def describe(
     first, *others = (each.entries for each in described)
     shared = [each for each in first if others and all(each in entries for entries in others)]
     common = [Described(f"{setting}: every kind", "", shared)] if shared else []
+    told: dict[tuple[str, str], str] = {}
     for title, meaning, entries in (*common, *described):
         table.add_section()
         table.add_row(entry((title, "bold")), meaning)
         for name, what, default in (each for each in entries if entries is shared or each not in shared):
-            table.add_row(f"  {name}", what, default)
+            above = len(what) > _LONG and told.setdefault((name, what), title) != title
+            table.add_row(f"  {name}", "as above" if above else what, default)
     show_table(table)
