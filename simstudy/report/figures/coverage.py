@@ -27,7 +27,7 @@ _LONGEST = 150
 
 def covered(cells: xr.Dataset, measure: str) -> np.ndarray:
     """Return of which cells some theory has a value."""
-    return np.isfinite([by_source(cells, measure, source) for source in THEORIES]).any(axis=0)
+    return np.any(np.isfinite([by_source(cells, measure, source) for source in THEORIES]), axis=0)
 
 
 def draw_points(
