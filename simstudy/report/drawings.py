@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,12 +21,7 @@ def figure_files(
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
         from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
 
-    # A figure makes so many objects that all others of the process were looked through, a sixth of the time.
-    gc.freeze()
-    try:
-        files = {name: image(draw(figure, name, results), suffix) for name, figure in design.figures.items()}
-        if (drawing := draw_z_scores(results)) is not None:
-            files[Z_SCORES] = image(drawing, suffix)
-        return files | ({ALL_CLAIMS: image(draw_claims(lines), suffix)} if lines else {})
-    finally:
-        gc.unfreeze()
+    files = {name: image(draw(figure, name, results), suffix) for name, figure in design.figures.items()}
+    if (drawing := draw_z_scores(results)) is not None:
+        files[Z_SCORES] = image(drawing, suffix)
+    return files | ({ALL_CLAIMS: image(draw_claims(lines), suffix)} if lines else {})

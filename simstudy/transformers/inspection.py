@@ -210,8 +210,7 @@ def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], ma
         if one.ndim != 3 or (one.shape[0], one.shape[2]) != (n_layers, n_features) or real.sum() < 2:
             raise ValueError(
                 f"states of sequence {s}: shape {one.shape}, {real.sum()} tokens; give {wanted}, 2 or more, "
-                f"as query weights (layer, head, feature, dimension) have shape {heads.query.shape}; what leaves the "
-                "last layer enters no attention"
+                f"as query weights (layer, head, feature, dimension) have shape {heads.query.shape}; no last output"
             )
         if not np.isfinite(one[:, real]).all():
             raise ValueError(f"states of sequence {s} hold NaN or infinity; mask such tokens")

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullLocator
 
-from simstudy.report.figures.layout import Measured
 from simstudy.report.labels import number
 
 MAX_COLUMNS = 4
@@ -47,7 +46,7 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
     rows = -(-n_panels // columns)
     across = -(-n_panels // rows)
     width = _WIDTHS[MAX_COLUMNS if columns == 1 else across]
-    drawing = Figure(figsize=(width, rows * sum(heights) + 0.9), layout=Measured())
+    drawing = Figure(figsize=(width, rows * sum(heights) + 0.9), layout="constrained")
     every = drawing.subplots(len(heights) * rows, across, squeeze=False, height_ratios=list(heights) * rows)
     grids = [every[start :: len(heights)] for start in range(len(heights))]
     for upper, lower in pairwise(grids):
