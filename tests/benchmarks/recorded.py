@@ -20,6 +20,12 @@ RECORDED = {
         ("W0", "S1 float64"): 0.52, ("W0", "S2 float64"): 0.46, ("W0", "S3 float64"): 0.44,
         ("W1", "S1 float64"): 0.53, ("W1", "S2 float64"): 0.46, ("W1", "S3 float64"): 0.47,
     },
+    "znver5, vectors of 512 bits": {
+        ("W0", "S1 float32"): 0.58, ("W0", "S2 float32"): 0.59, ("W0", "S3 float32"): 0.50,
+        ("W1", "S1 float32"): 0.57, ("W1", "S2 float32"): 0.56, ("W1", "S3 float32"): 0.48,
+        ("W0", "S1 float64"): 0.55, ("W0", "S2 float64"): 0.54, ("W0", "S3 float64"): 0.54,
+        ("W1", "S1 float64"): 0.56, ("W1", "S2 float64"): 0.56, ("W1", "S3 float64"): 0.53,
+    },
     "znver3, vectors of 256 bits": {
         ("W0", "S1 float32"): 0.50, ("W0", "S2 float32"): 0.50, ("W0", "S3 float32"): 0.45,
         ("W1", "S1 float32"): 0.49, ("W1", "S2 float32"): 0.49, ("W1", "S3 float32"): 0.43,
@@ -27,7 +33,7 @@ RECORDED = {
         ("W1", "S1 float64"): 0.45, ("W1", "S2 float64"): 0.49, ("W1", "S3 float64"): 0.46,
     },
 }  # fmt: skip
-"""Medians of 25 November 2026; of 256 bits of 26 November, code for AVX2 on a Zen 5.  Of a further class: its own."""
+"""Medians of 25 (`znver4`) and 26 November 2026; of 256 bits, code for AVX2 on a Zen 5.  Of another class: its own."""
 
 
 def lost(rows: Iterable[Row], kind: str = PROCESSOR) -> list[str]:
