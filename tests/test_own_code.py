@@ -88,6 +88,9 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
         require_same_design(results, load_design(path), Store(tmp_path))
     with pytest.raises(UserError, match=r"void, as mine.py has changed; take that back"):
         require_unbroken(seal, load_design(path), path)
+    forged = seal.model_copy(update={"software": seal.software | {"data": 5}})  # the digest does not cover it
+    with pytest.raises(UserError, match="void, as design"):
+        require_unbroken(forged, load_design(path), path)
 
 
 @pytest.mark.parametrize("name", BREACHES)

@@ -140,7 +140,8 @@ def read_seal(path: Path) -> Seal:
 
 def require_unbroken(seal: Seal, design: Design, path: Path) -> None:
     """Refuse a design, or code, that is no longer what was sealed, with the file or the first entry that differs."""
-    read = seal.software.get("data", {})
+    recorded = seal.software.get("data")  # not part of the digest
+    read = recorded if isinstance(recorded, dict) else {}
     pieces = (piece for planned in design.cells for _, piece in own_pieces(planned.cell))
     for piece in pieces:
         if piece.path in read.values() and piece.code is not None and piece.code.label not in read:
