@@ -260,8 +260,7 @@ def _worded(judgement: Judgement, independent: str) -> Judgement:
         low, high = each.confidence(judgement.level)
         if not doubt and bounds > 1 and (low > each.upper or high < each.lower):
             doubt = f"outside, but what contradicts is corrected for {bounds} bounds"
-        # Where no unit differs from the others the engine allows for rounding, which is no standard error.
-        return each._replace(doubt=doubt)._replace(mcse=0.0, given=0.0) if _alike(each) else each._replace(doubt=doubt)
+        return each._replace(doubt=doubt)
 
     decisive, comparisons = worded(judgement.decisive), list(map(worded, judgement.comparisons))
     return judgement._replace(decisive=decisive, comparisons=comparisons)

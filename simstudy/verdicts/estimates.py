@@ -47,7 +47,7 @@ class Estimates:
         """Return Σ c_j θ_j over conditions j with its Monte Carlo error, paired block by block in a stream."""
         chosen, factors = list(terms), np.array(list(terms.values()), float)
         rounding = RESOLUTION * np.abs(factors * self.values[chosen]).max()
-        extra = ((factors * self.remainders[chosen]) ** 2).sum() + rounding**2
+        extra = ((factors * self.remainders[chosen]) ** 2).sum()
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
         combined = contrast_of(value, influence, extra, self.n_blocks[chosen].min(), rounding, unseen)
@@ -60,7 +60,7 @@ class Estimates:
         rows = []
         for i, value in enumerate(values):
             rounding = RESOLUTION * np.maximum(np.abs(value), np.abs(values))
-            variance, unseen = extra[i] + extra + rounding**2, np.minimum(trials[i], trials) / 2.0
+            variance, unseen = extra[i] + extra, np.minimum(trials[i], trials) / 2.0
             blocks = np.minimum(n_blocks[i], n_blocks)
             rows.append(contrast_of(value - values, influence[:, [i]] - influence, variance, blocks, rounding, unseen))
         apart = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
@@ -98,12 +98,13 @@ class Estimates:
 def contrast_of(
     value: Any, influence: Array, extra: Any, n_blocks: Any, rounding: Any = 0.0, unseen: Any = np.inf
 ) -> Contrast:
-    """Return values with the errors that influence values (row, ...) give and ``extra`` variance adds."""
+    """Return values with the errors that influence values (row, ...) give, and ``extra`` variance and rounding add."""
     squares = influence**2
-    alike = squares.sum(axis=0) <= np.square(rounding)
-    variance = squares.sum(axis=0) + extra
+    alike = (squares.sum(axis=0) <= np.square(rounding)) & (np.asarray(extra) == 0.0)
+    variance = squares.sum(axis=0) + (extra + np.square(rounding))
     some = np.where(variance > 0.0, variance, 1.0)
     skewness = np.sqrt(n_blocks) * (squares * influence).sum(axis=0) / some**1.5
     largest = squares.max(axis=0, initial=0.0) / some
-    mcse = np.sqrt(variance)
-    return Contrast(value, mcse, n_blocks, skewness, largest, mcse, np.where(alike, unseen, np.inf))
+    error = np.sqrt(variance)
+    mcse, rounding = error * ~alike, error * alike
+    return Contrast(value, mcse, n_blocks, skewness, largest, mcse, np.where(alike, unseen, np.inf), rounding)

@@ -39,8 +39,8 @@ LARGEST_SHARE = 0.2
 class Contrast(NamedTuple):
     """A smooth function of estimates with its Monte Carlo error: numbers, or arrays of one shape."""
 
-    # value, mcse: Estimate and its standard error; over the population of query points and heads, where there is
-    # one
+    # value, mcse: Estimate and its standard error, 0 if blocks differ by rounding alone; over the population of query
+    # points and heads, where there is one
     value: Any
     mcse: Any
     # Blocks of replicates that the error comes from; draws of points and heads where these are a population
@@ -51,6 +51,13 @@ class Contrast(NamedTuple):
     # Replicates over what an exception by one in all of them moves the value by, if the measure counts events and
     # no block differs from the others; infinite otherwise
     unseen: Any = np.inf
+    # What rounding may have moved the value by, where blocks differ by that alone: no standard error, but no finding
+    rounding: Any = 0.0
+
+    @property
+    def error(self) -> Any:
+        """Error by which inequalities are judged."""
+        return np.hypot(self.mcse, self.rounding)
 
     def at(self, *place: int) -> Contrast:
         """Return one contrast of an array of them."""
@@ -87,11 +94,11 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
 
     It is 1 without an estimate or with too few blocks, and where estimate and bound are equal.
     """
-    value, mcse, n_blocks, skewness, share = (np.asarray(field, float) for field in contrast[:5])
+    value, _, n_blocks, skewness, share = (np.asarray(field, float) for field in contrast[:5])
     distance = value - np.asarray(bound, float)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Without error any difference is certain, except for exceptions that were not seen.
-        t = np.where(distance == 0.0, 0.0, distance / mcse)
+        t = np.where(distance == 0.0, 0.0, distance / contrast.error)
         exceptions = np.where(distance > 0.0, np.exp(-np.maximum(distance, 0.0) * contrast.unseen), 0.0)
     sound = np.isfinite(value) & (n_blocks >= MIN_BLOCKS) & ~np.isnan(t)
     t, n_blocks = np.where(sound, t, 0.0), np.where(sound, n_blocks, MIN_BLOCKS)
@@ -130,11 +137,11 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float]:
         return -np.inf, np.inf
     n_blocks, skewness = int(contrast.n_blocks), float(contrast.skewness)
     if contrast.largest_share > LARGEST_SHARE:
-        reach = float(np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level) * contrast.mcse)
+        reach = float(np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level) * contrast.error)
         return float(contrast.value) - reach, float(contrast.value) + reach
     score, exceptions = anytime_score(level, n_blocks), -np.log(level) / contrast.unseen
     below, above = (float(students_of(score, sign * skewness, n_blocks)) for sign in (1.0, -1.0))
-    low, high = below * contrast.mcse + exceptions, above * contrast.mcse + exceptions
+    low, high = below * contrast.error + exceptions, above * contrast.error + exceptions
     return float(contrast.value - low), float(contrast.value + high)
 
 

@@ -130,7 +130,7 @@ def _law(estimates: Estimates, statistic: Callable[[Array], Array], vertices: Se
     covariance = gradient @ estimates.covariance(cells) @ gradient.T if cells else np.zeros((len(vertices),) * 2)
     found = expand(statistic, np.exp([vertex.value for vertex in vertices]), covariance)
     linear = _contrast(estimates, found.estimate, dict(zip(cells, found.gradient @ gradient, strict=True)))
-    smooth = all(vertex.plain for vertex in vertices) and found.quadratic_error <= NEARLY_LINEAR * linear.mcse
+    smooth = all(vertex.plain for vertex in vertices) and found.quadratic_error <= NEARLY_LINEAR * linear.error
     errors = {name: np.hypot(getattr(linear, name), found.quadratic_error) for name in ("mcse", "given")}
     return linear._replace(value=linear.value if smooth else np.nan, **errors)
 
@@ -204,7 +204,7 @@ def _vertices(estimates: Estimates, x: Array, three: Sequence[int]) -> list[Vert
     """Return the vertex of the parabola through three cells, or both ends of its range at a doubtful curvature."""
     vertex, curvature = _parabola(estimates, x, three)
     middles = (x[:-1] + x[1:]) / 2
-    if curvature.value > PLAIN * curvature.mcse:
+    if curvature.value > PLAIN * curvature.error:
         return [vertex._replace(value=float(np.clip(vertex.value, *middles)))]
     return [Vertex(float(middle), {}, plain=False) for middle in middles]
 

@@ -7,6 +7,7 @@ import pytest
 from exact_estimates import account, exact_estimates
 from scipy import stats
 
+from simstudy.verdicts.comparisons import inside
 from simstudy.verdicts.estimates import RESOLUTION, Estimates
 from simstudy.verdicts.measured import estimates_of
 
@@ -78,8 +79,20 @@ def test_cells_of_other_seed_or_batch_size__are_not_paired(settings):
 
 def test_rounding__counts_as_an_error_of_the_larger_value():
     estimates = exact_estimates([{"x": 1.0}, {"x": 2.0}], [4.0, 1.0], 0.0)
-    assert estimates.combine({0: 1.0, 1: -1.0}).mcse == pytest.approx(4.0 * RESOLUTION)
-    np.testing.assert_allclose(estimates.differences([0, 1]).mcse, RESOLUTION * np.array([[4.0, 4.0], [4.0, 1.0]]))
+    assert estimates.combine({0: 1.0, 1: -1.0}).error == pytest.approx(4.0 * RESOLUTION)
+    np.testing.assert_allclose(estimates.differences([0, 1]).error, RESOLUTION * np.array([[4.0, 4.0], [4.0, 1.0]]))
+
+
+def test_equal_blocks__have_no_standard_error_and_prove_no_difference_that_rounding_makes():
+    """Studies showed the rounding allowed for as a standard error: "(0.0 ± 1.0)e-10"."""
+    equal = account({}, 3.0, np.zeros(64))
+    estimates = estimates_of([equal, account({}, 3.0 + 1e-13, np.full(64, 1e-13)), account({}, 3.0, LONG)], "mse")
+    for contrast in (estimates.combine({1: 1.0, 0: -1.0}), estimates.differences([0, 1, 2]).at(1, 0)):
+        found = inside("difference", contrast, (0.0, np.inf), 0.0)
+        assert (found.mcse, found.given) == (0.0, 0.0) and min(found.evidence) > 0.1
+    assert estimates.combine({0: 1.0, 2: -1.0}).mcse == pytest.approx(np.linalg.norm(LONG))
+    few_failed = estimates_of([account({}, 0.0, np.zeros(64), remainder=0.01)], "mse")
+    assert few_failed.combine({0: 1.0}).mcse == 0.01  # not of blocks, and no rounding
 
 
 def test_index__is_the_one_named():

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,6 @@ import simstudy
 from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Design
 from simstudy.execution.store import store_of
-from simstudy.judging import judged
 from simstudy.judging.claims import ClaimsFile, read_claims
 from simstudy.judging.judged import judgement_of
 from simstudy.judging.table import Columns, numbers_of, table_of
@@ -43,9 +41,7 @@ def rejudged(design: Design, output: Path) -> Iterator[tuple[xr.Dataset, xr.Data
         accounts = [account for account in ledger.accounts if account.planned.grid == grid]
         stated = {name: _own(claim) for name, claim in claims.items()}
         estimates = estimates_of(accounts, measure, index)
-        # A table whose units are all equal shows no standard error, where a study shows what rounding may do.
-        with mock.patch.object(judged, "_alike", return_value=False):
-            own = simstudy.judge(estimates, stated, factors=design.factors[grid]).dataset
+        own = simstudy.judge(estimates, stated, factors=design.factors[grid]).dataset
         yield own, judge(design.model_copy(update={"claims": claims}), ledger.accounts, told).verdicts
 
 
