@@ -167,6 +167,14 @@ class Folder:
                 raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
             yield
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process is here likewise, unless the file system has no locks on folders, as NFS."""
+        with self._opened(make=True) as opened:
+            with contextlib.suppress(OSError):
+                fcntl.flock(opened, fcntl.LOCK_EX)
+            yield
+
     def require_ours(self) -> None:
         """Refuse links, pipes and files of others in the place of what the program writes."""
         for name in _HELD:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from simstudy.design.files import read_regular
 from simstudy.execution.folder import Folder
 from simstudy.execution.seal import Seal
-from simstudy.execution.store import Store
 
 FILE = "claims.csv"
 MAX_BYTES = 1 << 26
@@ -38,26 +38,36 @@ def write_register(path: Path, rows: Rows) -> None:
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows.values())
-    Store(Folder(path.parent.parent, (path.parent.name,))).write_text(path.name, text.getvalue())
+    _folder(path).write(path.name, text.getvalue().encode())
 
 
 def register(place: Path, before: Seal | None, seal: Seal, why: str) -> None:
     """Note in the register beside a seal what it adds, changes and withdraws."""
-    path = place.parent / FILE
-    rows = read_register(path)
     earlier = {} if before is None else claims_of(before.sealed)
-    note(rows, place.stem, earlier, claims_of(seal.sealed), seal.frozen, why)
-    write_register(path, rows)
+    with _revised(place) as rows:
+        note(rows, place.stem, earlier, claims_of(seal.sealed), seal.frozen, why)
 
 
 def count(place: Path, verdicts: Mapping[str, str]) -> None:
     """Count what one confirmation found of each claim, in the register beside its seal."""
+    with _revised(place) as rows:
+        for claim, verdict in verdicts.items():
+            if (row := rows.get((place.stem, claim))) is not None:
+                row[verdict] = str(int(row[verdict]) + 1)
+
+
+@contextlib.contextmanager
+def _revised(place: Path) -> Iterator[Rows]:
+    """Read the register beside a seal and write it changed, one process after another."""
     path = place.parent / FILE
-    rows = read_register(path)
-    for claim, verdict in verdicts.items():
-        if (row := rows.get((place.stem, claim))) is not None:
-            row[verdict] = str(int(row[verdict]) + 1)
-    write_register(path, rows)
+    with _folder(path).alone():
+        rows = read_register(path)
+        yield rows
+        write_register(path, rows)
+
+
+def _folder(path: Path) -> Folder:
+    return Folder(path.parent.parent, (path.parent.name,))
 
 
 def claims_of(sealed: dict[str, Any]) -> dict[str, dict[str, Any]]:
