@@ -203,7 +203,7 @@ def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[in
     """Return the ledger of a design with the rule of its claims and the control variate over query points, if any."""
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
-        from simstudy.verdicts.open_claims import wanted_by_claims
+        from simstudy.verdicts.judge import wanted_by_claims
 
         given["rule"] = partial(wanted_by_claims, design, {} if told is None else told)
     if any("queries" in planned.cell.population for planned in design.cells):

@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "text",
     },
-    "verdicts": {"execution", "replicates.folding", "replicates.performance", "theory", "data", "design"},
+    "verdicts": {"execution", "replicates.performance", "theory", "data", "design"},
     "report": {"results", "verdicts", "execution", "design", "errors", "text"},
     "judging": {"report", "verdicts", "execution", "design", "errors", "text"},
 }

@@ -23,9 +23,8 @@ from simstudy.execution.queue import Task
 from simstudy.execution.segments import by_segment
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
-from simstudy.replicates.folding import block_lengths, fold, whole_blocks
 from simstudy.replicates.moments import Moments
-from simstudy.replicates.performance import Performance
+from simstudy.replicates.performance import Performance, block_lengths, fold, whole_blocks
 from simstudy.replicates.population import measured
 from simstudy.replicates.stopping import GROWTH, first_target, next_target
 

@@ -9,7 +9,8 @@ Every measure is a smooth function of means over replicates.  It is evaluated wi
   block k: unbiased for variances, covariances and squared bias;
 - influence values τ_k − estimate, and MCSE = √(Σ (τ_k − estimate)²/(h_k − 1)/l_k), where l_k is the length of all
   blocks over that of block k, and 1/l_k = 1/n for blocks of one length: then it is sd(τ)/√n (delete-m_j jackknife:
-  Busing, Meijer and van der Leeden 1999).  Of many batches, late blocks are longer: see `replicates.folding`.
+  Busing, Meijer and van der Leeden 1999).  Of many batches, late blocks are longer: these are folded as they are read,
+  to some thirty thousand blocks at most.
 
 No normality is assumed, and influence values of two cells that share data pair block by block.
 
@@ -27,15 +28,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simstudy.attention.combinations import Combine, fixed
+from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.replicates.measures import NUMBERS, Means, Measures, measures_at
-from simstudy.replicates.moments import Array, Moments
+from simstudy.replicates.moments import Array, Moments, stack
 
 CHUNK_BYTES = 64 << 20
 """Largest array of leave-one-out means held at once."""
 LOWERED = 0.1
 """Share of a squared MCSE that replicates lower, below which no more of them are wanted for it."""
+FINE_BATCHES = 256
+"""Batches of a cell whose blocks are never folded: some thousands of blocks know an error to a percent."""
 
 
 class Performance(NamedTuple):
@@ -240,3 +245,34 @@ def _means(sums: Moments, left_out: slice) -> Means:
         return kept
 
     return mean(sums.error_sum), mean(sums.product_sum), mean(sums.statistic_sum)
+
+
+def fold(batches: list[Moments], first: int = 0) -> Moments:
+    """Return the blocks of consecutive batches, of which ``first`` begins one, as `block_starts` says."""
+    blocks = stack(batches)
+    start = first * N_BLOCKS
+    starts = block_starts(start + len(blocks.n_defined))
+    places = starts[np.searchsorted(starts, start) :] - start
+    sums = (np.add.reduceat(each, places) for each in blocks[:5])
+    # A copy: a view would keep the whole array in memory.
+    return Moments._make([*sums, blocks.target.copy(), blocks.failed])
+
+
+def block_starts(n_blocks: int) -> NDArray[np.int64]:
+    """Return where folded blocks begin: after `FINE_BATCHES` 16 are one, from 16 times as many on 256, and so forth."""
+    begin, length = FINE_BATCHES * N_BLOCKS, N_BLOCKS
+    found = [np.arange(min(n_blocks, begin))]
+    while begin < n_blocks:
+        found.append(np.arange(begin, min(n_blocks, begin * N_BLOCKS), length))
+        begin, length = begin * N_BLOCKS, length * N_BLOCKS
+    return np.concatenate(found)
+
+
+def block_lengths(n_batches: int) -> NDArray[np.int64]:
+    """Return of how many blocks of batches each block is that so many batches are folded to."""
+    return np.diff(block_starts(n_batches * N_BLOCKS), append=n_batches * N_BLOCKS)
+
+
+def whole_blocks(n_batches: int) -> int:
+    """Return with how many of so many batches a block ends to which no further batch belongs."""
+    return int(block_starts(n_batches * N_BLOCKS + 1)[-1]) // N_BLOCKS

@@ -23,9 +23,8 @@ import numpy as np
 
 from simstudy.design.claims import LEVEL, BaseClaim, OptimumLaw, OptimumSlope
 from simstudy.verdicts.comparisons import Comparison, Selected, agreement, differences, slopes, steps, undecided
-from simstudy.verdicts.crossings import crossings
-from simstudy.verdicts.logic import NOTHING, Evidence, every, together
-from simstudy.verdicts.optima import optima
+from simstudy.verdicts.evidence import NOTHING, Evidence, every, together
+from simstudy.verdicts.optima import crossings, optima
 from simstudy.verdicts.orderings import rank_correlations, violations
 from simstudy.verdicts.paths import optimum_laws, optimum_slopes
 

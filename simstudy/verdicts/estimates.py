@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.settings.levels import Coordinates
-from simstudy.verdicts.evidence import Contrast
-
-Array = NDArray[np.float64]
+from simstudy.verdicts.evidence import Array, Contrast
 
 RESOLUTION = 1e-10
 """Rounding error of a measure relative to its size, added to the MCSE: differences below it are not findings."""

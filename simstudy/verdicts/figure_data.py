@@ -7,19 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, THEORIES, coordinates_of
 from simstudy.design.settings.levels import by_levels, level, selected
 from simstudy.execution.account import Account
 from simstudy.verdicts.comparisons import Selected
-from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.measured import estimates_of
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
 from simstudy.verdicts.orderings import SHARE_DRAWS, spearman, tied, violated_share
-
-Array = NDArray[np.float64]
 
 # ---------------------------------------------------------------- of draws of the estimates, stored by the run
 

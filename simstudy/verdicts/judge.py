@@ -1,8 +1,13 @@
-"""The verdicts of a study as labelled tables: claims, their comparisons, and the pairs of cells of claims on orders."""
+"""The verdicts of a study as labelled tables: claims, their comparisons, and the pairs of cells of claims on orders.
+
+Also which comparison stands for a claim, and how many batches the claims that are still open want of each cell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,14 +16,17 @@ import xarray as xr
 
 from simstudy.design.claims import LEVEL, BaseClaim
 from simstudy.design.document import Design
+from simstudy.design.feasibility import batches_of
 from simstudy.design.generality import draws_of
-from simstudy.design.measures import VARIABLES, labelled
+from simstudy.design.measures import THEORIES, VARIABLES, labelled
+from simstudy.design.settings.levels import selected
 from simstudy.execution.account import Account
-from simstudy.verdicts.comparisons import Comparison, OrderedPairs
-from simstudy.verdicts.engine import Judgement, holm, judge_claim
+from simstudy.replicates.performance import lowest
+from simstudy.verdicts.comparisons import Comparison, OrderedPairs, Selected
+from simstudy.verdicts.engine import Judgement, comparisons_of, holm, judge_claim
+from simstudy.verdicts.evidence import anytime_score
 from simstudy.verdicts.measured import on_grid
-from simstudy.verdicts.predictions import Told
-from simstudy.verdicts.standing import standing
+from simstudy.verdicts.predictions import Told, predict, values_of
 
 
 class Judged(NamedTuple):
@@ -146,3 +154,68 @@ def _pair_table(claim: str, positions: list[int], pairs: OrderedPairs) -> xr.Dat
 def _adjusted(p_value: Any, level: float) -> float:
     """p-value to be compared with LEVEL: corrected for the number of claims among which that is divided."""
     return float(min(p_value * LEVEL / level, 1.0))
+
+
+def standing(
+    claim: BaseClaim, found: Sequence[Comparison], of: Selected, accounts: Sequence[Account], told: Told
+) -> str:
+    """Return the statistic of the comparison that the claim names, or of least margin by theory; empty if neither.
+
+    What decides a claim differs from run to run, by chance.  So what is shown of it is chosen before any run; where
+    neither tells, readers take what decides the pilot.
+    """
+    if claim.stands is not None:
+        cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}
+        if named := [each.statistic for each in found if cells & {*each.cells}]:
+            return named[0]
+    if len(found) < 2:
+        return found[0].statistic if found else ""
+    theories = list(predict([account.planned for account in accounts], told))
+    exact, leading = (values_of(theories, source, claim.measure) for source in THEORIES)
+    expected = dataclasses.replace(of.estimates, values=np.where(np.isfinite(exact), exact, leading))
+    if not np.isfinite(expected.values[sorted({cell for each in found for cell in each.cells})]).all():
+        return ""
+    by_theory = list(comparisons_of(claim, of._replace(estimates=expected)))
+    if [each.statistic for each in by_theory] != [each.statistic for each in found]:
+        return ""
+    margins = [min(each.estimate - each.lower, each.upper - each.estimate) for each in by_theory]
+    return found[int(np.argmin(margins))].statistic if np.isfinite(margins).all() else ""
+
+
+def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) -> list[int]:
+    """Return the batches that bring the score of each open comparison to a verdict, in all its cells alike."""
+    wanted = [account.target for account in accounts]
+    by_precision = {each.planned.grid for each in accounts if each.planned.precision.stop == "precision"}
+    for claim in (claim for claim in design.claims.values() if claim.grid not in by_precision):
+        positions, of = on_grid(claim, design, accounts, told)
+        judged = judge_claim(claim, of, len(design.claims))
+        if judged.verdict == "inconclusive":
+            for comparison in judged.comparisons:
+                if comparison.cells and _lowered_no_more(claim, [accounts[positions[i]] for i in comparison.cells]):
+                    continue
+                for cell, target in _targets(comparison, [accounts[i] for i in positions], judged.level):
+                    wanted[positions[cell]] = max(wanted[positions[cell]], target)
+    return wanted
+
+
+def _lowered_no_more(claim: BaseClaim, accounts: Sequence[Account]) -> bool:
+    """Whether more replicates hardly lower the error of a comparison, as most of it is that of nets."""
+    # What nets do to several cells alike cancels in their comparison.
+    if len(accounts) > 1 or claim.index is not None or (found := accounts[0].performance) is None:
+        return False
+    # Without any error a rare exception may be unseen, which further replicates make less likely.
+    return bool(0.0 < found.mcse.get(claim.measure, np.inf) <= lowest(found, claim.measure))
+
+
+def _targets(comparison: Comparison, accounts: Sequence[Account], level: float) -> Iterator[tuple[int, int]]:
+    """Cells of a comparison with the batches that it wants of them; none if it is proven, or cannot be."""
+    if comparison.evidence.in_favour < level or not comparison.cells:
+        return
+    cells = [accounts[cell] for cell in comparison.cells]
+    done = max(each.done for each in cells)
+    n_blocks = max(min(p.n_blocks if (p := each.performance) else 0 for each in cells), 1)
+    p_value = min(float(comparison.evidence.in_favour), float(comparison.evidence.against))
+    ratio = anytime_score(level, n_blocks) / anytime_score(p_value, n_blocks)
+    further = max(math.ceil(done * ratio**2), done + 1)
+    for cell, each in zip(comparison.cells, cells, strict=True):
+        yield cell, min(further, batches_of(each.planned.precision.max_replicates, each.batch_size))

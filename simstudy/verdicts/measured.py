@@ -14,8 +14,7 @@ from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.execution.account import Account
-from simstudy.replicates.folding import FINE_BATCHES, block_starts
-from simstudy.replicates.performance import Performance
+from simstudy.replicates.performance import FINE_BATCHES, Performance, block_starts
 from simstudy.verdicts.comparisons import Predictions, Selected
 from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.predictions import Told, predict, values_of

@@ -7,16 +7,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simstudy.design.claims import OrderingClaim, RankCorrelation, ViolatedPairs
 from simstudy.design.settings.levels import by_levels
 from simstudy.verdicts.comparisons import Bounds, Comparison, OrderedPairs, Selected, at, inside
-from simstudy.verdicts.estimates import contrast_of
-from simstudy.verdicts.evidence import p_above, p_below
-from simstudy.verdicts.logic import NOTHING, Evidence, failing_weigh_at_most, spearman_budget
-
-Array = NDArray[np.float64]
+from simstudy.verdicts.estimates import Array, contrast_of
+from simstudy.verdicts.evidence import NOTHING, Evidence, failing_weigh_at_most, p_above, p_below, spearman_budget
 
 TIE = 1e-9
 """Values of an index closer than this, relative to the largest, are equal: they differ by rounding alone."""

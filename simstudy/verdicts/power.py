@@ -10,7 +10,7 @@ from simstudy.design.claims import AgreesWithTheory, Equals, LargerThan, Optimum
 from simstudy.design.document import Design
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.levels import selected
-from simstudy.verdicts.claimed import claimed
+from simstudy.verdicts.comparisons import claimed
 from simstudy.verdicts.predictions import predict, values_of
 
 _APART = "no verdict could tell them apart; lower it"

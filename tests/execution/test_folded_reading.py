@@ -10,9 +10,8 @@ from builders import minimal_cell
 
 from simstudy.execution import segments
 from simstudy.execution.ledger import Ledger
-from simstudy.replicates import folding
-from simstudy.replicates.folding import fold
 from simstudy.replicates.moments import Moments, stack
+from simstudy.replicates.performance import fold
 
 
 def batch(number: int) -> Moments:
@@ -25,7 +24,7 @@ def batch(number: int) -> Moments:
 @pytest.mark.parametrize("n", [4, 100, 149, 300])
 def test_looks__are_those_of_all_batches(n, population, monkeypatch):
     """A block that is cut where a segment ends, or a damaged batch that counts, would change the sums."""
-    monkeypatch.setattr(folding, "FINE_BATCHES", 8)
+    monkeypatch.setattr("simstudy.replicates.performance.FINE_BATCHES", 8)
     monkeypatch.setattr(segments, "LENGTH", 64)
     store = SimpleNamespace(read_batches=lambda _, numbers, __: {i: batch(i) for i in numbers if i != 150})
     cell = minimal_cell(**{"population": ["queries"], "queries": {"kind": "gaussian"}} if population else {})

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simstudy.replicates import folding
-from simstudy.replicates.folding import block_lengths, block_starts, fold, whole_blocks
 from simstudy.replicates.moments import Moments, stack
-from simstudy.replicates.performance import performance
+from simstudy.replicates.performance import block_lengths, block_starts, fold, performance, whole_blocks
 from simstudy.verdicts.measured import estimates_from
 
 N_BATCHES, SIZE, NAMES = 3000, 16, ()
@@ -33,7 +31,7 @@ def folded(batches: list[Moments]):
 @pytest.fixture
 def few(monkeypatch):
     """Of these, blocks are folded from 32 batches on."""
-    monkeypatch.setattr(folding, "FINE_BATCHES", 32)
+    monkeypatch.setattr("simstudy.replicates.performance.FINE_BATCHES", 32)
 
 
 def test_blocks__are_bounded_and_begin_alike_whatever_comes_after():

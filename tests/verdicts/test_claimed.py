@@ -13,7 +13,7 @@ from test_judge import cells, verdict
 from test_optima import allocation, of
 
 from simstudy.design.schema import alternatives_of
-from simstudy.verdicts.claimed import FUNCTIONS, claimed
+from simstudy.verdicts.comparisons import FUNCTIONS, claimed
 from simstudy.verdicts.paths import optimum_slopes
 
 RECORDS = alternatives_of("formulas")

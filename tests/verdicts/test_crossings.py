@@ -12,8 +12,8 @@ from builders import DESIGN, edited, faults
 from exact_estimates import claim, derived, exact_estimates
 
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
-from simstudy.verdicts.crossings import crossing, crossings
 from simstudy.verdicts.engine import decide
+from simstudy.verdicts.optima import crossing, crossings
 
 X = np.array([32.0, 64.0, 128.0, 256.0, 512.0])
 AGAINST = {"kind": "crossing", "x": "n_keys", "versus": {"rule": "average"}, "where": {"rule": "product"}}

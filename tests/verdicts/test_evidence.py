@@ -9,24 +9,22 @@ from scipy import integrate, stats
 from simstudy.verdicts.evidence import (
     MIXTURE,
     Contrast,
+    Evidence,
     anytime_p,
     anytime_score,
     doubt,
+    every,
+    failing_weigh_at_most,
     interval,
+    least_among,
     normal_score,
     p_above,
     p_below,
-    skewness_corrected,
-    students_of,
-)
-from simstudy.verdicts.logic import (
-    Evidence,
-    every,
-    failing_weigh_at_most,
-    least_among,
     possible_minima,
+    skewness_corrected,
     some,
     spearman_budget,
+    students_of,
 )
 
 

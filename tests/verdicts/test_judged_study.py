@@ -13,8 +13,8 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.schema import alternatives_of
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.engine import comparisons_of, judge_claim
+from simstudy.verdicts.evidence import NOTHING, Evidence
 from simstudy.verdicts.judge import judge
-from simstudy.verdicts.logic import NOTHING, Evidence
 from simstudy.verdicts.measured import selected_by
 from simstudy.verdicts.predictions import Theory
 

@@ -14,7 +14,7 @@ from stored import remove, rows
 from simstudy.design.claims import LEVEL
 from simstudy.study import run
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
-from simstudy.verdicts.open_claims import wanted_by_claims
+from simstudy.verdicts.judge import wanted_by_claims
 
 # ---------------------------------------------------------------- the rule alone
 

@@ -12,10 +12,9 @@ from simstudy.verdicts.engine import decide
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import interval
 from simstudy.verdicts.figure_data import optimum_shares, wrong_pairs
-from simstudy.verdicts.laws import LAWS, akaike
 from simstudy.verdicts.optima import Profile, optima, told_profile
 from simstudy.verdicts.orderings import violated_share
-from simstudy.verdicts.paths import optimum_laws, optimum_slopes
+from simstudy.verdicts.paths import LAWS, akaike, optimum_laws, optimum_slopes
 
 N_BLOCKS = 64
 TUNED = {"x": "head_dim", "tune": ("bandwidth",)}

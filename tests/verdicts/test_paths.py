@@ -9,11 +9,9 @@ import pytest
 from exact_estimates import claim, derived, exact_estimates
 
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
-from simstudy.verdicts.evidence import interval, p_above, p_below
-from simstudy.verdicts.laws import LAWS, advantage, akaike, expand
-from simstudy.verdicts.logic import possible_minima
+from simstudy.verdicts.evidence import interval, p_above, p_below, possible_minima
 from simstudy.verdicts.optima import Profile
-from simstudy.verdicts.paths import DOUBT, MOST_WAYS, optimum_laws, optimum_slopes
+from simstudy.verdicts.paths import DOUBT, LAWS, MOST_WAYS, advantage, akaike, expand, optimum_laws, optimum_slopes
 
 X, Z = 2.0 ** np.arange(5), np.array([2.0, 8.0])
 ERROR = 0.01

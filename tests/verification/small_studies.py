@@ -19,8 +19,8 @@ from scipy import stats
 from simstudy.design.claims import LEVEL, Claim
 from simstudy.replicates.stopping import GROWTH, MIN_BATCHES
 from simstudy.verdicts.engine import Judgement, judge_claim
+from simstudy.verdicts.judge import wanted_by_claims
 from simstudy.verdicts.measured import selected_by
-from simstudy.verdicts.open_claims import wanted_by_claims
 
 Array = NDArray[np.float64]
 

@@ -32,8 +32,8 @@ from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import performance
 from simstudy.verdicts.engine import judge_claim
 from simstudy.verdicts.evidence import Contrast, doubt, normal_score, p_above, skewness_corrected
-from simstudy.verdicts.laws import LAWS, advantage
 from simstudy.verdicts.measured import estimates_of, selected_by
+from simstudy.verdicts.paths import LAWS, advantage
 
 STUDIES = 2000
 LOOKS = (64, 128, 256)
