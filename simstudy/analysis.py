@@ -13,8 +13,7 @@ import xarray as xr
 from simstudy.design.measures import INDICES, LENGTHS, MEASURES, STATISTICS, coordinates_of, described
 from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.errors import UserError
-from simstudy.execution.netcdf import read_results
-from simstudy.execution.store import DETAILS_FILE
+from simstudy.execution.store import DETAILS_FILE, read_results
 from simstudy.replicates.performance import Performance
 from simstudy.results import factors_of, text_of
 from simstudy.verdicts.comparisons import at, paired

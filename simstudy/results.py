@@ -24,7 +24,7 @@ from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.levels import Coordinates, level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
-from simstudy.execution.netcdf import read_results
+from simstudy.execution.store import read_results
 
 
 def open_results(path: str | Path) -> xr.Dataset:

@@ -23,16 +23,14 @@ from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomFo
 from simstudy.design.settings.levels import selected
 from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError, require_extra
+from simstudy.execution.clients import Jobs
 from simstudy.execution.folder import require_writable
-from simstudy.execution.jobs import Jobs
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.netcdf import read_dataset
 from simstudy.execution.provenance import provenance
-from simstudy.execution.queue import Queue, open_queue
+from simstudy.execution.queue import Meter, Queue, open_queue
 from simstudy.execution.shares import Share, open_share
 from simstudy.execution.status import Teller
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, store_of
-from simstudy.execution.usage import Meter
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, read_dataset, store_of
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
 TORCH_REFERENCE = "torch_multi_head_attention"

@@ -6,9 +6,8 @@ import contextlib
 import functools
 from pathlib import Path
 
-from simstudy.execution.batch_files import Shape
+from simstudy.execution.batch_files import ENTRY, Segment, Shape, segment_of, segments
 from simstudy.execution.folder import Folder
-from simstudy.execution.segments import ENTRY, Segment, segment_of, segments
 from simstudy.execution.store import Store
 
 PATTERN = "batches/*/*.batch"

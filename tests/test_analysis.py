@@ -13,7 +13,7 @@ import simstudy
 from simstudy.design.load import load_design
 from simstudy.design.measures import LENGTHS
 from simstudy.errors import UserError
-from simstudy.execution.netcdf import read_results
+from simstudy.execution.store import read_results
 
 PAIRS = [({"angle": 0, "bandwidth": 0.5}, {"angle": 90, "bandwidth": 0.5}), (0, 5)]
 COMPARED = """[claims.{name}]

@@ -13,7 +13,7 @@ import pytest
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.design.measures import INDICES
 from simstudy.design.settings.systems import KINDS
-from simstudy.execution.engine import APART, PACKAGE, sources
+from simstudy.execution.provenance import APART, PACKAGE, sources
 
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "docs")
 
@@ -128,7 +128,7 @@ def test_contracts__see_what_they_forbid(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(PACKAGE.parent / "pyproject.toml", tmp_path)
     for name, line in (("design/claims.py", "import numba"), ("report/page.py", "import dask"),
-                       ("execution/jobs.py", "import simstudy.study")):  # fmt: skip
+                       ("execution/clients.py", "import simstudy.study")):  # fmt: skip
         path = tmp_path / PACKAGE.name / name
         path.write_text(f"{path.read_text()}\n{line}\n")
     command = [Path(sys.executable).parent / "lint-imports"]

@@ -13,8 +13,7 @@ from simstudy import open_results, run
 from simstudy.design.load import load_design
 from simstudy.design.measures import ATTRIBUTES
 from simstudy.errors import UserError
-from simstudy.execution.netcdf import read_results
-from simstudy.execution.store import Store
+from simstudy.execution.store import Store, read_results
 from simstudy.report.page import require_same_design
 from simstudy.results import require_layout
 

@@ -19,8 +19,7 @@ from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
 from simstudy.execution import nodes
-from simstudy.execution.netcdf import read_results
-from simstudy.execution.store import store_of
+from simstudy.execution.store import read_results, store_of
 from simstudy.kernels import compiled
 from simstudy.report.page import write_report
 from simstudy.report.tables import estimator_words

@@ -13,10 +13,9 @@ from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import sealed
-from simstudy.execution.confirmations import begun_in
 from simstudy.execution.folder import Missing
-from simstudy.execution.netcdf import MAX_RESULTS_BYTES, dataset_of, netcdf, read_dataset
-from simstudy.execution.store import DETAILS_FILE, Store
+from simstudy.execution.seal import begun_in
+from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, Store, dataset_of, netcdf, read_dataset
 from simstudy.report.confirmed import confirmed_of, standing_in
 from simstudy.report.page import report_files
 from simstudy.results import open_results

@@ -54,9 +54,7 @@ def freeze(
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design
     from simstudy.design.written import read_design
-    from simstudy.execution.beacons import OWN_WORD, described, require_promise
-    from simstudy.execution.register import register
-    from simstudy.execution.seal import read_seal, seal_of, seal_path
+    from simstudy.execution.seal import OWN_WORD, described, read_seal, register, require_promise, seal_of, seal_path
     from simstudy.report.preregistration import write_sealed
     from simstudy.report.terminal import say
 
@@ -137,9 +135,7 @@ def confirm(
     from simstudy.design.confirmation import confirmatory
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design, is_shipped
-    from simstudy.execution.beacons import described
-    from simstudy.execution.confirmations import begin
-    from simstudy.execution.seal import read_seal, require_unbroken, seal_path
+    from simstudy.execution.seal import begin, described, read_seal, require_unbroken, seal_path
     from simstudy.report.terminal import say
 
     path = find_design(design)
@@ -161,16 +157,16 @@ def confirm(
 
 
 def _count(place: Path, folder: Path) -> None:
-    from simstudy.execution.register import count
+    from simstudy.execution.seal import count_confirmation
     from simstudy.report.confirmed import found_of
     from simstudy.results import open_results
 
-    count(place, {claim: found.verdict for claim, found in found_of(open_results(folder)).items()})
+    count_confirmation(place, {claim: found.verdict for claim, found in found_of(open_results(folder)).items()})
 
 
 def _confirmation(seal: Seal, beacon: str) -> Confirmation:
     from simstudy.design.document import MAX_BEACON, Confirmation
-    from simstudy.execution.beacons import require_fit
+    from simstudy.execution.seal import require_fit
 
     text = beacon.strip()
     if not MIN_BEACON <= len(text) <= MAX_BEACON:

@@ -125,7 +125,7 @@ def verify(
     counts as different.
     """
     from simstudy.commands.judging import altered
-    from simstudy.execution.confirmations import left_out
+    from simstudy.execution.seal import left_out
     from simstudy.execution.store import Store
     from simstudy.execution.verify import verify as compute_again
     from simstudy.report.terminal import say, track

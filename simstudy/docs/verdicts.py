@@ -20,9 +20,7 @@ import xarray as xr
 
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
-from simstudy.execution import register
-from simstudy.execution.register import FILE, WITHDRAWN, read_register
-from simstudy.execution.seal import digest_of, meaning
+from simstudy.execution.seal import REGISTER_FILE, WITHDRAWN, count_confirmation, digest_of, meaning, read_register
 from simstudy.execution.store import store_of
 from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of, standing_in
 from simstudy.report.standing import Standing
@@ -32,7 +30,7 @@ from simstudy.results import open_results
 ROOT = Path(__file__).parents[2]
 GALLERY, PAGE = ROOT / "outputs" / "gallery", ROOT / "README.md"
 TABLE = GALLERY / "verdicts.csv"
-REGISTER = ROOT / "designs" / "sealed" / FILE
+REGISTER = ROOT / "designs" / "sealed" / REGISTER_FILE
 PILOT, QUICK = "pilot", "quick"
 VERDICTS = ("supported", "contradicted", "inconclusive")
 STATES = {
@@ -151,7 +149,7 @@ def count(study: str, known: pd.DataFrame, found: pd.DataFrame) -> None:
     new = found[(found.run != PILOT) & fresh]
     for _, run in new.groupby("run"):
         seal = REGISTER.parent / f"{study if '.' in study else f'{study}.{QUICK}'}.json"
-        register.count(seal, dict(zip(run.claim, run.verdict, strict=True)))
+        count_confirmation(seal, dict(zip(run.claim, run.verdict, strict=True)))
 
 
 def sealed() -> Iterator[str]:

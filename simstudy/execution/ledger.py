@@ -17,10 +17,9 @@ from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.account import Account, Standing
-from simstudy.execution.batch_files import Shape, Statement
-from simstudy.execution.engine import engine
+from simstudy.execution.batch_files import Shape, Statement, by_segment
+from simstudy.execution.provenance import engine
 from simstudy.execution.queue import Task
-from simstudy.execution.segments import by_segment
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Moments

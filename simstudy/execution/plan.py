@@ -14,13 +14,11 @@ import numpy as np
 from simstudy.design.document import Design
 from simstudy.design.own_code import require_word
 from simstudy.execution.account import Account, cost
-from simstudy.execution.batch_files import Shape
+from simstudy.execution.batch_files import ENTRY, Shape
 from simstudy.execution.folder import require_writable
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.queue import open_queue
-from simstudy.execution.segments import ENTRY
+from simstudy.execution.queue import Meter, open_queue
 from simstudy.execution.store import DEFAULT_OUTPUT, Store, store_of
-from simstudy.execution.usage import Meter
 
 PILOT_BATCHES = 4
 """Batches of each cell in the pilot: 64 blocks, from which an MCSE is known to a tenth or so."""

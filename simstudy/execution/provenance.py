@@ -1,14 +1,16 @@
-"""Which code, libraries and machine produced a number."""
+"""Which code, libraries and machine produced a number: for people, and the engine as the identity of what computes."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+import threading
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,106 @@ from simstudy.design.contents import stated
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.rows import Rows
-from simstudy.execution.engine import NUMERIC_LIBRARIES, PACKAGE, engine
+from simstudy.design.settings.systems import KINDS
+
+PACKAGE = Path(__file__).parents[1]
+NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
+
+# Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
+SOURCES = (
+    "attention", "data", "design/settings", "errors.py", "kernels", "replicates/batch.py", "replicates/moments.py",
+    "text.py", "weights.py",
+)  # fmt: skip
+# Of these, folders whose files serve one kind of cell each, that of their name; a test sees that nothing imports them.
+APART = ("attention/learners", "attention/systems", "design/settings/systems", "theory/systems")
+
+# All threads of a worker ask at once.  Python 3.11 loses count of its recursion where several parse, and each would
+# parse everything.
+_ASKING = threading.Lock()
+
+
+def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
+    """Return the identity of what computes the batches of some cells, as 16 hex digits: engines are never mixed."""
+    with _ASKING:
+        return _engine(device, frozenset(map(own_files, cells)), PACKAGE)
+
+
+def own_files(cell: Cell) -> str:
+    """Return the name of the files in `APART` that serve cells of this kind alone, where there are any."""
+    return cell.estimator.learner.kind if cell.instance is None else cell.instance.system()
+
+
+@functools.cache
+def _engine(device: str, names: frozenset[str], package: Path) -> str:
+    # Imported here: it compiles, which those who only digest sources need not wait for.
+    from simstudy.kernels.devices import hardware
+
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(sources(names, package)):
+        digest.update(f"{path.relative_to(package).as_posix()}\0{code_of(path)}\0".encode())
+    for name in NUMERIC_LIBRARIES:
+        digest.update(f"{name}={importlib.metadata.version(name)}\0".encode())
+    digest.update(hardware(device).encode())
+    return digest.hexdigest()
+
+
+def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
+    """Yield the files that all cells share, and those of the systems and learners named."""
+    further = {entry for record in KINDS.values() if record.system() in names for entry in record.rests_on}
+    yield from files_of((*SOURCES, *further), names, package)
+
+
+def files_of(entries: Iterable[str], names: Collection[str], package: Path) -> Iterator[Path]:
+    """Yield the files of entries, which are files and folders; of folders in `APART` those of the names."""
+    apart, kept = [package / folder for folder in APART], {"__init__", *names}
+    for path in (package / entry for entry in entries):
+        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            if source.parent not in apart or source.stem in kept:
+                yield source
+
+
+@functools.cache
+def code_of(path: Path) -> str:
+    """Return the digest of what a source computes: of its syntax without comments, formatting and docstrings."""
+    # Imported here, as in `_engine`.
+    from simstudy.kernels.sealed import kept
+
+    content = path.read_bytes()
+    # To parse all sources takes half a second.  What another version of this file wrote is not read.
+    folder, key = kept("sources", _own_digest), hashlib.sha256(content).digest()
+    if folder and (known := folder.read(key)):
+        return known.decode()
+    # Written out here rather than by `ast.dump`, which shows what is empty in some versions of Python only.
+    parts: list[str] = []
+    _write(ast.parse(content), parts)
+    code = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    if folder:
+        folder.write(key, code.encode())
+    return code
+
+
+@functools.cache
+def _own_digest() -> str:
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:32]
+
+
+def _write(node: Any, parts: list[str]) -> None:
+    if isinstance(node, list):
+        for each in node:
+            # A constant that stands alone is a docstring, or computes as little.
+            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)):
+                _write(each, parts)
+    elif isinstance(node, ast.AST):
+        parts.append(type(node).__name__)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value is not None and value != []:
+                parts.append(name)
+                _write(value, parts)
+    else:
+        parts.append(repr(node))
+    parts.append(")")
+
 
 LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")
 

@@ -5,28 +5,86 @@ meaning: every setting of every cell, precision and stopping rule, claims with t
 that computes and judges, and the public beacon that will count.  Comments, order and formatting of the file, titles
 and figures are free; so are versions of libraries, the processor and the date, which the seal only records: that it
 came before the beacon is shown by publishing it, not by what it says.
+
+A register beside the seals has every claim that was ever sealed: one that is withdrawn does not disappear.  So has the
+folder of a study each confirmation that was ever begun, so that none can be left out.
 """
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import datetime
 import hashlib
+import io
 import json
-from collections.abc import Collection, Iterator
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from simstudy.design.claims import LEVEL
-from simstudy.design.document import Design
+from simstudy.design.document import Confirmation, Design
+from simstudy.design.files import read_regular
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.records import Line, Record
 from simstudy.errors import UserError
-from simstudy.execution.beacons import OWN_WORD
-from simstudy.execution.engine import PACKAGE, code_of, files_of, own_files
 from simstudy.execution.folder import Folder, Missing
-from simstudy.execution.provenance import provenance
+from simstudy.execution.provenance import PACKAGE, code_of, files_of, own_files, provenance
+from simstudy.execution.store import CONFIRMED, Store, store_of
+
+OWN_WORD = "own word"
+"""What is promised where no public beacon is: a text of one's own choice."""
+
+
+class Beacon(NamedTuple):
+    """A public beacon: how it is promised and how its text looks, as regular expressions, and each in words."""
+
+    promise: str
+    text: str
+    promised: str
+    looks: str
+    unchecked: str
+
+
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\dZ"
+BEACONS = {
+    "drand": Beacon(r"[1-9]\d*", r"[0-9a-f]{64}", "a round, drand 4242424", "64 hexadecimal digits",
+                    "that this is the randomness of that round"),
+    "nist": Beacon(_TIME, r"[0-9a-fA-F]{128}", "a time, nist 2027-01-31T12:00Z", "128 hexadecimal digits",
+                   "that this is the pulse of that time"),
+    # 16 zeros take 2^64 hashes: no text of that form is tried until it pleases.
+    "bitcoin": Beacon(_TIME, r"0{16}[0-9a-f]{48}", "a time, bitcoin 2027-01-31T12:00Z",
+                      "64 hexadecimal digits, 16 zeros first", "that this is the first block after that time"),
+}  # fmt: skip
+
+
+def require_promise(text: str) -> str:
+    """Return a promise of a beacon if it is one: "drand 4242424", or the own word; raises UserError."""
+    kind, _, rest = text.partition(" ")
+    if text == OWN_WORD or (kind in BEACONS and re.fullmatch(BEACONS[kind].promise, rest)):
+        return text
+    known = "; ".join(each.promised for each in BEACONS.values())
+    raise UserError(f"beacon = {text!r}: is not a known beacon; give {known}; or {OWN_WORD}")
+
+
+def require_fit(promise: str, text: str) -> None:
+    """Refuse a text that cannot be the beacon promised; raises UserError."""
+    found = BEACONS.get(promise.partition(" ")[0])
+    if found is not None and not re.fullmatch(found.text, text):
+        raise UserError(f"beacon = {text[:80]!r}: the seal promises {promise}, a text of {found.looks}; give that")
+
+
+def described(promise: str) -> str:
+    """Return what is known of the beacon of a confirmation, and what is not."""
+    found = BEACONS.get(promise.partition(" ")[0])
+    if found is None:
+        return f"{OWN_WORD}: the seal names no public beacon, and whoever ran this chose the text"
+    return f"named in the seal beforehand: {promise}; of its form; not checked here: {found.unchecked}"
+
 
 FOLDER = "sealed"
 _PATHS: Any = {
@@ -170,3 +228,150 @@ def differences(sealed: Any, now: Any, path: str = "") -> Iterator[str]:
         was, found = (json.dumps(value, ensure_ascii=False) for value in (sealed, now))
         shown = (text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..." for text in (was, found))
         yield f"{path} was sealed as {' and is '.join(shown)}"
+
+
+BEGUN_FILE = "confirmation.json"
+
+
+class Begun(Confirmation):
+    """A confirmation that was begun: its beacon, when, and what its seal held."""
+
+    started: float = Field(ge=0, le=1e11, allow_inf_nan=False)
+    sealed: dict[str, Any]
+    before: str = ""
+    """Digest of the confirmation that was begun before this one; empty of the first."""
+
+    @property
+    def promise(self) -> str:
+        """The beacon that its seal names."""
+        return str(self.sealed.get("beacon", OWN_WORD))
+
+    def broken_by(self, design: Design) -> str:
+        """Return how a design, but not its code, differs from what was confirmed; empty if it does not."""
+        if digest_of(self.sealed) != self.seal:
+            return f"{BEGUN_FILE} was changed"
+        return next(differences(self.sealed.get("design"), meaning(design), "design"), "")
+
+
+def begin(design: Design, seal: Seal, output: Path) -> Store:
+    """Write down that a confirmation begins, before anything is computed for it, and return its store."""
+    if design.confirmation is None:
+        raise ValueError("a pilot is no confirmation")
+    store = store_of(design, output)
+    if begun_in(store) is None:
+        earlier = [
+            each for each, _ in confirmations(store_of(design.model_copy(update={"confirmation": None}), output))
+        ]
+        record = Begun(
+            **design.confirmation.model_dump(), started=time.time(), sealed=seal.sealed,
+            before=digest_of(earlier[-1].model_dump()) if earlier else "",
+        )  # fmt: skip
+        with store.locked():
+            store.write_json(BEGUN_FILE, record.model_dump())
+    return store
+
+
+def confirmations(pilot: Store) -> Iterator[tuple[Begun, Store]]:
+    """Yield all confirmations of a study that were begun, oldest first."""
+    folder = pilot.files.at(CONFIRMED)
+    stores = [Store(folder.at(name)) for name in folder.names()]
+    found = [(begun, store) for store in stores if (begun := begun_in(store)) is not None]
+    yield from sorted(found, key=lambda each: (each[0].started, each[0].name))
+
+
+def left_out(pilot: Store) -> list[str]:
+    """Return which confirmations follow one that is not there, or was changed."""
+    found = list(confirmations(pilot))
+    known = {"", *(digest_of(begun.model_dump()) for begun, _ in found)}
+    return [store.folder.name for begun, store in found if begun.before not in known]
+
+
+def begun_in(store: Store) -> Begun | None:
+    """Return the confirmation that was begun in a folder, None if none was."""
+    try:
+        begun = Begun.model_validate(store.read_json(BEGUN_FILE))
+    except ValidationError:
+        return None
+    return begun if begun.name == store.folder.name else None
+
+
+REGISTER_FILE = "claims.csv"
+MAX_BYTES = 1 << 26
+COLUMNS = (
+    "study", "claim", "first", "last", "state", "why", "statement", "supported", "contradicted", "inconclusive",
+)  # fmt: skip
+"""Study and profile, days of the first and last seal, what became of it, why, words, confirmations by verdict."""
+STANDS, REWORDED, CHANGED, WITHDRAWN = "stands", "reworded", "changed", "withdrawn"
+Rows = dict[tuple[str, str], dict[str, str]]
+"""Rows of the register by study and claim."""
+
+
+def read_register(path: Path) -> Rows:
+    """Return the rows of a register, none if there is none."""
+    if not path.exists():
+        return {}
+    rows = csv.DictReader(io.StringIO(read_regular(path, MAX_BYTES).decode()))
+    return {(row["study"], row["claim"]): row for row in rows}
+
+
+def write_register(path: Path, rows: Rows) -> None:
+    """Write a register, whose rows keep their order."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows.values())
+    _folder(path).write(path.name, text.getvalue().encode())
+
+
+def register(place: Path, before: Seal | None, seal: Seal, why: str) -> None:
+    """Note in the register beside a seal what it adds, changes and withdraws."""
+    earlier = {} if before is None else claims_of(before.sealed)
+    with _revised(place) as rows:
+        note(rows, place.stem, earlier, claims_of(seal.sealed), seal.frozen, why)
+
+
+def count_confirmation(place: Path, verdicts: Mapping[str, str]) -> None:
+    """Count what one confirmation found of each claim, in the register beside its seal."""
+    with _revised(place) as rows:
+        for claim, verdict in verdicts.items():
+            if (row := rows.get((place.stem, claim))) is not None:
+                row[verdict] = str(int(row[verdict]) + 1)
+
+
+@contextlib.contextmanager
+def _revised(place: Path) -> Iterator[Rows]:
+    """Read the register beside a seal and write it changed, one process after another."""
+    path = place.parent / REGISTER_FILE
+    with _folder(path).alone():
+        rows = read_register(path)
+        yield rows
+        write_register(path, rows)
+
+
+def _folder(path: Path) -> Folder:
+    return Folder(path.parent.parent, (path.parent.name,))
+
+
+def claims_of(sealed: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the claims that were sealed, by name: those of a design, or of a file of claims alone."""
+    return dict(sealed.get("design", sealed.get("claims", {})).get("claims", {}))
+
+
+def note(
+    rows: Rows, study: str, before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]], day: str, why: str
+) -> None:
+    """Note the claims of one seal in the rows of a register, against those of the seal before it."""
+    for name, claim in now.items():
+        row = rows.setdefault((study, name), {"study": study, "claim": name, "first": day, "state": STANDS, "why": ""}
+                              | dict.fromkeys(("supported", "contradicted", "inconclusive"), "0"))  # fmt: skip
+        row |= {"last": day, "statement": str(claim.get("statement", ""))}
+        if row["state"] == WITHDRAWN:
+            row["state"] = CHANGED
+        if name in before and before[name] != claim:
+            same = {**before[name], "statement": ""} == {**claim, "statement": ""}
+            # What was once changed stays so, however often it is worded anew.
+            row["state"] = REWORDED if same and row["state"] != CHANGED else CHANGED
+            row["why"] = why or row["why"]
+    for name in before.keys() - now.keys():
+        if (study, name) in rows:
+            rows[study, name] |= {"state": WITHDRAWN, "last": day, "why": why}

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
-from simstudy.execution.engine import engine
-from simstudy.execution.provenance import provenance
+from simstudy.execution.provenance import engine, provenance
 from simstudy.execution.store import Store
 
 RECORD = "share.json"

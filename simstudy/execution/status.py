@@ -16,9 +16,8 @@ from pydantic import ValidationError
 
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
-from simstudy.execution.engine import PACKAGE, engine
 from simstudy.execution.folder import Missing
-from simstudy.execution.provenance import contents, installation
+from simstudy.execution.provenance import PACKAGE, contents, engine, installation
 from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store
 
 if TYPE_CHECKING:

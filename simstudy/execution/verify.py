@@ -19,7 +19,7 @@ import numpy as np
 from simstudy.design.own_code import require_word, texts_of, with_word
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Shape, same
-from simstudy.execution.engine import engine
+from simstudy.execution.provenance import engine
 from simstudy.execution.queue import Task, open_queue
 from simstudy.execution.store import Store
 

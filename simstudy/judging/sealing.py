@@ -8,8 +8,18 @@ from typing import Any
 from simstudy.design.claims import LEVEL
 from simstudy.errors import UserError
 from simstudy.execution.provenance import provenance
-from simstudy.execution.register import FILE, STANDS, read_register, register
-from simstudy.execution.seal import FOLDER, Seal, code_digest, dated_seal, read_seal, require_same
+from simstudy.execution.seal import (
+    FOLDER,
+    REGISTER_FILE,
+    STANDS,
+    Seal,
+    code_digest,
+    dated_seal,
+    read_register,
+    read_seal,
+    register,
+    require_same,
+)
 from simstudy.execution.store import Folder, Store
 from simstudy.judging.claims import Stated, read_claims
 from simstudy.report.terminal import counted
@@ -60,7 +70,7 @@ def require_sealed(path: Path, stated: Stated) -> Seal:
 def sealed_on(path: Path, seal: Seal) -> str:
     """Return when claims were sealed, and how many were sealed otherwise before."""
     place = seal_path(path)
-    rows = read_register(place.parent / FILE)
+    rows = read_register(place.parent / REGISTER_FILE)
     changed = sum(study == place.stem and row["state"] != STANDS for (study, _), row in rows.items())
-    since = f" {counted(changed, 'claim')} changed since a first seal: {FOLDER}/{FILE}." if changed else ""
+    since = f" {counted(changed, 'claim')} changed since a first seal: {FOLDER}/{REGISTER_FILE}." if changed else ""
     return f"Claims sealed on {seal.frozen}: {seal.digest}.{since}"

@@ -12,8 +12,7 @@ import xarray as xr
 from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import Design
 from simstudy.errors import UserError
-from simstudy.execution.beacons import OWN_WORD
-from simstudy.execution.confirmations import Begun, confirmations
+from simstudy.execution.seal import OWN_WORD, Begun, confirmations
 from simstudy.execution.store import Store, store_of
 from simstudy.report.pictures import Found
 from simstudy.report.standing import Standing, claims_of, standing_of

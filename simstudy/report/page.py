@@ -21,8 +21,8 @@ from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
-from simstudy.execution.beacons import described
 from simstudy.execution.provenance import contents
+from simstudy.execution.seal import described
 from simstudy.execution.store import Store
 from simstudy.report import drawings
 from simstudy.report.answer import groups, headline, said_of, sentence, standing_of

@@ -13,9 +13,8 @@ from measure import Row
 
 from simstudy.design.load import load_design
 from simstudy.execution.batch_files import Shape
-from simstudy.execution.queue import DaskQueue, Task
+from simstudy.execution.queue import DaskQueue, Meter, Task
 from simstudy.execution.store import store_of
-from simstudy.execution.usage import Meter
 from simstudy.replicates.batch import simulate_batch
 from simstudy.study import open_ledger, simulate
 

@@ -7,8 +7,17 @@ from multiprocessing.pool import ThreadPool
 import pytest
 
 from simstudy.errors import UserError
-from simstudy.execution.beacons import OWN_WORD, described, require_fit, require_promise
-from simstudy.execution.register import FILE, count, note, read_register, write_register
+from simstudy.execution.seal import (
+    OWN_WORD,
+    REGISTER_FILE,
+    count_confirmation,
+    described,
+    note,
+    read_register,
+    require_fit,
+    require_promise,
+    write_register,
+)
 
 BLOCK = "0" * 19 + "b" * 45
 
@@ -72,9 +81,9 @@ def test_register__keeps_what_is_withdrawn_and_tells_words_from_claims(tmp_path)
 def test_confirmations_that_end_together__are_all_counted(tmp_path):
     """Each read the register before another had written it: of counts in the same moment the last one stayed."""
     place = tmp_path / "sealed" / "tiny.quick.json"
-    register, rows = place.parent / FILE, {}
+    register, rows = place.parent / REGISTER_FILE, {}
     note(rows, "tiny.quick", {}, {"flat": {"statement": "A claim."}}, "2026-01-01", "")
     write_register(register, rows)
     with ThreadPool(4) as pool:
-        pool.map(lambda _: count(place, {"flat": "supported"}), range(16))
+        pool.map(lambda _: count_confirmation(place, {"flat": "supported"}), range(16))
     assert read_register(register)["tiny.quick", "flat"]["supported"] == "16"

@@ -9,9 +9,9 @@ from builders import DESIGN, edited, write_design
 
 import simstudy
 from simstudy.design.load import load_design
+from simstudy.execution.queue import Meter
 from simstudy.execution.seal import meaning
 from simstudy.execution.store import store_of
-from simstudy.execution.usage import Meter
 from simstudy.study import judged_again
 
 SPENT = "[budget]\nwall_seconds = 100\n\n[grids.angles.factors]"

@@ -12,8 +12,8 @@ import numba
 import pytest
 from builders import minimal_cell
 
-from simstudy.execution import engine as engines
-from simstudy.execution.engine import PACKAGE, code_of, engine
+from simstudy.execution import provenance as engines
+from simstudy.execution.provenance import PACKAGE, code_of, engine
 from simstudy.kernels.jit import processor
 
 CELLS = {

@@ -18,10 +18,9 @@ from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import Confirmation
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
-from simstudy.execution.confirmations import begin, left_out
-from simstudy.execution.engine import PACKAGE
 from simstudy.execution.folder import Folder
-from simstudy.execution.seal import seal_of
+from simstudy.execution.provenance import PACKAGE
+from simstudy.execution.seal import begin, left_out, seal_of
 from simstudy.execution.store import Store, store_of
 
 FILES = (
@@ -47,10 +46,9 @@ WALL = {
     "transformers/heads.py": "reads the files of heads that the user names",
     "transformers/checkpoints.py": "reads checkpoints that the user names",
     "kernels/compiled.py": "reads sources of the package",
-    "execution/engine.py": "reads sources of the package",
     "execution/status.py": "reads sources of the package",
-    "execution/provenance.py": "reads what the system says of the processor",
-    "execution/jobs.py": "looks for commands of the batch system",
+    "execution/provenance.py": "reads sources of the package, and what the system says of the processor",
+    "execution/clients.py": "looks for commands of the batch system",
     "report/terminal.py": "opens the null device",
     "report/figures/__init__.py": "reads a picture from memory",
     "report/sentences.py": "reads published sentences of the package",

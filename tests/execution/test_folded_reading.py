@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.execution import segments
 from simstudy.execution.ledger import Ledger
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import fold
@@ -25,7 +24,7 @@ def batch(number: int) -> Moments:
 def test_looks__are_those_of_all_batches(n, population, monkeypatch):
     """A block that is cut where a segment ends, or a damaged batch that counts, would change the sums."""
     monkeypatch.setattr("simstudy.replicates.performance.FINE_BATCHES", 8)
-    monkeypatch.setattr(segments, "LENGTH", 64)
+    monkeypatch.setattr("simstudy.execution.batch_files.LENGTH", 64)
     store = SimpleNamespace(read_batches=lambda _, numbers, __: {i: batch(i) for i in numbers if i != 150})
     cell = minimal_cell(**{"population": ["queries"], "queries": {"kind": "gaussian"}} if population else {})
     account = SimpleNamespace(identity="a", planned=SimpleNamespace(cell=cell))

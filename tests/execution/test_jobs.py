@@ -15,9 +15,8 @@ import pytest
 
 from simstudy.errors import UserError
 from simstudy.execution import clients
-from simstudy.execution.clients import job_script
+from simstudy.execution.clients import SUBMIT_COMMANDS, Jobs, job_script
 from simstudy.execution.folder import Folder
-from simstudy.execution.jobs import SUBMIT_COMMANDS, Jobs
 from simstudy.execution.queue import open_queue
 
 ASKED = {

@@ -12,7 +12,7 @@ from surroundings import SURROUNDINGS, inside
 
 TEARING = """
 import time
-from simstudy.execution.segments import Segment
+from simstudy.execution.batch_files import Segment
 append = Segment.append
 def torn(self, records):
     append(self, {batch: record[:100] for batch, record in records.items()})

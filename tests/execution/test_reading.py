@@ -17,13 +17,11 @@ from stored import flip, rows
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import verify as verification
-from simstudy.execution.batch_files import Shape, Statement
+from simstudy.execution.batch_files import Shape, Statement, segments
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.netcdf import read_results
 from simstudy.execution.provenance import engine
-from simstudy.execution.segments import segments
 from simstudy.execution.shares import Share
-from simstudy.execution.store import Store, store_of
+from simstudy.execution.store import Store, read_results, store_of
 from simstudy.execution.verify import verify
 from simstudy.replicates.moments import Moments
 from simstudy.study import run, run_share

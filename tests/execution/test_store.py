@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from stored import rows
 
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, same
-from simstudy.execution.netcdf import read_results
-from simstudy.execution.segments import LENGTH, Segment, segments
-from simstudy.execution.store import Store
+from simstudy.execution.batch_files import LENGTH, Segment, Shape, same, segments
+from simstudy.execution.store import Store, read_results
 from simstudy.replicates.moments import Moments, empty
 
 SHAPE = Shape(n_queries=1, n_members=2, n_statistics=9, batch_size=32, controlled=True)
@@ -61,7 +59,7 @@ def test_large_segments__are_read_a_piece_at_a_time(store, monkeypatch):
     for batch, moments in written.items():
         store.write_batch("abc", batch, moments, SHAPE)
     asked, original = [], Segment._records
-    monkeypatch.setattr("simstudy.execution.segments.CHUNK_BYTES", 2 * SHAPE.record.itemsize)
+    monkeypatch.setattr("simstudy.execution.batch_files.CHUNK_BYTES", 2 * SHAPE.record.itemsize)
     monkeypatch.setattr(Segment, "_records", lambda *given: asked.append(given[2] - given[1]) or original(*given))
     assert same_bits(store.read_batches("abc", range(9), SHAPE), written) and asked == [2, 2, 1]
 
@@ -127,7 +125,7 @@ def test_batch_that_is_stored_again__counts_as_it_was_stored_last(store):
 
 def test_batches_since__counts_those_stored_later(store, monkeypatch):
     for now in (10.0, 20.0, 30.0):
-        monkeypatch.setattr("simstudy.execution.segments.time.time", lambda now=now: now)
+        monkeypatch.setattr("simstudy.execution.batch_files.time.time", lambda now=now: now)
         store.write_batch("abc", int(now), some_moments(), SHAPE)
     assert [store.batches_since("abc", moment) for moment in (0.0, 15.0, 30.0)] == [3, 2, 0]
     assert Store(store.folder / "none", known=(store,)).batches_since("abc", 15.0) == 2

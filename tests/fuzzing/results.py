@@ -14,7 +14,7 @@ import simstudy
 from fuzzing.designs import NAMES
 from fuzzing.refusals import refused
 from simstudy.errors import UserError
-from simstudy.execution.netcdf import read_results
+from simstudy.execution.store import read_results
 
 
 @st.composite

@@ -16,8 +16,7 @@ from simstudy.design.document import Confirmation
 from simstudy.design.load import load_design
 from simstudy.design.shipped import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
-from simstudy.execution.confirmations import begin
-from simstudy.execution.seal import seal_of
+from simstudy.execution.seal import begin, seal_of
 from simstudy.report import all_studies, sentences
 from simstudy.report.all_studies import gather
 

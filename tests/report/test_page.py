@@ -15,8 +15,7 @@ from pages import Page
 
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
-from simstudy.execution.netcdf import read_results
-from simstudy.execution.store import Store
+from simstudy.execution.store import Store, read_results
 from simstudy.report import page as page_module
 from simstudy.report.comparisons import comparison_lines
 from simstudy.report.confirmed import Confirmed

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import simstudy
-from simstudy.execution.engine import PACKAGE
+from simstudy.execution.provenance import PACKAGE
 
 SETTINGS = '''
 """Random walks: what is stated, and which numbers are measured."""
@@ -119,7 +119,7 @@ hue = "instance.stride"
 # In one process, as it takes long to import everything.
 COMMANDS = """
 from simstudy.__main__ import command
-from simstudy.execution import engine
+from simstudy.execution import provenance
 from simstudy.report import page
 page.draw_z_scores = lambda results: None  # it takes longest
 assert command(["run", "walks.toml", "--executor", "serial"]) == 0
@@ -148,4 +148,4 @@ def test_system__is_added_by_one_file_for_each_room(tmp_path):
     assert "steps between looks" in (folder / "report.html").read_text(encoding="utf-8")
     assert "stride = 5 must divide n_keys = 12" in ended.stderr
     # What was computed without the system stays: no source that other cells share has changed.
-    assert ended.stdout.split()[-2:] == [str(tmp_path), simstudy.execution.engine.engine()]
+    assert ended.stdout.split()[-2:] == [str(tmp_path), simstudy.execution.provenance.engine()]
