@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from simstudy.design.contents import read_contents
-from simstudy.design.document import MAX_CELLS, Document, Grid, PlannedCell, Precision
+from simstudy.design.document import MAX_CELLS, Document, Grid, Precision
 from simstudy.design.feasibility import impossibilities, too_many_batches
 from simstudy.design.mistakes import Problem, from_validation
 from simstudy.design.own_code import texts_of
@@ -25,34 +25,60 @@ from simstudy.design.settings.records import Impossibility
 Reader = Callable[[Cell], tuple[Cell, list[Impossibility]]]
 
 
-def plan_cells(
-    document: Document, folder: Path, trust: Iterable[str | Path], earlier: list[Problem]
-) -> tuple[list[PlannedCell], list[Problem]]:
-    """Plan the cells of all grids; what a grid lacks because of an earlier problem is no problem of its own."""
+def plan_grids(
+    raw: dict[str, Any], document: Document, folder: Path, trust: Iterable[str | Path], earlier: list[Problem]
+) -> tuple[dict[str, PlannedGrid], list[Problem]]:
+    """Plan every grid that the file writes, also faulty ones; what one lacks by an earlier problem is no new one."""
     read: Reader = functools.partial(read_contents, folder=folder, trusted=texts_of(trust))
-    planned: list[PlannedCell] = []
+    cells: dict[str, list[Cell]] = {}
+    precision: dict[str, Precision] = {}
     problems: list[Problem] = []
     total = 0
     for name, grid in document.grids.items():
-        size = math.prod(map(len, grid.factors.values()))
+        size = _size(grid)
         if total + size > MAX_CELLS:
             remedy = f"brings the design to {total + size} cells, more than {MAX_CELLS}; use fewer values"
             problems.append(Problem(f"grids.{name}.factors", size, remedy))
             continue
         total += size
         stripped = any(problem.within(f"grids.{name}") for problem in earlier)
-        precision, found = _precision(document, grid, f"grids.{name}.precision")
-        problems += found
-        cells = []
-        for cell, found in _crossed(document, name, grid, precision, read):
+        try:
+            precision[name] = Precision.model_validate(document.precision.model_dump() | grid.precision)
+        except ValidationError as error:
+            precision[name] = document.precision
+            problems += from_validation(error, grid.precision, Precision, prefix=f"grids.{name}.precision")
+        crossed = []
+        for cell, found in _crossed(document, name, grid, precision[name], read):
             problems += [problem for problem in found if not (stripped and problem.value is None)]
-            cells += [] if cell is None else [cell]
-        planned += [
-            PlannedCell(grid=name, cell=cell, precision=precision, by_query=grid.by_query, exact=grid.exact)
-            for cell in _of_one_estimator(cells)
-        ]
-    problems += _idle_in_tables(document, planned)
-    return planned, list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
+            crossed += [] if cell is None else [cell]
+        cells[name] = _of_one_estimator(crossed)
+    problems += _idle_in_tables(document, cells)
+    problems = list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
+    faults = [*earlier, *problems]
+    return {name: _planned(name, raw["grids"][name], cells, precision, faults) for name in raw["grids"]}, problems
+
+
+def _size(grid: Grid) -> int:
+    return math.prod(map(len, grid.factors.values()))
+
+
+def _planned(
+    name: str, grid: Any, cells: dict[str, list[Cell]], precision: dict[str, Precision], problems: list[Problem]
+) -> PlannedGrid:
+    stated = grid if isinstance(grid, dict) else {}
+    known = isinstance(grid, dict) and grid.keys() <= Grid.model_fields.keys()
+    factors = stated.get("factors", {}) if known else None
+    # A wrong name may stand for any factor, so that no claim names an unknown one.
+    names = tuple(factors) if isinstance(factors, dict) else ()
+    return PlannedGrid(
+        name,
+        factors=names if known and all(setting_of(factor) in TABLE_OF for factor in names) else None,
+        cells=cells.get(name, []),
+        complete=not any(problem.within(place) for problem in problems for place in (*TABLES, f"grids.{name}")),
+        exact=bool(stated.get("exact")),
+        by_query=bool(stated.get("by_query")),
+        precision=precision.get(name, Precision()),
+    )
 
 
 def _of_one_estimator(cells: list[Cell]) -> list[Cell]:
@@ -64,32 +90,6 @@ def _of_one_estimator(cells: list[Cell]) -> list[Cell]:
         cell if "control" in cell.simulation.model_fields_set else cell.model_copy(update={"simulation": plain})
         for cell, plain in zip(cells, changed, strict=True)
     ]
-
-
-def planned_grids(raw: dict[str, Any], planned: list[PlannedCell], problems: list[Problem]) -> dict[str, PlannedGrid]:
-    """Return every grid that the file writes, also faulty ones."""
-    grids = {}
-    for name, grid in raw["grids"].items():
-        known = isinstance(grid, dict) and grid.keys() <= Grid.model_fields.keys()
-        factors = grid.get("factors", {}) if known else None
-        # A wrong name may stand for any factor, so that no claim names an unknown one.
-        names = tuple(factors) if isinstance(factors, dict) else ()
-        faulty = any(problem.within(place) for problem in problems for place in (*TABLES, f"grids.{name}"))
-        grids[name] = PlannedGrid(
-            name,
-            factors=names if known and all(setting_of(factor) in TABLE_OF for factor in names) else None,
-            cells=[each.cell for each in planned if each.grid == name],
-            complete=not faulty,
-            exact=isinstance(grid, dict) and bool(grid.get("exact")),
-        )
-    return grids
-
-
-def _precision(document: Document, grid: Grid, path: str) -> tuple[Precision, list[Problem]]:
-    try:
-        return Precision.model_validate(document.precision.model_dump() | grid.precision), []
-    except ValidationError as error:
-        return document.precision, from_validation(error, grid.precision, Precision, prefix=path)
 
 
 def _crossed(
@@ -113,7 +113,9 @@ def _crossed(
             yield None, from_validation(error, tables, Cell, place=place)
             continue
         found = found or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]
-        problems = [Problem(place(setting), _stated(cell, setting), remedy) for setting, remedy in found]
+        stated = {setting: getattr(getattr(cell, TABLE_OF[setting]), setting) for setting, _ in found}
+        shown = {setting: None if value is None else label(value) for setting, value in stated.items()}
+        problems = [Problem(place(setting), shown[setting], remedy) for setting, remedy in found]
         problems += _idle_in_grid(cell, f"grids.{name}", {"settings": settings, "factors": factors})
         # Where a factor means nothing, its levels would make equal cells: no further problem.
         split = all(setting_of(factor) in cell.meaningful for factor in factors)
@@ -137,11 +139,6 @@ def _assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
     table[name] = {**(before if isinstance(before, dict) else {}), parameter: value} if parameter else value
 
 
-def _stated(cell: Cell, setting: str) -> Any:
-    value = getattr(getattr(cell, TABLE_OF[setting]), setting)
-    return None if value is None else label(value)
-
-
 def _idle_in_grid(cell: Cell, path: str, sections: dict[str, dict[str, Any]]) -> Iterator[Problem]:
     if cell.instance is None:
         return
@@ -153,10 +150,10 @@ def _idle_in_grid(cell: Cell, path: str, sections: dict[str, dict[str, Any]]) ->
                 yield Problem(f"{path}.{section}.{name}", content[name], remedy)
 
 
-def _idle_in_tables(document: Document, planned: list[PlannedCell]) -> Iterator[Problem]:
-    size = sum(math.prod(map(len, grid.factors.values())) for grid in document.grids.values())
-    known = frozenset[str]().union(*(each.cell.meaningful for each in planned))
-    for table in TABLES if len(planned) == size else ():
+def _idle_in_tables(document: Document, cells: dict[str, list[Cell]]) -> Iterator[Problem]:
+    planned = [cell for of_grid in cells.values() for cell in of_grid]
+    known = frozenset[str]().union(*(cell.meaningful for cell in planned))
+    for table in TABLES if len(planned) == sum(map(_size, document.grids.values())) else ():
         for setting, value in getattr(document, table).items():
             if setting in TABLE_OF.keys() - known:
                 yield Problem(f"{table}.{setting}", value, "is used by none of the instances; remove it")

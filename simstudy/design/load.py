@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simstudy.design.cells import plan_cells, planned_grids
-from simstudy.design.document import NAME, Design, Document
+from simstudy.design.cells import plan_grids
+from simstudy.design.document import NAME, Design, Document, PlannedCell
 from simstudy.design.figures import Figure
 from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.references import refer
@@ -31,18 +31,21 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
     problems += [*_table_problems(merged), *_in_other_profiles(written, profile)]
     if document is None:
         raise _refused(written, profile, problems)
-    cells, found = plan_cells(document, written.folder, trust, problems)
-    grids = planned_grids(merged, cells, _with_first(problems, found))
+    grids, found = plan_grids(merged, document, written.folder, trust, problems)
     problems = _with_first(problems, found)
     references, unknown = refer(grids, document)
     problems += unknown
-    problems = problems or list(unanswerable(document, cells, [*grids.values()], references))
+    problems = problems or list(unanswerable(document, grids, references))
     if written.problems or problems:
         raise _refused(written, profile, problems)
     return Design(
         study=document.study,
         profile=profile,
-        cells=tuple(cells),
+        cells=tuple(
+            PlannedCell(grid=name, cell=cell, precision=grid.precision, by_query=grid.by_query, exact=grid.exact)
+            for name, grid in grids.items()
+            for cell in grid.cells
+        ),
         factors={name: tuple(grid.factors) for name, grid in document.grids.items()},
         claims=document.claims,
         figures=document.figures,
@@ -50,7 +53,7 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
         text=written.text,
         path=written.path,
         budget=document.budget,
-        notes=tuple(map(str, notes(cells, references))),
+        notes=tuple(map(str, notes(grids.values(), references))),
     )
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from simstudy.design import claims
-from simstudy.design.document import Document
+from simstudy.design.document import Document, Precision
 from simstudy.design.figures import MOST_ZIPS, BaseFigure, LawFigure, OptimumFigure, WinnersFigure, ZipFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import TABLE_OF, Cell
@@ -31,20 +31,18 @@ class Words(NamedTuple):
     setting: str = "setting"
 
 
-OF_DESIGNS = Words()
-
-
-@dataclass(frozen=True)
-class PlannedGrid:
+class PlannedGrid(NamedTuple):
     """What is known of a grid: factors, unless None; all cells, if complete; names to select by beside factors."""
 
     name: str
     factors: tuple[str, ...] | None
     cells: list[Cell]
-    complete: bool
-    exact: bool
+    complete: bool = True
+    exact: bool = False
+    by_query: bool = False
+    precision: Precision = Precision()
     selectable: tuple[str, ...] = SELECTABLE
-    words: Words = OF_DESIGNS
+    words: Words = Words()
 
     def select(self, selection: claims.Selection) -> list[int]:
         """Return the numbers of the cells that a selection picks."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Document, PlannedCell
-from simstudy.design.feasibility import batches_of
-from simstudy.design.generality import needless_reason, unstated_draws
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
 from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import ORDER, order_of, without_error, without_value
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, TABLE_OF, Cell
 from simstudy.design.settings.levels import level
+from simstudy.design.settings.processes import FittedRegression
 from simstudy.design.settings.records import Choice, any_of
 from simstudy.design.settings.systems import NAMES
 
@@ -34,30 +34,38 @@ _OF_WEIGHTS = ("squared_bias", "ensemble_variance", "mse", "equivalent_heads")
 
 
 def unanswerable(
-    document: Document, planned: Sequence[PlannedCell], grids: Sequence[PlannedGrid], references: Sequence[Reference]
+    document: Document, grids: Mapping[str, PlannedGrid], references: Sequence[Reference]
 ) -> Iterator[Problem]:
     """Yield factors, claims, figures and errors wanted whose answer no replicate can change."""
-    for grid in grids:
+    for grid in grids.values():
         yield from _idle_factors(grid)
     yield from _of_claims(_UNANSWERABLE, references)
     for each in references:
         if not isinstance(each.entry, BaseClaim):
             yield from _impossible_in_all(f"{each.path}.y", each.entry.y, each.cells)
-    for path, measure, cells in _errors_wanted(document, planned):
+    for path, measure, cells in _errors_wanted(document, grids):
         yield from _impossible_in_all(path, measure, cells)
-    yield from _empty_populations(planned)
+    yield from _empty_populations(grids.values())
 
 
-def notes(planned: Sequence[PlannedCell], references: Sequence[Reference]) -> Iterator[Problem]:
+def notes(grids: Iterable[PlannedGrid], references: Sequence[Reference]) -> Iterator[Problem]:
     """Yield what the author should know although it is no mistake."""
     yield from _of_claims(_NOTES, references)
     claimed = {reference.entry.grid for reference in references if isinstance(reference.entry, BaseClaim)}
-    for each in {each.grid: each for each in planned}.values():
-        cells = [other.cell for other in planned if other.grid == each.grid]
-        for measure in each.precision.relative_mcse | each.precision.absolute_mcse:
-            yield from without_error(f"grids.{each.grid}.precision", measure, ORDER.get(measure, 0), cells)
-        if each.grid in claimed:
-            yield from (*_not_spent(each), *_never_judged(each))
+    for grid in grids:
+        stated, wanted = grid.precision, grid.precision.relative_mcse | grid.precision.absolute_mcse
+        for measure in wanted:
+            yield from without_error(f"grids.{grid.name}.precision", measure, ORDER.get(measure, 0), grid.cells)
+        if grid.name not in claimed:
+            continue
+        if stated.stop == "precision" and not wanted:
+            why = f"no error is wanted: cells of {grid.name} stop at min_replicates = {stated.min_replicates}"
+            yield Problem("precision", None, f'{why}; state relative_mcse, or stop = "verdict" for its claims')
+        cell = grid.cells[-1]
+        needed = cell.simulation.batch_size * (MIN_BLOCKS if cell.population else -(-MIN_BLOCKS // N_BLOCKS))
+        if stated.max_replicates <= needed - cell.simulation.batch_size:
+            why = f"too few for a verdict on any claim of {grid.name}; allow {needed} or more"
+            yield Problem("precision.max_replicates", stated.max_replicates, why)
 
 
 def _of_claims(rules: Sequence[Rule], references: Sequence[Reference]) -> Iterator[Problem]:
@@ -108,44 +116,27 @@ def _claimed_without_error(reference: Reference, claim: BaseClaim) -> Iterator[P
     return without_error(f"{reference.path}.measure", claim.measure, order_of(claim), reference.cells)
 
 
-def _errors_wanted(document: Document, planned: Sequence[PlannedCell]) -> Iterator[tuple[str, str, list[Cell]]]:
+def _errors_wanted(document: Document, grids: Mapping[str, PlannedGrid]) -> Iterator[tuple[str, str, Sequence[Cell]]]:
     """Yield the measures of which errors are wanted: their place in the file, their names, and the cells."""
     for kind in ("relative_mcse", "absolute_mcse"):
         own = {name: grid.precision[kind] for name, grid in document.grids.items() if kind in grid.precision}
         # What stands for all grids is right if one of them can have it: under another profile it may not.
-        every = [each.cell for each in planned] if len(own) < len(document.grids) else []
+        every = [cell for grid in grids.values() for cell in grid.cells] if len(own) < len(grids) else []
         yield from ((f"precision.{kind}", measure, every) for measure in getattr(document.precision, kind) if every)
         for name, measures in own.items():
-            cells = [each.cell for each in planned if each.grid == name]
-            yield from ((f"grids.{name}.precision.{kind}", measure, cells) for measure in measures)
+            yield from ((f"grids.{name}.precision.{kind}", measure, grids[name].cells) for measure in measures)
 
 
-def _empty_populations(planned: Sequence[PlannedCell]) -> Iterator[Problem]:
-    stated = {part for each in planned for part in each.cell.simulation.population}
-    for part in sorted(stated - {part for each in planned for part in each.cell.population}):
+def _empty_populations(grids: Collection[PlannedGrid]) -> Iterator[Problem]:
+    cells = [cell for grid in grids for cell in grid.cells]
+    stated = {part for cell in cells for part in cell.simulation.population}
+    for part in sorted(stated - {part for cell in cells for part in cell.population}):
         yield Problem("simulation.population", part, "no cell draws any at random; leave it out")
-    for grid in dict.fromkeys(each.grid for each in planned if each.by_query and _has_new_points(each.cell)):
-        yield Problem(f"grids.{grid}.by_query", True, "query points are a population, new in each batch; remove it")
-
-
-def _has_new_points(cell: Cell) -> bool:
-    kind = cell.queries.queries.kind
-    return {"gaussian": "queries", "held_out": "held_out"}.get(kind) in cell.population
-
-
-def _not_spent(each: PlannedCell) -> Iterator[Problem]:
-    stated = each.precision
-    if stated.stop == "precision" and not stated.relative_mcse | stated.absolute_mcse:
-        why = f"no error is wanted: cells of {each.grid} stop at min_replicates = {stated.min_replicates}"
-        yield Problem("precision", None, f'{why}; state relative_mcse, or stop = "verdict" for its claims')
-
-
-def _never_judged(each: PlannedCell) -> Iterator[Problem]:
-    ceiling, size = each.precision.max_replicates, each.cell.simulation.batch_size
-    batches = MIN_BLOCKS if each.cell.population else -(-MIN_BLOCKS // N_BLOCKS)
-    if batches_of(ceiling, size) < batches:
-        why = f"too few for a verdict on any claim of {each.grid}; allow {batches * size} or more"
-        yield Problem("precision.max_replicates", ceiling, why)
+    new_points = {"gaussian": "queries", "held_out": "held_out"}
+    for grid in grids:
+        if grid.by_query and any(new_points.get(cell.queries.queries.kind) in cell.population for cell in grid.cells):
+            why = "query points are a population, new in each batch; remove it"
+            yield Problem(f"grids.{grid.name}.by_query", True, why)
 
 
 # ---------------------------------------------------------------- cells that cannot differ
@@ -215,6 +206,89 @@ def _reasons(first: Cell, second: Cell) -> str:
     return "; ".join(reasons) or f"{', '.join(differing)}: does not enter"
 
 
+# ---------------------------------------------------------------- random draws that a claim rests on
+
+_IN_WORDS = {
+    "queries": "query points", "heads": "random heads", "held_out": "held-out rows", "head_files": "heads of files",
+    "models": "trained models", "rows": "rows of data",
+}  # fmt: skip
+"""What is drawn, by name, in the order in which it is told."""
+
+
+class Draws(NamedTuple):
+    """Names of what is drawn at random, as a population, and once by the seed; and what is fixed, in words."""
+
+    population: tuple[str, ...]
+    fixed: tuple[str, ...]
+    these: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """In words; empty if nothing is drawn."""
+        drawn = " and ".join(words for name, words in _IN_WORDS.items() if name in self.population)
+        over = f"over a population of {drawn}" if drawn else ""
+        given = f"for {' and '.join(self.these)}" if self.these else ""
+        return ", ".join(part for part in (over, given) if part)
+
+
+def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
+    """Return the draws that a claim rests on, among planned cells."""
+    grid = PlannedGrid(claim.grid, None, [each.cell for each in planned if each.grid == claim.grid])
+    return _draws(claim, Reference("", claim, grid).cells)
+
+
+def _draws(claim: BaseClaim, cells: Sequence[Cell]) -> Draws:
+    # Other diversity indices are those of heads alone.
+    alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
+    looked_at = {"heads", "head_files", "models"} if alone else set(_IN_WORDS)
+    population = {part for cell in cells for part in cell.population} & looked_at
+    fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & looked_at
+    given = {part for cell in cells for part in cell.given} & looked_at
+    if isinstance(claim, OrderingClaim) and claim.over is not None:
+        population, fixed = population | (fixed & {"heads"}), fixed - {"heads"}
+    these = tuple(_these(part, cells) for part in _IN_WORDS if part in fixed | given)
+    return Draws(tuple(sorted(population)), tuple(sorted(fixed)), these)
+
+
+def _these(part: str, cells: Iterable[Cell]) -> str:
+    """What is fixed, with its number where all cells that have it have as many."""
+    found = {_number(part, cell) for cell in cells if part in cell.drawn | cell.given}
+    number = len(found) if part == "models" else found.pop() if len(found) == 1 else None
+    noun = _IN_WORDS[part]
+    text = f"this one {noun.removesuffix('s')}" if number == 1 else f"these {number or ''} {noun}".replace("  ", " ")
+    fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in cells)
+    return f"{text} with what is fitted to the others" if fitted else text
+
+
+def _number(part: str, cell: Cell) -> Any:
+    """How many there are of what a cell fixes; the name of a model; None of what is counted elsewhere."""
+    keys = cell.data.key_distribution
+    if part == "held_out" and cell.queries.queries.kind != "held_out":
+        return getattr(keys, "held_out", None)
+    numbers = {"queries": cell.n_queries, "held_out": cell.n_queries, "heads": cell.heads.n_heads}
+    return getattr(cell.instance, "model", numbers.get(part))
+
+
+def _unstated_draws(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
+    fixed = _draws(claim, reference.cells).fixed
+    if fixed and not claim.these_draws:
+        stated = ", ".join(f'"{part}"' for part in fixed)
+        these = " and ".join(_these(part, reference.cells) for part in fixed)
+        remedy = f"declare population = [{stated}] in its grid, or say in these_draws why it speaks of this draw"
+        yield Problem(reference.path, None, f"holds for {these}, drawn once under the seed; {remedy}")
+
+
+def _needless_reason(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
+    if claim.these_draws and not _draws(claim, reference.cells).fixed:
+        yield Problem(f"{reference.path}.these_draws", claim.these_draws, "no draw is fixed in its cells; remove it")
+
+
 Rule = Callable[[Reference, BaseClaim], Iterator[Problem]]
-_UNANSWERABLE: tuple[Rule, ...] = (_compares_equals, _compares_batch_sizes, _unmeasured, without_value, needless_reason)
-_NOTES: tuple[Rule, ...] = (unstated_draws, _claimed_without_error)
+_UNANSWERABLE: tuple[Rule, ...] = (
+    _compares_equals,
+    _compares_batch_sizes,
+    _unmeasured,
+    without_value,
+    _needless_reason,
+)
+_NOTES: tuple[Rule, ...] = (_unstated_draws, _claimed_without_error)

@@ -17,8 +17,8 @@ import xarray as xr
 from simstudy.design.claims import LEVEL, BaseClaim
 from simstudy.design.document import Design
 from simstudy.design.feasibility import batches_of
-from simstudy.design.generality import draws_of
 from simstudy.design.measures import THEORIES, VARIABLES, labelled
+from simstudy.design.rules import draws_of
 from simstudy.design.settings.levels import selected
 from simstudy.execution.account import Account
 from simstudy.replicates.performance import lowest

@@ -15,10 +15,10 @@ from simstudy.data import heads
 from simstudy.data.shared import projections_of
 from simstudy.data.value_projections import overlap
 from simstudy.design.contents import read_contents
-from simstudy.design.generality import draws_of
 from simstudy.design.load import check
 from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid, Reference
+from simstudy.design.rules import draws_of
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import Evaluation
 from simstudy.verdicts.power import powerless
