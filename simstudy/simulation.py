@@ -111,8 +111,9 @@ def simulate(
         stated = {field: _renamed(value, called) if field in _NAMING else value for field, value in entries.items()}
         study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **stated}
     folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
+    design = study.toml()  # first: a design that is refused leaves no functions behind
     store.write_text("functions.py", text)
-    store.write_text("design.toml", study.toml())
+    store.write_text("design.toml", design)
     return run(folder / "design.toml", output=output, trust=[folder / "functions.py"], **how)
 
 

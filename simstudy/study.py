@@ -19,10 +19,9 @@ from simstudy.design.figures import ZIPPED, ZipFigure
 from simstudy.design.load import load_design
 from simstudy.design.measures import labelled
 from simstudy.design.own_code import require_word
-from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.levels import selected
 from simstudy.design.written import Source, name_of, read_design
-from simstudy.errors import UserError, require_extra
+from simstudy.errors import UserError
 from simstudy.execution.clients import Jobs
 from simstudy.execution.folder import require_writable
 from simstudy.execution.ledger import Ledger
@@ -33,7 +32,6 @@ from simstudy.execution.status import Teller
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, read_dataset, store_of
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
-TORCH_REFERENCE = "torch_multi_head_attention"
 
 
 class Observer(Protocol):
@@ -95,7 +93,6 @@ def run(
     if not isinstance(design, Design):
         design = load_design(design, profile, trust)
     require_word(planned.cell for planned in design.cells)
-    _require_means(design)
     store = store_of(design, output)
     require_writable(store.folder)
     _require_own_folder(design, store)
@@ -249,13 +246,3 @@ def _require_own_folder(design: Design, store: Store) -> None:
     if name == design.study.name and not os.path.samefile(other, design.path):
         remedy = "give one of them another name, or choose another --output"
         raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
-
-
-def _require_means(design: Design) -> None:
-    """Refuse a design that needs what is not installed."""
-    for cell in (planned.cell for planned in design.cells):
-        if cell.estimator.reference == TORCH_REFERENCE:
-            otherwise = ", or choose a profile that compares with multi_head_attention"
-            require_extra(f'reference = "{TORCH_REFERENCE}"', "torch", "torch", otherwise)
-        if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
-            require_extra("estimator.learner", "sklearn", "learners")

@@ -13,8 +13,7 @@ from builders import DESIGN, edited, write_design
 
 from simstudy.__main__ import command
 from simstudy.data import addresses
-from simstudy.design.confirmation import confirmatory, confirmatory_seed
-from simstudy.design.document import Confirmation
+from simstudy.design.document import Confirmation, confirmatory
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import seal as sealing
@@ -243,7 +242,7 @@ def test_confirmation__draws_no_random_number_of_the_pilot(everything, monkeypat
 
 def test_confirmation__keeps_everything_but_seeds(everything):
     confirmed = confirmatory(everything, CONFIRMATION)
-    seeds = {seed: confirmatory_seed(seed, CONFIRMATION) for seed in (7, 8)}
+    seeds = {seed: CONFIRMATION.seed(seed) for seed in (7, 8)}
     assert [c.cell.simulation.seed for c in confirmed.cells] == [
         seeds[c.cell.simulation.seed] for c in everything.cells
     ]
@@ -256,13 +255,13 @@ def test_confirmation__keeps_everything_but_seeds(everything):
 
 
 def test_seed__follows_from_seal_beacon_and_seed_alone():
-    assert confirmatory_seed(7, CONFIRMATION) == confirmatory_seed(7, CONFIRMATION) == 8003905418429901505
+    assert CONFIRMATION.seed(7) == CONFIRMATION.seed(7) == 8003905418429901505
     others = [
-        confirmatory_seed(8, CONFIRMATION),
-        confirmatory_seed(7, CONFIRMATION.model_copy(update={"beacon": BEACON + "0"})),
-        confirmatory_seed(7, CONFIRMATION.model_copy(update={"seal": "1" * 64})),
+        CONFIRMATION.seed(8),
+        CONFIRMATION.model_copy(update={"beacon": BEACON + "0"}).seed(7),
+        CONFIRMATION.model_copy(update={"seal": "1" * 64}).seed(7),
     ]
-    assert len({confirmatory_seed(7, CONFIRMATION), *others}) == 4
+    assert len({CONFIRMATION.seed(7), *others}) == 4
     assert all(0 <= seed < 2**63 for seed in others)
 
 

@@ -227,6 +227,7 @@ def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch)
     text = edited(DESIGN, "bandwidth = 0.8\n", 'bandwidth = 0.8\nreference = "torch_multi_head_attention"\n')
     design = load_design(write_design(tmp_path, text))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"torch is not installed; pip install"):
-        run(design, output=tmp_path / "out")
+    for compute in (run, simstudy.plan):
+        with pytest.raises(UserError, match=r"torch is not installed; pip install"):
+            compute(design, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()

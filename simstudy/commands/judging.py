@@ -8,8 +8,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from simstudy.design.confirmation import confirmatory
-from simstudy.design.document import Design
+from simstudy.design.document import Design, confirmatory
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import sealed

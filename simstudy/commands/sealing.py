@@ -132,7 +132,7 @@ def confirm(
     nothing, nor does the hash of your own commit, because you can try several. Each beacon has its own folder in the
     folder of the pilot, and the report lists all confirmations that were begun.
     """
-    from simstudy.design.confirmation import confirmatory
+    from simstudy.design.document import confirmatory
     from simstudy.design.load import load_design
     from simstudy.design.shipped import find_design, is_shipped
     from simstudy.execution.seal import begin, described, read_seal, require_unbroken, seal_path

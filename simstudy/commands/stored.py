@@ -77,8 +77,8 @@ def replay(
     from simstudy.report.terminal import say
 
     loaded, store = opened(design, profile, output, trust, to_write=True)
-    require_word(planned.cell for planned in loaded.cells)
     number = select(loaded, cell)
+    require_word([loaded.cells[number].cell])
     arrays = rebuild(loaded.cells[number].cell, replicate)
     with store.locked():
         path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)

@@ -56,11 +56,6 @@ LEVEL = 0.05
 """Chance of a wrong contradiction or support among all claims of a study."""
 
 
-def kind_of(origin: str) -> str:
-    """Return the kind of an origin: "abstract" for each claim of the abstract, else the origin itself."""
-    return "abstract" if origin in ABSTRACT else origin
-
-
 def _one_of(measures: Iterable[str]) -> str:
     """Describe measures: those of ensembles by name; numbers of random instances would fill a page."""
     names = ", ".join(name for name in measures if name not in NAMES)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -63,8 +64,10 @@ class Precision(Record):
 class Budget(Record):
     """Time limit of one run, which then stops and judges the stored results.  By default no limit."""
 
-    processor_seconds: Positive | None = Field(None, description="processor time of all workers together")
-    wall_seconds: Positive | None = Field(None, description="time on the clock")
+    processor_seconds: Positive | None = Field(
+        None, description="a positive number of seconds, summed over all workers"
+    )
+    wall_seconds: Positive | None = Field(None, description="a positive number of seconds on the clock")
 
     def spent(self, processor_seconds: float, wall_seconds: float) -> bool:
         """Whether either time is up."""
@@ -141,6 +144,11 @@ class Confirmation(Record):
     seal: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     beacon: Annotated[Line, Field(min_length=1, max_length=MAX_BEACON)]
 
+    def seed(self, seed: int) -> int:
+        """Return what stands in the place of a seed: a digest in [0, 2⁶³); equal seeds stay equal, so cells paired."""
+        content = json.dumps([self.seal, self.beacon, seed]).encode()
+        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
+
     @property
     def name(self) -> str:
         """Name of its folder: 12 hexadecimal digits of seal and beacon."""
@@ -162,3 +170,31 @@ class Design(Record):
     notes: tuple[str, ...] = ()
     confirmation: Confirmation | None = None
     budget: Budget = Budget()
+
+
+_Selecting = TypeVar("_Selecting", bound=Record)
+
+
+def confirmatory(design: Design, confirmation: Confirmation) -> Design:
+    """Return a design with seeds that follow from its seal and a beacon; all else is as it was."""
+
+    def reseeded(planned: PlannedCell) -> PlannedCell:
+        simulation = planned.cell.simulation
+        seeded = simulation.model_copy(update={"seed": confirmation.seed(simulation.seed)})
+        return planned.model_copy(update={"cell": planned.cell.model_copy(update={"simulation": seeded})})
+
+    def selecting(record: _Selecting) -> _Selecting:
+        # What selects by seed selects the cells that took the place of its own.
+        stated = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}
+        changed = {
+            name: each | {"seed": confirmation.seed(each["seed"])} for name, each in stated.items() if "seed" in each
+        }
+        return record.model_copy(update=changed)
+
+    changes = {
+        "confirmation": confirmation,
+        "cells": tuple(map(reseeded, design.cells)),
+        "claims": {name: selecting(claim) for name, claim in design.claims.items()},
+        "figures": {name: selecting(figure) for name, figure in design.figures.items()},
+    }
+    return design.model_copy(update=changes)

@@ -44,9 +44,8 @@ def too_many_batches(cell: Cell, max_replicates: int) -> Iterator[Impossibility]
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    of_ensembles = (_heads, _value_projections, _estimator, _population, _own_measure)
-    rules = of_ensembles if cell.instance is None else (_instance,)
-    return [broken for rule in (_data, _own_data, _regression, *rules, _bandwidth, _sizes) for broken in rule(cell)]
+    rules = (_heads, _value_projections, _estimator, _population) if cell.instance is None else (_instance,)
+    return [broken for rule in (_data, _own_data, _regression, *rules, _sizes) for broken in rule(cell)]
 
 
 def _data(cell: Cell) -> Iterator[Impossibility]:
@@ -99,12 +98,6 @@ def _regression(cell: Cell) -> Iterator[Impossibility]:
             yield "regression", "the direction of a ridge function must not be zero"
         if term.kind == "interaction" and term.coordinates[0] == term.coordinates[1]:
             yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
-
-
-def _own_measure(cell: Cell) -> Iterator[Impossibility]:
-    drawn = cell.simulation.noise_treatment == "drawn" or cell.data.noise_sd == 0.0
-    if cell.estimator.measure_function is not None and not drawn:
-        yield "measure_function", 'takes estimates with their noise; use noise_treatment = "drawn"'
 
 
 def _coordinates_used(term: Regression) -> int:
@@ -169,11 +162,9 @@ def _population(cell: Cell) -> Iterator[Impossibility]:
         yield "population", 'weights are optimal for given heads; leave out "heads", or use the rule "fitted"'
     if "rows" in cell.population and isinstance(noise, ResidualNoise) and not noise.paired:
         yield "population", 'residuals apart from their rows are those of all rows; leave out "rows", or pair them'
-
-
-def _bandwidth(cell: Cell) -> Iterator[Impossibility]:
-    if not SMALLEST <= cell.bandwidth <= LARGEST:
-        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+    drawn = cell.simulation.noise_treatment == "drawn" or cell.data.noise_sd == 0.0
+    if cell.estimator.measure_function is not None and not drawn:
+        yield "measure_function", 'takes estimates with their noise; use noise_treatment = "drawn"'
 
 
 def _lacking(setting: str, stated: str, needs: dict[str, bool]) -> Iterator[Impossibility]:
@@ -269,6 +260,8 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:
     data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
+    if not SMALLEST <= cell.bandwidth <= LARGEST:
+        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
     numbers = {
         # Keys as drawn, and as projected by every head.
         "n_keys": data.n_keys * max(data.n_features, n_heads * p),

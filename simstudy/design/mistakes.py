@@ -109,14 +109,15 @@ def from_validation(
 
 
 def _steps(detail: Any, raw: Any) -> list[str | int]:
-    """The place of an error in the file, which has no tags of unions; with the key that is missing if one is."""
+    """The place of an error in the file, which has no tags of unions; with a key that is missing, or its default."""
     steps: list[str | int] = []
     node = raw
     for step in detail["loc"]:
         if (isinstance(node, dict) and step in node) or (isinstance(node, (list, tuple)) and isinstance(step, int)):
             node = node[step]
             steps.append(step)
-    return [*steps, detail["loc"][-1]] if detail["type"] == "missing" and isinstance(node, dict) else steps
+    absent = detail["type"] in ("missing", RULE) and isinstance(node, dict)
+    return [*steps, detail["loc"][-1]] if absent else steps
 
 
 def _remedy(detail: Any, description: str) -> str:

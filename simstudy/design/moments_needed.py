@@ -50,16 +50,12 @@ def tail(cell: Cell) -> Tail:
     noise, keys = cell.data.noise, cell.data.key_distribution
     if isinstance(noise, StudentNoise) and cell.simulation.noise_treatment == "drawn" and cell.data.noise_sd > 0.0:
         found.append(Tail(noise.df, f"noise drawn from {noise.label}"))
-    degree = _degree(cell)
+    # Of m, and of the standard deviation of the noise.
+    spread = int(isinstance(noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
+    degree = max(spread, *(DEGREE.get(term.kind, 0) for term in cell.data.terms))
     if isinstance(keys, StudentKeys) and degree:
         found.append(Tail(_keys_with_weight(cell, keys.df) / degree, f"a degree of {degree} under keys {keys.label}"))
     return min(found)
-
-
-def _degree(cell: Cell) -> int:
-    """Degree of m, and of the standard deviation of the noise."""
-    spread = int(isinstance(cell.data.noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
-    return max(spread, *(DEGREE.get(term.kind, 0) for term in cell.data.terms))
 
 
 def _keys_with_weight(cell: Cell, df: float) -> float:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from simstudy.design.files import read_regular
 from simstudy.design.settings.cell import TABLES, Cell
 from simstudy.design.settings.code import Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
+from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.processes import Sum
 from simstudy.design.settings.records import Impossibility
 from simstudy.design.settings.systems.simulation import Draw, SimulationInstance
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 
 MAX_BYTES = 1 << 18
 """Largest Python file that is read: it travels with every task."""
@@ -73,6 +74,11 @@ def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
 def require_word(cells: Iterable[Cell]) -> None:
     """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed."""
     for cell in cells:
+        if cell.estimator.reference.startswith("torch"):
+            otherwise = ", or choose a profile that compares with multi_head_attention"
+            require_extra(f'reference = "{cell.estimator.reference}"', "torch", "torch", otherwise)
+        if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
+            require_extra("estimator.learner", "sklearn", "learners")
         if cell.instance is not None:
             cell.instance.require()
         for setting, piece in own_pieces(cell):

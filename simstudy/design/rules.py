@@ -91,7 +91,8 @@ def _impossible_in_some(path: str, measure: str, cells: Sequence[Cell]) -> Itera
         instance = without[0].instance
         whose = "an ensemble" if instance is None else f"instance = {instance.kind!r}"
         needed = _NEEDED.get(measure) if instance is None else None
-        what = needed or f"use {any_of(_shared(cells))}"
+        shared = set.intersection(*(set(possible_measures(cell)) for cell in cells))
+        what = needed or f"use {any_of([name for name in possible_measures(cells[0]) if name in shared])}"
         yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
 
 
@@ -101,11 +102,6 @@ def _impossible_in_all(path: str, measure: str, cells: Sequence[Cell]) -> Iterat
         yield from _impossible_in_some(path, measure, cells)
     elif measure in _OF_PAIRS and all(cell.n_members == 1 for cell in having):
         yield Problem(path, measure, f"compares heads, of which each of these {len(having)} cells has one")
-
-
-def _shared(cells: Sequence[Cell]) -> list[str]:
-    shared = set.intersection(*(set(possible_measures(cell)) for cell in cells))
-    return [name for name in possible_measures(cells[0]) if name in shared]
 
 
 def _unmeasured(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:

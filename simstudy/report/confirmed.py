@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import xarray as xr
 
-from simstudy.design.confirmation import confirmatory
-from simstudy.design.document import Design
+from simstudy.design.document import Design, confirmatory
 from simstudy.errors import UserError
 from simstudy.execution.seal import OWN_WORD, Begun, confirmations
 from simstudy.execution.store import Store, store_of

@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 from rich.table import Table
 
-from simstudy.design.claims import ORIGINS, kind_of
+from simstudy.design.claims import ABSTRACT, ORIGINS
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
 from simstudy.design.settings.systems import NAMES
@@ -133,7 +133,8 @@ def count_confirmed(lines: Sequence[VerdictLine]) -> str:
 def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
     """Return the counts of the abstract as a whole, then of each origin; confirmed are those confirmed as declared."""
     whole = {"abstract": "what the abstract asserts, C1 to C11"} | ORIGINS
-    by_origin = {origin: [line for line in lines if origin in (line.origin, kind_of(line.origin))] for origin in whole}
+    members = {"abstract": ABSTRACT}
+    by_origin = {each: [line for line in lines if line.origin in members.get(each, (each,))] for each in whole}
     return [
         {
             "origin": origin,

@@ -10,9 +10,8 @@ from builders import minimal_cell
 from sklearn.linear_model import LinearRegression
 
 from simstudy.data.regression import at_queries
-from simstudy.design.confirmation import confirmatory
 from simstudy.design.contents import read_contents
-from simstudy.design.document import Confirmation
+from simstudy.design.document import Confirmation, confirmatory
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
 from simstudy.replicates.batch import simulate_batch

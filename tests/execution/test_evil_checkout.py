@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from builders import write_design
 
-from simstudy.design.confirmation import confirmatory
-from simstudy.design.document import Confirmation
+from simstudy.design.document import Confirmation, confirmatory
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder

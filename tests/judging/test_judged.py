@@ -14,7 +14,7 @@ import simstudy
 from simstudy.design.claims import LEVEL
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
-from simstudy.judging.further import repeated
+from simstudy.judging.judged import repeated
 from simstudy.judging.table import Columns, numbers_of, table_of
 
 sys.path.insert(0, str(ROOT / "tests" / "verification"))

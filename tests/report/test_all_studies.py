@@ -11,8 +11,7 @@ from builders import DESIGN, edited
 from pages import Page, dom, needs_browser
 
 from simstudy import run
-from simstudy.design.confirmation import confirmatory
-from simstudy.design.document import Confirmation
+from simstudy.design.document import Confirmation, confirmatory
 from simstudy.design.load import load_design
 from simstudy.design.shipped import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
