@@ -56,15 +56,19 @@ def levels_of(cells: xr.Dataset, factor: str) -> list[Any]:
 
 def split(cells: xr.Dataset, factor: str | None) -> Iterator[tuple[Any, xr.Dataset]]:
     """Yield (level, cells) for each level of a factor, in the order of the design; (None, all cells) for None."""
+    if factor is None:
+        yield None, cells
+        return
     rows = coordinates_of(cells)
-    for inside in by_levels(rows, (factor,) if factor else (), range(len(rows))):
-        yield (level(rows[inside[0]], factor) if factor else None), cells.isel(cell=inside)
+    for inside in by_levels(rows, (factor,), range(len(rows))):
+        yield level(rows[inside[0]], factor), cells.isel(cell=inside)
 
 
 def strata_of(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
     """Yield the cells of each combination of levels of some factors."""
     rows = coordinates_of(cells)
-    yield from (cells.isel(cell=inside) for inside in by_levels(rows, factors, range(len(rows))))
+    parts = by_levels(rows, factors, range(len(rows)))
+    yield from (cells.isel(cell=inside) for inside in parts) if factors else [cells]
 
 
 Panels = list[tuple[Axes, xr.Dataset]]

@@ -44,26 +44,26 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
     panels = list(split(cells, figure.panel))
     loops = {name: list(dict.fromkeys(levels_of(cells, name))) for name in unshown(figure, cells)}
     limit, beyond = reach(residuals(cells, figure.y)), list[float]()
-    # A single factor is named on the axis, and its strip stays empty.
-    heights = (3.6, 0.05) if len(loops) == 1 else (3.0, 0.3 + 0.42 * len(loops))
-    drawing, *grids = canvas(len(panels), heights[0], *([HEIGHT] if limit else []), heights[1], columns=1)
+    # A single factor is named on the axis: stairs would show nothing.
+    heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.42 * len(loops)]
+    drawing, *grids = canvas(len(panels), heights[0], *([HEIGHT] if limit else []), *heights[1:], columns=1)
     grid = np.hstack(grids)
     looks = looks_of(cells, figure.hue)
     theory = False
-    for (axes, *strips, stairs), (level, inside) in zip(grid, panels, strict=True):
+    for (axes, *below), (level, inside) in zip(grid, panels, strict=True):
+        strips = below[:1] if limit else []
         for hue, coloured in split(inside, figure.hue):
             theory |= _steps(axes, figure, coloured, loops, looks[hue], not limit)
             for strip in strips:
                 place = positions(coloured, loops).astype(float)
                 beyond += draw_residuals(strip, place, residuals(coloured, figure.y), looks[hue], limit)
         settle_strips(strips, strips, limit)
-        stairs.set_label(LEVELS)
         set_scales(axes, "linear", figure.y_scale)
         axes.set_ylabel(measure_name(figure.y))
         if len(loops) == 1:
-            _names((axes, *strips)[-1], stairs, *loops.items())
+            _names((axes, *strips)[-1], *loops.items())
         else:
-            _stairs(stairs, loops)
+            _stairs(below[-1], loops)
         if figure.panel:
             axes.set_title(textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …"), loc="left")
     drawn = list(grid[:, 0])
@@ -121,20 +121,18 @@ def _stairs(axes: Axes, loops: Loops) -> None:
         # In the room that is left above the stairs.
         axes.text(-0.5, base + 0.8, textwrap.shorten(text, 130, placeholder=" …"), fontsize=8.5, va="center",
                   color=NEUTRAL)  # fmt: skip
-    axes.set(yticks=[], ylim=(-0.1, len(loops)), xlim=(-0.5, len(edges) - 1.5))
+    axes.set(yticks=[], ylim=(-0.1, len(loops)), xlim=(-0.5, len(edges) - 1.5), label=LEVELS)
     axes.tick_params(labelbottom=False, bottom=False)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     axes.grid(False)
 
 
-def _names(axes: Axes, strip: Axes, loop: tuple[str, list[Any]]) -> None:
-    """Write the levels of a single factor below their steps: stairs would show nothing."""
+def _names(axes: Axes, loop: tuple[str, list[Any]]) -> None:
+    """Write the levels of a single factor below their steps."""
     name, levels = loop
-    strip.set_visible(False)
     texts = [textwrap.shorten(level_name(level), 40, placeholder=" …") for level in levels]
     axes.set_xticks(range(len(levels)), texts, rotation=30, ha="right", rotation_mode="anchor", fontsize=8.5)
-    axes.tick_params(labelbottom=True)
     axes.set(xlabel=setting_name(name), xlim=(-0.5, len(levels) - 0.5))
 
 
