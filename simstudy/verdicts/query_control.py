@@ -54,7 +54,7 @@ AT_ONCE = 1 << 13
 
 
 class QueryControl:
-    """Takes theory off the measures of cells; what it has computed of a cell it keeps for the next look.
+    """Takes theory off the measures of cells.
 
     Where theory takes too long for one cell of a grid it is left off all of them: cells are compared with one another,
     and what query points do to two cells alike cancels only if it is in both or neither.
@@ -63,64 +63,39 @@ class QueryControl:
     def __init__(self, planned: Sequence[PlannedCell] = ()) -> None:
         slow = {each.grid for each in planned if applies(each.cell) and _log2_most(each.cell) < LOG2_FEWEST}
         self._left_off = {_address(each.cell) for each in planned if each.grid in slow}
-        self._drawn: dict[tuple, dict[str, Array]] = {}
-        self._expected: dict[tuple, dict[str, Array]] = {}
 
     def __call__(self, cell: Cell, performance: Performance) -> Performance:
         """Return the performance of a cell with errors over the population as the control leaves them."""
         most = _log2_most(cell) if applies(cell) and _address(cell) not in self._left_off else 0
         if most < LOG2_FEWEST or performance.n_blocks != len(performance.contribution["mse"]):
             return performance
-        drawn = self._at_draws(cell, performance.n_blocks)
+        points = np.concatenate([query_points(cell.in_batch(batch)) for batch in range(performance.n_blocks)])
+        at_points = _theory(cell, points)
+        drawn = {name: each.reshape(performance.n_blocks, -1).mean(axis=1) for name, each in at_points.items()}
         for log2 in range(LOG2_FEWEST, most + 1):
-            controlled = _controlled(performance, drawn, self._expectations(cell, log2))
+            controlled = _controlled(performance, drawn, _expected(cell, log2))
             errors = [(controlled.remainder[name], controlled.mcse[name]) for name in controlled.gain or {}]
             if all(remainder <= COUNTS * mcse for remainder, mcse in errors):
                 break
         return controlled
 
-    def _at_draws(self, cell: Cell, count: int) -> dict[str, Array]:
-        """L averaged over the query points of each draw: (draw,)."""
-        known = self._drawn.setdefault(_address(cell), dict.fromkeys(CONTROLLED, np.zeros(0)))
-        first = len(known["mse"])
-        if first < count:
-            points = np.concatenate([query_points(cell.in_batch(batch)) for batch in range(first, count)])
-            for name, values in _theory(cell, points).items():
-                known[name] = np.append(known[name], values.reshape(count - first, -1).mean(axis=1))
-        return {name: values[:count] for name, values in known.items()}
 
-    def _expectations(self, cell: Cell, log2: int) -> dict[str, Array]:
-        """E L by each randomisation of 2^log2 points: (randomisation,)."""
-        known = self._expected.setdefault(_address(cell), dict.fromkeys(CONTROLLED, np.zeros((N_RANDOMISATIONS, 0))))
-        first, last = known["mse"].shape[1], 2**log2
-        if first < last:
-            queries = cell.queries.queries
-            assert isinstance(queries, GaussianQueries)  # others are no population
-            points = queries.scale * _normal_points(cell.data.n_features, first, last)
-            for name, values in _theory(cell, points).items():
-                known[name] = np.concatenate([known[name], values.reshape(N_RANDOMISATIONS, -1)], axis=1)
-        return {name: values[:, :last].mean(axis=1) for name, values in known.items()}
+@functools.lru_cache(maxsize=1024)
+def _expected(cell: Cell, log2: int) -> dict[str, Array]:
+    """E L by each randomisation of 2^log2 points: (randomisation,)."""
+    queries = cell.queries.queries
+    assert isinstance(queries, GaussianQueries)  # others are no population
+    values = _theory(cell, queries.scale * _normal_points(cell.data.n_features, 2**log2))
+    return {name: each.reshape(N_RANDOMISATIONS, -1).mean(axis=1) for name, each in values.items()}
 
 
+# All cells of a study ask for the same ones.
 @functools.lru_cache(maxsize=16)
-def _normal_points(n_features: int, first: int, last: int) -> Array:
-    """Points first .. last − 1 of scrambled Sobol sequences, made normal: those of one randomisation after another.
-
-    All cells of a study ask for the same ones.
-    """
-    points = []
-    for sequence in _sequences(n_features):
-        sequence.reset()
-        if first:
-            sequence.fast_forward(first)
-        points.append(sequence.random(last - first))
+def _normal_points(n_features: int, count: int) -> Array:
+    """First points of scrambled Sobol sequences, made normal: those of one randomisation after another."""
+    seeds = map(np.random.default_rng, range(N_RANDOMISATIONS))
+    points = [scipy.stats.qmc.Sobol(n_features, rng=rng).random(count) for rng in seeds]
     return np.asarray(scipy.special.ndtri(np.concatenate(points)))
-
-
-@functools.lru_cache(maxsize=16)
-def _sequences(n_features: int) -> tuple[scipy.stats.qmc.Sobol, ...]:
-    """Sobol sequences, scrambled once: that takes as long as theory at few points."""
-    return tuple(scipy.stats.qmc.Sobol(n_features, rng=np.random.default_rng(r)) for r in range(N_RANDOMISATIONS))
 
 
 def _log2_most(cell: Cell) -> int:
@@ -159,7 +134,7 @@ def _address(cell: Cell) -> tuple:
 def _mean_square(data: Data) -> float:
     """Mean square of outcomes of standard normal keys, at points that are the same for all cells."""
     regression = regression_function(data.regression, data.n_features)
-    return data.noise_sd**2 + float((regression(_normal_points(data.n_features, 0, 2**LOG2_FEWEST)) ** 2).mean())
+    return data.noise_sd**2 + float((regression(_normal_points(data.n_features, 2**LOG2_FEWEST)) ** 2).mean())
 
 
 def _theory(cell: Cell, points: Array) -> dict[str, Array]:

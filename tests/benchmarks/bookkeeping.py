@@ -32,7 +32,7 @@ def design_of(batches: int) -> Any:
 
 def sleep_instead(seconds: float) -> None:
     """Let tasks of this process sleep, and hand out the moments that the first of their cells had."""
-    from simstudy.execution import queue, usage
+    from simstudy.execution import queue
 
     kept: dict[Any, Any] = {}
 
@@ -40,7 +40,7 @@ def sleep_instead(seconds: float) -> None:
         if cells not in kept:
             kept[cells] = call(cells, batch, device)
         time.sleep(seconds)
-        return kept[cells], usage.Usage(usage._process(), seconds, 0.0)
+        return kept[cells], queue.Usage(queue._process(), seconds, 0.0)
 
     queue.measured = measured  # type: ignore[attr-defined]
 
