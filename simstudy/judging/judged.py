@@ -23,10 +23,9 @@ from simstudy.report.labels import level_name
 from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted
 from simstudy.verdicts.comparisons import Comparison, Selected
-from simstudy.verdicts.engine import Judgement, judge_claim
 from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.evidence import Contrast
-from simstudy.verdicts.judge import tabled
+from simstudy.verdicts.judge import Judgement, judge_claim, tabled
 
 _LEFT_OUT = (
     "origin",

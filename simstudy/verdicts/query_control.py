@@ -62,11 +62,11 @@ class QueryControl:
 
     def __init__(self, planned: Sequence[PlannedCell] = ()) -> None:
         slow = {each.grid for each in planned if applies(each.cell) and _log2_most(each.cell) < LOG2_FEWEST}
-        self._left_off = {_address(each.cell) for each in planned if each.grid in slow}
+        self._left_off = {each.cell for each in planned if each.grid in slow}
 
     def __call__(self, cell: Cell, performance: Performance) -> Performance:
         """Return the performance of a cell with errors over the population as the control leaves them."""
-        most = _log2_most(cell) if applies(cell) and _address(cell) not in self._left_off else 0
+        most = _log2_most(cell) if applies(cell) and cell not in self._left_off else 0
         if most < LOG2_FEWEST or performance.n_blocks != len(performance.contribution["mse"]):
             return performance
         points = np.concatenate([query_points(cell.in_batch(batch)) for batch in range(performance.n_blocks)])
@@ -124,10 +124,6 @@ def applies(cell: Cell) -> bool:
         and not cell.heads.redrawn
         and cell.data.key_distribution.kind == "gaussian"
     )
-
-
-def _address(cell: Cell) -> tuple:
-    return cell.identity(engine=""), cell.weights
 
 
 @functools.lru_cache(maxsize=128)

@@ -12,7 +12,7 @@ from builders import DESIGN, edited, faults
 from exact_estimates import claim, derived, exact_estimates
 
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
-from simstudy.verdicts.engine import decide
+from simstudy.verdicts.judge import decide
 from simstudy.verdicts.optima import crossing, crossings
 
 X = np.array([32.0, 64.0, 128.0, 256.0, 512.0])

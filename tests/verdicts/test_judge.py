@@ -11,8 +11,8 @@ from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_a
 
 from simstudy.design.claims import LEVEL
 from simstudy.verdicts.comparisons import Comparison, Predictions
-from simstudy.verdicts.engine import decide, holm
 from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
+from simstudy.verdicts.judge import decide, holm
 from simstudy.verdicts.measured import estimates_of, without_error
 from simstudy.verdicts.paths import DOUBT
 

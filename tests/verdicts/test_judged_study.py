@@ -12,9 +12,8 @@ from test_judge import cells, verdict
 from simstudy.design.claims import LEVEL
 from simstudy.design.schema import alternatives_of
 from simstudy.verdicts.comparisons import Comparison, Selected
-from simstudy.verdicts.engine import comparisons_of, judge_claim
 from simstudy.verdicts.evidence import NOTHING, Evidence
-from simstudy.verdicts.judge import judge
+from simstudy.verdicts.judge import comparisons_of, judge, judge_claim
 from simstudy.verdicts.measured import selected_by
 from simstudy.verdicts.predictions import Theory
 
@@ -123,7 +122,7 @@ def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_els
 
 def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeypatch):
     """It names no cells of its own then, and rests on all."""
-    monkeypatch.setattr("simstudy.verdicts.engine.comparisons_of", lambda *_: [sure])
+    monkeypatch.setattr("simstudy.verdicts.judge.comparisons_of", lambda *_: [sure])
     proven = Evidence(np.array(1.0), np.array(0.0))
     sure = Comparison("order", 0.0, 0.1, -np.inf, 1.0, 1.0, proven, lambda _: (0.0, 0.1))
     of = Selected(exact_estimates([{}], [1.0], 1.0), [0], ())

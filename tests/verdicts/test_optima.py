@@ -8,10 +8,10 @@ from exact_estimates import claim, exact_estimates
 from scipy import stats
 
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
-from simstudy.verdicts.engine import decide
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import interval
 from simstudy.verdicts.figure_data import optimum_shares, wrong_pairs
+from simstudy.verdicts.judge import decide
 from simstudy.verdicts.optima import Profile, optima, told_profile
 from simstudy.verdicts.orderings import violated_share
 from simstudy.verdicts.paths import LAWS, akaike, optimum_laws, optimum_slopes

@@ -18,8 +18,7 @@ from scipy import stats
 
 from simstudy.design.claims import LEVEL, Claim
 from simstudy.replicates.stopping import GROWTH, MIN_BATCHES
-from simstudy.verdicts.engine import Judgement, judge_claim
-from simstudy.verdicts.judge import wanted_by_claims
+from simstudy.verdicts.judge import Judgement, judge_claim, wanted_by_claims
 from simstudy.verdicts.measured import selected_by
 
 Array = NDArray[np.float64]
