@@ -1,4 +1,4 @@
-"""Control by expansion: the moments of heads to second order in averages over keys, whose means are known at every n.
+"""Control by expansion: moments of heads to second or third order in averages over keys, with known means at every n.
 
 The theory that runs are compared with derives its own expectations.
 
@@ -9,12 +9,14 @@ With μ_h = E[K_h m] / E K_h, b_h = μ_h − m(x) and the leading covariance G�
   over independent keys, each of mean 0,
 - c_h − μ_h = l_h / (1 + a_h), G_hg = G⁰_hg (1 + γ_hg) / ((1 + a_h) (1 + a_g)).
 
-The terms of first and second order in a, l and γ, less their means, are taken off the error e_h = c_h − m(x) and the
-product P_hg = e_h e_g + G_hg.  That changes no expectation, whatever factors are put before the terms.
+The terms of first and second order in a, l and γ (and of third, with many replicates), less their means, are taken off
+the error e_h = c_h − m(x) and the product P_hg = e_h e_g + G_hg.  That changes no expectation, whatever factors are put
+before the terms.
 
 Where few keys carry weight the terms have heavy tails, which c_h and G_hg have not.  The measure of this is
 u_hg = E[K_h² K_g²] / (n (E[K_h K_g])²), the variance of G_hg (1 + a_h) (1 + a_g) over its squared mean but for 1/n.
-Terms of first order get the factor 1 / (1 + u³), of second order 1 / (1 + 3 u²): both near 1 at many keys.  Where u_hh
+Terms of first order get the factor 1 / (1 + u³), of second order 1 / (1 + 3 u²) and of third order 1 / (1 + 10 u^1.5):
+all near 1 at many keys.  Where u_hh
 reaches 1 for one head at one query, nothing is taken off at any: errors at two queries cancel in part, and would not if
 one of them were corrected alone.
 
@@ -70,6 +72,8 @@ class Expectations(NamedTuple):
         ln E[K_h² K_g] and ln E[K_h K_g²].
     spread : (query, pair)
         E[K_h K_g (m − μ_h)(m − μ_g)] / E[K_h K_g].
+    third : Third | None
+        Those of third order, if they are needed.
     """
 
     log_mass: Array
@@ -81,6 +85,27 @@ class Expectations(NamedTuple):
     log_first: Array
     log_second: Array
     spread: Array
+    third: Third | None = None
+
+
+class Third(NamedTuple):
+    """Expectations that terms of third order need.
+
+    Attributes
+    ----------
+    tilt : (query, head)
+        E[K_h³ (m − μ_h)] / E K_h³.
+    log_first, log_second : (query, pair)
+        ln E[K_h³ K_g] and ln E[K_h K_g³].
+    spread_first, spread_second : (query, pair)
+        E[K_h² K_g (m − μ_h)(m − μ_g)] / E[K_h² K_g], and so with K_h K_g².
+    """
+
+    tilt: Array
+    log_first: Array
+    log_second: Array
+    spread_first: Array
+    spread_second: Array
 
 
 class Known(NamedTuple):
@@ -91,9 +116,10 @@ class Known(NamedTuple):
     bias: Array  # (query, head)
     first: Array  # (query, pair) factor on terms of first order
     second: Array  # (query, pair) factor on terms of second order
+    third: Array  # (query, pair) factor on terms of third order; 0 where these stay
     leading: Array  # (query, pair) G⁰_hg; 0 where the variance of the noise is not the same at all keys
-    error_mean: Array  # (query, head) E[l_h a_h]
-    product_mean: Array  # (query, pair) mean of the second-order terms of P_hg that are products of two averages
+    error_mean: Array  # (query, head) mean of the terms of e_h
+    product_mean: Array  # (query, pair) mean of the terms of P_hg that do not come through e_h and e_g
     deviations: Array | None  # (net, query, head + pair) means of the terms by each net less their average
 
 
@@ -134,17 +160,18 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
     scale = np.exp(log_mass - known.log_scale)
     a = scale - 1.0
     linear = scale * (means - known.mean)
-    errors = known.first[:, own] * linear - known.second[:, own] * (linear * a - known.error_mean)
+    first, second, third = (each[:, own] for each in (known.first, known.second, known.third))
+    errors = linear * (first - a * (second - a * third)) - known.error_mean
     products = known.bias[:, rows] * errors[..., columns] + known.bias[:, columns] * errors[..., rows]
-    both = linear[..., rows] * linear[..., columns]
+    one, other, both = a[..., rows], a[..., columns], linear[..., rows] * linear[..., columns]
+    total = one + other
     if known.leading.any():
-        one, other = a[..., rows], a[..., columns]
-        total = one + other
+        mixed = one * other
         packed = gram.reshape(*gram.shape[:2], -1)[..., rows * n_heads + columns]
-        excess = packed * scale[..., rows] * scale[..., columns] - known.leading
-        products += known.first * (excess - known.leading * total)
-        both += known.leading * (total * total - one * other) - excess * total
-    products += known.second * (both - known.product_mean)
+        gap = packed * scale[..., rows] * scale[..., columns] - known.leading * (1.0 + total)
+        products += (known.first - known.third * mixed) * gap
+        both -= gap * total + known.leading * mixed
+    products += (known.second - known.third * total) * both - known.product_mean
     return np.concatenate([errors, products], axis=-1)
 
 
@@ -173,14 +200,42 @@ def known_of(cell: Cell) -> Known | str:
     # Of a², aa' and a'², then of γ a and γ a', all times n.
     of_masses = square[:, rows] + square[:, columns] + product - 3.0
     of_masses -= (first + second) / product - 2.0
+    once, twice, thrice = 1.0 / (1.0 + share**3), 1.0 / (1.0 + 3.0 * share**2), np.zeros_like(share)
+    error_mean, product_mean = (
+        -twice[:, own] * square * found.tilt,
+        twice * (product * found.spread + leading * of_masses),
+    )
+    if found.third is not None:
+        thrice = 1.0 / (1.0 + 10.0 * share**1.5)
+        of_errors, of_products = _means_of_third_order(found, leading)
+        error_mean, product_mean = error_mean + thrice[:, own] * of_errors / n, product_mean + thrice * of_products / n
     known = Known(
-        found.log_mass + math.log(n), found.mean, found.bias, 1.0 / (1.0 + share**3), 1.0 / (1.0 + 3.0 * share**2),
-        leading, square * found.tilt / n, (product * found.spread + leading * of_masses) / n, None,
+        found.log_mass + math.log(n), found.mean, found.bias, once, twice, thrice, leading, error_mean / n,
+        product_mean / n, None,
     )  # fmt: skip
     # A single net holds all rows, and so has no error.
     if nets is None or len(nets.kernel) == 1:
         return known
     return known._replace(deviations=_deviations(known, found, nets, n))
+
+
+def _means_of_third_order(found: Expectations, leading: Array) -> tuple[Array, Array]:
+    """n² times the means of the terms of errors (query, head) and of products (query, pair) of third order."""
+    third, (rows, columns) = found.third, pairs_of(found.log_mass.shape[1])
+    own, one, other = rows == columns, found.log_mass[:, rows], found.log_mass[:, columns]
+    product, first, second = (
+        np.exp(each - one - other - more)
+        for each, more in ((found.log_product, 0.0), (found.log_first, one), (found.log_second, other))
+    )
+    square, cube = product[:, own], first[:, own]
+    of_errors = cube * third.tilt - 2.0 * square * found.tilt
+    # Of γ (a² + aa' + a'²), then of a³, a² a', a a'² and a'³.
+    powers = third.log_first - 2.0 * one, third.log_second - 2.0 * other, found.log_fourth - one - other
+    of_masses = sum(np.exp(each - found.log_product) for each in powers) - 3.0 * (first + second) / product
+    of_masses += 3.0 * (square[:, rows] + square[:, columns] + product) - first - second - 2.0
+    of_masses -= cube[:, rows] + cube[:, columns]
+    spreads = first * third.spread_first + second * third.spread_second - 2.0 * product * found.spread
+    return of_errors, leading * of_masses - spreads
 
 
 def _averaged(nets: OneKey) -> Expectations:
@@ -247,12 +302,23 @@ def expectations(cell: Cell) -> Expectations:
 
     rows, columns = pairs_of(cell.heads.n_heads)
     alone, products = laws((np.arange(cell.heads.n_heads), 1.0)), laws((rows, 1.0), (columns, 1.0))
-    mean, (centre, variance) = _mean_and_variance(m, alone)[0], _mean_and_variance(m, products)
-    spread = variance + (centre - mean[:, rows]) * (centre - mean[:, columns])
+    mean = _mean_and_variance(m, alone)[0]
+    one, other, own = mean[:, rows], mean[:, columns], rows == columns
+
+    def spread_under(law: _Tilted) -> tuple[Array, Array]:
+        centre, variance = _mean_and_variance(m, law)
+        return variance + (centre - one) * (centre - other), centre[:, own] - mean
+
+    spread, tilt = spread_under(products)
     bias = mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None]
-    fourth, first, second = (laws((rows, r), (columns, s)).log_mass.T for r, s in ((2.0, 2.0), (2.0, 1.0), (1.0, 2.0)))
-    tilt = centre[:, rows == columns] - mean
-    return Expectations(alone.log_mass.T, mean, bias, tilt, products.log_mass.T, fourth, first, second, spread)
+    fourth, first, second = (laws((rows, r), (columns, s)) for r, s in ((2.0, 2.0), (2.0, 1.0), (1.0, 2.0)))
+    third = None
+    if cell.simulation.control == "third_order":
+        logs = (laws((rows, r), (columns, s)).log_mass.T for r, s in ((3.0, 1.0), (1.0, 3.0)))
+        (spread_first, cubed), (spread_second, _) = map(spread_under, (first, second))
+        third = Third(cubed, *logs, spread_first, spread_second)
+    logs = (each.log_mass.T for each in (products, fourth, first, second))
+    return Expectations(alone.log_mass.T, mean, bias, tilt, *logs, spread, third)
 
 
 def _root(keys: Keys, d: int) -> Array:

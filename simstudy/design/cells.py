@@ -18,7 +18,7 @@ from simstudy.design.mistakes import Problem, from_validation
 from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid
 from simstudy.design.settings.cell import TABLE_OF, TABLES, Cell
-from simstudy.design.settings.known_means import have_closed_forms
+from simstudy.design.settings.known_means import MIN_THIRD_ORDER, have_closed_forms
 from simstudy.design.settings.levels import label, setting_of
 from simstudy.design.settings.records import Impossibility
 
@@ -51,7 +51,7 @@ def plan_grids(
         for cell, found in _crossed(document, name, grid, precision[name], read):
             problems += [problem for problem in found if not (stripped and problem.value is None)]
             crossed += [] if cell is None else [cell]
-        cells[name] = _of_one_estimator(crossed)
+        cells[name] = _of_one_estimator(crossed, precision[name])
     problems += _idle_in_tables(document, cells)
     problems = list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
     faults = [*earlier, *problems]
@@ -81,14 +81,15 @@ def _planned(
     )
 
 
-def _of_one_estimator(cells: list[Cell]) -> list[Cell]:
-    """Leave the expansion off a grid of which a cell has no closed forms: its cells are paired with one another."""
-    if all(cell.controlled and have_closed_forms(cell) and not cell.population for cell in cells):
-        return cells
-    changed = [cell.simulation.model_copy(update={"control": "none"}) for cell in cells]
+def _of_one_estimator(cells: list[Cell], precision: Precision) -> list[Cell]:
+    """Choose the control of a grid that states none: plain if one of its cells, all paired, has no closed forms."""
+    control = "third_order" if precision.min_replicates >= MIN_THIRD_ORDER else "expansion"
+    if not all(cell.controlled and have_closed_forms(cell) and not cell.population for cell in cells):
+        control = "none"
+    chosen = [cell.simulation.model_copy(update={"control": control}) for cell in cells]
     return [
-        cell if "control" in cell.simulation.model_fields_set else cell.model_copy(update={"simulation": plain})
-        for cell, plain in zip(cells, changed, strict=True)
+        cell if "control" in cell.simulation.model_fields_set else cell.model_copy(update={"simulation": simulation})
+        for cell, simulation in zip(cells, chosen, strict=True)
     ]
 
 

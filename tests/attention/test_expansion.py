@@ -21,7 +21,8 @@ from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
-CONTROL = {"control": "expansion"}
+CONTROL, THIRD = {"control": "expansion"}, {"control": "third_order"}
+ORDERS = pytest.mark.parametrize("control", [CONTROL, THIRD], ids=["second order", "third order"])
 AUTOREGRESSIVE = {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.6}
 EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.3}
 WAVE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5], "frequency": 1.3}
@@ -63,8 +64,16 @@ def standardised(cell, known, points):
     masses = [alone, pairs, both**2 / of(known.log_fourth), both * k[:, rows] / of(known.log_first)]
     masses.append(both * k[:, columns] / of(known.log_second))
     tilted = pairs[:, rows == columns] * (gaps - known.tilt[..., None])
-    squares = pairs * (gaps[:, rows] * gaps[:, columns] - known.spread[..., None])
-    return np.concatenate([*(each - 1 for each in masses), alone * gaps, tilted, squares], axis=1).reshape(-1, len(m))
+    product, third = gaps[:, rows] * gaps[:, columns], known.third
+    squares = pairs * (product - known.spread[..., None])
+    masses += [both * k[:, rows] ** 2 / of(third.log_first), both * k[:, columns] ** 2 / of(third.log_second)]
+    cubed = masses[3][:, rows == columns] * (gaps - third.tilt[..., None])
+    wider = [
+        masses[3] * (product - third.spread_first[..., None]),
+        masses[4] * (product - third.spread_second[..., None]),
+    ]
+    of_m = alone * gaps, tilted, squares, cubed, *wider
+    return np.concatenate([*(each - 1 for each in masses), *of_m], axis=1).reshape(-1, len(m))
 
 
 # ---------------------------------------------------------------- expectations
@@ -72,7 +81,7 @@ def standardised(cell, known, points):
 
 def on_grid(cell, known):
     """Expectations of the standardised functions by a sum over a grid, in two dimensions."""
-    axis = np.arange(-9.0, 9.0, 0.1)
+    axis = np.arange(-11.0, 11.0, 0.1)
     nodes = np.array(np.meshgrid(axis, axis)).reshape(2, -1)
     root = np.linalg.cholesky(np.array([[1.0, 0.6], [0.6, 1.0]]))
     weights = np.exp(-0.5 * (nodes**2).sum(axis=0))
@@ -83,10 +92,11 @@ def on_grid(cell, known):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_expectations__are_sums_over_a_grid(name, logits):
     settings = {"n_features": 2, "n_heads": 3, "head_dim": 1, "logits": logits, "key_distribution": AUTOREGRESSIVE}
-    cell = cell_of(regression=FUNCTIONS[name], bandwidth=0.9 if logits == "distance" else 1.4, **settings)
+    settings |= {"regression": FUNCTIONS[name], **THIRD}
+    cell = cell_of(bandwidth=0.9 if logits == "distance" else 1.4, **settings)
     np.testing.assert_allclose(on_grid(cell, expectations(cell)), 0.0, atol=1e-10)
     # Negative control: keys that are not correlated.
-    wrong = cell_of(regression=FUNCTIONS[name], bandwidth=cell.bandwidth, **settings | {"key_distribution": "gaussian"})
+    wrong = cell_of(bandwidth=cell.bandwidth, **settings | {"key_distribution": "gaussian"})
     assert np.abs(on_grid(cell, expectations(wrong))).max() > 1e-3
 
 
@@ -101,8 +111,9 @@ def test_expectations__are_sums_over_a_grid(name, logits):
 )
 def test_expectations__are_those_of_the_keys_that_are_drawn(keys, logits):
     """In units of Monte Carlo error; controls: a bandwidth 3 % off, and fewer or other terms of m."""
-    settings = {"n_keys": 200_000, "n_features": 5, "n_heads": 3, "logits": logits, "key_distribution": keys}
+    settings = {"n_keys": 200_000, "n_features": 5, "n_heads": 3, "logits": logits, "key_distribution": keys, **THIRD}
     bandwidth = 1.2 if logits == "distance" else 1.9
+    settings |= THIRD
     cell = cell_of(bandwidth=bandwidth, **settings)
     x = draw_keys(cell, 0, 1)[0]
 
@@ -160,19 +171,23 @@ CELLS = {
         "n_keys": 20, "query_projections": "opposite", "key_distribution": AUTOREGRESSIVE,
     },
     "dot product": {"n_keys": 12, "logits": "dot_product", "bandwidth": 2.2},
+    "noise above all": {
+        "n_keys": 60, "bandwidth": 1.2, "query_projections": "same", "regression": {"kind": "ridge", "amplitude": 0.01},
+    },
 }  # fmt: skip
 
 
+@ORDERS
 @pytest.mark.parametrize("name", CELLS)
-def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypatch):
+def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, control, monkeypatch):
     settings = {"n_features": 3, "head_dim": 1, "noise_sd": 0.9, "batch_size": 4096} | CELLS[name]
-    cell = cell_of(**settings, **CONTROL)
+    cell = cell_of(**settings, **control)
     blocks, found = measured(cell)
     assert found.estimator == EXPANSION
     assert gaps_from_theory(cell, blocks, found).max() < 4.5
     _, plain = measured(cell_of(**settings))
     assert all(plain.mcse[measure] > 1.5 * found.mcse[measure] for measure in MEASURES)
-    # Negative controls: a centre that is off, and terms of second order whose expectation is left out.
+    # Negative controls: a centre that is off, and terms of products whose expectation is left out.
     right = expansion.known_of(cell)
     wrongs = [{"mean": right.mean + 0.1}, {"product_mean": 0 * right.product_mean}, {"bias": np.nan * right.bias}]
     for changes in wrongs:
@@ -181,16 +196,18 @@ def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypa
             monkeypatch.setattr(moments, "FARTHEST", np.inf)
             assert gaps_from_theory(cell, *measured(cell)).max() > 8
             monkeypatch.setattr(moments, "FARTHEST", 4.0)
-        _, audited = measured(cell)
-        assert "standard errors, not to 0" in audited.estimator
-        assert audited.estimate["mse"] == plain.estimate["mse"]
+        # With noise above all, the mean of second order is less than the error of terms of first order.
+        if name != "noise above all" or "product_mean" not in changes:
+            _, audited = measured(cell)
+            assert "standard errors, not to 0" in audited.estimator
+            assert audited.estimate["mse"] == plain.estimate["mse"]
 
 
-def gains(**settings):
-    """How many times fewer replicates the expansion needs, for each measure, and the estimator."""
+def gains(than="none", control="expansion", **settings):
+    """How many times fewer replicates a control needs than another, for each measure, and the estimator."""
     settings = {"n_features": 8, "n_heads": 4, "arrangement": "rotated", "angle": 30.0, "batch_size": 512} | settings
     settings = {"query_projections": "same", "queries": {"kind": "gaussian", "count": 8, "scale": 0.8}} | settings
-    (_, plain), (_, found) = measured(cell_of(**settings)), measured(cell_of(**settings, **CONTROL))
+    (_, plain), (_, found) = (measured(cell_of(**settings, control=each)) for each in (than, control))
     return [(plain.mcse[name] / found.mcse[name]) ** 2 for name in MEASURES if plain.mcse[name]], found.estimator
 
 
@@ -203,6 +220,8 @@ def gains(**settings):
         pytest.param(5, {"head_dim": 1, "head_bandwidths": [1.0, 0.5, 2.0, 1.5]}, marks=pytest.mark.rare),
         (5, {"combination": [2.0, -1.0, 0.5, -0.5], "regression": "quadratic"}),
         (1.5, {"n_keys": 60, "bandwidth": 0.5, "noise_sd": 1.0}),
+        (20, {"regression": "zero", "than": "expansion", "control": "third_order"}),
+        (5, {"noise_sd": 0.3, "than": "expansion", "control": "third_order"}),
     ],
 )
 def test_expansion__saves_replicates(least, settings):
@@ -284,6 +303,17 @@ def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, 
     assert [planned.cell.controlled for planned in cells] == expanded
 
 
+@pytest.mark.parametrize(("floor", "order"), [(999, "expansion"), (1000, "third_order")])
+def test_grids_of_many_replicates__are_expanded_to_third_order(floor, order, tmp_path):
+    text = edited(
+        edited(DESIGN, "min_replicates = 64", f"min_replicates = {floor}"),
+        "max_replicates = 512",
+        "max_replicates = 2048",
+    )
+    cells = load_design(write_design(tmp_path, text)).cells
+    assert {planned.cell.simulation.control for planned in cells} == {order}
+
+
 @pytest.mark.parametrize("stated", ["", 'control = "expansion"\n'])
 def test_grids_of_a_population__are_plain_unless_the_design_says_more(stated, tmp_path):
     text = edited(DESIGN, "seed = 7\n", f'seed = 7\npopulation = ["queries"]\n{stated}')
@@ -310,11 +340,12 @@ def test_grids_of_a_population__are_plain_unless_the_design_says_more(stated, tm
             "means of their own",
         ),
         ({"n_features": 2**17, "n_keys": 2}, "features take too long"),
+        ({"key_distribution": "sphere", **THIRD}, "in closed form only"),
     ],
 )
 def test_cells_without_known_expectations__stay_plain_and_say_why(settings, why):
     settings = {"regression": "linear"} | settings
-    cell, plain = minimal_cell(**settings, **CONTROL), minimal_cell(**settings)
+    cell, plain = minimal_cell(**CONTROL | settings), minimal_cell(**settings | {"control": "none"})
     assert not cell.controlled
     assert cell.identity("") == plain.identity("")
     assert why in cell.idle["control"]

@@ -47,7 +47,7 @@ def signatures(real):
         "projection": (kernels._project, (keys,) * 3),
         "m(X), variances": (kernels._evaluate, (rows, keys, table, table)),
         "logarithms": (kernels._take_logarithms, (sums, sums, float64)),
-        "expansion": (kernels._expand, (sums, sums, grams, sums, *(table,) * 8)),
+        "expansion": (kernels._expand, (sums, sums, grams, sums, *(table,) * 9)),
         "sums of the expansion": (kernels._sum, (sums, sums, array(boolean, 1))),
         "squares at queries": (kernels.sum_squares, (table, sums, grams, numbers, float64)),
         "squares of replicates": (kernels.average, (numbers, table, int64)),

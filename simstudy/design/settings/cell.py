@@ -132,7 +132,7 @@ class Cell(Record):
     @property
     def controlled(self) -> bool:
         """Whether an expansion of known mean is taken off the moments of replicates."""
-        return self.simulation.control == "expansion" and not any(lacks(self) for _, lacks in LACKING)
+        return self.simulation.control != "none" and not any(lacks(self) for _, lacks in LACKING)
 
     @property
     def _noise_tells_positions(self) -> bool:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
 _MOST_OPERATIONS = 4e9
 """Most operations that the known means of a cell may take: about a second."""
+MIN_THIRD_ORDER = 1000
+"""Replicates from which terms of third order are taken off: of fewer the rest is too skewed for intervals to cover."""
 N_POINTS = 1 << 20
 """Points of all nets of a cell whose means have no closed form."""
 
@@ -57,6 +59,10 @@ LACKING: tuple[tuple[str, Callable[[Cell], bool]], ...] = (
         lambda cell: not have_closed_forms(cell) and cell.population != (),
     ),
     ("exponentials of dot products with such keys may have no mean", _infinite),
+    (
+        "terms of third order have known means in closed form only",
+        lambda cell: cell.simulation.control == "third_order" and not have_closed_forms(cell),
+    ),
     ("the means of so many pairs and features take too long", lambda cell: _operations(cell) > _MOST_OPERATIONS),
 )
 """Why the known means that `Simulation.control` needs are lacking, and of which cells that holds."""

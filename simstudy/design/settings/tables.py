@@ -183,11 +183,12 @@ class Simulation(Record):
     noise_treatment: Literal["integrated", "drawn"] = Field(
         "integrated", description='"integrated" (Rao–Blackwell: noise enters by its variance) or "drawn"'
     )
-    control: Literal["none", "expansion"] = Field(
+    control: Literal["none", "expansion", "third_order"] = Field(
         "expansion",
         description='"expansion": an expansion of known mean is taken off each replicate, where such means are known: '
-        'less Monte Carlo error; or "none". Unless stated, "none" in grids of which a cell has no closed forms or a '
-        "population",
+        'less Monte Carlo error; "third_order": with one order more, for 1000 replicates or more; or "none". Unless '
+        'stated, "none" in grids of which a cell has no closed forms or a population, and "third_order" from '
+        "min_replicates = 1000",
     )
     dtype: Literal["float64", "float32"] = "float64"
     population: Population = Field(
