@@ -201,14 +201,13 @@ def known_of(cell: Cell) -> Known | str:
     of_masses = square[:, rows] + square[:, columns] + product - 3.0
     of_masses -= (first + second) / product - 2.0
     once, twice, thrice = 1.0 / (1.0 + share**3), 1.0 / (1.0 + 3.0 * share**2), np.zeros_like(share)
-    error_mean, product_mean = (
-        -twice[:, own] * square * found.tilt,
-        twice * (product * found.spread + leading * of_masses),
-    )
+    error_mean = -twice[:, own] * square * found.tilt
+    product_mean = twice * (product * found.spread + leading * of_masses)
     if found.third is not None:
         thrice = 1.0 / (1.0 + 10.0 * share**1.5)
-        of_errors, of_products = _means_of_third_order(found, leading)
-        error_mean, product_mean = error_mean + thrice[:, own] * of_errors / n, product_mean + thrice * of_products / n
+        of_errors, of_products = _means_of_third_order(found, found.third, leading)
+        error_mean += thrice[:, own] * of_errors / n
+        product_mean += thrice * of_products / n
     known = Known(
         found.log_mass + math.log(n), found.mean, found.bias, once, twice, thrice, leading, error_mean / n,
         product_mean / n, None,
@@ -219,9 +218,9 @@ def known_of(cell: Cell) -> Known | str:
     return known._replace(deviations=_deviations(known, found, nets, n))
 
 
-def _means_of_third_order(found: Expectations, leading: Array) -> tuple[Array, Array]:
+def _means_of_third_order(found: Expectations, third: Third, leading: Array) -> tuple[Array, Array]:
     """n² times the means of the terms of errors (query, head) and of products (query, pair) of third order."""
-    third, (rows, columns) = found.third, pairs_of(found.log_mass.shape[1])
+    rows, columns = pairs_of(found.log_mass.shape[1])
     own, one, other = rows == columns, found.log_mass[:, rows], found.log_mass[:, columns]
     product, first, second = (
         np.exp(each - one - other - more)
@@ -231,7 +230,7 @@ def _means_of_third_order(found: Expectations, leading: Array) -> tuple[Array, A
     of_errors = cube * third.tilt - 2.0 * square * found.tilt
     # Of γ (a² + aa' + a'²), then of a³, a² a', a a'² and a'³.
     powers = third.log_first - 2.0 * one, third.log_second - 2.0 * other, found.log_fourth - one - other
-    of_masses = sum(np.exp(each - found.log_product) for each in powers) - 3.0 * (first + second) / product
+    of_masses = np.exp(np.stack(powers) - found.log_product).sum(axis=0) - 3.0 * (first + second) / product
     of_masses += 3.0 * (square[:, rows] + square[:, columns] + product) - first - second - 2.0
     of_masses -= cube[:, rows] + cube[:, columns]
     spreads = first * third.spread_first + second * third.spread_second - 2.0 * product * found.spread
@@ -314,11 +313,13 @@ def expectations(cell: Cell) -> Expectations:
     fourth, first, second = (laws((rows, r), (columns, s)) for r, s in ((2.0, 2.0), (2.0, 1.0), (1.0, 2.0)))
     third = None
     if cell.simulation.control == "third_order":
-        logs = (laws((rows, r), (columns, s)).log_mass.T for r, s in ((3.0, 1.0), (1.0, 3.0)))
-        (spread_first, cubed), (spread_second, _) = map(spread_under, (first, second))
-        third = Third(cubed, *logs, spread_first, spread_second)
-    logs = (each.log_mass.T for each in (products, fourth, first, second))
-    return Expectations(alone.log_mass.T, mean, bias, tilt, *logs, spread, third)
+        (spread_first, cubed), (spread_second, _) = spread_under(first), spread_under(second)
+        most_first, most_second = (laws((rows, r), (columns, s)).log_mass.T for r, s in ((3.0, 1.0), (1.0, 3.0)))
+        third = Third(cubed, most_first, most_second, spread_first, spread_second)
+    return Expectations(
+        alone.log_mass.T, mean, bias, tilt, products.log_mass.T, fourth.log_mass.T, first.log_mass.T,
+        second.log_mass.T, spread, third,
+    )  # fmt: skip
 
 
 def _root(keys: Keys, d: int) -> Array:

