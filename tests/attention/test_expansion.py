@@ -14,6 +14,7 @@ from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import evaluate
 from simstudy.data.training import draw_keys
 from simstudy.design.load import load_design
+from simstudy.errors import UserError
 from simstudy.replicates import moments, population
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import EXPANSION, controlled, stack
@@ -312,6 +313,12 @@ def test_grids_of_many_replicates__are_expanded_to_third_order(floor, order, tmp
     )
     cells = load_design(write_design(tmp_path, text)).cells
     assert {planned.cell.simulation.control for planned in cells} == {order}
+    stated = write_design(tmp_path, edited(text, "seed = 7\n", 'seed = 7\ncontrol = "third_order"\n'))
+    if floor < 1000:
+        with pytest.raises(UserError, match=r"simulation.control = 'third_order': with fewer replicates its intervals"):
+            load_design(stated)
+    else:
+        assert load_design(stated).cells == cells
 
 
 @pytest.mark.parametrize("stated", ["", 'control = "expansion"\n'])
