@@ -20,7 +20,6 @@ from builders import DESIGN, edited
 from kills import FOLDER, numbers
 
 from simstudy.execution import folder as doors
-from simstudy.execution.batch_files import Shape
 from simstudy.execution.store import Store
 
 SMALL = edited(DESIGN, "mse = 0.05", "mse = 0.5").replace("angle = [0, 45, 90]", "angle = [0, 90]")
@@ -177,8 +176,8 @@ def outcome(output: Path) -> dict[str, Any]:
     # As the program reads them: an entry that a disk has lost may stand behind that of a whole batch.
     store, stored = Store(folder), {}
     for cell in store.stored_cells():
-        shape = Shape.of(store.read_statement(cell).cell)
-        read = store.read_batches(cell, store.stored_batches(cell), shape)
+        stated = store.read_statement(cell).cell
+        read = store.read_batches(cell, store.stored_batches(cell), stated)
         stored |= {(cell, number): [field.tobytes() for field in moments] for number, moments in read.items()}
     return {"results": numbers(folder / "results.nc"), "batches": stored, **texts}
 

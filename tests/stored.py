@@ -6,7 +6,7 @@ import contextlib
 import functools
 from pathlib import Path
 
-from simstudy.execution.batch_files import ENTRY, Segment, Shape, segment_of, segments
+from simstudy.execution.batch_files import ENTRY, Segment, record_of, segment_of, segments
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import Store
 
@@ -83,4 +83,4 @@ def _place(batch: Path) -> tuple[Path, int, int]:
 @functools.cache
 def _size(cell: Path) -> int:
     """Bytes of a batch of the cell with this folder."""
-    return Shape.of(Store(cell.parents[1]).read_statement(cell.name).cell).record.itemsize
+    return record_of(Store(cell.parents[1]).read_statement(cell.name).cell).itemsize

@@ -20,7 +20,6 @@ from simstudy import __main__ as process
 from simstudy.commands import app
 from simstudy.data import training
 from simstudy.design import shipped
-from simstudy.execution.batch_files import Shape
 from simstudy.execution.store import Store
 
 
@@ -121,9 +120,9 @@ def test_plan_run_replay_merge__in_turn(in_process, tmp_path):
     assert f"6 of 6 batches are as computed here (--seed 1), of {n_pilot} stored" in verified.stdout
     store = Store(other)
     identity = store.stored_cells()[0]
-    shape = Shape.of(store.read_statement(identity).cell)
-    for batch, moments in store.read_batches(identity, store.stored_batches(identity), shape).items():
-        store.write_batch(identity, batch, moments._replace(error_sum=2 * moments.error_sum), shape)
+    cell = store.read_statement(identity).cell
+    for batch, moments in store.read_batches(identity, store.stored_batches(identity), cell).items():
+        store.write_batch(identity, batch, moments._replace(error_sum=2 * moments.error_sum), cell)
     forged = in_process("verify", other)
     assert forged.returncode == 4 and forged.stdout.startswith(f"different {other / 'batches' / identity}")
     for arguments in (

@@ -19,9 +19,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -61,56 +59,37 @@ class Statement(Record):
         return stated
 
 
-class Shape(NamedTuple):
-    """What the settings of a cell say of the size of its batches."""
-
-    n_queries: int
-    n_members: int
-    n_statistics: int
-    batch_size: int
-    controlled: bool = False
-
-    @classmethod
-    def of(cls, cell: Cell) -> Shape:
-        """Return the shape of the batches of a cell."""
-        n_statistics = len(GEOMETRIC_INDICES) + len(cell.statistics)
-        return cls(cell.n_queries, cell.n_members, n_statistics, cell.simulation.batch_size, cell.controlled)
-
-    @property
-    def record(self) -> np.dtype:
-        """Type of the record of a batch: the fields of `Moments`, of which ``failed`` is a bit for each replicate."""
-        return _record(self)
-
-
-@lru_cache
-def _record(shape: Shape) -> np.dtype:
-    n_pairs = shape.n_members * (shape.n_members + 1) // 2
+def record_of(cell: Cell) -> np.dtype:
+    """Return the type of the record of a batch: the fields of `Moments`, ``failed`` as a bit for each replicate."""
+    n_queries, n_members = cell.n_queries, cell.n_members
+    n_pairs = n_members * (n_members + 1) // 2
     return np.dtype([
         ("n_defined", "<i8", (N_BLOCKS,)),
-        ("error_sum", "<f8", (N_BLOCKS, shape.n_queries, shape.n_members)),
-        ("product_sum", "<f8", (N_BLOCKS, shape.n_queries, n_pairs)),
-        ("statistic_sum", "<f8", (N_BLOCKS, shape.n_statistics)),
-        ("control_sum", "<f8", (N_BLOCKS, shape.n_queries, (shape.n_members + n_pairs) * shape.controlled)),
-        ("target", "<f8", (shape.n_queries,)),
-        ("failed", "u1", (-(-shape.batch_size // 64) * 8,)),  # so that all numbers of the next record are aligned
+        ("error_sum", "<f8", (N_BLOCKS, n_queries, n_members)),
+        ("product_sum", "<f8", (N_BLOCKS, n_queries, n_pairs)),
+        ("statistic_sum", "<f8", (N_BLOCKS, len(GEOMETRIC_INDICES) + len(cell.statistics))),
+        ("control_sum", "<f8", (N_BLOCKS, n_queries, (n_members + n_pairs) * cell.controlled)),
+        ("target", "<f8", (n_queries,)),
+        # So that all numbers of the next record are aligned.
+        ("failed", "u1", (-(-cell.simulation.batch_size // 64) * 8,)),
     ])  # fmt: skip
 
 
-def pack(batch: int, moments: Moments, shape: Shape) -> bytes:
+def pack(batch: int, moments: Moments, cell: Cell) -> bytes:
     """Return the record of a batch."""
-    record = np.zeros((), shape.record)
+    record = np.zeros((), record_of(cell))
     for name, field in zip(Moments._fields[:-1], moments[:-1], strict=True):
         record[name] = field
     failed = np.zeros(8 * record["failed"].size, bool)
-    failed[moments.failed - batch * shape.batch_size] = True
+    failed[moments.failed - batch * cell.simulation.batch_size] = True
     record["failed"] = np.packbits(failed)
     return record.tobytes()
 
 
-def unpack(records: np.ndarray, batches: Sequence[int], shape: Shape) -> dict[int, Moments]:
-    """Return the moments in records by batch, without those whose counts or sums no batch of this shape can have."""
-    failed = np.unpackbits(records["failed"], axis=1, count=shape.batch_size)
-    per_block = shape.batch_size // N_BLOCKS
+def unpack(records: np.ndarray, batches: Sequence[int], cell: Cell) -> dict[int, Moments]:
+    """Return the moments in records by batch, without those whose counts or sums no batch of the cell can have."""
+    size = cell.simulation.batch_size
+    failed, per_block = np.unpackbits(records["failed"], axis=1, count=size), size // N_BLOCKS
     n_failed = failed.reshape(-1, N_BLOCKS, per_block).sum(axis=2, dtype=np.int64)
     sound = (records["n_defined"] + n_failed == per_block).all(axis=1)
     for name in ("error_sum", "product_sum", "control_sum", "target"):
@@ -118,7 +97,7 @@ def unpack(records: np.ndarray, batches: Sequence[int], shape: Shape) -> dict[in
         sound &= (sums <= LARGEST_SUM).all(axis=tuple(range(1, sums.ndim)))
     fields = [records[name] for name in Moments._fields[:-1]]
     none, some = np.zeros(0, np.int64), n_failed.any(axis=1)
-    own = (batch * shape.batch_size + np.flatnonzero(marks) if any_ else none
+    own = (batch * size + np.flatnonzero(marks) if any_ else none
            for batch, marks, any_ in zip(batches, failed, some, strict=True))  # fmt: skip
     found = zip(batches, map(Moments, *fields, own), sound, strict=True)
     return {batch: moments for batch, moments, is_sound in found if is_sound}
@@ -197,14 +176,14 @@ class Segment:
         own = np.flatnonzero(entries["batch"] // LENGTH == self.number)
         return dict(zip(entries["batch"][own].tolist(), own.tolist(), strict=True))
 
-    def read(self, batches: Iterable[int], shape: Shape) -> dict[int, Moments]:
+    def read(self, batches: Iterable[int], cell: Cell) -> dict[int, Moments]:
         """Return of these batches those that are stored and whole, by their numbers."""
-        entries = self.entries()
+        entries, record = self.entries(), record_of(cell)
         rows = np.flatnonzero(np.isin(entries["batch"], list(batches)))
-        step = max(1, CHUNK_BYTES // shape.record.itemsize)
+        step = max(1, CHUNK_BYTES // record.itemsize)
         found: dict[int, Moments] = {}
         for chunk in np.split(rows, np.flatnonzero(np.diff(rows // step)) + 1) if rows.size else []:
-            records = self._records(chunk[0], chunk[-1] + 1, shape)
+            records = self._records(chunk[0], chunk[-1] + 1, record)
             told = entries[chunk[chunk - chunk[0] < len(records)]]
             records = records[chunk[: len(told)] - chunk[0]]
             content, size, identity = memoryview(records.view(np.uint8)), records.itemsize, self.folder.name
@@ -213,18 +192,18 @@ class Segment:
                 batch: row for row, (batch, digest) in enumerate(addresses)
                 if _digest(identity, batch, content[row * size : (row + 1) * size]) == digest
             }  # fmt: skip
-            found |= unpack(records[list(whole.values())], list(whole), shape)
+            found |= unpack(records[list(whole.values())], list(whole), cell)
         return found
 
-    def _records(self, first: int, stop: int, shape: Shape) -> np.ndarray:
+    def _records(self, first: int, stop: int, record: np.dtype) -> np.ndarray:
         """Return the records of these rows, as far as they are there."""
         try:
             with self.folder.reading(self.names[1]) as file:
-                file.seek(first * shape.record.itemsize)
-                content = file.read((stop - first) * shape.record.itemsize)
+                file.seek(first * record.itemsize)
+                content = file.read((stop - first) * record.itemsize)
         except Missing:
             content = b""
-        return np.frombuffer(content, shape.record, len(content) // shape.record.itemsize)
+        return np.frombuffer(content, record, len(content) // record.itemsize)
 
 
 def segment_of(batch: int) -> int:

@@ -344,8 +344,7 @@ def _cluster_class(jobs: Jobs) -> Any:
     import dask_jobqueue  # takes Ctrl-C for itself
 
     signal.signal(signal.SIGINT, handler)
-    names = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster"}
-    return getattr(dask_jobqueue, names[jobs.system])
+    return getattr(dask_jobqueue, f"{jobs.system.upper()}Cluster")
 
 
 def _asked(jobs: Jobs) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.account import Account, Standing
-from simstudy.execution.batch_files import Shape, Statement, by_segment
+from simstudy.execution.batch_files import Statement, by_segment
 from simstudy.execution.provenance import engine
 from simstudy.execution.queue import Task
 from simstudy.execution.store import Store
@@ -97,7 +97,7 @@ class Ledger:
         """Store the moments of a task and return further tasks, as many as there is room for."""
         touched = []
         for cell, identity, moments in zip(task.cells, self.identities(task), batches, strict=True):
-            self._store.write_batch(identity, task.batch, moments, Shape.of(cell))
+            self._store.write_batch(identity, task.batch, moments, cell)
             self._written.add((identity, task.batch))
             self._stored[identity].add(task.batch)
             self._queued.discard((identity, task.batch))
@@ -188,7 +188,7 @@ class Ledger:
         unfolded: list[Moments] = []
         damaged: set[int] = set()
         for _, numbers in by_segment(batches):
-            read = self._store.read_batches(account.identity, numbers, Shape.of(cell))
+            read = self._store.read_batches(account.identity, numbers, cell)
             damaged.update(number for number in numbers if number not in read)
             unfolded += [read[number] for number in numbers if number in read]
             whole = done if cell.population else whole_blocks(done + len(unfolded))

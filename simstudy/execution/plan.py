@@ -14,7 +14,7 @@ import numpy as np
 from simstudy.design.document import Design
 from simstudy.design.own_code import require_word
 from simstudy.execution.account import Account, cost
-from simstudy.execution.batch_files import ENTRY, Shape
+from simstudy.execution.batch_files import ENTRY, record_of
 from simstudy.execution.folder import require_writable
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.queue import Meter, open_queue
@@ -87,13 +87,13 @@ def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> 
     planned: dict[str, int] = defaultdict(int)
     for account in accounts:
         first, last = planned[account.identity], max(planned[account.identity], account.expected)
-        stored, shape = store.stored_batches(account.identity), Shape.of(account.planned.cell)
+        stored = store.stored_batches(account.identity)
         missing = last - first - sum(first <= batch < last for batch in stored)
         planned[account.identity] = last
         grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
         grid.cells += 1
         grid.replicates += account.expected * account.batch_size
-        grid.bytes += account.expected * (shape.record.itemsize + ENTRY.itemsize)
+        grid.bytes += account.expected * (record_of(account.planned.cell).itemsize + ENTRY.itemsize)
         grid.batches += missing
         grid.cpu_seconds += missing * seconds.get(account.identity, 0.0)
     return list(plans.values())

@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import Field
 
 from simstudy.design.document import Design
+from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.records import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import (
     DIGEST_LENGTH,
     Segment,
-    Shape,
     Statement,
     by_segment,
     is_sealed,
@@ -208,14 +208,13 @@ class Store:
         if statement is None:
             return Adopted(unstated=len(batches))
         self.state_cell(identity, statement)
-        shape = Shape.of(statement.cell)
         copied = present = damaged = 0
         for _, numbers in by_segment(batches):
-            theirs, ours = (store.read_batches(identity, numbers, shape) for store in (source, self))
+            theirs, ours = (store.read_batches(identity, numbers, statement.cell) for store in (source, self))
             damaged += len(numbers) - len(theirs)
             for batch, moments in theirs.items():
                 if batch not in ours:
-                    self.write_batch(identity, batch, moments, shape)
+                    self.write_batch(identity, batch, moments, statement.cell)
                     copied += 1
                 elif same(moments, ours[batch]):
                     present += 1
@@ -231,9 +230,9 @@ class Store:
         stored = (segment for store in (self, *self.known) for segment in segments(store._cell(identity)))
         return sum(int((segment.entries()["stored"] > moment).sum()) for segment in stored)
 
-    def write_batch(self, identity: str, batch: int, moments: Moments, shape: Shape) -> None:
+    def write_batch(self, identity: str, batch: int, moments: Moments, cell: Cell) -> None:
         """Store one batch, whole or not at all, and durably soon, by `FLUSH_SECONDS`, or at the next `flush`."""
-        self._waiting[Segment(self._cell(identity), segment_of(batch))][batch] = pack(batch, moments, shape)
+        self._waiting[Segment(self._cell(identity), segment_of(batch))][batch] = pack(batch, moments, cell)
         now = time.monotonic()
         if now - self._flushed >= max(FLUSH_SECONDS, self._flushing / DISK_SHARE):
             self.flush()
@@ -268,14 +267,14 @@ class Store:
         self._flushed = time.monotonic()
         self._flushing = self._flushed - began
 
-    def read_batches(self, identity: str, batches: Collection[int], shape: Shape) -> dict[int, Moments]:
+    def read_batches(self, identity: str, batches: Collection[int], cell: Cell) -> dict[int, Moments]:
         """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""
         self._write()
         found: dict[int, Moments] = {}
         for number, numbers in by_segment(sorted(set(batches))):
-            found |= Segment(self._cell(identity), number).read(numbers, shape)
+            found |= Segment(self._cell(identity), number).read(numbers, cell)
         for store in self.known:
-            found |= store.read_batches(identity, set(batches) - found.keys(), shape)
+            found |= store.read_batches(identity, set(batches) - found.keys(), cell)
         return found
 
     def state_cell(self, identity: str, statement: Statement) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from simstudy.design.own_code import require_word, texts_of, with_word
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape, same
+from simstudy.execution.batch_files import same
 from simstudy.execution.provenance import engine
 from simstudy.execution.queue import Task, open_queue
 from simstudy.execution.store import Store
@@ -80,7 +80,7 @@ def verify(
         for task, outcome in track(queue, len(tasks)):
             (cell,), (computed,) = task.cells, outcome.batches
             identity = cell.identity(engine(cells=[cell]))
-            found = store.read_batches(identity, [task.batch], Shape.of(cell))
+            found = store.read_batches(identity, [task.batch], cell)
             if not found:
                 damaged.append(store.place(identity, task.batch))
             elif not same(found[task.batch], computed):

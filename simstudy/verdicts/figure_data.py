@@ -83,14 +83,10 @@ def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
         tuned = [[level(rows[cell], name) for cell in inside] for name in figure.tune]
         profiles = {source: told_profile(levels, tuned, values[source]) for source in THEORIES}
         told = {name: profile.refined if profile.in_sight else np.nan for name, profile in profiles.items()}
-        optimum = _profile(levels, values["empirical"]).refined
+        known, distinct = np.where(np.isnan(values["empirical"]), np.inf, values["empirical"]), np.unique(levels)
+        optimum = Profile(distinct, np.array([known[levels == each].min() for each in distinct])).refined
         found.append(Place(float(x), optimum, min(possible), max(possible), told))
     return found
-
-
-def _profile(levels: Array, values: Array) -> Profile:
-    known, distinct = np.where(np.isnan(values), np.inf, values), np.unique(levels)
-    return Profile(distinct, np.array([known[levels == each].min() for each in distinct]))
 
 
 def by_source(cells: xr.Dataset, measure: str, source: str) -> Array:

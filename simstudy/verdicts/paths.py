@@ -154,7 +154,9 @@ def _compared(
     if len(profiles) < 2:
         return undecided(text, "a single level")
     found = statistic([_estimated(of.estimates, each) for each in profiles])
-    ways = [statistic(vertices) for vertices in _ways(of.estimates, profiles, DOUBT * of.level)]
+    possible = [_possible(of.estimates, profile, DOUBT * of.level / len(profiles)) for profile in profiles]
+    few = math.prod(map(len, possible)) <= MOST_WAYS
+    ways = [statistic(vertices) for vertices in itertools.product(*possible)] if few else []
     evidence, why = NOTHING, TOO_MANY
     if ways:
         each = evidence_between(Contrast(*(np.array(column, float) for column in zip(*ways, strict=True))), bounds)
@@ -170,12 +172,6 @@ def _compared(
         text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why,
         given=float(found.given),
     )  # fmt: skip
-
-
-def _ways(estimates: Estimates, profiles: list[Profile], level: float) -> list[tuple[Vertex, ...]]:
-    """Optima at each z in all ways in which levels may be least; none at all if these are too many."""
-    each = [_possible(estimates, profile, level / len(profiles)) for profile in profiles]
-    return list(itertools.product(*each)) if math.prod(map(len, each)) <= MOST_WAYS else []
 
 
 def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:

@@ -12,7 +12,6 @@ from builders import DESIGN, edited
 from measure import Row
 
 from simstudy.design.load import load_design
-from simstudy.execution.batch_files import Shape
 from simstudy.execution.queue import DaskQueue, Meter, Task
 from simstudy.execution.store import store_of
 from simstudy.replicates.batch import simulate_batch
@@ -79,14 +78,14 @@ def writer_rows(batches: int = 100_000) -> Iterator[Row]:
         design = design_of(batches)
         store = store_of(design, folder)
         cell = design.cells[0].cell
-        (moments,), shape = simulate_batch([cell], 0), Shape.of(cell)
+        (moments,) = simulate_batch([cell], 0)
         ledger = open_ledger(design, store, "cpu", {})
         start = time.perf_counter()
         with store.locked():
             ledger.state_cells()
             (identity,) = ledger.identities(Task((cell,), 0))
             for batch in range(batches):
-                store.write_batch(identity, batch, moments, shape)
+                store.write_batch(identity, batch, moments, cell)
         taken = time.perf_counter() - start
     yield Row("writer", f"{batches} batches of a cell", "simstudy", batches / taken, "batches a second")
 

@@ -17,7 +17,6 @@ from stored import batches, flip, overwrite, record, remove, rows
 from simstudy.__main__ import command
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Shape
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.store import Store, store_of
 from simstudy.study import run
@@ -210,8 +209,8 @@ def test_merging_contradictory_batches__is_refused(design, tmp_path):
     identity = ours.stored_cells()[0]
     statement = ours.read_statement(identity)
     theirs.state_cell(identity, statement)
-    shape = Shape.of(statement.cell)
-    moments = ours.read_batches(identity, [0], shape)[0]
-    theirs.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum + 1e-9), shape)
+    cell = statement.cell
+    moments = ours.read_batches(identity, [0], cell)[0]
+    theirs.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum + 1e-9), cell)
     with pytest.raises(UserError, match="differs from"):
         ours.adopt(theirs)

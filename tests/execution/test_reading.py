@@ -15,9 +15,10 @@ from builders import DESIGN, edited, minimal_cell, write_design
 from stored import flip, rows
 
 from simstudy.design.load import load_design
+from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution import verify as verification
-from simstudy.execution.batch_files import Shape, Statement, segments
+from simstudy.execution.batch_files import Statement, segments
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.provenance import engine
 from simstudy.execution.shares import Share
@@ -44,11 +45,11 @@ def store(computed, tmp_path) -> Store:
     return Store(shutil.copytree(computed, tmp_path / "study"))
 
 
-def first_batch(store: Store) -> tuple[str, Shape, Moments]:
+def first_batch(store: Store) -> tuple[str, Cell, Moments]:
     """Address and moments of the batch that the tests replace."""
     identity = store.stored_cells()[0]
-    shape = Shape.of(store.read_statement(identity).cell)
-    return identity, shape, store.read_batches(identity, [0], shape)[0]
+    cell = store.read_statement(identity).cell
+    return identity, cell, store.read_batches(identity, [0], cell)[0]
 
 
 def changed(array, *values):
@@ -77,10 +78,10 @@ WRONG = {
 
 @pytest.mark.parametrize("forge", WRONG.values(), ids=WRONG.keys())
 def test_batch_that_cannot_be__is_left_out_of_a_merge_and_computed_again(forge, store, design, tmp_path):
-    identity, shape, moments = first_batch(store)
-    whole = store.read_batches(identity, store.stored_batches(identity), shape).keys()
-    store.write_batch(identity, 0, forge(moments), shape)
-    assert store.read_batches(identity, whole, shape).keys() == whole - {0}
+    identity, cell, moments = first_batch(store)
+    whole = store.read_batches(identity, store.stored_batches(identity), cell).keys()
+    store.write_batch(identity, 0, forge(moments), cell)
+    assert store.read_batches(identity, whole, cell).keys() == whole - {0}
     target = Store(tmp_path / "merged")
     assert target.adopt(store).damaged == 1 and target.stored_batches(identity) == whole - {0}
     ledger = Ledger(design, store)
@@ -91,23 +92,23 @@ def test_batch_that_cannot_be__is_left_out_of_a_merge_and_computed_again(forge, 
 
 def test_failures__that_a_batch_can_have_are_read(store):
     """The control of the test above: what it forges is refused for its contents alone."""
-    identity, shape, moments = first_batch(store)
+    identity, cell, moments = first_batch(store)
     for failed in ((), (0,), (0, 1)):
-        store.write_batch(identity, 0, with_failures(moments, *failed), shape)
-        assert store.read_batches(identity, [0], shape)[0].failed.tolist() == list(failed)
+        store.write_batch(identity, 0, with_failures(moments, *failed), cell)
+        assert store.read_batches(identity, [0], cell)[0].failed.tolist() == list(failed)
     unknown = changed(moments.statistic_sum, np.nan)  # as are statistics that have no meaning
-    store.write_batch(identity, 0, moments._replace(statistic_sum=unknown), shape)
-    assert store.read_batches(identity, [0], shape)
+    store.write_batch(identity, 0, moments._replace(statistic_sum=unknown), cell)
+    assert store.read_batches(identity, [0], cell)
 
 
 def test_files_longer_than_they_can_be__are_not_read_whole(store):
-    identity, shape, _ = first_batch(store)
+    identity, cell, _ = first_batch(store)
     (segment,) = segments(store.files.at("batches", identity))
     tracemalloc.start()
     os.truncate(segment.records, 1 << 40)  # of holes
-    assert store.read_batches(identity, [0], shape)
+    assert store.read_batches(identity, [0], cell)
     os.truncate(segment.index, 1 << 40)
-    for read in (lambda: store.read_batches(identity, [0], shape), lambda: store.stored_batches(identity)):
+    for read in (lambda: store.read_batches(identity, [0], cell), lambda: store.stored_batches(identity)):
         with pytest.raises(UserError, match=r"0000\.index: cannot be read: longer than"):
             read()
     peak = tracemalloc.get_traced_memory()[1]
@@ -188,9 +189,9 @@ def test_statement__of_another_or_an_impossible_cell_is_none():
 
 def forge(store: Store) -> None:
     """Change a sum of one batch: digest, shapes and counts are right."""
-    identity, shape, moments = first_batch(store)
-    store.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum * (1 + 2e-16)), shape)
-    assert store.read_batches(identity, [0], shape)
+    identity, cell, moments = first_batch(store)
+    store.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum * (1 + 2e-16)), cell)
+    assert store.read_batches(identity, [0], cell)
 
 
 def test_forged_batch__passes_a_merge_and_is_caught_by_computing_it_again(store, tmp_path):

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import stat
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,17 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored import rows
 
+from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import LENGTH, Segment, Shape, same, segments
+from simstudy.execution.batch_files import LENGTH, Segment, record_of, same, segments
 from simstudy.execution.store import Store, read_results
 from simstudy.replicates.moments import Moments, empty
 
-SHAPE = Shape(n_queries=1, n_members=2, n_statistics=9, batch_size=32, controlled=True)
+CELL = SimpleNamespace(
+    n_queries=1, n_members=2, statistics=("one",), controlled=True, simulation=SimpleNamespace(batch_size=32)
+)  # fmt: skip
 
 
 def some_moments(seed: int = 0) -> Moments:
     sums = np.random.default_rng(seed).normal(size=(16, 1, 2))
-    moments = empty(16, np.array([0.5]), 2, SHAPE.n_statistics, controlled=True)
+    moments = empty(16, np.array([0.5]), 2, len(GEOMETRIC_INDICES) + 1, controlled=True)
     return moments._replace(n_defined=np.full(16, 2), error_sum=sums, control_sum=np.repeat(sums, 5, axis=2)[..., :5])
 
 
@@ -47,37 +51,37 @@ def same_bits(one: dict[int, Moments], other: dict[int, Moments]) -> bool:
 def test_batches__are_read_back_to_the_bit_from_any_segment_in_order_of_their_numbers(store):
     written = {batch: some_moments(batch) for batch in (3, LENGTH, 2, 0, LENGTH - 1)}
     for batch, moments in written.items():
-        store.write_batch("abc", batch, moments, SHAPE)
-    assert same_bits(store.read_batches("abc", range(2 * LENGTH), SHAPE), written)
-    assert list(store.read_batches("abc", [LENGTH, 2], SHAPE)) == [2, LENGTH]
+        store.write_batch("abc", batch, moments, CELL)
+    assert same_bits(store.read_batches("abc", range(2 * LENGTH), CELL), written)
+    assert list(store.read_batches("abc", [LENGTH, 2], CELL)) == [2, LENGTH]
     assert store.stored_batches("abc") == written.keys()
-    assert store.stored_batches("other") == frozenset() and store.read_batches("abc", [4], SHAPE) == {}
+    assert store.stored_batches("other") == frozenset() and store.read_batches("abc", [4], CELL) == {}
 
 
 def test_large_segments__are_read_a_piece_at_a_time(store, monkeypatch):
     written = {batch: some_moments(batch) for batch in (5, 1, 4, 0, 3)}
     for batch, moments in written.items():
-        store.write_batch("abc", batch, moments, SHAPE)
+        store.write_batch("abc", batch, moments, CELL)
     asked, original = [], Segment._records
-    monkeypatch.setattr("simstudy.execution.batch_files.CHUNK_BYTES", 2 * SHAPE.record.itemsize)
+    monkeypatch.setattr("simstudy.execution.batch_files.CHUNK_BYTES", 2 * record_of(CELL).itemsize)
     monkeypatch.setattr(Segment, "_records", lambda *given: asked.append(given[2] - given[1]) or original(*given))
-    assert same_bits(store.read_batches("abc", range(9), SHAPE), written) and asked == [2, 2, 1]
+    assert same_bits(store.read_batches("abc", range(9), CELL), written) and asked == [2, 2, 1]
 
 
 def test_batch_of_another_address__is_not_used(store):
     """Neither under another number, nor in the folder of another cell."""
-    store.write_batch("abc", 0, some_moments(), SHAPE)
+    store.write_batch("abc", 0, some_moments(), CELL)
     shutil.copytree(store.folder / "batches" / "abc", store.folder / "batches" / "other")
-    assert store.stored_batches("other") == {0} and store.read_batches("other", [0], SHAPE) == {}
+    assert store.stored_batches("other") == {0} and store.read_batches("other", [0], CELL) == {}
     index = store.folder / "batches" / "abc" / "0000.index"
     index.write_bytes(b"\x01" + index.read_bytes()[1:])
-    assert store.stored_batches("abc") == {1} and store.read_batches("abc", [0, 1], SHAPE) == {}
+    assert store.stored_batches("abc") == {1} and store.read_batches("abc", [0, 1], CELL) == {}
     index.write_bytes(b"\xff" * 8 + index.read_bytes()[8:])
     assert store.stored_batches("abc") == frozenset()
 
 
 def test_foreign_files__are_no_batches(store):
-    store.write_batch("abc", 0, some_moments(), SHAPE)
+    store.write_batch("abc", 0, some_moments(), CELL)
     for name in ("²²²².index", "1.index", "notes.txt", ".0000.index"):
         (store.folder / "batches" / "abc" / name).write_text("")
     assert store.stored_batches("abc") == {0}
@@ -89,8 +93,8 @@ def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
     shutil.rmtree(store.folder, ignore_errors=True)
     written = {batch: some_moments(batch) for batch in range(3)}
     for batch, moments in written.items():
-        store.write_batch("abc", batch, moments, SHAPE)
-    path, size = data.draw(st.sampled_from([(only(store).records, SHAPE.record.itemsize), (only(store).index, 48)]))
+        store.write_batch("abc", batch, moments, CELL)
+    path, size = data.draw(st.sampled_from([(only(store).records, record_of(CELL).itemsize), (only(store).index, 48)]))
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     lost = range(place // size, 3)
@@ -100,33 +104,33 @@ def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
     else:
         del content[place:]
     path.write_bytes(bytes(content))
-    assert same_bits(store.read_batches("abc", range(3), SHAPE), {b: written[b] for b in written if b not in lost})
+    assert same_bits(store.read_batches("abc", range(3), CELL), {b: written[b] for b in written if b not in lost})
     for batch in lost:  # and what is computed again is there, whatever the harm
-        store.write_batch("abc", batch, written[batch], SHAPE)
-    assert same_bits(store.read_batches("abc", range(3), SHAPE), written)
+        store.write_batch("abc", batch, written[batch], CELL)
+    assert same_bits(store.read_batches("abc", range(3), CELL), written)
 
 
 @pytest.mark.parametrize("name", ["records", "index"])
 def test_torn_end__is_no_batch_and_is_cut_off_by_the_next(store, name):
-    store.write_batch("abc", 0, some_moments(0), SHAPE)
+    store.write_batch("abc", 0, some_moments(0), CELL)
     path = getattr(only(store), name)
     path.write_bytes(path.read_bytes() + b"torn")
     assert store.stored_batches("abc") == {0}
-    store.write_batch("abc", 1, some_moments(1), SHAPE)
-    assert same_bits(store.read_batches("abc", [0, 1], SHAPE), {batch: some_moments(batch) for batch in (0, 1)})
-    assert path.stat().st_size % {"records": SHAPE.record.itemsize, "index": 48}[name] == 0
+    store.write_batch("abc", 1, some_moments(1), CELL)
+    assert same_bits(store.read_batches("abc", [0, 1], CELL), {batch: some_moments(batch) for batch in (0, 1)})
+    assert path.stat().st_size % {"records": record_of(CELL).itemsize, "index": 48}[name] == 0
 
 
 def test_batch_that_is_stored_again__counts_as_it_was_stored_last(store):
     for seed in (0, 1):
-        store.write_batch("abc", 0, some_moments(seed), SHAPE)
-    assert same_bits(store.read_batches("abc", [0], SHAPE), {0: some_moments(1)})
+        store.write_batch("abc", 0, some_moments(seed), CELL)
+    assert same_bits(store.read_batches("abc", [0], CELL), {0: some_moments(1)})
 
 
 def test_batches_since__counts_those_stored_later(store, monkeypatch):
     for now in (10.0, 20.0, 30.0):
         monkeypatch.setattr("simstudy.execution.batch_files.time.time", lambda now=now: now)
-        store.write_batch("abc", int(now), some_moments(), SHAPE)
+        store.write_batch("abc", int(now), some_moments(), CELL)
     assert [store.batches_since("abc", moment) for moment in (0.0, 15.0, 30.0)] == [3, 2, 0]
     assert Store(store.folder / "none", known=(store,)).batches_since("abc", 15.0) == 2
 
@@ -149,7 +153,7 @@ def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store
     with store.locked():
         flushed.clear()
         for batch in (0, 1):
-            store.write_batch("abc", batch, some_moments(), SHAPE)
+            store.write_batch("abc", batch, some_moments(), CELL)
         assert store.stored_batches("abc") == {0, 1} and flushed == []
         segment = only(store)
     paths = (segment.records, segment.index, segment.folder.path, segment.folder.path.parent)
@@ -159,15 +163,15 @@ def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store
     assert flushed == []
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 0.0)
     monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e9)
-    store.write_batch("abc", 2, some_moments(), SHAPE)
+    store.write_batch("abc", 2, some_moments(), CELL)
     assert len(flushed) == 4
     monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e-9)
-    store.write_batch("abc", 3, some_moments(), SHAPE)
+    store.write_batch("abc", 3, some_moments(), CELL)
     assert len(flushed) == 4  # a slow disk is asked less often
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
     monkeypatch.setattr("simstudy.execution.store.GATHER_SECONDS", 1e-9)
     with store.locked():
-        store.write_batch("abc", 4, some_moments(), SHAPE)
+        store.write_batch("abc", 4, some_moments(), CELL)
         assert rows(store.folder).keys() == {f"batches/abc/{batch:07d}.batch" for batch in range(4)}
 
 
@@ -176,7 +180,7 @@ def test_disk_that_fails_later__is_told(store, monkeypatch):
         raise OSError(5, "Input/output error")
 
     with pytest.raises(UserError, match=r"0000\.records: cannot be written \(Input/output error\)"), store.locked():
-        store.write_batch("abc", 0, some_moments(), SHAPE)
+        store.write_batch("abc", 0, some_moments(), CELL)
         monkeypatch.setattr("simstudy.execution.folder.os.fsync", failing)
 
 
@@ -186,7 +190,7 @@ def test_file_system_that_flushes_no_folders__will_do_and_one_that_flushes_no_fi
         if refused(os.fstat(file).st_mode):
             raise OSError(22, "Invalid argument")
 
-    store.write_batch("abc", 0, some_moments(), SHAPE)
+    store.write_batch("abc", 0, some_moments(), CELL)
     monkeypatch.setattr("simstudy.execution.folder.os.fsync", flush)
     with contextlib.nullcontext() if refused is stat.S_ISDIR else pytest.raises(UserError, match="Invalid argument"):
         store.flush()
@@ -213,11 +217,11 @@ def test_missing_results__are_one_message(tmp_path):
 def test_batches_that_wait__are_written_for_whoever_reads_and_when_the_work_fails(store, monkeypatch):
     monkeypatch.setattr("simstudy.execution.store.GATHER_SECONDS", 3600.0)
     with pytest.raises(KeyboardInterrupt), store.locked():
-        store.write_batch("abc", 0, some_moments(0), SHAPE)
+        store.write_batch("abc", 0, some_moments(0), CELL)
         assert not segments(store.files.at("batches", "abc"))
-        assert same(store.read_batches("abc", [0], SHAPE)[0], some_moments(0)) and only(store)
-        store.write_batch("abc", 1, some_moments(1), SHAPE)
+        assert same(store.read_batches("abc", [0], CELL)[0], some_moments(0)) and only(store)
+        store.write_batch("abc", 1, some_moments(1), CELL)
         raise KeyboardInterrupt
     assert only(store).batches() == {0: 0, 1: 1}
-    store.write_batch("abc", 2, some_moments(2), SHAPE)  # without the lock nothing waits
+    store.write_batch("abc", 2, some_moments(2), CELL)  # without the lock nothing waits
     assert only(store).batches().keys() == {0, 1, 2}
