@@ -1,7 +1,5 @@
 """Small valid cells and designs for tests; each keyword replaces one setting."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from pathlib import Path

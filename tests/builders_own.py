@@ -1,7 +1,5 @@
 """Studies with functions of the user's own, for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 The numbers are invented, smooth in the factors, and written down here alone: no simulation, no theory.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line in processes of its own, forked from one that has imported everything: imports take seconds."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What all tests share: one small study that was run, the command line in the process of a test, and order."""
 
-from __future__ import annotations
-
 import gc
 import importlib.metadata
 import os

@@ -3,8 +3,6 @@
 `folder.py` is the one module that touches folders of studies, so what it asks of the system is all that can go wrong.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib
@@ -14,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from builders import DESIGN, edited
 from kills import FOLDER, numbers
@@ -49,7 +47,7 @@ class Disk:
         self.fails_at, self.count = fails_at, 0
         self.done: list[Operation] = []
 
-    def __enter__(self) -> Disk:
+    def __enter__(self) -> Self:
         doors.os, doors.fcntl, doors.open = self, self, self._opened  # type: ignore[attr-defined]
         return self
 

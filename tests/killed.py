@@ -1,7 +1,5 @@
 """Kinds of work that are killed, each until it has been hit so many times, and then ended and compared."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

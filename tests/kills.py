@@ -4,8 +4,6 @@ A kill counts if its process had written something since it began, or left a fil
 One that came too early or too late is repeated at another moment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

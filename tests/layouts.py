@@ -1,7 +1,5 @@
 """One set of projections, and how families of models lay it out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Slow, obvious references, written from the formulas: loops over scalars, nothing of the package."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

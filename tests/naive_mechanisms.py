@@ -1,7 +1,5 @@
 """Attention mechanisms written from their formulas: loops over scalars, nothing of the package."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

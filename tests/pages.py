@@ -1,7 +1,5 @@
 """Pages as tests read them: their tags and text, and what a browser makes of them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from html.parser import HTMLParser

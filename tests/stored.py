@@ -1,7 +1,5 @@
 """Stored batches one by one: names as if each had a file, ``batches/<cell identity>/<number>.batch``."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A second user of the machine, without credentials: what listens to him, and whether he can run code as its owner."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Surroundings that lack something, each as shell text around a command."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What lies inside a cell, and cells compared after the fact: as verdicts do, and marked as what it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

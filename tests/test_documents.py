@@ -1,7 +1,5 @@
 """Documents: their commands and code blocks run, links lead somewhere, and numbers are those of runs."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import pydoc

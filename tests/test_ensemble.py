@@ -1,7 +1,5 @@
 """One ensemble on the caller's own arrays: values, labels, and what each mistake is told."""
 
-from __future__ import annotations
-
 import re
 
 import naive

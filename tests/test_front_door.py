@@ -1,7 +1,5 @@
 """The first commands of a new user: help with writing a design, answers for other programs, and what messages say."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import tomllib

@@ -1,7 +1,5 @@
 """Some hundreds of hostile inputs; `make verify` takes ten thousand."""
 
-from __future__ import annotations
-
 import pytest
 from builders import write_design
 from fuzzing import FUZZ, fuzz

@@ -1,7 +1,5 @@
 """The walls of the house: what a linter of imports cannot see."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 import subprocess

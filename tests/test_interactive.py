@@ -1,7 +1,5 @@
 """What Python users call: every form of a design, and results that show what they found."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

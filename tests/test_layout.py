@@ -1,7 +1,5 @@
 """Results that another version has written: one line that says what differs, never a KeyError on the way."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Functions of the user's own: the same way as shipped ones, their contract, nothing run without the user's word."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata

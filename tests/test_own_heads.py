@@ -1,7 +1,5 @@
 """Heads of the user's own: those of a file to the bit, with theory; a population; their contract."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plots for analysts: the drawings of the report, of any factors, as axes; what cannot be drawn is said in one line."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders_results import DESIGN, build_design, build_results

@@ -1,7 +1,5 @@
 """The record of published numbers: what it quotes, and what it does not."""
 
-from __future__ import annotations
-
 import pandas as pd
 from test_documents import findings, verdicts
 

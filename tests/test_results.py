@@ -1,7 +1,5 @@
 """Loading results and laying them out by factor: every cell at its place, no holes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

@@ -1,7 +1,5 @@
 """Seals: what voids one and what does not, new randomness in a confirmation, and the two commands."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

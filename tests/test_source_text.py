@@ -1,7 +1,5 @@
 """The source of functions that a simulation keeps, against functions that run from it alone."""
 
-from __future__ import annotations
-
 import importlib
 import linecache
 import runpy

@@ -1,7 +1,5 @@
 """Whole small studies: the same bits on every executor and after every interruption, and labelled as promised."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

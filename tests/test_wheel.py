@@ -1,7 +1,5 @@
 """The wheel: built, unpacked alone, and used outside of the repository by whoever has the dependencies."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Never imports simstudy.theory.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.design.settings import tables

@@ -1,7 +1,5 @@
 """A Dask scheduler and its workers as a user starts them: over TLS, with certificates of Dask's settings."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Weights of heads: fixed ones by hand, optimal ones by the conditions that single them out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import minimal_cell

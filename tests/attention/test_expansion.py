@@ -1,7 +1,5 @@
 """Control by expansion: expectations against sums over keys, and what it does to a run: no bias, less error."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, minimal_cell, write_design

@@ -1,7 +1,5 @@
 """Mechanisms as designs compose them, against loops over their formulas; and what they must be equal to."""
 
-from __future__ import annotations
-
 import naive_mechanisms as naive
 import numpy as np
 import pytest

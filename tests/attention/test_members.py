@@ -1,7 +1,5 @@
 """Learners other than given heads: gradients against differences, forests and colonies against plain computation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import minimal_cell

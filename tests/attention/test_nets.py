@@ -1,7 +1,5 @@
 """Known means without closed forms: nets against closed forms and exact sums, and the error that they leave."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

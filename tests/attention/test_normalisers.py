@@ -1,7 +1,5 @@
 """Normalisers against loops, against one another where they must agree, and entmax against an independent package."""
 
-from __future__ import annotations
-
 import naive_mechanisms as naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Masks: which keys a query sees, estimates from these alone, and theory of as many keys."""
 
-from __future__ import annotations
-
 import naive_mechanisms as naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Attention written as machine learning writes it, against the ensemble: equal where it must be, not elsewhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import minimal_cell, needs

@@ -4,8 +4,6 @@ Writes a table (Markdown and CSV) and a figure to ``outputs/benchmarks``.  Every
 except where threads are the subject.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """What keeps a study's books: batches that a client takes from many threads, and that one writer stores."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 import tomllib

@@ -1,7 +1,5 @@
 """The contests, and the rows of the table that come of them."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ signal) and by NumPy (noise drawn), both geometries on the same data.  What take
 e needs t (e / 1 %)^2 seconds.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Heads on a GPU against torch on the same one, batches against a core: ``python tests/benchmarks/gpu.py``."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

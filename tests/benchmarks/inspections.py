@@ -1,7 +1,5 @@
 """What it costs to inspect the heads of a transformer: processor seconds, whatever else is running, and memory."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 from collections.abc import Iterator

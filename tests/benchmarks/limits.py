@@ -1,7 +1,5 @@
 """What this machine allows one core, measured on the spot: the rates that bound every kernel."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Interleaved timing, and what surrounds the kernels: threads, Dask, memory."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

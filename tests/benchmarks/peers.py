@@ -5,8 +5,6 @@ job.  Distances are products with keys that carry −|k|²/2 as one more dimensi
 another: exponents are never positive, and no pass looks for the largest; elsewhere it cancels.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from collections.abc import Callable

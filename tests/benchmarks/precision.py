@@ -5,8 +5,6 @@ noise integrated out.  NumPy has the errors of plain replicates, so only its tim
 the times of expansions.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import partial

@@ -1,7 +1,5 @@
 """Shares of the port bound that kernels once reached, by the class of the processor: what is lost since is a defect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from measure import Ratio, Row

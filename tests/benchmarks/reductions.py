@@ -6,8 +6,6 @@
 - Expansion: the control of this package, by the Monte Carlo errors that it states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """`rival.c`, built by the C compiler of the machine where there is one."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import subprocess

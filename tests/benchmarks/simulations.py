@@ -4,8 +4,6 @@ Samples of 30 to 240 from a normal and a chi-squared law of expectation 3, and f
 means and median.  Measured are bias and mean squared error.
 """
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The table of the benchmarks on the terminal, as files, and as a figure."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

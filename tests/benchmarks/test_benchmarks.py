@@ -1,7 +1,5 @@
 """The benchmarks compute what they claim, and the runner runs: everything once, tiny."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Costs of a digit, of shared data and of variance reduction are measured on what they claim: everything once, tiny."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import bookkeeping

@@ -4,8 +4,6 @@ W0 is the estimates of all heads, W1 their conditional means and weight Gram mat
 include the projection.  The whole job also draws the data and sums the moments that performance measures need.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """The addressed random numbers: known answers, an independent reference, distributions and invariances."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Principal angles and diversity indices: against naive definitions, known limits, and invariances."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Head arrangements against singular values, Haar draws against their moments, query points."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Rows held out as a population: each batch splits the data anew, and scales and fits what is left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

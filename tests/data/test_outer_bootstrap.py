@@ -1,7 +1,5 @@
 """Rows of data as a population: each batch draws its keys from a bootstrap sample of the rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

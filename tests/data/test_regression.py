@@ -1,7 +1,5 @@
 """Regression functions against loops over the points, and their independence of the array a point stands in."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of a user's data as keys: drawn by address, each as likely as any other, their outcomes with them."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

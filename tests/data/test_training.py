@@ -1,7 +1,5 @@
 """Data sets against the laws they are drawn from, and their independence of how they are drawn."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

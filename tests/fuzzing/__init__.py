@@ -4,8 +4,6 @@ Each check takes what its strategy draws.  Whether an input is valid is judged h
 right answers come from plain NumPy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Hostile arrays: ensembles on them, and the geometry of their heads."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Hostile design files, and the cells of those that are accepted."""
 
-from __future__ import annotations
-
 import copy
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a refusal must look like."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Results that were damaged or are of something else, and arguments of runs."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

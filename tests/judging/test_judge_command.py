@@ -1,7 +1,5 @@
 """``simstudy judge`` and ``freeze`` of claims: exit codes, what is printed and written, what voids a seal."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Verdicts on tables: the engine of studies, the error rate at many looks, and the units that a decision takes."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables as estimates: every layout gives the same numbers, with the errors of a naive loop; mistakes are named."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

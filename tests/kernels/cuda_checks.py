@@ -4,8 +4,6 @@ Not collected with the tests: `test_cuda` runs them in processes of their own, s
 simulator when it is imported.  Sizes are tiny because the simulator runs some thousand threads a second.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

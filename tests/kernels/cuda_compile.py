@@ -4,8 +4,6 @@
 linker reports; warps on a multiprocessor follow from its limits.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from types import SimpleNamespace

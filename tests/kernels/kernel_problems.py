@@ -1,7 +1,5 @@
 """Random inputs of the Nadaraya–Watson kernels, their naive solution, and the error that rounding explains."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

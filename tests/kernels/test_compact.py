@@ -1,7 +1,5 @@
 """The compiled compact kernels against loops over the formula, and their edges: empty windows, undefined keys."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

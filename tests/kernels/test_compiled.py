@@ -1,7 +1,5 @@
 """Compiled code on disk: loaded where everything that decides it is the same, and then the same to the bit."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import pkgutil

@@ -3,8 +3,6 @@
 With SIMSTUDY_REQUIRE_CUDA=1 a machine without a usable GPU fails instead of skipping.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """The scalar functions and reductions under the kernels, against NumPy in higher precision."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

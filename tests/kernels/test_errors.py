@@ -1,7 +1,5 @@
 """Errors, their products and correlations have the bits of NumPy's formulas: results of float64 depend on them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Powers of 2 in vectors of queries, against NumPy in higher precision."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

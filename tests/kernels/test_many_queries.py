@@ -1,7 +1,5 @@
 """Which queries are many, and that those are computed in lanes as the package stands."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Freed memory stays with the process, so that the arrays of the next piece need not be mapped page by page."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

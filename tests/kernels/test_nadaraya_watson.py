@@ -1,7 +1,5 @@
 """The compiled estimates and moments against the naive ones, at ordinary and at extreme settings."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

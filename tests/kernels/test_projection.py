@@ -1,7 +1,5 @@
 """Projection of keys, against loops over the formula."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

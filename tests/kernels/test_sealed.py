@@ -1,7 +1,5 @@
 """The folder of sealed entries: what is not certainly one's own and whole is not read."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

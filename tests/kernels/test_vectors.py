@@ -1,7 +1,5 @@
 """Vectors as values in kernels: each operation lane by lane, against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

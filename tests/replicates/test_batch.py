@@ -1,7 +1,5 @@
 """One batch: against naive loops on the same data, and the same bits however the work is shared."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

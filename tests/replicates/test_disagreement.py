@@ -1,7 +1,5 @@
 """How little heads agree, and how well one is told by the others: against loops over keys, redraws and head pairs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Blocks of many batches: some thousands, whose errors are those of all blocks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Measures against naive formulas on raw replicates, and Monte Carlo errors against repeated studies."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Query points and heads as a population: what is drawn, and both errors against loops over single batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, loaded, minimal_cell, mistakes

@@ -1,7 +1,5 @@
 """A replicate that is rebuilt alone is the one that entered the study, to the bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import loaded, minimal_cell

@@ -1,7 +1,5 @@
 """The stopping rule: pure, monotone, and bounded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

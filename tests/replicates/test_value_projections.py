@@ -1,7 +1,5 @@
 """Values that are vectors, and what value and output projections make of the errors of heads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, loaded, minimal_cell, mistakes

@@ -1,7 +1,5 @@
 """Configurations on which exact moments are verified: data-generating processes, heads, queries and statistics."""
 
-from __future__ import annotations
-
 import random
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ The edge is found by the theory itself: the least number of keys, heads or hidde
 against itself.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Tiny studies of three data sets whose batches each have a split of the rows of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

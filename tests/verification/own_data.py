@@ -1,7 +1,5 @@
 """Cells whose keys are rows of data that scikit-learn ships, on which exact moments are verified."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of a user's own numbers beside studies: the same verdicts from the same contributions, and how often wrong."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny studies with fresh query points and heads, and how many of their intervals hold the truth of the population."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import NamedTuple
 

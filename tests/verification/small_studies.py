@@ -3,8 +3,6 @@
 A block value is the mean of one block of replicates; an account needs no more than these.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A few configurations of ``make verify``, so that the ordinary test suite notices when it breaks."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

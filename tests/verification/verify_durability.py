@@ -1,7 +1,5 @@
 """Verdict of ``make verify``: batches harmed between kills, and a full disk, end in the bytes of a calm run."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 from pathlib import Path

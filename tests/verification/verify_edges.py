@@ -1,7 +1,5 @@
 """Verdict of ``make verify``: is every theory as good as it says at the edge of where it says that it holds?"""
 
-from __future__ import annotations
-
 import pytest
 from edges import KINDS, simulated
 

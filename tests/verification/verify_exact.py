@@ -4,8 +4,6 @@ The name keeps this out of the ordinary test suite.  Seeds are fixed, so a verdi
 streams change.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor

@@ -1,7 +1,5 @@
 """Control by expansion: it meets exact theory, its intervals cover, and it is nowhere worse than plain Monte Carlo."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

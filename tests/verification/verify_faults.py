@@ -1,7 +1,5 @@
 """Verdict of ``make verify``: every operation on the disk fails once, and the power goes after each."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Each family is a small model with random weights, in single precision.  Needs to
 transformer-lens and onnxscript); skipped without them.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 

@@ -3,8 +3,6 @@
 The controls are studies that keep the split of their seed, as all did before rows held out could be a population.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from held_out_studies import DATA_SETS, MEASURES, studies

@@ -3,8 +3,6 @@
 The name keeps this out of the ordinary test suite, which takes one kill of each kind that needs no further process.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator
 

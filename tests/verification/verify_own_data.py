@@ -1,7 +1,5 @@
 """Part of ``make verify``: exact moments over rows of real data against simulations that draw these rows."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

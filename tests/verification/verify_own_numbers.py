@@ -1,7 +1,5 @@
 """Part of ``make verify``: tables of a user's own numbers are judged as studies are, and not more often wrongly."""
 
-from __future__ import annotations
-
 import pytest
 from own_numbers import CLAIMS, LAWS, looks, rejudged, same, wrong_at_any_look
 

@@ -4,8 +4,6 @@ The truth is the mean of all studies, whose error is a twentieth of that of one.
 points and heads that were drawn, which say nothing of others.
 """
 
-from __future__ import annotations
-
 from population_studies import MEASURES, averages, wrong_pairs
 
 STUDIES = 500

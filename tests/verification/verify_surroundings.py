@@ -1,7 +1,5 @@
 """Verdict of ``make verify``: where something is lacking a study ends in the bytes of a calm run, or one line."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

@@ -3,8 +3,6 @@
 The name keeps this out of the ordinary test suite, which takes a part of the first.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import json

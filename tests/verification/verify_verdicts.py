@@ -5,8 +5,6 @@ judged as all others are.  What is printed beside: how often the interval leaves
 boundary.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

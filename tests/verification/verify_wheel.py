@@ -1,7 +1,5 @@
 """The package as others get it: built from its source distribution, installed alone, and run from an empty folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

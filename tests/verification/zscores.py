@@ -1,7 +1,5 @@
 """Simulated against exact moments of one configuration, in units of error, and the verdict on many of them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
