@@ -3,8 +3,122 @@
 import itertools
 import math
 
-import naive_mechanisms
 import numpy as np
+
+
+def score(query, key, bandwidth, logits):
+    """Logit of one key (k,) at one query (k,)."""
+    if logits == "distance":
+        return -sum((a - b) ** 2 for a, b in zip(query, key, strict=True)) / (2 * bandwidth**2)
+    return sum(a * b for a, b in zip(query, key, strict=True)) / bandwidth**2
+
+
+def entmax(logits, power):
+    """Weights (z/r − τ)_+^r of sum 1, the threshold by bisection."""
+    scaled = [z / power for z in logits]
+    low, high = max(scaled) - 1.0, max(scaled)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if math.fsum(max(z - middle, 0.0) ** power for z in scaled) > 1.0:
+            low = middle
+        else:
+            high = middle
+    return np.array([max(z - low, 0.0) ** power for z in scaled])
+
+
+def normalised(powers):
+    """Weights in proportion to some numbers; NaN if all are 0."""
+    total = math.fsum(powers)
+    return np.array([p / total if total else math.nan for p in powers])
+
+
+def normalised_by(normaliser, logits):
+    """Weights of a normaliser, given as the table of a design file."""
+    kind = normaliser["kind"]
+    if kind in ("softmax", "local_linear"):
+        return normalised([math.exp(z - max(logits)) for z in logits])
+    if kind == "top_k":
+        least = sorted(logits)[-normaliser["k"] :][0]
+        return normalised([math.exp(z - max(logits)) if z >= least else 0.0 for z in logits])
+    if kind == "relu":
+        return normalised([max(z - normaliser["threshold"], 0.0) for z in logits])
+    if kind == "compact":
+        squares = [-2 * z / normaliser.get("window", 1.0) ** 2 for z in logits]
+        return normalised([max(1 - u2, 0.0) ** normaliser["power"] for u2 in squares])
+    return entmax(logits, normaliser.get("power", 1))
+
+
+def intercept(kernel, keys, query, ridge):
+    """Weights (i,) of the intercept at a query of a line by weighted least squares, its slope penalised."""
+    columns = np.array([[1.0, *(key - query)] for key in keys])
+    normal = sum(k * np.outer(row, row) for k, row in zip(kernel, columns, strict=True))
+    normal += ridge * np.diag([0.0] + [1.0] * len(query))
+    return np.array([k * np.linalg.inv(normal)[0] @ row for k, row in zip(kernel, columns, strict=True)])
+
+
+def level_means(keys, level):
+    """Keys (i, k), each replaced by the mean of its chunk of 2^level."""
+    chunk = 2**level
+    return [np.mean(keys[i // chunk * chunk : (i // chunk + 1) * chunk], axis=0) for i in range(len(keys))]
+
+
+def head_logits(transformation, keys, query, bandwidth, logits):
+    """Logits of the keys (i, k) of one head at one query, under a mixture of levels or none."""
+    if transformation["kind"] != "mixture":
+        return [score(query, key, bandwidth, logits) for key in keys]
+    coefficients = [transformation.get("decay", 1.0) ** level for level in range(transformation["levels"])]
+    mixed = np.zeros(len(keys))
+    for level, coefficient in enumerate(coefficients):
+        images = level_means(keys, level)
+        mixed += coefficient / sum(coefficients) * np.array([score(query, key, bandwidth, logits) for key in images])
+    return list(mixed)
+
+
+def merged(x, stride):
+    """Means of consecutive chunks of the rows of x, and how many rows each has."""
+    chunks = [x[start : start + stride] for start in range(0, len(x), stride)]
+    return np.array([np.mean(chunk, axis=0) for chunk in chunks]), [len(chunk) for chunk in chunks]
+
+
+def low_rank_scores(keys, queries, rank, method):
+    """Approximation of K Qᵀ, keys (i, k), queries (q, k), by projections of whole matrices."""
+    if method == "scores":
+        u, s, v = np.linalg.svd(keys @ queries.T)
+        return sum(s[j] * np.outer(u[:, j], v[j]) for j in range(min(rank, len(s))))
+    matrix = keys if method == "keys" else np.vstack([keys, queries])
+    values, vectors = np.linalg.eigh(matrix.T @ matrix)
+    leading = vectors[:, np.argsort(values)[::-1][:rank]]
+    return keys @ leading @ leading.T @ queries.T
+
+
+def moments(mechanism, keys, values, variances, queries, bandwidth):
+    """Means (q, h) and Gram (q, h, g) of one replicate.
+
+    Of keys (h, i, k), values and variances (i,), and queries (q, h, k).
+    """
+    transformation = mechanism.get("transformation", {"kind": "none"})
+    logits, normaliser = mechanism.get("logits", "distance"), mechanism.get("normaliser", {"kind": "softmax"})
+    if transformation["kind"] == "merge":
+        stride = transformation["stride"]
+        values, sizes = merged(values, stride)
+        variances = merged(variances, stride)[0] / sizes
+        keys = np.array([merged(head, stride)[0] for head in keys])
+    table = np.zeros((len(queries), len(keys), len(values)))
+    for h, head in enumerate(keys):
+        for q in range(len(queries)):
+            table[q, h] = head_logits(transformation, head, queries[q, h], bandwidth, logits)
+        if transformation["kind"] == "low_rank":
+            scores = low_rank_scores(head, queries[:, h], transformation["rank"], transformation["method"])
+            table[:, h] = scores.T / bandwidth**2
+    product = mechanism.get("combination", {}).get("logits")
+    if product:
+        table = table.sum(axis=1, keepdims=True) / (len(keys) if product == "mean" else 1)
+    w = np.array([[normalised_by(normaliser, list(row)) for row in rows] for rows in table])
+    if normaliser["kind"] == "local_linear":
+        ridge = normaliser.get("ridge", 0.0) * bandwidth**2
+        for q, h in np.ndindex(w.shape[:2]):
+            w[q, h] = intercept(w[q, h], keys[h], queries[q, h], ridge)
+    return w @ values, np.einsum("qhi,qgi,i->qhg", w, w, variances)
 
 
 def weights(keys, query, key_projection, query_projection, bandwidth, logits):
@@ -14,8 +128,8 @@ def weights(keys, query, key_projection, query_projection, bandwidth, logits):
         return [sum(projection[j, k] * vector[j] for j in range(len(vector))) for k in range(projection.shape[1])]
 
     point = image(query, query_projection)
-    scores = [naive_mechanisms.score(point, image(key, key_projection), bandwidth, logits) for key in keys]
-    return naive_mechanisms.weights({"kind": "softmax"}, scores)
+    scores = [score(point, image(key, key_projection), bandwidth, logits) for key in keys]
+    return normalised_by({"kind": "softmax"}, scores)
 
 
 def ensemble(keys, values, queries, projections, bandwidth, logits, combination):

@@ -1,29 +1,78 @@
-"""Functions of the user's own: the same way as shipped ones, their contract, nothing run without the user's word."""
+"""Functions and heads of the user's own: as shipped ones to the bit, their contract, nothing run without his word."""
 
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import edited
-from builders_own import SOURCE, cells, own, same_bits, study
+from builders import BASE, edited
 from commands import FORKS, ROOT, simstudy
 from scipy import stats
 
 import simstudy as package
+from simstudy.data.heads import key_projections
 from simstudy.data.shared import SharedData
 from simstudy.design import own_code
+from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
+from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Statement
 from simstudy.execution.seal import require_unbroken, seal_of
 from simstudy.execution.store import Store
 from simstudy.execution.verify import verify
 from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import Moments
 from simstudy.report.page import require_same_design
 from simstudy.report.preregistration import preregistration
+from simstudy.verdicts.predictions import predict
+
+SOURCE = """
+import numpy as np
+def quadratic(x):
+    return 0.25 * x[0] ** 2 + 0.25 * x[1] ** 2
+def copied(z):
+    return z
+def means(values, queries, uniforms):
+    count = len(values), queries.shape[1], uniforms.shape[1]
+    return np.broadcast_to(values.mean(axis=1)[:, None, None] + 0.0 * uniforms[:, None, :, 0], count)
+def squared_error(estimates, target):
+    return ((estimates.mean(axis=2) - target) ** 2).mean(axis=1)
+def lengths(keys, values, queries):
+    return keys[0].sum(axis=1) + values[:, 0] + queries[0, 0]
+"""
+
+
+def study(folder: Path, name: str = "quadratic", file: str = "mine.py", text: str = SOURCE, **settings) -> Path:
+    """Write a design with a regression function of one's own and its file, and return its path."""
+    (folder / file).write_text(text)
+    design = package.Study("own", title="Own", aim="To test.")
+    given = {"n_keys": 12, "n_features": 2, "regression": {"kind": "own", "path": file, "name": name}}
+    design.data(**given).heads(n_heads=2, head_dim=1, arrangement="orthogonal").estimator(bandwidth=0.8, **settings)
+    design.simulation(seed=BASE["seed"], batch_size=32, noise_treatment="drawn")
+    design.precision(min_replicates=64, max_replicates=64).grid("sizes", {"n_keys": [6, 12]}, exact=True)
+    path = folder / "design.toml"
+    path.write_text(design.toml())
+    return path
+
+
+def same_bits(ours: list[Moments], theirs: list[Moments]) -> bool:
+    return all(
+        np.array_equal(a, b, equal_nan=True)
+        for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True)
+    )  # fmt: skip
+
+
+def own(name: str) -> dict[str, str]:
+    return {"path": "mine.py", "name": name}
+
+
+def cells(path: Path, *trust: Path) -> list[Cell]:
+    return [planned.cell for planned in load_design(path, trust=trust).cells]
+
 
 EXAMPLE = ROOT / "designs" / "examples"
 BREACHES = {
@@ -253,3 +302,67 @@ def test_example__covers_as_often_as_was_published(tmp_path):
 
 def covers(p, n):
     return (p - 0.5) ** 2 < 1.96**2 * p * (1.0 - p) / n
+
+
+HEADS = """
+import numpy as np
+def around_the_first_axis(normals):
+    shared = np.eye(*normals.shape[1:])
+    return shared + 0.5 * normals
+def flat(normals): return normals[0]
+def collapsed(normals): return np.zeros_like(normals)
+def restless(normals): return np.random.default_rng().normal(size=normals.shape)
+"""
+
+
+def heads_study(folder: Path, name: str = "around_the_first_axis", **simulation) -> Path:
+    path = study(folder, "around_the_first_axis", text=HEADS + SOURCE)
+    text = edited(path.read_text(), 'arrangement = "orthogonal"',
+                  f'arrangement = "own"\nheads_function = {{ path = "mine.py", name = "{name}" }}')  # fmt: skip
+    text = edited(text, 'kind = "own", path = "mine.py", name = "around_the_first_axis"', 'kind = "linear"')
+    path.write_text(edited(text, "batch_size = 32", "\n".join(["batch_size = 32", *simulation.values()])))
+    return path
+
+
+def test_own_heads__are_those_of_a_file_to_the_bit_and_have_their_theory(tmp_path):
+    cell = cells(heads_study(tmp_path), tmp_path / "mine.py")[1]
+    heads = key_projections(cell)
+    plain = {"arrangement": "haar", "heads_function": None}
+    normals = 2.0 * (heads - np.eye(2, 1))
+    drawn = cell.model_copy(update={"heads": cell.heads.model_copy(update=plain)})
+    np.testing.assert_allclose(key_projections(drawn), normals / np.linalg.norm(normals, axis=1, keepdims=True))
+    filed = {"arrangement": "file", "file": "heads.npy", "heads_function": None}
+    numbers = tuple(tuple(map(tuple, head)) for head in heads.tolist())
+    other = cell.model_copy(update={"heads": cell.heads.model_copy(update=filed), "file_projections": numbers})
+    assert same_bits(simulate_batch([cell], 0), simulate_batch([other], 0))
+    (theory,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=True)])
+    assert theory["exact"].reason == "" and theory["exact"].measures["mse"] > 0
+
+
+def test_own_heads__can_be_a_population_of_which_each_batch_has_its_draw(tmp_path):
+    path = heads_study(tmp_path, population='population = ["heads"]')
+    cell = cells(path, tmp_path / "mine.py")[0]
+    first, second = (key_projections(cell.in_batch(batch)) for batch in (0, 1))
+    assert cell.population == ("heads",) and not (first == second).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("flat", "returns float64 of shape (2, 1); return numbers of shape (2, 2, 1)"),
+        ("collapsed", "returns a head of a rank below head_dim = 1"),
+        ("restless", "returns other values when it is called again"),
+        ("quadratic", "quadratic takes x; it may take normals"),
+    ],
+)
+def test_own_heads__that_break_their_contract_are_told(name, message, tmp_path):
+    with pytest.raises(DesignError) as refused:
+        load_design(heads_study(tmp_path, name), trust=[tmp_path / "mine.py"])
+    assert message in str(refused.value) and "heads.heads_function" in str(refused.value)
+
+
+def test_own_heads__and_their_arrangement_are_stated_together(tmp_path):
+    path = heads_study(tmp_path)
+    path.write_text(edited(path.read_text(), 'arrangement = "own"', 'arrangement = "orthogonal"'))
+    with pytest.raises(DesignError, match='remove heads_function for arrangement = "orthogonal"'):
+        load_design(path)

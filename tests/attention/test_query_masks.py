@@ -1,6 +1,6 @@
 """Masks: which keys a query sees, estimates from these alone, and theory of as many keys."""
 
-import naive_mechanisms as naive
+import naive
 import numpy as np
 import pytest
 from builders import DESIGN, edited, minimal_cell, mistakes, needs, write_design

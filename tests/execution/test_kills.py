@@ -6,9 +6,7 @@ import shutil
 
 import pytest
 from builders import edited
-from killed import KINDS, Bench
-from kills import WORK, Aim, Target, command
-from surroundings import SURROUNDINGS, inside
+from kills import KINDS, SURROUNDINGS, WORK, Aim, Bench, Target, command, inside
 
 TEARING = """
 import time

@@ -11,9 +11,8 @@ import distributed  # noqa: F401  # its defaults must be there before any are se
 import numpy as np
 import pytest
 from builders import minimal_cell
-from strangers import certificates
+from strangers import certificates, cluster
 from threadpoolctl import threadpool_info
-from tls import cluster
 
 from simstudy.errors import UserError
 from simstudy.execution import clients

@@ -16,7 +16,7 @@ from simstudy.judging.judged import repeated
 from simstudy.judging.table import Columns, numbers_of, table_of
 
 sys.path.insert(0, str(ROOT / "tests" / "verification"))
-import own_numbers
+import verify_own_numbers as own_numbers
 
 RNG = np.random.default_rng(0)
 PAIR = pd.DataFrame({"a": RNG.normal(size=100), "b": RNG.normal(size=100)})

@@ -126,17 +126,15 @@ def test_moments__are_the_formula(shape, logits, precision):
     assert_agree(problem(shape, logits, precision))
 
 
-@pytest.mark.parametrize(
-    ("logits", "precision"), [KINDS[0], *(pytest.param(*k, marks=pytest.mark.rare) for k in KINDS[1:])]
-)
-def test_moments__of_queries_for_each_replicate_and_far_ones(logits, precision):
-    assert_agree(problem((2, 2, 2, 2, 20), logits, precision, own_queries=True))
-    assert_agree(problem((1, 1, 2, 2, 20), logits, precision, spread=100.0))
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(k, marks=pytest.mark.rare) for k in KINDS[1:])])
+def test_moments__of_queries_for_each_replicate_and_far_ones(kind):
+    assert_agree(problem((2, 2, 2, 2, 20), *kind, own_queries=True))
+    assert_agree(problem((1, 1, 2, 2, 20), *kind, spread=100.0))
 
 
-def test_moments__of_more_queries_and_more_keys_than_a_warp_takes_at_once():
-    assert_agree(problem((1, cuda_kernels.TOGETHER + 3, 1, 1, 3)))
-    assert_agree(problem((1, 1, 2, 1, AT_ONCE + 18)))
+@pytest.mark.parametrize("shape", [(1, cuda_kernels.TOGETHER + 3, 1, 1, 3), (1, 1, 2, 1, AT_ONCE + 18)])
+def test_moments__of_more_queries_or_more_keys_than_a_warp_takes_at_once(shape):
+    assert_agree(problem(shape))
 
 
 def test_moments__of_ties_and_of_nearer_keys_tile_by_tile_are_the_formula():

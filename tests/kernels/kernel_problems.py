@@ -47,28 +47,30 @@ def problem(shape, logits="distance", precision="float64", bandwidth=0.7, spread
     )
 
 
-def naive_moments(given):
+def naive_moments(given, radius=None, power=None):
     """Mean (R, Q, H), noise Gram (R, Q, H, H) and logarithms of sums of kernels (R, Q, H), formula by formula.
 
-    On whole arrays, as loops over scalars would take minutes, and in the widest precision of the machine.
+    On whole arrays, as loops over scalars would take minutes, and in the widest precision of the machine.  Kernels are
+    (1 - |k - q|²/radius²)_+^power where these are given.
     """
     keys, values, variances, queries = (
         array.astype(np.longdouble) for array in (given.keys, given.values, given.variances, given.queries)
     )
     # Replicate, query, head, dimension, key.
     queries = np.broadcast_to(queries, (len(keys), *queries.shape[-3:]))[..., None]
+    squares = ((queries - keys[:, None]) ** 2).sum(axis=3)
     if given.logits == "distance":
-        scores = -((queries - keys[:, None]) ** 2).sum(axis=3) / (2 * given.bandwidth**2)
+        scores = -squares / (2 * given.bandwidth**2)
     else:
         scores = (queries * keys[:, None]).sum(axis=3) / given.bandwidth**2
     largest = scores.max(axis=-1, keepdims=True)
-    powers = np.exp(scores - largest)
+    powers = np.exp(scores - largest) if power is None else np.maximum(1.0 - squares / radius**2, 0.0) ** power
     total = powers.sum(axis=-1, keepdims=True)
     weights = powers / total
     mean = (weights * values[:, None, None]).sum(axis=-1)
     gram = (weights * variances[:, None, None]) @ weights.swapaxes(-1, -2)
     found = mean, gram, (largest + np.log(total))[..., 0]
-    return tuple(array.astype(float) for array in found)
+    return tuple(array.astype(float) for array in (found if power is None else found[:2]))
 
 
 def rounding(given):

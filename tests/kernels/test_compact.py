@@ -1,9 +1,8 @@
 """The compiled compact kernels against loops over the formula, and their edges: empty windows, undefined keys."""
 
-import itertools
-
 import numpy as np
 import pytest
+from kernel_problems import naive_moments, problem
 
 from simstudy.kernels import compact_moments
 from simstudy.kernels.compact import _power
@@ -16,31 +15,8 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def problem(shape, precision="float64", own_queries=False, seed=0):
-    n_replicates, n_queries, n_heads, p, n = shape
-    rng = np.random.default_rng(seed)
-    replicates = (n_replicates,) if own_queries else ()
-    arrays = (
-        rng.standard_normal((n_replicates, n_heads, p, n)), rng.standard_normal((n_replicates, n)),
-        rng.uniform(0.1, 2.0, (n_replicates, n)), 0.5 * rng.standard_normal((*replicates, n_queries, n_heads, p)),
-    )  # fmt: skip
-    return tuple(array.astype(precision) for array in arrays)
-
-
-def solved(keys, values, variances, queries, radius, power):
-    n_replicates, n_heads, _, n = keys.shape
-    n_queries = queries.shape[-3]
-    means, grams = np.zeros((n_replicates, n_queries, n_heads)), np.zeros((n_replicates, n_queries, n_heads, n_heads))
-    for r, q in itertools.product(range(n_replicates), range(n_queries)):
-        points = (queries[r] if queries.ndim == 4 else queries)[q].astype(float)
-        w = np.zeros((n_heads, n))
-        for h, i in itertools.product(range(n_heads), range(n)):
-            distance2 = sum((points[h, k] - float(keys[r, h, k, i])) ** 2 for k in range(keys.shape[2]))
-            w[h, i] = max(0.0, 1.0 - distance2 / radius**2) ** power
-        w /= w.sum(axis=1, keepdims=True)
-        means[r, q] = w @ values[r].astype(float)
-        grams[r, q] = (w * variances[r].astype(float)) @ w.T
-    return means, grams
+def arrays_of(given):
+    return given.keys, given.values, given.variances, given.queries
 
 
 # Each is compiled by itself, for seconds: powers and precisions do not know of one another.
@@ -53,31 +29,29 @@ COMPILED = [
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("power", "precision"), COMPILED)
 def test_moments__are_the_formula(shape, power, precision):
-    keys, values, _, queries = given = problem(shape, precision)
+    given = problem(shape, precision=precision, spread=0.5)
+    keys, values, _, queries = arrays_of(given)
     radius = 2.0 * np.sqrt(shape[3]) + 1.0
-    means, grams = solved(*given, radius, power)
+    means, grams = naive_moments(given, radius, power)
     tolerance = {"float32": 2e-5, "float64": 2e-13}[precision]
-    found_means, found_grams = compact_moments(*given, radius, power)
-    np.testing.assert_allclose(found_means, means, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(found_grams, grams, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(
-        compact_moments(keys, values, None, queries, radius, power)[0], means, rtol=0, atol=tolerance
-    )
+    found_means, found_grams = compact_moments(*arrays_of(given), radius, power)
+    alone, wider = (compact_moments(keys, values, None, queries, r, power)[0] for r in (radius, 1.2 * radius))
+    for found, expected in ((found_means, means), (found_grams, grams), (alone, means)):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
     np.testing.assert_array_equal(found_grams, found_grams.swapaxes(-1, -2))
     if shape[4] > 7:
-        assert (
-            np.abs(compact_moments(keys, values, None, queries, 1.2 * radius, power)[0] - means).max() > 10 * tolerance
-        )
+        assert np.abs(wider - means).max() > 10 * tolerance
 
 
 def test_queries_of_each_replicate():
-    given = problem((3, 2, 2, 2, 50), own_queries=True)
-    for found, expected in zip(compact_moments(*given, 4.0, 2), solved(*given, 4.0, 2), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-13)
+    given = problem((3, 2, 2, 2, 50), spread=0.5, own_queries=True)
+    found = compact_moments(*arrays_of(given), 4.0, 2)
+    for one, expected in zip(found, naive_moments(given, 4.0, 2), strict=True):
+        np.testing.assert_allclose(one, expected, atol=1e-13)
 
 
 def test_replicates__do_not_depend_on_one_another():
-    keys, values, variances, queries = problem((5, 3, 2, 3, 700))
+    keys, values, variances, queries = arrays_of(problem((5, 3, 2, 3, 700), spread=0.5))
     whole = compact_moments(keys, values, variances, queries, 3.0, 3)
     single = compact_moments(keys[2:3], values[2:3], variances[2:3], queries, 3.0, 3)
     for one, other in zip(whole, single, strict=True):
@@ -98,7 +72,7 @@ def test_window__holds_keys_nearer_than_its_radius_and_no_others():
 
 @PRECISIONS
 def test_empty_window_and_nan_key__have_no_estimate(precision):
-    keys, values, variances, queries = problem((2, 2, 2, 2, 20), precision)
+    keys, values, variances, queries = arrays_of(problem((2, 2, 2, 2, 20), precision=precision, spread=0.5))
     queries[1] = 50.0
     keys[1, 0, 0, 3] = np.nan
     means, grams = compact_moments(keys, values, variances, queries, 3.0, 1)
@@ -109,7 +83,7 @@ def test_empty_window_and_nan_key__have_no_estimate(precision):
 
 
 def test_windows_that_do_not_meet__have_covariance_zero_exactly():
-    keys, values, variances, _ = problem((3, 1, 2, 1, 400))
+    keys, values, variances, _ = arrays_of(problem((3, 1, 2, 1, 400)))
     keys[:, 1] = keys[:, 0]
     for offset, disjoint in ((1.01, True), (0.9, False)):
         queries = np.array([[[-offset], [offset]]])

@@ -1,9 +1,26 @@
-"""The scalar functions and reductions under the kernels, against NumPy in higher precision."""
+"""Scalar functions, reductions, vectors of lanes and waves under the kernels, against NumPy in higher precision."""
+
+import math
 
 import numpy as np
 import pytest
 
 from simstudy.kernels import elementary
+from simstudy.kernels.elementary import MAGIC_32, MAGIC_64
+from simstudy.kernels.jit import kernel
+from simstudy.kernels.lanes import EXP2 as EXP2_OF_LANES
+from simstudy.kernels.vectors import (
+    add_in_float64,
+    at_least,
+    exponent_of_low_bits,
+    lanes,
+    load,
+    repeat,
+    spread,
+    store,
+    store_four,
+)
+from simstudy.kernels.waves import wave
 
 EXP2 = {"float32": elementary.exp2_float32, "float64": elementary.exp2_float64}
 LOWEST = {"float32": elementary.lowest_float32, "float64": elementary.lowest_float64}
@@ -74,3 +91,147 @@ def test_lowest__at_infinities_and_nan(precision):
     for nan in (np.nan, -np.nan):
         numbers = np.array([2.0, nan, 1.0], precision)
         assert np.isnan(LOWEST[precision](numbers)) or LOWEST[precision](numbers) == 1.0
+
+
+@kernel
+def _arithmetic(x, y, number, out, width):
+    a, b = load(x, 0), load(y, 0)
+    store_four(out, 0, width, a + b, a - b, a * b, number - a * number)
+    store_four(out, 4 * width, width, spread(number), repeat(y, 1), load(x, 1), a + number)
+
+
+@kernel
+def _choices(x, y, out, width):
+    store(out, 0, at_least(load(x, 0), load(y, 0)))
+    store(out, width, exponent_of_low_bits(load(x, 0)))
+
+
+def row(values, precision):
+    """Numbers for one vector and one more."""
+    return np.resize(np.asarray(values, precision), lanes(np.dtype(precision).itemsize) + 1)
+
+
+@PRECISIONS
+def test_arithmetic__is_that_of_each_lane(precision):
+    width = lanes(np.dtype(precision).itemsize)
+    rng = np.random.default_rng(0)
+    x, y = (row(rng.standard_normal(width + 1), precision) for _ in range(2))
+    number, out = x.dtype.type(3.0), np.full(8 * width + 1, -7.0, precision)
+    _arithmetic(x, y, number, out, width)
+    a, b = x[:width], y[:width]
+    same = np.ones(width, precision)
+    expected = [a + b, a - b, a * b, number - a * number, number * same, y[1] * same, x[1:], a + number]
+    # A product that is subtracted may be fused with the difference.
+    np.testing.assert_allclose(out[:-1], np.concatenate(expected), rtol=0, atol=4 * np.finfo(precision).eps)
+    assert out[-1] == -7.0
+
+
+@PRECISIONS
+def test_at_least__takes_the_larger_and_keeps_nan(precision):
+    width = lanes(np.dtype(precision).itemsize)
+    out = np.zeros(2 * width, precision)
+    _choices(row([1.0, -2.0, np.nan, -np.inf], precision), row([0.5, -1.0], precision), out, width)
+    np.testing.assert_array_equal(out[:4][:width], [1.0, -1.0, np.nan, -1.0][:width])
+
+
+@kernel
+def _add(x, out):
+    add_in_float64(out, 1, load(x, 0))
+
+
+@PRECISIONS
+def test_add_in_float64__loses_nothing_of_the_lanes(precision):
+    width = lanes(np.dtype(precision).itemsize)
+    x, out = row([1e-7, -3.0, 0.1], precision), np.arange(width + 2.0)
+    _add(x, out)
+    np.testing.assert_array_equal(out[1:-1], np.arange(1.0, width + 1) + x[:width].astype(float))
+    assert (out[0], out[-1]) == (0.0, width + 1.0)
+
+
+@PRECISIONS
+def test_exponent_of_low_bits__is_a_power_of_two(precision):
+    width = lanes(np.dtype(precision).itemsize)
+    bits, bias = {"float32": ("int32", 127), "float64": ("int64", 1023)}[precision]
+    powers = np.resize(np.array([0, 1, -3, 12]), width)
+    out = np.zeros(2 * width, precision)
+    x = np.append(powers + bias, 0).astype(bits).view(precision)
+    _choices(x, np.zeros_like(x), out, width)
+    np.testing.assert_array_equal(out[width:], 2.0**powers)
+
+
+MAGIC = {"float32": MAGIC_32, "float64": MAGIC_64}
+EACH_PRECISION = pytest.mark.parametrize("precision", MAGIC)
+
+
+@kernel
+def _powers(exp2, t, lowest, magic, width, out):
+    for i in range(0, t.size, 4 * width):
+        a, b, c, d = load(t, i), load(t, i + width), load(t, i + 2 * width), load(t, i + 3 * width)
+        a, b, c, d = exp2(a, b, c, d, load(lowest, 0), load(magic, 0))
+        store_four(out, i, width, a, b, c, d)
+
+
+def powers(precision, points, shifts=0.0):
+    """2^(t + s), t from -126 - s on, for numbers in whole vectors, of whose lanes each has a shift s of its own."""
+    real, width = np.dtype(precision), lanes(np.dtype(precision).itemsize)
+    t, shifts = np.resize(np.asarray(points, real), 4096), np.resize(np.asarray(shifts, real), width)
+    out = np.empty_like(t)
+    _powers(EXP2_OF_LANES[precision], t, -126 - shifts, MAGIC[precision] + shifts, width, out)
+    return t, np.resize(shifts, 4096), out
+
+
+@EACH_PRECISION
+@pytest.mark.parametrize("shifts", [0.0, 50.0, -78.0, -110.0, [0.0, 50.0, -78.0, -110.0, -1.0, 3.0, -40.0, 17.0]])
+def test_powers__are_accurate(precision, shifts):
+    rng = np.random.default_rng(1)
+    lowest, highest = -126 - np.min(shifts), 120 - np.max(shifts)
+    t, s, found = powers(precision, rng.uniform(lowest, highest, 4096), shifts)
+    errors = np.abs(found / np.exp2(t.astype(np.longdouble) + s) - 1)
+    bound = {"float32": 2.5e-7, "float64": 4e-16}[precision]
+    assert errors.max() < bound
+    # Negative control: the neighbouring function, of t a hundred thousandth away, is outside.
+    assert np.abs(found / np.exp2(1.00001 * t.astype(np.longdouble) + s) - 1).max() > 10 * bound
+
+
+@EACH_PRECISION
+def test_powers__far_below_are_negligible_and_nan_stays(precision):
+    found = powers(precision, [-1e30, -np.inf, -3000.0, -127.5, np.nan, -np.nan])[-1]
+    assert (found[:4] <= 2.0**-126).all() and (found[:4] >= 0).all()
+    assert np.isnan(found[4:6]).all()
+
+
+ANGLES = np.random.default_rng(5).standard_normal(40_000) * np.repeat([1.0, 30.0, 1e4, 3e5], 10_000)
+BY_LIBRARY = {"sin": math.sin, "cos": math.cos}
+
+
+@pytest.mark.parametrize("kind", BY_LIBRARY)
+def test_wave__is_that_of_the_library_of_c(kind):
+    expected = np.array([BY_LIBRARY[kind](angle) for angle in ANGLES.tolist()])
+    assert np.abs(wave(kind, ANGLES) - expected).max() < 4e-16
+
+
+@pytest.mark.parametrize("kind", BY_LIBRARY)
+def test_wave__has_all_digits_beside_its_zeros(kind):
+    zeros = np.arange(1, 600_000) * (0.5 * np.pi)
+    expected = np.array([BY_LIBRARY[kind](angle) for angle in zeros.tolist()])
+    assert np.abs(wave(kind, zeros) / expected - 1.0).max() < 1e-15
+
+
+@pytest.mark.parametrize("kind", BY_LIBRARY)
+def test_wave__of_far_and_undefined_angles__is_that_of_numpy(kind):
+    angles = np.array([1e7, -1e300, 0.0, 1e-320, np.nan, np.inf])
+    with np.errstate(invalid="ignore"):
+        expected = getattr(np, kind)(angles)
+        assert np.array_equal(wave(kind, angles), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_wave__depends_on_no_other_angle(dtype):
+    angles = (ANGLES[::7].reshape(-1, 5)[:1000]).astype(dtype)
+    angles[3] = 1e8
+    whole = wave("sin", angles)
+    assert whole.shape == angles.shape
+    assert whole.dtype == angles.dtype
+    for row in (0, 3, 999):
+        assert np.array_equal(whole[row], wave("sin", angles[row]))
+    assert np.array_equal(wave("sin", angles.T), whole.T)

@@ -1,5 +1,7 @@
-"""Which queries are many, and that those are computed in lanes as the package stands."""
+"""How kernels are called: queries that fill lanes are computed in lanes, and memory is kept."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -33,3 +35,25 @@ def test_kept_memory__is_that_of_one_thread():
     with ThreadPoolExecutor(1) as pool:
         elsewhere = pool.submit(made, 3).result()
     assert made(3) is made(3) is not elsewhere
+
+
+# Two arrays of 20 MiB and one of 3: by itself glibc trims what is freed beyond twice the largest array.
+_CODE = """
+import resource
+import numpy as np
+import simstudy.kernels.memory
+
+def faults_of_a_piece():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.ones(size << 20, np.uint8) for size in (20, 20, 3)]
+    del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print([faults_of_a_piece() for _ in range(5)][-1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the allocator cannot be told")
+def test_arrays_of_later_pieces__are_made_of_memory_that_earlier_ones_freed():
+    done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 100

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -26,17 +27,45 @@ def _both_ways(request, monkeypatch):
     monkeypatch.setattr(many_queries, "BUSY_LANES", request.param)
 
 
-@PRECISIONS
-@LOGITS
-@pytest.mark.parametrize("shape", SHAPES)
-def test_moments__are_the_formula(shape, logits, precision):
-    assert_solved(problem(shape, logits, precision))
+def near_and_far(*kind):
+    """More queries than lanes, every third of them far away: those are computed by the careful formula."""
+    given = problem((2, 37, 5, 9, 150), *kind)
+    given.queries[::3] *= given.queries.dtype.type(40)
+    return given
+
+
+def even(*kind):
+    given = near_and_far(*kind)
+    return replace(given, variances=np.full_like(given.variances, 0.7))
+
+
+def hollow(logits, precision):
+    """Keys on a sphere, queries near its centre: no query is far from the mean key, but every key is far from all."""
+    given = problem((2, 4, 3, 3, 700), logits, precision, bandwidth={"float32": 0.18, "float64": 0.06}[precision])
+    keys = 3.0 * given.keys / np.linalg.norm(given.keys, axis=2, keepdims=True)
+    return replace(given, keys=keys.astype(precision), queries=given.queries * given.queries.dtype.type(0.05))
+
+
+def far_from_the_origin(*kind):
+    given = problem((2, 4, 2, 3, 200), *kind)
+    return replace(given, **{name: getattr(given, name) + given.keys.dtype.type(1e3) for name in ("keys", "queries")})
+
+
+def narrow(*kind):
+    """The fast formula would round its exponents by their size."""
+    return problem((1, 6, 2, 1, 1100), *kind, bandwidth=0.002)
+
+
+PROBLEMS = [*(partial(problem, shape) for shape in SHAPES), partial(problem, (3, 2, 3, 2, 50), own_queries=True),
+            *(partial(problem, (2, 6, 2, 4, 1100), spread=spread) for spread in (3.0, 10.0, 100.0)),
+            near_and_far, even, hollow, far_from_the_origin, narrow]  # fmt: skip
 
 
 @PRECISIONS
 @LOGITS
-def test_moments__of_queries_for_each_replicate(logits, precision):
-    assert_solved(problem((3, 2, 3, 2, 50), logits, precision, own_queries=True))
+@pytest.mark.parametrize("make", PROBLEMS)
+def test_moments__are_the_formula(make, logits, precision):
+    assert_solved(make(logits, precision))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -51,13 +80,6 @@ def test_moments__of_queries_for_each_replicate(logits, precision):
 )
 def test_moments__of_any_small_problem(**drawn):
     assert_solved(problem(**drawn))
-
-
-def near_and_far(logits, precision):
-    """More queries than lanes, every third of them far away: those are computed by the careful formula."""
-    given = problem((2, 37, 5, 9, 150), logits, precision)
-    given.queries[::3] *= given.queries.dtype.type(40)
-    return given
 
 
 @PRECISIONS
@@ -76,64 +98,19 @@ def test_large_logits__neither_overflow_nor_wrap(logit, precision):
     np.testing.assert_allclose(mass[0, :, 0], np.log(2.0), rtol=1e-5)
 
 
-@PRECISIONS
 @LOGITS
-def test_near_and_far_queries__share_a_vector(logits, precision):
-    given = near_and_far(logits, precision)
-    assert_solved(given)
-    assert_solved(replace(given, variances=np.full_like(given.variances, 0.7)))
-
-
-@LOGITS
-def test_float32__is_within_1e_5_of_float64(logits):
-    single = problem((2, 8, 4, 4, 2000), logits, "float32")
-    double = replace(
-        single, **{n: getattr(single, n).astype(float) for n in ("keys", "values", "variances", "queries")}
-    )
-    for rough, fine in zip(
-        (*single.moments(), single.estimates()), (*double.moments(), double.estimates()), strict=True
-    ):
+@pytest.mark.parametrize(("shape", "bandwidth"), [((2, 8, 4, 4, 2000), 0.7), ((1, 2, 2, 2, 65536), 3.0)])
+def test_float32__is_within_1e_5_of_float64(shape, bandwidth, logits):
+    """Also of long rows: the sums over tiles are float64, so float32 errs no more than with one tile."""
+    single = problem(shape, logits, "float32", bandwidth=bandwidth)
+    arrays = ("keys", "values", "variances", "queries")
+    double = replace(single, **{name: getattr(single, name).astype(float) for name in arrays})
+    pairs = zip((*single.moments(), single.estimates()), (*double.moments(), double.estimates()), strict=True)
+    for rough, fine in pairs:
         assert np.abs(rough - fine).max() < 1e-5 * np.abs(fine).max()
 
 
-@LOGITS
-def test_long_rows__keep_their_precision(logits):
-    """n = 65536: the sums over tiles are float64, so float32 errs no more than with one tile."""
-    single = problem((1, 2, 2, 2, 65536), logits, "float32", bandwidth=3.0)
-    double = replace(
-        single, **{n: getattr(single, n).astype(float) for n in ("keys", "values", "variances", "queries")}
-    )
-    for rough, fine in zip(
-        (*single.moments(), single.estimates()), (*double.moments(), double.estimates()), strict=True
-    ):
-        np.testing.assert_allclose(rough, fine, rtol=1e-5, atol=1e-7)
-
-
 # ---------------------------------------------------------------- extreme settings
-
-
-@PRECISIONS
-@LOGITS
-@pytest.mark.parametrize("spread", [3.0, 10.0, 100.0])
-def test_far_queries__are_right(spread, logits, precision):
-    assert_solved(problem((2, 6, 2, 4, 1100), logits, precision, spread=spread))
-
-
-def test_narrow_kernels__are_not_left_to_the_fast_formula():
-    """It would round its exponents by their size."""
-    assert_solved(problem((1, 6, 2, 1, 1100), "distance", "float32", bandwidth=0.002))
-
-
-def hollow(precision):
-    """Keys on a sphere, queries near its centre: no query is far from the mean key, but every key is far from all."""
-    given = problem((2, 4, 3, 3, 700), "distance", precision, bandwidth={"float32": 0.18, "float64": 0.06}[precision])
-    keys = 3.0 * given.keys / np.linalg.norm(given.keys, axis=2, keepdims=True)
-    return replace(given, keys=keys.astype(precision), queries=given.queries * given.queries.dtype.type(0.05))
-
-
-@PRECISIONS
-def test_queries_in_a_hollow__are_computed_carefully(precision):
-    assert_solved(hollow(precision))
 
 
 @PRECISIONS
@@ -163,15 +140,6 @@ def test_large_bandwidth__weighs_all_keys_alike(bandwidth, logits, precision):
     np.testing.assert_allclose(mean, np.broadcast_to(expected, mean.shape), rtol=0, atol=tolerance)
     expected = given.variances.mean(axis=1, dtype=float)[:, None, None, None] / 1300
     np.testing.assert_allclose(gram, np.broadcast_to(expected, gram.shape), rtol=tolerance)
-
-
-@PRECISIONS
-def test_keys_far_from_the_origin__are_right(precision):
-    given = problem((2, 4, 2, 3, 200), "distance", precision)
-    shifted = replace(
-        given, keys=given.keys + np.array(1e3, precision), queries=given.queries + np.array(1e3, precision)
-    )
-    assert_solved(shifted)
 
 
 # ---------------------------------------------------------------- exact properties

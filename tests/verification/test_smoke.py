@@ -5,15 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from configurations import configuration
-from edges import compact, merged, theory_of
-from edges import simulated as simulated_at
-from held_out_studies import studies
-from own_data import own_data
-from population_studies import averages
 from scipy import stats
 from small_studies import LEVEL, Setting, claim, false_on_events, rates
-from zscores import exact, judge, leading, noise_only, simulated, z_score
+from verify_edges import compact, merged, theory_of
+from verify_edges import simulated as simulated_at
+from verify_held_out import studies
+from verify_own_data import own_data
+from verify_population import averages
+from zscores import configuration, exact, judge, leading, noise_only, simulated, z_score
 
 VERIFICATIONS = sorted(Path(__file__).parent.glob("verify_*.py"))
 

@@ -14,10 +14,23 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from configurations import N_CONFIGURATIONS, N_QUASI_MONTE_CARLO, configuration, sensitive
 from matplotlib.figure import Figure
 from scipy import stats
-from zscores import Value, Verdict, exact, judge, leading, noise_only, simulated, turned, z_score
+from zscores import (
+    N_CONFIGURATIONS,
+    N_QUASI_MONTE_CARLO,
+    Value,
+    Verdict,
+    configuration,
+    exact,
+    judge,
+    leading,
+    noise_only,
+    sensitive,
+    simulated,
+    turned,
+    z_score,
+)
 
 OUTPUT = Path(__file__).parents[2] / "outputs" / "verification"
 SHOWN = (

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 from builders import edited
-from killed import KINDS, Bench
-from kills import BATCHES, ROOT, WORK, Aim, Target, command, environment
-from tls import cluster
+from kills import BATCHES, KINDS, ROOT, WORK, Aim, Bench, Target, command, environment
+from strangers import cluster
 
 N_KILLS = {"serial": 10, "threads": 10, "results": 9, "merge": 7}
 LONG = edited(WORK, "n_keys = 2_000", "n_keys = 10_000").replace("max_replicates = 512", "max_replicates = 2048")

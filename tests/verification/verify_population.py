@@ -4,7 +4,88 @@ The truth is the mean of all studies, whose error is a twentieth of that of one.
 points and heads that were drawn, which say nothing of others.
 """
 
-from population_studies import MEASURES, averages, wrong_pairs
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+from builders import minimal_cell
+from numpy.typing import NDArray
+from scipy import stats
+from small_studies import claim
+
+from simstudy.design.settings.cell import Cell
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.population import measured
+from simstudy.verdicts.judge import comparisons_of
+from simstudy.verdicts.measured import selected_by
+
+Array = NDArray[np.float64]
+
+MEASURES = ("mse", "ensemble_variance", "correlation")
+N_DRAWS = 64
+TINY = {
+    "n_keys": 20,
+    "n_features": 3,
+    "head_dim": 1,
+    "arrangement": "haar",
+    "regression": {"kind": "ridge"},
+    "queries": {"kind": "gaussian", "count": 2},
+    "batch_size": 16,
+}
+
+
+class Intervals(NamedTuple):
+    """Estimates of many studies, their errors and degrees of freedom: (study, ...)."""
+
+    estimates: Array
+    errors: Array
+    degrees: int
+
+    @property
+    def ratio(self) -> Array:
+        """Mean error over the standard deviation of estimates."""
+        return np.asarray(self.errors.mean(axis=0) / self.estimates.std(axis=0, ddof=1))
+
+    def coverage(self, truth: Array) -> Array:
+        """Share of 95 % intervals that hold the truth."""
+        within = np.abs(self.estimates - truth) <= stats.t.ppf(0.975, self.degrees) * self.errors
+        return np.asarray(within.mean(axis=0))
+
+
+def averages(studies: int, population: tuple[str, ...], n_batches: int = N_DRAWS) -> Intervals:
+    """Studies of one cell, each of another seed."""
+    found = []
+    for seed in range(studies):
+        cell = minimal_cell(**TINY | {"seed": seed, "population": population})
+        performance = measured(cell, [simulate_batch([cell], batch)[0] for batch in range(n_batches)])
+        found.append([(performance.estimate[name], performance.mcse[name]) for name in MEASURES])
+    values = np.array(found, float)
+    return Intervals(values[..., 0], values[..., 1], performance.n_blocks - 1)
+
+
+def wrong_pairs(studies: int) -> tuple[Intervals, Intervals]:
+    """Shares of pairs of random heads that diversity puts in the wrong order: over heads, and given those drawn."""
+    stated = claim(kind="violated_pairs", against="chordal", at_most=0.3, over="head_seed")
+    found = []
+    for study in range(studies):
+        cells = [_with_heads(study, head) for head in range(N_DRAWS)]
+        accounts = [_account(cell, moments) for cell, moments in zip(cells, simulate_batch(cells, 0), strict=True)]
+        (comparison,) = comparisons_of(stated, selected_by(stated, accounts, ("head_seed",)))
+        found.append((comparison.estimate, comparison.mcse, comparison.given))
+    estimates, over, given = np.array(found, float).T
+    return Intervals(estimates, over, N_DRAWS - 1), Intervals(estimates, given, N_DRAWS - 1)
+
+
+def _with_heads(study: int, head: int) -> Cell:
+    queries = {"kind": "points", "points": [[1.0]]}
+    settings = {"seed": study, "head_seed": study * N_DRAWS + head, "batch_size": 128, "queries": queries}
+    return minimal_cell(**TINY | settings)
+
+
+def _account(cell: Cell, moments) -> SimpleNamespace:
+    planned, performance = SimpleNamespace(cell=cell, grid="g"), measured(cell, [moments])
+    return SimpleNamespace(planned=planned, batch_size=cell.simulation.batch_size, performance=performance)
+
 
 STUDIES = 500
 LEAST, MOST = 0.93, 0.97

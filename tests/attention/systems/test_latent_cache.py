@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import naive_mechanisms as naive
+import naive
 import numpy as np
 import pytest
 from builders import minimal_cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
-import naive_mechanisms as naive
+import naive
 import numpy as np
 import pytest
 from builders import minimal_cell, numbers_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import naive_mechanisms as naive
+import naive
 import numpy as np
 import pandas as pd
 import pytest
