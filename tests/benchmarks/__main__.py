@@ -1,6 +1,6 @@
 """Benchmarks against the limits of the machine and against other libraries: ``python tests/benchmarks``.
 
-Writes a table (Markdown and CSV) and a figure to ``outputs/benchmarks``.  Everything runs in one process on one core,
+Writes a table to ``outputs/benchmarks``.  Everything runs in one process on one core,
 except where threads are the subject.
 """
 
@@ -12,7 +12,6 @@ from pathlib import Path
 # Numerical libraries read these when they are imported.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
-os.environ["MPLBACKEND"] = "Agg"
 # Not all obey the above; none has more threads than cores that it may use.
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

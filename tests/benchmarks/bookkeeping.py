@@ -1,4 +1,4 @@
-"""What keeps a study's books: batches that a client takes from many threads, and that one writer stores."""
+"""Batches that a client takes from many threads, stores and looks at."""
 
 import tempfile
 import time
@@ -12,7 +12,6 @@ from measure import Row
 from simstudy.design.load import load_design
 from simstudy.execution.queue import DaskQueue, Meter, Task
 from simstudy.execution.store import store_of
-from simstudy.replicates.batch import simulate_batch
 from simstudy.study import open_ledger, simulate
 
 THREADS = 64
@@ -68,27 +67,3 @@ def client_rows(batches: int = 12_000, seconds: float = TASK_SECONDS) -> Iterato
     size = f"{done} batches of {1e3 * seconds:g} ms, {THREADS} threads"
     yield Row("client", size, "simstudy", done / taken, "batches a second")
     yield Row("client", size, "simstudy", 1e3 * busy / done, "ms of its process a batch")
-
-
-def writer_rows(batches: int = 100_000) -> Iterator[Row]:
-    """Batches a second that one writer accepts and has on disk in the end, and that are read again."""
-    with tempfile.TemporaryDirectory() as folder:
-        design = design_of(batches)
-        store = store_of(design, folder)
-        cell = design.cells[0].cell
-        (moments,) = simulate_batch([cell], 0)
-        ledger = open_ledger(design, store, "cpu", {})
-        start = time.perf_counter()
-        with store.locked():
-            ledger.state_cells()
-            (identity,) = ledger.identities(Task((cell,), 0))
-            for batch in range(batches):
-                store.write_batch(identity, batch, moments, cell)
-        taken = time.perf_counter() - start
-    yield Row("writer", f"{batches} batches of a cell", "simstudy", batches / taken, "batches a second")
-
-
-def bookkeeping_rows() -> Iterator[Row]:
-    """Both, of wall time."""
-    yield from client_rows()
-    yield from writer_rows()

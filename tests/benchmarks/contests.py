@@ -8,25 +8,19 @@ from typing import Any
 
 import bookkeeping
 import digits
-import inspections
 import limits
 import measure
 import numpy as np
 import recorded
-import reductions
 import simulations
 import workloads
 from measure import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
 
-from simstudy.design.settings.cell import N_BLOCKS
-from simstudy.design.settings.tables import Simulation
-
 WORKS = ("W0", "W1", "whole W0", "whole W1")
 _CALLS = 8
 """Calls of kernels in one round."""
-_DEFAULT_BATCH = Simulation.model_fields["batch_size"].default
 
 
 def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
@@ -36,8 +30,6 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
             rows += bound_rows(replace(size, dtype=dtype), rounds)
         for work in WORKS:
             rows += contest_rows(size, work, rounds)
-    for dtype in ("float32", "float64"):
-        rows += compact_rows(replace(sizes[0], dtype=dtype), rounds)
     rows += costs(rounds)
     rows += surroundings(sizes, rounds)
     return rows
@@ -53,8 +45,6 @@ def limit_rows() -> Iterator[Row]:
             1e-9 * limits.rate(*limits.issue_job(dtype)),
             "Gop/s",
         )
-        yield Row("limit", dtype, "power of 2", 1e9 * limits.exp_seconds(dtype), "ns")
-    yield Row("limit", "", "memory", 1e-9 * limits.memory_rate(), "GB/s")
 
 
 def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
@@ -98,19 +88,6 @@ def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
         yield Row(work, size.name, name, ratio(scaled, seconds[0]), "times simstudy")
 
 
-def compact_rows(size: Size, rounds: int) -> Iterator[Row]:
-    """Times of Gaussian kernels over those of compact ones, round by round."""
-    arrays = workloads.draw(size)
-    powers = (1, 2, 3, 10) if size.dtype == "float64" else (1, 2, 3)
-    for work, gaussian in (("W0", workloads.estimates), ("W1", workloads.moments)):
-        jobs = [functools.partial(gaussian, arrays)]
-        jobs += [functools.partial(workloads.compact, arrays, power, work == "W1") for power in powers]
-        seconds = interleaved(jobs, rounds)
-        for power, taken in zip(powers, seconds[1:], strict=True):
-            label = f"compact kernel, r = {power}"
-            yield Row(work, f"{size.name} {size.dtype}", label, ratio(seconds[0], taken), "times as fast as Gaussian")
-
-
 def whole_replicates(size: Size) -> int:
     """Replicates in one batch of the whole job: as many in each of its blocks as in one call."""
     return workloads.cell(size, "drawn").simulation.batch_size
@@ -144,28 +121,16 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
 
 
 def costs(rounds: int) -> Iterator[Row]:
-    """CPU seconds to a given error, what saves them, and what heads of a transformer take."""
+    """CPU seconds to a given error, and of functions of the user's own."""
     yield from digits.digit_rows(digits.SIZE, rounds)
-    yield from digits.sharing_rows(rounds)
-    yield from reductions.reduction_rows(replace(digits.SIZE, replicates=1024), rounds)
-    yield from inspections.inspection_rows()
     yield from simulations.simulation_rows(rounds)
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
-    """Two threads, Dask, books, memory: on all cores again."""
+    """Two threads, and a client with many: on all cores again."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     for size in sizes:
         repeats = max(1, round(0.2 / limits.fastest(functools.partial(workloads.moments, workloads.draw(size)), 3)))
         yield Row("W1", size.name, "two threads", measure.two_threads(workloads.draw(size), repeats, 5), "speed-up")
-    for size in sizes:
-        made = workloads.cell(replace(size, replicates=_DEFAULT_BATCH // N_BLOCKS), "integrated")
-        batches = max(4, round(6.0 / limits.fastest(functools.partial(workloads.whole_job, made), 3)))
-        for executor, overhead in measure.dask_overhead(made, batches, 3).items():
-            yield Row("batches", size.name, f"Dask, one of its {executor}", overhead, "times a loop")
-    yield from bookkeeping.bookkeeping_rows()
-    largest = max(sizes, key=lambda size: size.keys * size.features)
-    for batches in (1, 4):
-        peak = measure.peak_memory(replace(largest, replicates=64), batches)
-        yield Row("memory", largest.name, f"{64 * batches} replicates", peak, "MB at peak")
+    yield from bookkeeping.client_rows()

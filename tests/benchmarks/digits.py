@@ -1,4 +1,4 @@
-"""Cost of a digit: CPU seconds to a Monte Carlo error of 1 %, and what sharing data between cells saves of them.
+"""Cost of a digit: CPU seconds to a Monte Carlo error of 1 %.
 
 A study of two geometries of four heads, by this package (noise integrated out, a control variate where there is a
 signal) and by NumPy (noise drawn), both geometries on the same data.  What takes t seconds and leaves a relative error
@@ -8,8 +8,6 @@ e needs t (e / 1 %)^2 seconds.
 import time
 from collections.abc import Iterator
 from functools import partial
-from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import measure
@@ -20,15 +18,12 @@ from peers import numpy_drawn, numpy_estimates
 from workloads import Arrays, Size
 
 from simstudy.data.heads import key_projections, query_points
-from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.batch import shares_data, simulate_batch
+from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 
 MEASURES = ("ensemble_variance", "mean_covariance", "mse")
 DIFFERENCE = "difference of mse"
-DESIGN = Path(__file__).parents[2] / "designs" / "principal-angles.toml"
-GRIDS = ("closed-form", "rotation", "few-keys")
 
 
 class Target(NamedTuple):
@@ -158,27 +153,3 @@ def _plain_measures(errors: np.ndarray) -> dict[str, np.ndarray]:
 
 def _standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
-
-
-def sharing_rows(rounds: int, design: Path = DESIGN, grids: tuple[str, ...] = GRIDS) -> Iterator[Row]:
-    """CPU time of one batch of all cells of a grid, each cell alone over those that share their data together."""
-    planned = load_design(design, "quick").cells
-    for grid in grids:
-        inside = [one.cell for one in planned if one.grid == grid]
-        groups = [list(group) for _, group in groupby(sorted(inside, key=_address), key=shares_data)]
-
-        def together(groups: list[list[Cell]] = groups) -> None:
-            for group in groups:
-                simulate_batch(group, 0)
-
-        def alone(inside: list[Cell] = inside) -> None:
-            for cell in inside:
-                simulate_batch([cell], 0)
-
-        shared, single = measure.interleaved([together, alone], rounds)
-        label = f"{len(inside)} cells on {len(groups)} sets of data"
-        yield Row("sharing", f"{design.stem}, {grid}", label, measure.ratio(single, shared), "times less CPU")
-
-
-def _address(cell: Cell) -> str:
-    return repr(shares_data(cell))

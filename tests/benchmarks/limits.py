@@ -7,12 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from workloads import Size
 
-from simstudy.kernels.elementary import MAGIC_32, MAGIC_64, exp2_float32, exp2_float64
-from simstudy.kernels.jit import aligned, kernel
+from simstudy.kernels.jit import kernel
 from simstudy.kernels.vectors import at_least, lanes, load, store_four
-
-EXP2 = {"float32": (exp2_float32, np.float32(-58.0), MAGIC_32), "float64": (exp2_float64, np.float64(-500.0), MAGIC_64)}
-
 
 _CHAINS = 12
 """Chains of operations that wait for nothing but themselves: two ports, of a latency of four, need eight."""
@@ -51,19 +47,6 @@ def _products_and_comparisons(x, a, b, width, repetitions):
     store_four(x, 0, width, v0 + v4 + v8, v1 + v5 + v9, v2 + v6 + v10, v3 + v7 + v11)
 
 
-@kernel
-def _powers(exp2, lowest, magic, x, y, repetitions):
-    for _ in range(repetitions):
-        for i in range(x.size):
-            y[i] += exp2(x[i], lowest, magic)
-
-
-@kernel
-def _triad(x, y, z, a):
-    for i in range(x.size):
-        z[i] = x[i] + a * y[i]
-
-
 def fastest(call: Callable[[], object], repetitions: int = 15) -> float:
     """Return the seconds of the fastest of several calls, after one that compiles."""
     call()
@@ -99,21 +82,6 @@ def _arithmetic(loop: Callable[..., None], dtype: str, loops: int) -> tuple[Call
 def rate(job: Callable[[], object], count: float) -> float:
     """Operations per second at best."""
     return count / fastest(job)
-
-
-def exp_seconds(dtype: str, loops: int = 500) -> float:
-    """Seconds per power of 2 by the polynomial of the kernels."""
-    x, y = aligned((2048,), dtype), aligned((2048,), dtype)
-    x[:], y[:] = -np.linspace(0, 20, 2048), 0
-    return fastest(lambda: _powers(*EXP2[dtype], x, y, loops)) / (loops * x.size)
-
-
-def memory_rate(megabytes: int = 256) -> float:
-    """Bytes per second of reading two arrays and writing a third, beyond any cache."""
-    arrays = [aligned((megabytes * 2**20 // 24,), "float64") for _ in range(3)]
-    for array in arrays:
-        array[:] = 1
-    return 3 * arrays[0].nbytes / fastest(lambda: _triad(*arrays, 2.0), 5)
 
 
 def products_needed(size: Size, with_gram: bool) -> float:

@@ -1,21 +1,12 @@
-"""Interleaved timing, and what surrounds the kernels: threads, Dask, memory."""
+"""Interleaved timing, also of two threads."""
 
-import contextlib
-import functools
-import math
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from workloads import Arrays, Size, moments
-
-from simstudy.design.settings.cell import Cell
-from simstudy.execution.queue import Queue, Task, open_queue
+from workloads import Arrays, moments
 
 
 @dataclass(frozen=True)
@@ -100,44 +91,3 @@ def two_threads(arrays: Arrays, repeats: int, rounds: int) -> Ratio:
 
         alone, together = interleaved([one, two], rounds, time.perf_counter)
     return ratio(alone, together)
-
-
-def dask_overhead(made: Cell, batches: int, rounds: int) -> dict[str, Ratio]:
-    """Time of batches through one worker of a Dask executor over that of a loop; the worker is there already."""
-    executors = ("threads", "processes")
-    with contextlib.ExitStack() as stack:
-        queues = [stack.enter_context(open_queue(name, 1)) for name in ("serial", *executors)]
-        jobs = [functools.partial(_drain, queue, made, batches) for queue in queues]
-        loop, *others = interleaved(jobs, rounds, time.perf_counter)
-    return {name: ratio(taken, loop) for name, taken in zip(executors, others, strict=True)}
-
-
-def _drain(queue: Queue, made: Cell, batches: int) -> None:
-    queue.add(Task((made,), batch) for batch in range(batches))
-    for _ in queue:
-        pass
-
-
-def high_water_mark() -> float:
-    """Megabytes that this process has held at most; NaN where the system does not tell.
-
-    Not `getrusage`, which counts the parent from which the process was forked.
-    """
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), math.nan)
-
-
-def peak_memory(size: Size, batches: int) -> float:
-    """Megabytes that a fresh process holds at most while it computes batches, imports included."""
-    here = Path(__file__).resolve().parent
-    code = (
-        f"import sys; sys.path[:0] = {[str(here), str(here.parent), str(here.parents[1])]!r}\n"
-        "import measure, workloads\n"
-        "from simstudy.replicates.batch import simulate_batch\n"
-        f"made = workloads.cell(workloads.{size!r}, 'integrated')\n"
-        f"for batch in range({batches}): simulate_batch([made], batch)\n"
-        "print(measure.high_water_mark())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout)

@@ -11,7 +11,7 @@ import numpy as np
 from builders import minimal_cell
 
 from simstudy.design.settings.cell import N_BLOCKS, Cell
-from simstudy.kernels import compact_moments, nw_moments, project
+from simstudy.kernels import nw_moments, project
 from simstudy.replicates.batch import simulate_batch
 
 
@@ -79,13 +79,6 @@ def moments(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     keys = project(arrays.keys, arrays.projections)
     ones = np.ones_like(arrays.values)
     return nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, "distance")[:2]
-
-
-def compact(arrays: Arrays, power: int, with_gram: bool) -> object:
-    """W0 or W1 with a compact kernel of three bandwidths' radius."""
-    keys = project(arrays.keys, arrays.projections)
-    variances = np.ones_like(arrays.values) if with_gram else None
-    return compact_moments(keys, arrays.values, variances, arrays.projected_points, 3.0 * arrays.bandwidth, power)
 
 
 def cell(size: Size, treatment: str) -> Cell:
