@@ -2,12 +2,14 @@
 
 import importlib.util
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from simstudy.design.contents import read_contents
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
@@ -39,6 +41,13 @@ def minimal_cell(**settings: Any) -> Cell:
     for name, value in (BASE | settings).items():
         tables.setdefault(TABLE_OF[name], {})[name] = value
     return Cell.model_validate(tables)
+
+
+def with_contents(folder: Path = Path(), **settings: Any) -> Cell:
+    """Return a small cell with the contents of the files that its settings name."""
+    cell, problems = read_contents(minimal_cell(**settings), folder)
+    assert not problems, problems
+    return cell
 
 
 DESIGN = """
@@ -112,6 +121,14 @@ y = "mse"
 """
 
 
+def estimated(cell: Cell, n_batches: int = 1) -> Any:
+    """Return the measures of a cell after some batches, with their errors."""
+    from simstudy.replicates.batch import simulate_batch
+    from simstudy.replicates.population import measured
+
+    return measured(cell, [simulate_batch([cell], batch)[0] for batch in range(n_batches)])
+
+
 def patterns(model: Any, tokens: Any) -> np.ndarray:
     """Attention weights (L, H, T, T) in the forward pass of a model."""
     kept: list[np.ndarray] = []
@@ -155,6 +172,14 @@ def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
 def numbers_of(cell: Cell, formulas: Any = instance_numbers) -> dict[str, float]:
     """Return the numbers of the instance of a cell by formulas of the theory."""
     return formulas(cell.instance, cell)
+
+
+def same_bits(ours: Iterable[Any], theirs: Iterable[Any]) -> bool:
+    """Whether batches have equal moments, number by number."""
+    return all(
+        np.array_equal(a, b, equal_nan=True)
+        for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True)
+    )  # fmt: skip
 
 
 def mean_correlation(weights: Any) -> float:

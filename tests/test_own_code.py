@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import BASE, edited
+from builders import BASE, edited, same_bits
 from commands import FORKS, ROOT, simstudy
 from scipy import stats
 
@@ -25,7 +25,6 @@ from simstudy.execution.seal import require_unbroken, seal_of
 from simstudy.execution.store import Store
 from simstudy.execution.verify import verify
 from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.moments import Moments
 from simstudy.report.page import require_same_design
 from simstudy.report.preregistration import preregistration
 from simstudy.verdicts.predictions import predict
@@ -57,13 +56,6 @@ def study(folder: Path, name: str = "quadratic", file: str = "mine.py", text: st
     path = folder / "design.toml"
     path.write_text(design.toml())
     return path
-
-
-def same_bits(ours: list[Moments], theirs: list[Moments]) -> bool:
-    return all(
-        np.array_equal(a, b, equal_nan=True)
-        for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True)
-    )  # fmt: skip
 
 
 def own(name: str) -> dict[str, str]:

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import estimated, minimal_cell
 
 from simstudy.attention.combinations import combine_heads, fit_weights
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.moments import stack
-from simstudy.replicates.performance import performance
 
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 QUERIES = {"kind": "gaussian", "count": 5}
@@ -39,8 +36,7 @@ def test_fit__finds_the_weights_that_made_the_outcomes():
 
 def of_cell(combination, **settings):
     cell = minimal_cell(combination=combination, regression=RIDGE, queries=QUERIES, n_heads=3, **settings)
-    blocks = stack([simulate_batch([cell], number)[0] for number in range(4)])
-    return performance(blocks, combine_heads(cell), cell.statistics)
+    return estimated(cell, 4)
 
 
 def test_wider_classes__have_smaller_errors():

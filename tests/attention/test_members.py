@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import estimated, minimal_cell
 
 from simstudy.attention import members_of
-from simstudy.attention.combinations import combine_heads
 from simstudy.attention.learners.trained import loss_and_gradient, tokens_of, train
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.performance import performance
 
 DRAWN = {"noise_treatment": "drawn"}
 QUERIES = {"kind": "gaussian", "count": 4}
@@ -168,8 +165,7 @@ def test_every_learner__passes_through_a_batch_with_its_own_correlation():
     correlations = {}
     for exploration in (0.05, 0.95):
         cell = minimal_cell(**COLONY | {"learner": {"kind": "ant_colony", "exploration": exploration}})
-        (moments,) = simulate_batch([cell], 0)
-        found = performance(moments, combine_heads(cell), cell.statistics).estimate
+        found = estimated(cell).estimate
         variance, covariance = found["mean_variance"], found["mean_covariance"]
         law = covariance + (variance - covariance) / cell.heads.n_heads
         assert found["ensemble_variance"] == pytest.approx(law, rel=1e-9)

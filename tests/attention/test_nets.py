@@ -4,11 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, write_design
+from builders import DESIGN, edited, minimal_cell, with_contents, write_design
 
 from simstudy.attention import expansion, nets
 from simstudy.attention.combinations import combine_heads
-from simstudy.design.contents import read_contents
 from simstudy.design.load import load_design
 from simstudy.design.settings.code import Code
 from simstudy.replicates import moments
@@ -26,10 +25,12 @@ RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, 0.5]}
 POINTS = {"kind": "points", "points": [[0.4, -0.3], [-0.6, 0.8]]}
 
 
+BASE = {"n_features": 3, "n_keys": 200, "bandwidth": 0.7, "head_dim": 1, "arrangement": "rotated", "angle": 60.0,
+        "queries": POINTS, "regression": RIDGE, "control": "expansion", "noise_sd": 0.8}  # fmt: skip
+
+
 def cell_of(**settings):
-    base = {"n_features": 3, "n_keys": 200, "bandwidth": 0.7, "head_dim": 1, "arrangement": "rotated", "angle": 60.0}
-    base |= {"queries": POINTS, "regression": RIDGE, "control": "expansion", "noise_sd": 0.8}
-    return minimal_cell(**base | settings)
+    return minimal_cell(**BASE | settings)
 
 
 @pytest.mark.parametrize("settings", [{}, {"regression": "quadratic", "logits": "dot_product", "bandwidth": 2.0}])
@@ -103,9 +104,7 @@ def batches_of(cell, n_batches=4):
 def rows_of_data(**settings):
     keys = {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 12}
     settings |= {"regression": {"kind": "fitted", "learner": "linear"}, "n_features": 10, "key_distribution": keys}
-    cell, problems = read_contents(cell_of(queries={"kind": "held_out", "count": 3}, **settings), None)
-    assert not problems
-    return cell
+    return with_contents(**BASE | {"queries": {"kind": "held_out", "count": 3}} | settings)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,14 @@
 import naive
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, needs, write_design
+from builders import DESIGN, edited, estimated, minimal_cell, mistakes, needs, write_design
 
 from simstudy.attention import members_of
-from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
 from simstudy.execution.provenance import contents
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, leading_order, masked
 
 N, QUERIES = 21, {"kind": "gaussian", "count": 6}
@@ -77,9 +74,7 @@ def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanis
 @pytest.mark.parametrize("mask", MASKS)
 def test_masked_heads__are_masked_attention(mask, reference):
     settings = {"reference": reference, "logits": "dot_product", "bandwidth": "attention"}
-    cell = cell_of(mask, **settings)
-    (moments,) = simulate_batch([cell], 0)
-    assert performance(moments, combine_heads(cell), cell.statistics).estimate["discrepancy"] < 1e-13
+    assert estimated(cell_of(mask, **settings)).estimate["discrepancy"] < 1e-13
 
 
 @pytest.mark.parametrize("method", [exact_moments, leading_order])
@@ -98,8 +93,7 @@ def test_theory__of_a_masked_query_is_that_of_as_many_keys(method):
 
 def test_exact_theory__is_what_masked_replicates_average_to():
     cell = cell_of("file", head_dim=1, logits="dot_product", batch_size=2048)
-    (moments,) = simulate_batch([cell], 0)
-    found = performance(moments, combine_heads(cell), cell.statistics)
+    found = estimated(cell)
     predicted = masked(exact_moments, cell, key_projections(cell), query_projections(cell), query_points(cell))
     second = predicted.covariance + predicted.bias[:, :, None] * predicted.bias[:, None, :]
     mse = second.mean(axis=(1, 2)).mean()

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from builders import minimal_cell, needs
+from builders import estimated, minimal_cell, needs
 
+from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
-from simstudy.attention.combinations import combine_heads
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.performance import performance
+from simstudy.data.shared import SharedData
 
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 QUERIES = {"kind": "gaussian", "count": 6}
@@ -16,8 +15,7 @@ needs_torch = needs("torch")
 
 def discrepancy(**settings) -> float:
     cell = minimal_cell(regression=RIDGE, queries=QUERIES, bandwidth="attention", n_heads=3, **settings)
-    (moments,) = simulate_batch([cell], 0)
-    return float(performance(moments, combine_heads(cell), cell.statistics).estimate["discrepancy"])
+    return float(estimated(cell).estimate["discrepancy"])
 
 
 @pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
@@ -60,17 +58,14 @@ def test_attention__does_not_overflow():
 
 
 def test_statistics__without_a_meaning_are_nan():
-    cell = minimal_cell(n_heads=2)
-    (moments,) = simulate_batch([cell], 0)
-    found = performance(moments, combine_heads(cell), cell.statistics).estimate
+    found = estimated(minimal_cell(n_heads=2)).estimate
     assert "discrepancy" not in found and np.isnan(found["query_correlation"])
 
 
 @pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
 def test_direct_mse__closes_the_decomposition(noise_treatment):
     cell = minimal_cell(regression=RIDGE, queries=QUERIES, noise_treatment=noise_treatment)
-    (moments,) = simulate_batch([cell], 0)
-    found = performance(moments, combine_heads(cell), cell.statistics).estimate
+    found = estimated(cell).estimate
     variance, covariance, n_heads = found["mean_variance"], found["mean_covariance"], cell.heads.n_heads
     closed = found["squared_bias"] + variance / n_heads + (1 - 1 / n_heads) * covariance
     assert found["direct_mse"] == pytest.approx(closed, rel=1e-12)
@@ -79,12 +74,6 @@ def test_direct_mse__closes_the_decomposition(noise_treatment):
 
 def test_query_correlation__by_hand():
     cell = minimal_cell(regression=RIDGE, queries=QUERIES, noise_treatment="drawn", batch_size=16)
-    (moments,) = simulate_batch([cell], 0)
-    from simstudy.attention import members_of
-    from simstudy.data.shared import SharedData
-
     means = members_of(cell, SharedData(cell, 0, 16)).means
     expected = np.mean([np.corrcoef(means[r].T)[0, 1] for r in range(16)])
-    assert performance(moments, combine_heads(cell), cell.statistics).estimate["query_correlation"] == pytest.approx(
-        expected
-    )
+    assert estimated(cell).estimate["query_correlation"] == pytest.approx(expected)

@@ -15,7 +15,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
 
 import numpy as np  # noqa: E402
-from builders import minimal_cell  # noqa: E402
+from builders import estimated, minimal_cell  # noqa: E402
 from measure import interleaved  # noqa: E402
 from recorded import PROCESSOR  # noqa: E402
 
@@ -23,7 +23,6 @@ from simstudy.attention.expansion import expectations  # noqa: E402
 from simstudy.data.heads import key_projections, query_points  # noqa: E402
 from simstudy.design.settings.known_means import MIN_THIRD_ORDER  # noqa: E402
 from simstudy.replicates.batch import simulate_batch  # noqa: E402
-from simstudy.replicates.population import measured  # noqa: E402
 
 MEASURES = ("mse", "ensemble_variance", "mean_covariance", "correlation")
 WANTED = {1e-2: "1&nbsp;%", 1e-4: "1e-4"}
@@ -73,7 +72,7 @@ def rival(cell, settings, count, rng):
 def rows(name, settings):
     """Lines of the table for one cell, one for each error wanted: seconds by measure, of the four ways."""
     ways = {way: minimal_cell(**settings, batch_size=BATCH, control=way) for way in LEAST}
-    found = {way: measured(each, [simulate_batch([each], k)[0] for k in range(BATCHES)]) for way, each in ways.items()}
+    found = {way: estimated(each, BATCHES) for way, each in ways.items()}
     plain, rng = ways["none"], np.random.default_rng(0)
     products = rival(plain, settings, BATCH, rng)[1] / BATCH
     mse, known = products.mean(), found["none"]

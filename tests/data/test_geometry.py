@@ -109,11 +109,6 @@ def test_indices__of_a_single_head():
     assert [found[name] for name in ("participation", "entropy", "vendi")] == pytest.approx([1, 1, 1], abs=1e-12)
 
 
-def test_logdet__is_undefined_without_a_bandwidth():
-    found = diversity_indices(heads((3, 6, 2)))
-    assert [name for name, value in zip(GEOMETRIC_INDICES, found, strict=True) if np.isnan(value)] == ["logdet"]
-
-
 @pytest.mark.parametrize("bandwidth", [1e-300, 1e-8, 1e-6, 1e-3, 0.7, 1e3, 1e155])
 def test_logdet__keeps_its_digits_at_any_bandwidth(bandwidth):
     """One angle t: ½ log[1 + sin² t/(b²(b² + 2))], here in exact rational arithmetic."""

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from builders import minimal_cell
 
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.feasibility import features_needed, impossibilities
@@ -12,16 +13,8 @@ from simstudy.design.settings.cell import Cell
 
 
 def make(d=20, seed=0, queries="origin", keys="gaussian", **heads):
-    heads = {"n_heads": 4, "head_dim": 2, "arrangement": "aligned"} | heads
-    return Cell.model_validate(
-        {
-            "data": {"n_keys": 10, "n_features": d, "key_distribution": keys},
-            "heads": heads,
-            "estimator": {"bandwidth": 0.5},
-            "queries": {"queries": queries},
-            "simulation": {"seed": seed},
-        }
-    )
+    heads = {"n_heads": 4, "arrangement": "aligned"} | heads
+    return minimal_cell(n_features=d, seed=seed, queries=queries, key_distribution=keys, **heads)
 
 
 def angles_between(u, v):

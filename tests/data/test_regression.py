@@ -1,10 +1,9 @@
 """Regression functions against loops over the points, and their independence of the array a point stands in."""
 
-import math
-
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
+from theory_oracle import regression_values
 
 from simstudy.data.regression import evaluate
 from simstudy.design.settings.processes import Regression
@@ -23,36 +22,7 @@ FUNCTIONS = [
 ]
 FUNCTIONS.append({"kind": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[9]]})
 NAMES = [f"{i}-{f['kind']}" for i, f in enumerate(FUNCTIONS)]
-WAVES = {"sin": math.sin, "cos": math.cos}
 D = 4
-
-
-def naive(f, x):
-    """m(x) at one point, a list of numbers, from the dictionary of a function; written from the definitions."""
-    d = len(x)
-    if f["kind"] == "zero":
-        return 0.0
-    if f["kind"] == "linear":
-        return sum(c * t for c, t in zip(f["coefficients"], x, strict=False))
-    if f["kind"] == "quadratic":
-        c = f["coefficients"] * d if len(f["coefficients"]) == 1 else f["coefficients"]
-        return sum(a * t * t for a, t in zip(c, x, strict=False))
-    if f["kind"] == "ridge":
-        u, length = f["direction"], math.sqrt(sum(t * t for t in f["direction"]))
-        along = sum(a * t for a, t in zip(u, x, strict=False)) / length
-        return f["amplitude"] * WAVES[f["wave"]](f["frequency"] * along)
-    if f["kind"] == "additive":
-        fall = {
-            "none": lambda j: 1.0,
-            "exponential": lambda j: math.exp(-f["rate"] * (j - 1)),
-            "power": lambda j: j ** -f["rate"],
-        }[f.get("decay", "none")]
-        wave, active = WAVES[f["wave"]], x[: f.get("n_active", d)]
-        terms = [fall(j) * wave(f.get("frequency", 1.0) * t) for j, t in enumerate(active, start=1)]
-        return f.get("amplitude", 1.0) * sum(terms)
-    if f["kind"] == "interaction":
-        return f["amplitude"] * x[f["coordinates"][0] - 1] * x[f["coordinates"][1] - 1]
-    return sum(naive(term, x) for term in f["terms"])
 
 
 def parsed(f):
@@ -66,10 +36,8 @@ def x():
 
 @pytest.mark.parametrize("f", FUNCTIONS, ids=NAMES)
 def test_values_are_those_of_the_definition(f, x):
-    values = evaluate(parsed(f), x)
-    assert values.shape == (3, 41)
-    expected = [[naive(f, x[r, :, i].tolist()) for i in range(41)] for r in range(3)]
-    np.testing.assert_allclose(values, expected, rtol=1e-13, atol=1e-14)
+    expected = [regression_values(parsed(f), points.T) for points in x]
+    np.testing.assert_allclose(evaluate(parsed(f), x), expected, rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("f", FUNCTIONS, ids=NAMES)

@@ -1,34 +1,65 @@
-"""Rows of a user's data as keys: drawn by address, each as likely as any other, their outcomes with them."""
+"""Rows of a user's data as keys, drawn by address with their outcomes; rows and splits of them as populations."""
 
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, same_bits, with_contents
 from scipy import stats
+from sklearn.linear_model import LinearRegression
 
+import simstudy
 from simstudy.attention import members_of
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
-from simstudy.design.contents import read_contents
+from simstudy.design.document import Confirmation, PlannedCell, Precision, confirmatory
+from simstudy.design.feasibility import impossibilities
+from simstudy.design.load import load_design
 from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
+from simstudy.verdicts.predictions import predict
 
 FITTED = {"kind": "fitted", "learner": "linear"}
+DIABETES = {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 12}
+WINE = {"kind": "file", "path": "sklearn:wine", "columns": ["alcohol", "hue"], "response": "target"}
+SPLIT = WINE | {"held_out": 20}
+N_WINE = 178
+PAIRED = {"noise": {"kind": "residuals", "paired": True}, "noise_treatment": "drawn"}
+SAMPLING = pytest.mark.parametrize("sampling", ["with_replacement", "without"])
 
 
-def make(sampling="with_replacement", noise="gaussian", regression=FITTED, n_keys=50, **settings):
-    keys = {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 12}
-    settings = {"n_features": 10, "queries": {"kind": "held_out", "count": 5}} | settings
-    data = {"key_distribution": keys | {"sampling": sampling}, "noise": noise, "regression": regression}
-    cell, problems = read_contents(minimal_cell(n_keys=n_keys, **data, **settings), Path())
-    assert not problems
-    return cell
+def make(sampling="with_replacement", **settings):
+    """Rows of diabetes as keys."""
+    base = {"n_keys": 50, "regression": FITTED, "n_features": 10, "queries": {"kind": "held_out", "count": 5}}
+    return with_contents(**base | {"key_distribution": DIABETES | {"sampling": sampling}} | settings)
 
 
-@pytest.mark.parametrize("sampling", ["with_replacement", "without"])
+def split(population=("held_out",), folder=".", keys=SPLIT, **settings):
+    """Rows held out are a population."""
+    base = {
+        "n_features": 2, "n_keys": 12, "bandwidth": 1.0, "head_dim": 2, "arrangement": "aligned", "batch_size": 16,
+        "regression": FITTED, "noise": "residuals", "queries": {"kind": "held_out", "count": 3},
+    }  # fmt: skip
+    return with_contents(Path(folder), population=population, key_distribution=keys, **base | settings)
+
+
+def sampled(population=("rows",), held_out=0, sampling="with_replacement", **settings):
+    """Rows are a population; the mean of keys: one head of a very wide kernel, of the first feature, at the origin."""
+    base = {
+        "n_features": 2, "n_keys": 12, "n_heads": 1, "head_dim": 1, "arrangement": "aligned", "bandwidth": 1e6,
+        "regression": {"kind": "linear", "coefficients": [1.0]}, "noise_sd": 0.0, "batch_size": 64,
+    }  # fmt: skip
+    keys = WINE | {"held_out": held_out, "sampling": sampling}
+    return with_contents(population=population, key_distribution=keys, **base | settings)
+
+
+# ---------------------------------------------------------------- rows that are drawn
+
+
+@SAMPLING
 def test_rows__are_a_pure_function_of_seed_replicate_and_number(sampling):
     cell = make(sampling, n_keys=200)
     drawn = draw_rows(cell, 3, 4)
@@ -38,7 +69,7 @@ def test_rows__are_a_pure_function_of_seed_replicate_and_number(sampling):
     np.testing.assert_array_equal(draw_keys(cell, 3, 4), cell.rows.keys[drawn].swapaxes(1, 2))
 
 
-@pytest.mark.parametrize("sampling", ["with_replacement", "without"])
+@SAMPLING
 def test_every_row__is_as_likely_as_any_other_at_every_place(sampling):
     drawn = draw_rows(make(sampling), 0, 4000)
     for place in (0, 7, 49):
@@ -80,8 +111,7 @@ def test_any_residual_may_come_to_any_row():
 
 
 def test_paired_residuals_stay_with_their_rows():
-    paired = {"kind": "residuals", "paired": True}
-    cells = [make(noise=paired, noise_treatment=treatment, noise_sd=0.5) for treatment in ("drawn", "integrated")]
+    cells = [make(**PAIRED | {"noise_treatment": how}, noise_sd=0.5) for how in ("drawn", "integrated")]
     shared = SharedData(cells[0], 0, 3)
     rows = draw_rows(cells[0], 0, 3)
     expected = (cells[0].rows.values + 0.5 * cells[0].rows.residuals)[rows]
@@ -90,38 +120,170 @@ def test_paired_residuals_stay_with_their_rows():
         assert not shared.variances(cell).any()
 
 
-def test_cells_of_one_company__have_the_bits_that_they_have_alone():
-    cells = [
-        make(n_keys=60), make(n_keys=30), make(noise="residuals"), make(regression="ridge", n_keys=20),
-        make(noise={"kind": "residuals", "paired": True}, noise_treatment="drawn"),
-    ]  # fmt: skip
-    for cell, moments in zip(cells, simulate_batch(cells, 1), strict=True):
-        alone = simulate_batch([cell], 1)[0]
-        for ours, theirs in zip(moments, alone, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-
-
 def test_contents_travel_to_workers_that_do_not_see_the_file(tmp_path):
-    path = tmp_path / "data.npy"
-    np.save(path, np.random.default_rng(0).normal(size=(30, 6)))
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).normal(size=(30, 6)))
     keys = {"kind": "file", "path": "data.npy", "response": "5", "held_out": 3}
     settings = {"n_features": 5, "queries": {"kind": "held_out", "count": 3}}
-    cell, _ = read_contents(minimal_cell(key_distribution=keys, regression="file", **settings), tmp_path)
-    path.unlink()
-    arrived = pickle.loads(pickle.dumps(cell))
-    for ours, theirs in zip(simulate_batch([arrived], 0)[0], simulate_batch([cell], 0)[0], strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    cell = with_contents(tmp_path, key_distribution=keys, regression="file", **settings)
+    (tmp_path / "data.npy").unlink()
+    assert same_bits(simulate_batch([pickle.loads(pickle.dumps(cell))], 0), simulate_batch([cell], 0))
 
 
 def test_replay_shows_the_rows_that_the_batch_used():
     cell = make(noise="residuals", noise_treatment="drawn")
     shown = replay(cell, 17)
     np.testing.assert_array_equal(shown["keys"], draw_keys(cell, 17, 1)[0])
-    members = members_of(cell, SharedData(cell, 17, 1))
-    np.testing.assert_array_equal(shown["head_estimate"], members.means[0])
+    np.testing.assert_array_equal(shown["head_estimate"], members_of(cell, SharedData(cell, 17, 1)).means[0])
 
 
 def test_validation_pairs_of_fitted_weights__are_further_rows():
     combination = {"kind": "fitted", "n_validation": 30}
     cell = make("without", noise="residuals", noise_treatment="drawn", combination=combination)
     assert np.isfinite(simulate_batch([cell], 0)[0].error_sum).all()
+
+
+COMPANIES = [
+    (make, [{"n_keys": 60}, {"n_keys": 30}, {"noise": "residuals"}, {"regression": "ridge", "n_keys": 20}, PAIRED]),
+    (split, [{}, {"regression": "file", "noise": "gaussian"}]),
+    (sampled, [{}, {"n_keys": 6}]),
+]
+
+
+@pytest.mark.parametrize(("of", "settings"), COMPANIES)
+def test_company_of_a_cell__changes_none_of_its_bits(of, settings):
+    cells = [of(**each) for each in settings]
+    for batch in (1, 3):
+        assert same_bits(simulate_batch(cells, batch), [simulate_batch([cell], batch)[0] for cell in cells])
+
+
+# ---------------------------------------------------------------- splits as a population
+
+
+def test_batches__have_splits_of_their_own_and_the_first_that_of_a_study_with_one_split():
+    cell, fixed = split(), split(())
+    np.testing.assert_array_equal(cell.in_batch(0).rows.table, fixed.rows.table)
+    points = [tuple(cell.in_batch(batch).rows.points.ravel()) for batch in range(6)]
+    assert len(set(points)) == 6
+    assert not np.array_equal(cell.in_batch(1).rows.points, split(seed=8).in_batch(1).rows.points)
+    assert cell.in_batch(1).data_id == cell.data_id and cell.identity("") != fixed.identity("")
+    both = split(("held_out", "rows"), noise="gaussian"), split(noise="gaussian")
+    assert not same_bits(*(simulate_batch([each], 3) for each in both))
+
+
+@SAMPLING
+def test_no_row__is_a_key_and_a_query_of_one_batch(tmp_path, sampling):
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(40, 3)))
+    keys = {"path": "rows.npy", "response": "2", "columns": ["0", "1"], "standardise": False, "sampling": sampling}
+    cell = split(folder=tmp_path, keys=SPLIT | keys, regression="file", noise="gaussian")
+    for batch in range(5):
+        found = replay(cell, 16 * batch + 3)
+        keys = {tuple(key) for key in found["keys"].values.T}
+        assert not keys & {tuple(point) for point in cell.in_batch(batch).rows.points}
+        np.testing.assert_array_equal(found["target"], at_queries(cell.in_batch(batch)))
+
+
+def test_target_and_scale__are_those_of_the_rows_that_are_kept():
+    cell, raw = split().in_batch(4), split(regression="file", noise="gaussian")
+    kept = raw.in_batch(4).rows
+    np.testing.assert_allclose(cell.rows.keys.std(axis=0), 1.0)
+    fit = LinearRegression().fit(kept.keys, kept.values)
+    np.testing.assert_allclose(cell.rows.targets, fit.predict(kept.points))
+    assert abs(cell.rows.residuals.mean()) < 1e-12 and len(cell.rows.residuals) == 158
+
+
+def test_data_that_differ_in_their_last_rows_alone__are_not_drawn_for_one_another(tmp_path):
+    table = np.random.default_rng(0).normal(size=(40, 3))
+    found = []
+    for number in range(2):
+        np.save(tmp_path / f"{number}.npy", table + number * (np.arange(40) == 39)[:, None])
+        keys = SPLIT | {"path": f"{number}.npy", "response": "2", "columns": ["0", "1"]}
+        found.append(split(folder=tmp_path, keys=keys))
+    assert found[0].data_id != found[1].data_id
+
+
+def test_rows_of_one_split__serve_no_cell_that_splits_anew():
+    given, fixed = split(), split(())
+    for cell, other in ((given, fixed), (fixed, given)):
+        mixed = cell.model_copy(update={"file_rows": other.file_rows})
+        assert "have not been read" in str(impossibilities(mixed))
+
+
+def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits(tmp_path):
+    study = simstudy.Study("splits", title="Splits", aim="A test.").estimator(bandwidth=1.0)
+    study.data(n_keys=20, n_features=2, regression=FITTED, key_distribution=SPLIT)
+    study.heads(n_heads=2, head_dim=1, arrangement="orthogonal").queries(queries={"kind": "held_out", "count": 3})
+    study.simulation(population=["held_out"], batch_size=16).precision(min_replicates=1024, max_replicates=1024)
+    falls = {"measure": "mse", "x": "bandwidth", "direction": "decreasing", "statement": "The error falls."}
+    study.grid("all", {"bandwidth": [0.5, 1.0]}).claim("falls", "monotone", grid="all", **falls)
+    design = load_design(study)
+    assert not any("drawn once" in note for note in design.notes)
+    found = simstudy.run(design, output=tmp_path, executor="serial")
+    words = str(found["verdict_draws"].values[0])
+    assert words == "over a population of held-out rows, for these rows of data, 1024 replicates in 64 draws"
+    cell = confirmatory(design, Confirmation(seal="0" * 64, beacon="text")).cells[0].cell
+    assert not np.array_equal(cell.rows.points, design.cells[0].cell.rows.points)
+    (note,) = [note for note in load_design(study.simulation(population=[])).notes if "drawn once" in note]
+    assert "for these 3 held-out rows with what is fitted to the others, drawn once" in note
+
+
+# ---------------------------------------------------------------- rows as a population
+
+
+def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in_the_next():
+    cell = sampled(n_keys=4000)
+    samples = [np.unique(draw_rows(cell.in_batch(batch), first, 8)) for batch, first in ((0, 0), (0, 64), (1, 64))]
+    np.testing.assert_array_equal(samples[0], samples[1])
+    assert not np.array_equal(samples[1], samples[2])
+    for sample in samples:  # 1 - 1/e of the rows, with a standard deviation of 3.9
+        assert abs(len(sample) - N_WINE * (1.0 - np.exp(-1.0))) < 16
+    assert len(np.unique(draw_rows(sampled((), n_keys=4000), 0, 8))) == N_WINE
+
+
+def test_fewer_keys__are_a_prefix_in_every_batch():
+    fewer, more = (draw_keys(sampled(n_keys=n).in_batch(3), 192, 4) for n in (5, 12))
+    np.testing.assert_array_equal(fewer, more[:, :, :5])
+
+
+def test_values__travel_with_their_rows_and_a_replicate_is_rebuilt():
+    settings = {"regression": "file", "held_out": 5, "queries": {"kind": "held_out", "count": 2}, "bandwidth": 1.0}
+    cell = sampled(**settings).in_batch(2)
+    shared = SharedData(cell, 130, 3)
+    table = {tuple(key): value for key, value in zip(cell.rows.keys, cell.rows.values, strict=True)}
+    expected = [[table[tuple(key)] for key in replicate] for replicate in shared.keys(12).swapaxes(1, 2)]
+    np.testing.assert_array_equal(shared.values(cell), expected)
+    np.testing.assert_array_equal(replay(sampled(**settings), 131)["keys"], shared.keys(12)[1])
+
+
+def test_batches__spread_as_data_sets_of_that_size_do():
+    spread = {}
+    for population in ((), ("rows",)):
+        cell = sampled(population)
+        errors = [simulate_batch([cell], batch)[0].error_sum.sum() / 64 for batch in range(64)]
+        spread[population] = np.var(errors, ddof=1)
+    variance = cell.rows.keys[:, 0].var()
+    within, between = variance / (12 * 64), variance / N_WINE
+    # A sample variance of 64 numbers has a relative standard deviation of 0.18.
+    assert spread[()] / within == pytest.approx(1.0, abs=0.6)
+    assert spread["rows",] / (within + between) == pytest.approx(1.0, abs=0.6)
+
+
+def test_both_errors__are_there():
+    cell, plain = sampled(n_keys=6), sampled((), n_keys=6)
+    found = measured(cell, [simulate_batch([cell], batch)[0] for batch in range(6)])
+    assert found is not None and found.given is not None
+    assert found.mcse["mse"] > 1.5 * found.given.mcse["mse"] > 0
+    assert cell.identity("") != plain.identity("")
+
+
+def test_theory__is_blank_with_the_reason():
+    planned = PlannedCell(grid="g", cell=sampled(), precision=Precision(), by_query=False, exact=True)
+    (theory,) = predict([planned])
+    assert theory["exact"].reason == "rows are a population: theory holds for given ones"
+
+
+def test_rows__are_no_population_without_replacement_or_without_data():
+    assert sampled(sampling="without").population == ()
+    assert minimal_cell(population=["rows"]).population == ()
+    settings = {"noise": "residuals", "regression": FITTED, "noise_sd": 1.0}
+    cell = sampled(held_out=5, queries={"kind": "held_out", "count": 2}, **settings)
+    assert "population" in [setting for setting, _ in impossibilities(cell)]

@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from builders import minimal_cell
 from scipy import stats
 
 from simstudy.data.addresses import Role, normals
 from simstudy.data.training import draw_keys, draw_noise, noise_variance
-from simstudy.design.settings.cell import Cell
 
 KEYS = {
     "identity": {"kind": "gaussian"},
@@ -29,14 +29,9 @@ NOISE = {
 }
 
 
-def make(keys="gaussian", noise="gaussian", n=50, d=D, noise_sd=1.5, seed=3, dtype="float64", **tables):
-    data = {"n_keys": n, "n_features": d, "key_distribution": keys, "noise": noise, "noise_sd": noise_sd}
-    heads = {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"}
-    simulation = {"seed": seed, "dtype": dtype}
-    settings = {"data": data, "heads": heads, "estimator": {"bandwidth": 0.5}, "simulation": simulation}
-    for table, changes in tables.items():
-        settings[table] |= changes
-    return Cell.model_validate(settings)
+def make(keys="gaussian", n=50, d=D, **settings):
+    base = {"noise_sd": 1.5, "n_heads": 1, "head_dim": 1, "arrangement": "aligned", "seed": 3}
+    return minimal_cell(**base | {"key_distribution": keys, "n_keys": n, "n_features": d} | settings)
 
 
 def covariance(name):
@@ -198,10 +193,10 @@ def test_single_precision_shows_the_same_data_rounded(name):
     [
         {"noise_sd": 0.1},
         {"noise": NOISE["heteroscedastic"]},
-        {"data": {"regression": "linear"}},
-        {"estimator": {"bandwidth": 2.0, "logits": "dot_product"}},
-        {"heads": {"n_heads": 4, "head_dim": 1, "arrangement": "haar"}},
-        {"simulation": {"batch_size": 16, "noise_treatment": "drawn"}},
+        {"regression": "linear"},
+        {"bandwidth": 2.0, "logits": "dot_product"},
+        {"n_heads": 4, "head_dim": 1, "arrangement": "haar"},
+        {"batch_size": 16, "noise_treatment": "drawn"},
     ],
     ids=lambda change: next(iter(change)),
 )

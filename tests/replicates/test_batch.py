@@ -3,7 +3,7 @@
 import naive
 import numpy as np
 import pytest
-from builders import loaded, minimal_cell
+from builders import estimated, loaded, minimal_cell
 
 from simstudy.attention import Members, mechanism, members_of, replicate_statistics
 from simstudy.data import heads, training
@@ -15,7 +15,6 @@ from simstudy.kernels.errors import mean_variances
 from simstudy.replicates import batch as batch_module
 from simstudy.replicates.batch import shares_data, simulate_batch
 from simstudy.replicates.moments import empty, update
-from simstudy.replicates.performance import performance
 from simstudy.replicates.replay import replay, select
 
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [2.0, 2.0, 2.0]]}
@@ -132,19 +131,14 @@ def test_largest_arrays__stay_within_the_memory_bound(monkeypatch, name, one):
 
 def test_float32__agrees_with_float64():
     settings = {"regression": RIDGE, "queries": QUERIES, "n_keys": 200}
-    results = []
-    for dtype in ("float64", "float32"):
-        (moments,) = simulate_batch([minimal_cell(dtype=dtype, **settings)], 0)
-        results.append(performance(moments, np.full(2, 0.5), minimal_cell().statistics).estimate)
+    single, double = (estimated(minimal_cell(dtype=dtype, **settings)).estimate for dtype in ("float32", "float64"))
     for name in ("mse", "ensemble_variance", "correlation"):
-        assert results[1][name] == pytest.approx(results[0][name], rel=1e-5)
+        assert single[name] == pytest.approx(double[name], rel=1e-5)
 
 
 def test_redrawn_heads__have_random_indices_and_fixed_heads_have_not():
     for arrangement, random in (("haar_redrawn", True), ("haar", False), ("orthogonal", False)):
-        (moments,) = simulate_batch([minimal_cell(arrangement=arrangement)], 0)
-        chordal_mcse = performance(moments, np.full(2, 0.5), minimal_cell().statistics).mcse["hdi"][0]
-        assert (chordal_mcse > 1e-6) == random
+        assert (estimated(minimal_cell(arrangement=arrangement)).mcse["hdi"][0] > 1e-6) == random
 
 
 def test_undefined_estimates__are_counted_by_number(monkeypatch):

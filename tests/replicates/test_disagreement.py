@@ -5,16 +5,14 @@ import math
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import estimated, minimal_cell
 from test_performance import STATISTICS, blocks_of
 from test_performance import sample as sample
 
-from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections
 from simstudy.data.shared import SharedData
 from simstudy.data.value_projections import overlap
 from simstudy.design.measures import INDICES
-from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import performance
 
 NOISE = {"regression": "zero", "noise_sd": 0.7, "n_keys": 12, "arrangement": "rotated", "angle": 50.0, "n_heads": 3,
@@ -22,9 +20,7 @@ NOISE = {"regression": "zero", "noise_sd": 0.7, "n_keys": 12, "arrangement": "ro
 
 
 def measured(**settings):
-    cell = minimal_cell(**NOISE | settings)
-    (moments,) = simulate_batch([cell], 0)
-    return performance(moments, combine_heads(cell), cell.statistics)
+    return estimated(minimal_cell(**NOISE | settings))
 
 
 def index(found, name):
@@ -85,9 +81,7 @@ def test_disagreement_of_outputs__is_the_cosine_over_redraws_and_queries(sample)
 def test_disagreement_of_values__is_that_of_the_maps_of_heads():
     assert index(measured(), "disagreement_values") == (-1.0, 0.0)
     cell = minimal_cell(**NOISE, value_projections={"kind": "random", "n_components": 6, "value_dim": 3})
-    (moments,) = simulate_batch([cell], 0)
-    found = performance(moments, combine_heads(cell), cell.statistics, overlap(cell))
-    products = overlap(cell)
+    found, products = estimated(cell), overlap(cell)
     cosines = [products[h][g] / math.sqrt(products[h][h] * products[g][g]) for h in range(3) for g in range(3)]
     value, error = index(found, "disagreement_values")
     assert value == pytest.approx(-np.mean(cosines), rel=1e-12) and error < 1e-12

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, mistakes
+from builders import DESIGN, edited, estimated, loaded, minimal_cell, mistakes
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
@@ -43,11 +43,6 @@ def cell_of(kind, **settings):
 
 def theory_of(cell, method=exact_moments):
     return method(cell, key_projections(cell), query_projections(cell), query_points(cell))
-
-
-def simulated(cell):
-    (moments,) = simulate_batch([cell], 0)
-    return measured(cell, [moments])
 
 
 def test_overlap__is_that_of_the_maps_of_heads_with_mean_1():
@@ -100,7 +95,7 @@ def test_vectors__have_the_moments_that_theory_says():
 @pytest.mark.parametrize("kind", KINDS)
 def test_simulation__agrees_with_exact_theory(kind, noise_treatment):
     cell = cell_of(kind, batch_size=4096, noise_treatment=noise_treatment)
-    found, arguments = simulated(cell), (theory_of(cell), [1 / H] * H, overlap(cell))
+    found, arguments = estimated(cell), (theory_of(cell), [1 / H] * H, overlap(cell))
     expected, bounds = predicted_measures(*arguments), predicted_measure_errors(*arguments)
     for name in MEASURES:
         gap = abs(found.estimate[name] - expected[name])
@@ -119,7 +114,7 @@ def test_estimates_of_nw_ensemble__come_out_of_the_same_maps():
 
 def test_heads_of_one_map__have_the_errors_of_numbers():
     cell = cell_of("file").model_copy(update={"file_value_overlap": ((7.0,) * H,) * H})
-    found, expected = simulated(cell), simulated(cell_of("none"))
+    found, expected = estimated(cell), estimated(cell_of("none"))
     for name in MEASURES:
         assert found.estimate[name] == pytest.approx(expected.estimate[name], rel=1e-12)
         assert found.mcse[name] == pytest.approx(expected.mcse[name], rel=1e-9)

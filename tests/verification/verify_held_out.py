@@ -4,16 +4,10 @@ Tiny studies of three data sets.  The controls are studies that keep the split o
 held out could be a population.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import estimated, with_contents
 from verify_population import Intervals
-
-from simstudy.design.contents import read_contents
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.population import measured
 
 MEASURES = ("mse", "ensemble_variance", "squared_bias")
 DATA_SETS = {
@@ -33,7 +27,7 @@ def studies(name: str, count: int, population: list[str] | None = None, n_batche
     columns, regression, noise, stated = DATA_SETS[name]
     found = []
     for seed in range(count):
-        cell = minimal_cell(
+        cell = with_contents(
             n_keys=30, n_features=2, n_heads=2, head_dim=1, arrangement="orthogonal", bandwidth=0.7, batch_size=16,
             key_distribution={
                 "kind": "file", "path": f"sklearn:{name}", "columns": columns, "response": "target",
@@ -42,9 +36,7 @@ def studies(name: str, count: int, population: list[str] | None = None, n_batche
             regression=regression, noise=noise, queries={"kind": "held_out", "count": 4}, seed=seed,
             population=stated if population is None else population,
         )  # fmt: skip
-        cell, problems = read_contents(cell, Path())
-        assert not problems, problems
-        performance = measured(cell, [simulate_batch([cell], batch)[0] for batch in range(n_batches)])
+        performance = estimated(cell, n_batches)
         found.append([(performance.estimate[measure], performance.mcse[measure]) for measure in MEASURES])
     values = np.array(found, float)
     return Intervals(values[..., 0], values[..., 1], performance.n_blocks - 1)

@@ -2,16 +2,14 @@
 
 import random
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import with_contents
 from zscores import STATISTICS, Configuration, exact, judge, noise_only, simulated, z_score
 
 from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.design.contents import read_contents
 from simstudy.theory import exact_moments
 
 # Name, features, and whether they can be standardised: the corners of digits are blank.
@@ -35,7 +33,7 @@ def own_data(number: int) -> Configuration:
     name, n_features, standardise = DATA_SETS[number // 3 % 4]
     n_keys, p = N_KEYS[number // 12], draw.choice((1, 2, 4))
     regression, noise = _outcomes(draw, name)
-    cell = minimal_cell(
+    cell = with_contents(
         n_keys=n_keys,
         n_features=n_features,
         head_dim=p,
@@ -55,8 +53,6 @@ def own_data(number: int) -> Configuration:
         batch_size=512 if n_keys >= 30 else 2048,
         seed=number,
     )  # fmt: skip
-    cell, problems = read_contents(cell, Path())
-    assert not problems, problems
     return Configuration(number, cell, STATISTICS[number % len(STATISTICS)])
 
 
@@ -97,8 +93,8 @@ def test_two_thousand_rows__cost_a_fraction_of_a_second(n_keys, tmp_path):
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(2002, 10)))
     keys = {"kind": "file", "path": "rows.npy", "held_out": 2, "standardise": True}
     stated = dict(n_keys=n_keys, n_features=10, head_dim=2, bandwidth=1.0, key_distribution=keys, regression=RIDGE)
-    cell, problems = read_contents(minimal_cell(**stated, queries={"kind": "held_out", "count": 2}), tmp_path)
-    assert not problems and len(cell.rows.keys) == 2000
+    cell = with_contents(tmp_path, **stated, queries={"kind": "held_out", "count": 2})
+    assert len(cell.rows.keys) == 2000
     heads, points = (key_projections(cell), query_projections(cell)), query_points(cell)[:1]
     exact_moments(cell, *heads, points)
     start = time.process_time()

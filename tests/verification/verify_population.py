@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-from builders import minimal_cell
+from builders import estimated, minimal_cell
 from numpy.typing import NDArray
 from scipy import stats
 from small_studies import claim
@@ -57,7 +57,7 @@ def averages(studies: int, population: tuple[str, ...], n_batches: int = N_DRAWS
     found = []
     for seed in range(studies):
         cell = minimal_cell(**TINY | {"seed": seed, "population": population})
-        performance = measured(cell, [simulate_batch([cell], batch)[0] for batch in range(n_batches)])
+        performance = estimated(cell, n_batches)
         found.append([(performance.estimate[name], performance.mcse[name]) for name in MEASURES])
     values = np.array(found, float)
     return Intervals(values[..., 0], values[..., 1], performance.n_blocks - 1)
