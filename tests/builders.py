@@ -36,7 +36,6 @@ def needs(package: str) -> pytest.MarkDecorator:
 
 
 def minimal_cell(**settings: Any) -> Cell:
-    """Return a small cell with the settings given."""
     tables: dict[str, dict[str, Any]] = {}
     for name, value in (BASE | settings).items():
         tables.setdefault(TABLE_OF[name], {})[name] = value
@@ -44,7 +43,6 @@ def minimal_cell(**settings: Any) -> Cell:
 
 
 def with_contents(folder: Path = Path(), **settings: Any) -> Cell:
-    """Return a small cell with the contents of the files that its settings name."""
     cell, problems = read_contents(minimal_cell(**settings), folder)
     assert not problems, problems
     return cell
@@ -122,7 +120,6 @@ y = "mse"
 
 
 def estimated(cell: Cell, n_batches: int = 1) -> Any:
-    """Return the measures of a cell after some batches, with their errors."""
     from simstudy.replicates.batch import simulate_batch
     from simstudy.replicates.population import measured
 
@@ -137,25 +134,21 @@ def patterns(model: Any, tokens: Any) -> np.ndarray:
 
 
 def write_design(folder: Path, text: str = DESIGN) -> Path:
-    """Write a design file and return its path."""
     path = folder / "design.toml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def loaded(folder: Path, text: str = DESIGN, profile: str = "quick") -> Design:
-    """Return a design that a file states."""
     return load_design(write_design(folder, text), profile)
 
 
 def edited(text: str, old: str, new: str) -> str:
-    """Return the text with the only occurrence of ``old`` replaced."""
     assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
     return text.replace(old, new)
 
 
 def faults(folder: Path, text: str) -> str:
-    """Return the mistakes of a design, one in a line; empty without any."""
     try:
         loaded(folder, text)
     except DesignError as refused:
@@ -170,7 +163,6 @@ def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
 
 
 def numbers_of(cell: Cell, formulas: Any = instance_numbers) -> dict[str, float]:
-    """Return the numbers of the instance of a cell by formulas of the theory."""
     return formulas(cell.instance, cell)
 
 

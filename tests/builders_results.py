@@ -118,7 +118,6 @@ x = "n_keys"
 
 
 def build_design(folder: Path, text: str = DESIGN) -> Design:
-    """Load a design from text, through a file as a user would."""
     path = folder / "made-up.toml"
     path.write_text(text, encoding="utf-8")
     return load_design(path)
@@ -154,7 +153,6 @@ def build_results(design: Design) -> xr.Dataset:
 
 
 def build_verdicts(design: Design) -> xr.Dataset:
-    """Return made-up verdicts, the three kinds in turn."""
     n_claims = len(design.claims)
     kinds = ("supported", "contradicted", "inconclusive")
     statistics = [f"{claim.measure} at [n_keys = 100]" for claim in design.claims.values()]
@@ -219,7 +217,6 @@ def _undefined(n_cells: int) -> dict[str, Any]:
 
 
 def _measures(c: dict[str, Any]) -> dict[str, Any]:
-    """Invent the measures of a cell from its coordinates."""
     n_heads = c["n_heads"]
     sine = np.sin(np.deg2rad(c["angle"] or 0.0)) ** 2
     correlation = 0.5 + 0.5 * (1 - sine) if n_heads > 1 else np.nan

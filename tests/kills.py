@@ -84,7 +84,6 @@ class Target:
         self._moments = random.Random(name)
 
     def paths(self, *patterns: str) -> set[str]:
-        """Files of the calm folder that match."""
         return {path for path in self._calm if any(PurePosixPath(path).match(pattern) for pattern in patterns)}
 
     def hit(self, start: Callable[[], Any], aim: Aim = BATCH, wanted: set[str] | None = None) -> None:
@@ -148,7 +147,6 @@ class Target:
             time.sleep(0.0002)
 
     def stored(self) -> list[str]:
-        """Batches that the last kill left whole."""
         return sorted(path for path in self._seen if path.endswith(".batch"))
 
     def forget(self, path: str) -> None:

@@ -199,7 +199,6 @@ def _perplexity(values):
 
 
 def diversity(projections, bandwidth):
-    """Diversity indices by name, from their definitions."""
     n_heads, _, p = projections.shape
     pairs = list(itertools.combinations(range(n_heads), 2))
     c = {pair: cosines(projections[pair[0]], projections[pair[1]]) for pair in pairs}

@@ -22,12 +22,10 @@ def rows(folder: Path) -> dict[str, int]:
 
 
 def batches(folder: Path) -> dict[str, bytes]:
-    """Contents of all batches below a folder."""
     return {name: record(folder / name) for name in sorted(rows(folder))}
 
 
 def record(batch: Path) -> bytes:
-    """Return the bytes of a batch."""
     path, first, last = _place(batch)
     return path.read_bytes()[first:last]
 
@@ -41,7 +39,6 @@ def overwrite(batch: Path, content: bytes) -> None:
 
 
 def flip(batch: Path, place: int = 0) -> None:
-    """Flip a bit of a batch."""
     content = bytearray(record(batch))
     content[place] ^= 1
     overwrite(batch, bytes(content))

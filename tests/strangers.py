@@ -161,7 +161,6 @@ def certificates(folder: Path) -> dict[str, str]:
 
 
 def in_environment(settings: dict[str, str]) -> dict[str, str]:
-    """Return Dask's settings as variables of the environment."""
     return {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": text for name, text in settings.items()}
 
 

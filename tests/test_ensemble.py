@@ -138,9 +138,6 @@ def test_far_queries__are_defined():
     np.testing.assert_allclose(nw_ensemble(**far).head_estimate, heads, atol=1e-8)
 
 
-# ---------------------------------------------------------------- geometry
-
-
 def test_principal_angles__between_two_lines():
     lines = np.array([[[1.0], [0.0]], [[1.0], [1.0]]])
     found = principal_angles(lines)
@@ -156,9 +153,6 @@ def test_head_diversity__by_name():
         assert float(found.sel(index=name)) == pytest.approx(value, rel=1e-9)
     without = head_diversity(projections)
     assert np.isnan(without.sel(index="logdet")) and np.isfinite(without.drop_sel(index="logdet")).all()
-
-
-# ---------------------------------------------------------------- mistakes
 
 
 def with_nan(array):

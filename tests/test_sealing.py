@@ -59,9 +59,6 @@ def error_of(capsys) -> str:
     return said
 
 
-# ---------------- what voids a seal
-
-
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
@@ -140,8 +137,6 @@ def test_seal__holds_through_comments_formatting_and_titles(tmp_path, old, new):
     require_unbroken(seal, same, Path("x.json"))
     assert seal_of(same).digest == seal.digest
 
-
-# ---------------- nothing of the pilot's randomness
 
 EVERYTHING = """
 [study]
@@ -261,9 +256,6 @@ def test_seed__follows_from_seal_beacon_and_seed_alone():
     ]
     assert len({CONFIRMATION.seed(7), *others}) == 4
     assert all(0 <= seed < 2**63 for seed in others)
-
-
-# ---------------- the commands
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -75,9 +75,6 @@ def standardised(cell, known, points):
     return np.concatenate([*(each - 1 for each in masses), *of_m], axis=1).reshape(-1, len(m))
 
 
-# ---------------------------------------------------------------- expectations
-
-
 def on_grid(cell, known):
     """Expectations of the standardised functions by a sum over a grid, in two dimensions."""
     axis = np.arange(-11.0, 11.0, 0.1)
@@ -134,9 +131,6 @@ def test_expectations__of_heads_that_coincide_and_are_narrow():
     np.testing.assert_allclose(
         np.exp(known.log_product), np.repeat(np.pi * 1e-12 * density, 3).reshape(2, 3), rtol=1e-6
     )
-
-
-# ---------------------------------------------------------------- runs
 
 
 def measured(cell, n_batches=4):
@@ -282,9 +276,6 @@ def test_sums_of_plain_replicates__are_those_without_control():
     assert with_control.control_sum.any()
     for one, other in zip(with_control._replace(control_sum=without.control_sum), without, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-# ---------------------------------------------------------------- where means are not known
 
 
 @pytest.mark.parametrize(

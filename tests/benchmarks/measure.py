@@ -66,7 +66,6 @@ def ratio(times: Sequence[float], reference: Sequence[float]) -> Ratio:
 
 
 def spread(found: Sequence[float]) -> Ratio:
-    """Median and quartiles."""
     if len(found) < 2:
         return Ratio(found[0], found[0], found[0])
     low, median, high = statistics.quantiles(found, n=4, method="inclusive")

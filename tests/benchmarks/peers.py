@@ -79,12 +79,8 @@ class Peer:
 
     @property
     def missing(self) -> str:
-        """Why the peer cannot run, or nothing."""
         found = shutil.which(self.needs) if self.needs == COMPILER else importlib.util.find_spec(self.needs)
         return "" if found else f"{self.needs} is not installed"
-
-
-# ---------------------------------------------------------------- NumPy and BLAS
 
 
 def _augmented(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
@@ -159,9 +155,6 @@ def numpy_drawn(size: Size, seed: int | tuple[int, ...] = 1) -> Callable[[], tup
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- torch
-
-
 def _torch_inputs(arrays: Arrays) -> tuple[Any, ...]:
     import torch
 
@@ -223,9 +216,6 @@ def torch_drawn(size: Size) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     return lambda: (torch.randn(shape, dtype=dtype).numpy(), torch.randn(shape[0], shape[2], dtype=dtype).numpy())
 
 
-# ---------------------------------------------------------------- JAX
-
-
 def _jax_job(arrays: Arrays, with_gram: bool) -> Job:
     import jax
     import jax.numpy as jnp
@@ -260,9 +250,6 @@ def jax_drawn(size: Size) -> Callable[[], tuple[Any, Any]]:
         return np.asarray(sample(jax.random.key(state["step"]))), np.asarray(noise)
 
     return drawn
-
-
-# ---------------------------------------------------------------- PyKeOps
 
 
 def keops_estimates(arrays: Arrays) -> Job:

@@ -25,7 +25,6 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def write(rows: Sequence[Row], folder: Path) -> None:
-    """Write ``table.md``."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"| {r.work} | {r.size} | {r.who} | {text(r.value)} | {r.unit} | {PROCESSOR} |" for r in rows]
     head = "| " + " | ".join(_COLUMNS) + " |\n|" + "---|" * len(_COLUMNS)

@@ -128,7 +128,6 @@ SMALLER = replace(SIZE, keys=64, queries=3, replicates=1024)
 
 
 def apart(one, other):
-    """Largest difference of two ways in units of their errors."""
     gaps = [
         np.abs(one.estimate[name] - other.estimate[name]) / np.hypot(one.error[name], other.error[name])
         for name in (*MEASURES, DIFFERENCE)

@@ -18,9 +18,6 @@ def python_of(function):
     return getattr(function, "py_func", function)
 
 
-# ---------------------------------------------------------------- Philox
-
-
 KNOWN_ANSWERS = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     ((ONES,) * 4, (ONES, ONES), (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
@@ -77,9 +74,6 @@ def test_numbers_are_those_of_the_reference_at_every_address(first):
                 assert u[r, column, row] == reference_pair(role, first + r, row, column)[column % 2]
 
 
-# ---------------------------------------------------------------- elementary functions
-
-
 def grid_of_words():
     ends = np.arange(2000, dtype=np.uint64)
     middle = np.random.default_rng(1).integers(0, 2**32, 20_000, dtype=np.uint64)
@@ -123,9 +117,6 @@ def test_extreme_words_give_finite_normals(pair):
         for angle in (0, 2**30, 2**31, ONES):
             x, y = pair(np.uint64(radius), np.uint64(angle))
             assert 0 < math.hypot(x, y) < math.sqrt(66 * math.log(2)) + 1e-6
-
-
-# ---------------------------------------------------------------- invariances, exact to the bit
 
 
 def test_smaller_sizes_are_prefixes():

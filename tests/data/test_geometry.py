@@ -36,9 +36,6 @@ def orthogonal_matrix(d, seed):
     return np.linalg.qr(heads((d, d), seed))[0]
 
 
-# ---------------------------------------------------------------- bases and angles
-
-
 def test_bases__of_a_rank_deficient_head_are_still_orthonormal():
     projections = heads((2, 6, 3))
     projections[1, :, 2] = projections[1, :, 0]
@@ -72,9 +69,6 @@ def test_angles__of_a_batch_are_those_of_its_members():
     assert angles.shape == (2, 3, 4, 4, 2) and indices.shape == (2, 3, len(GEOMETRIC_INDICES))
     np.testing.assert_allclose(angles[1, 2], principal_angles(batch[1, 2]), atol=1e-14)
     np.testing.assert_allclose(indices[1, 2], diversity_indices(batch[1, 2], 0.5), atol=1e-13)
-
-
-# ---------------------------------------------------------------- indices
 
 
 @pytest.mark.parametrize("bandwidth", [0.2, 1.0, 3.0])

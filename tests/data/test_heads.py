@@ -25,8 +25,6 @@ def angles_between(u, v):
     return np.degrees(np.arctan2(sines, cosines))
 
 
-# ---------------------------------------------------------------- constructed arrangements
-
 ARRANGEMENTS = [
     ({"arrangement": "aligned"}, (0, 0, 0)),
     ({"arrangement": "orthogonal"}, (90, 90, 90)),
@@ -67,9 +65,6 @@ def test_limits_are_exact():
         np.testing.assert_array_equal(aligned[h], identity[:, :2])
         np.testing.assert_array_equal(orthogonal[h], identity[:, 2 * h : 2 * h + 2])
     np.testing.assert_array_equal(key_projections(make(arrangement="rotated", angle=33))[0], identity[:, :2])
-
-
-# ---------------------------------------------------------------- Haar
 
 
 def haar(**changes):
@@ -128,9 +123,6 @@ def test_heads_depend_on_the_seed_and_not_on_the_data():
     assert not np.any(key_projections(haar(seed=1), 0, 2) == w)
 
 
-# ---------------------------------------------------------------- query projections and files
-
-
 @pytest.mark.parametrize("arrangement", ["haar", "haar_redrawn"])
 def test_query_projections_same_opposite_and_their_own(arrangement):
     cell = {
@@ -165,9 +157,6 @@ def test_query_projections_of_a_file_are_those_whatever_the_heads(arrangement):
     assert found.shape == key_projections(read, 3, 2).shape
     np.testing.assert_array_equal(found, np.broadcast_to(contents, found.shape))
     np.testing.assert_array_equal(key_projections(read), key_projections(cell))
-
-
-# ---------------------------------------------------------------- query points
 
 
 def test_given_points_are_padded_with_zeros():

@@ -32,7 +32,6 @@ SAMPLING = pytest.mark.parametrize("sampling", ["with_replacement", "without"])
 
 
 def make(sampling="with_replacement", **settings):
-    """Rows of diabetes as keys."""
     base = {"n_keys": 50, "regression": FITTED, "n_features": 10, "queries": {"kind": "held_out", "count": 5}}
     return with_contents(**base | {"key_distribution": DIABETES | {"sampling": sampling}} | settings)
 
@@ -54,9 +53,6 @@ def sampled(population=("rows",), held_out=0, sampling="with_replacement", **set
     }  # fmt: skip
     keys = WINE | {"held_out": held_out, "sampling": sampling}
     return with_contents(population=population, key_distribution=keys, **base | settings)
-
-
-# ---------------------------------------------------------------- rows that are drawn
 
 
 @SAMPLING
@@ -156,9 +152,6 @@ def test_company_of_a_cell__changes_none_of_its_bits(of, settings):
         assert same_bits(simulate_batch(cells, batch), [simulate_batch([cell], batch)[0] for cell in cells])
 
 
-# ---------------------------------------------------------------- splits as a population
-
-
 def test_batches__have_splits_of_their_own_and_the_first_that_of_a_study_with_one_split():
     cell, fixed = split(), split(())
     np.testing.assert_array_equal(cell.in_batch(0).rows.table, fixed.rows.table)
@@ -224,9 +217,6 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     assert not np.array_equal(cell.rows.points, design.cells[0].cell.rows.points)
     (note,) = [note for note in load_design(study.simulation(population=[])).notes if "drawn once" in note]
     assert "for these 3 held-out rows with what is fitted to the others, drawn once" in note
-
-
-# ---------------------------------------------------------------- rows as a population
 
 
 def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in_the_next():

@@ -35,7 +35,6 @@ def make(keys="gaussian", n=50, d=D, **settings):
 
 
 def covariance(name):
-    """Covariance matrix of the keys, from the definition of their law."""
     j = np.arange(D)
     if name == "equicorrelated":
         return np.where(j[:, None] == j, 1.0, 0.4)
@@ -114,8 +113,6 @@ def test_keys_in_time_are_the_recursion():
         np.testing.assert_allclose(x[:, :, i], expected, rtol=1e-12, atol=1e-14)
 
 
-# ---------------------------------------------------------------- noise
-
 NOISE_LAWS = {"gaussian": stats.norm, "student_t": stats.t(10, scale=math.sqrt(0.8)), "heteroscedastic": stats.norm}
 
 
@@ -141,9 +138,6 @@ def test_noise_variance_by_hand():
         assert variance[r, i] == pytest.approx(2.25 * (1 + 2 * x[r, 0, i] ** 2) / 3, rel=1e-14)
     single = noise_variance(make(noise=NOISE["heteroscedastic"], dtype="float32"), x.astype(np.float32))
     assert single.dtype == np.float32
-
-
-# ---------------------------------------------------------------- invariances, exact to the bit
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

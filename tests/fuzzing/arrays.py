@@ -30,7 +30,6 @@ def judged(values: np.ndarray) -> Drawn:
 
 @st.composite
 def arrays(draw: Any, shape: tuple[int, ...]) -> Drawn:
-    """Draw an array of about this shape."""
     if draw(st.integers(0, 60)) == 0:
         return Drawn(draw(ODD), False)
     if draw(st.integers(0, 25)) == 0:
@@ -154,9 +153,6 @@ def agree(estimates, grams, values, variances, right, eps: float = 2.3e-16) -> N
                 noise = float((weights[q, h] * weights[q, g] * variances).sum())
                 other = 100 * eps * (1.0 + float(min(size[q, g].max(), np.longdouble(1e308))))
                 assert abs(grams[q, h, g] - noise) <= (error + other) * variances.max() + 1e-300
-
-
-# ---------------------------------------------------------------- geometry
 
 
 def check_geometry(case: dict[str, Any], _: Path) -> None:

@@ -105,7 +105,6 @@ def _vandalise(draw: Any, raw: dict[str, Any]) -> None:
 
 @st.composite
 def damaged(draw: Any) -> bytes:
-    """Draw a design file of which some bytes are others."""
     content = bytearray(DESIGN.encode())
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, max(len(content) - 1, 0)))

@@ -17,7 +17,6 @@ from simstudy.execution.store import read_results
 
 @st.composite
 def changes(draw: Any) -> list[tuple[str, Any]]:
-    """Draw what is done to good results before they are laid out."""
     names = st.sampled_from(
         ["angle", "bandwidth", "bandwidth_rule", "grid", "mse", "cell", "n_keys", "factors", "absent"]
     )
@@ -79,8 +78,6 @@ def check_results(case: tuple[float, bytes, bool, str], folder: Path) -> None:
     if results is not None:
         refused(lambda: simstudy.to_grid(results, grid), UserError)
 
-
-# ---------------------------------------------------------------- runs
 
 RUNS = st.fixed_dictionaries(
     {

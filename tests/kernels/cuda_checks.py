@@ -49,16 +49,12 @@ STREAM = "243f6a8885a308d313198a2e03707344"
 
 
 def on_both(compute):
-    """What the CPU computes, and what the GPU does, as arrays of the host."""
     found = []
     for device in ("cpu", "cuda"):
         with computing_on(device):
             result = compute()
         found.append([np.asarray(x) for x in (result if isinstance(result, tuple) else (result,))])
     return found
-
-
-# ---------------------------------------------------------------- random numbers
 
 
 @pytest.mark.parametrize("first", [0, 2**32 - 1, 2**56 - 2])
@@ -76,9 +72,6 @@ def test_normals__are_those_of_the_cpu_to_rounding(precision):
     # Negative control: another role has other numbers.
     (other,), _ = on_both(lambda: normals(STREAM, Role.NOISE, 2**33, 2, 9, 5, precision))
     assert np.abs(gpu - other).max() > 0.1
-
-
-# ---------------------------------------------------------------- projection and heads
 
 
 @PRECISIONS
@@ -175,8 +168,6 @@ def test_a_replicate__does_not_depend_on_its_company():
         np.testing.assert_array_equal(one[1:2], other)
 
 
-# ---------------------------------------------------------------- functions of keys, sums over replicates
-
 REGRESSION = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control": "none"}
 
@@ -252,8 +243,6 @@ def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
             np.testing.assert_allclose(np.asarray(one), other, rtol=1e-6, atol=1e-6)
 
 
-# ---------------------------------------------------------------- batches
-
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
 BOUND = {"float32": 1e-5, "float64": 1e-13}
 
@@ -317,8 +306,6 @@ def test_batch__of_other_kinds_of_cells(given):
     (cpu,), (gpu,) = simulate_batch([cell], 0), simulate_batch([cell], 0, "cuda")
     np.testing.assert_allclose(gpu.product_sum, cpu.product_sum, rtol=0, atol=1e-12 * np.abs(cpu.product_sum).max())
 
-
-# ---------------------------------------------------------------- identity, executor
 
 ONE_BATCH = re.sub("(min|max)_replicates = .*", r"\1_replicates = 16", DESIGN.partition("[claims")[0])
 ONE_BATCH = edited(edited(ONE_BATCH, "n_keys = 40", "n_keys = 5"), "batch_size = 32", "batch_size = 16")

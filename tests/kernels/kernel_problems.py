@@ -25,7 +25,6 @@ class Problem:
         return nw_moments(self.keys, self.values, None, self.queries, self.bandwidth, self.logits)[0]
 
     def part(self, rows):
-        """The problem of some replicates."""
         queries = self.queries[rows] if self.queries.ndim == 4 else self.queries
         return replace(
             self, keys=self.keys[rows], values=self.values[rows], variances=self.variances[rows], queries=queries

@@ -76,9 +76,6 @@ def test_cache__is_in_the_cache_folder_of_the_user(monkeypatch, tmp_path):
     assert compiled.folder().path == tmp_path / ".cache" / "simstudy" / "compiled" / digest()
 
 
-# ---------------------------------------------------------------- what the key states
-
-
 def key_of(dispatcher, *arguments):
     return Statement(dispatcher, tuple(numba.typeof(argument) for argument in arguments)).key
 
@@ -161,9 +158,6 @@ def test_kernel_of_another_module__is_not_kept(place):
     assert kernel(double)(1.0) == 2.0 and len(entries(place)) == 1
 
 
-# ---------------------------------------------------------------- what the folder is named by
-
-
 @pytest.mark.parametrize("setting, value", [("CPU_FEATURES", "+sse"), ("OPT", 1), ("BOUNDSCHECK", 1)])
 def test_digest__tells_processors_and_settings_of_numba_apart(monkeypatch, setting, value):
     before = digest()
@@ -207,8 +201,6 @@ def test_what_generates_code__is_in_the_digest_with_all_that_it_imports():
     ours = {name for name in modules_imported(vectors) if name.startswith(f"{PACKAGE.name}.")}
     assert ours and ours <= compiled._SOURCES.keys()
 
-
-# ---------------------------------------------------------------- processes
 
 EVALUATE = """
 import hashlib

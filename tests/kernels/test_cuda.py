@@ -76,9 +76,6 @@ def test_kernels__compile_for_a_gpu_that_is_not_there():
     assert len(re.findall(r"^\| .* \| float(?:32|64) \|(?: \d+ \|){4}$", result.stdout, re.MULTILINE)) == 30
 
 
-# ---------------------------------------------------------------- executor
-
-
 def assert_refused(result, message, folder):
     assert result.returncode == 2, result.stderr
     assert len(result.stderr.strip().splitlines()) == 1 and message in result.stderr

@@ -110,9 +110,6 @@ def test_float32__is_within_1e_5_of_float64(shape, bandwidth, logits):
         assert np.abs(rough - fine).max() < 1e-5 * np.abs(fine).max()
 
 
-# ---------------------------------------------------------------- extreme settings
-
-
 @PRECISIONS
 @LOGITS
 @pytest.mark.parametrize("bandwidth", [1e-3, 1e-25, 1e-200])
@@ -140,9 +137,6 @@ def test_large_bandwidth__weighs_all_keys_alike(bandwidth, logits, precision):
     np.testing.assert_allclose(mean, np.broadcast_to(expected, mean.shape), rtol=0, atol=tolerance)
     expected = given.variances.mean(axis=1, dtype=float)[:, None, None, None] / 1300
     np.testing.assert_allclose(gram, np.broadcast_to(expected, gram.shape), rtol=tolerance)
-
-
-# ---------------------------------------------------------------- exact properties
 
 
 @PRECISIONS
@@ -176,9 +170,6 @@ def test_replicates__do_not_depend_on_grouping(own_queries, logits, precision):
             part = given.part(slice(a, b))
             for found, expected in zip((*part.moments(), part.estimates()), whole, strict=True):
                 np.testing.assert_array_equal(found, expected[a:b])
-
-
-# ---------------------------------------------------------------- undefined estimates
 
 
 @PRECISIONS
@@ -237,9 +228,6 @@ def test_infinite_dot_product__is_undefined():
     keys[0, 1, 0, 7] = np.inf
     positive = replace(given, keys=keys, queries=np.abs(given.queries))
     assert np.isnan(positive.moments()[0][0, :, 1]).all() and np.isfinite(positive.moments()[0][0, :, 0]).all()
-
-
-# ---------------------------------------------------------------- compilation
 
 
 def test_kernels__are_compiled_once_for_each_precision():

@@ -182,8 +182,6 @@ def test_too_few_blocks__are_refused():
         performance(empty(16, np.zeros(1), 2, N_STATISTICS), np.full(2, 0.5), STATISTICS)
 
 
-# ---------------------------------------------------------------- are the Monte Carlo errors right?
-
 N_REPLICATES = 512
 MIXING = np.array([[1.0, 0.4], [0.2, 0.8]])
 OFFSET = np.array([0.7, 0.3])

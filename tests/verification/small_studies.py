@@ -32,7 +32,6 @@ DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
 
 
 def claim(**entries: Any) -> Any:
-    """Return a claim on the mean squared error in the only grid."""
     return TypeAdapter(Claim).validate_python({"statement": "s", "grid": "g", "measure": "mse"} | entries, strict=True)
 
 
@@ -72,13 +71,11 @@ class Setting(NamedTuple):
     hdi: Array | None = None
 
     def study(self, rng: np.random.Generator, n_blocks: int = N_BLOCKS) -> Array:
-        """Return block values (block, cell)."""
         own = DRAWS[self.law](rng, (n_blocks, len(self.truth)))
         common = DRAWS[self.law](rng, (n_blocks, 1))
         return np.asarray(self.truth) / 8.0 + np.sqrt(1 - self.shared) * own + np.sqrt(self.shared) * common
 
     def judged(self, blocks: Array) -> Judgement:
-        """Return the verdict that the package gives."""
         made = accounts(self.levels, blocks, self.hdi, self.stated.measure)
         return judge_claim(self.stated, selected_by(self.stated, made, self.factors), 1)
 
@@ -92,7 +89,6 @@ class Rates(NamedTuple):
     left: float
 
     def at_most_the_level(self, rate: float) -> bool:
-        """Whether a rate is no more than the level and three Monte Carlo errors."""
         return rate <= LEVEL + 3.0 * np.sqrt(LEVEL * (1 - LEVEL) / self.studies)
 
 

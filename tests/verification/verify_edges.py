@@ -97,7 +97,6 @@ def merged(number: int) -> Edge | None:
 
 
 def best_mask(number: int) -> Edge | None:
-    """Best subsets of random heads."""
     draw = random.Random(number)
     settings = {"instance": {"kind": "random_heads", "outputs": draw.choice((1, 2, 3, 4))}, "batch_size": 64}
 

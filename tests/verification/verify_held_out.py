@@ -23,7 +23,6 @@ DATA_SETS = {
 
 
 def studies(name: str, count: int, population: list[str] | None = None, n_batches: int = 64) -> Intervals:
-    """Studies of one data set, each of another seed."""
     columns, regression, noise, stated = DATA_SETS[name]
     found = []
     for seed in range(count):

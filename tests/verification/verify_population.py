@@ -47,13 +47,11 @@ class Intervals(NamedTuple):
         return np.asarray(self.errors.mean(axis=0) / self.estimates.std(axis=0, ddof=1))
 
     def coverage(self, truth: Array) -> Array:
-        """Share of 95 % intervals that hold the truth."""
         within = np.abs(self.estimates - truth) <= stats.t.ppf(0.975, self.degrees) * self.errors
         return np.asarray(within.mean(axis=0))
 
 
 def averages(studies: int, population: tuple[str, ...], n_batches: int = N_DRAWS) -> Intervals:
-    """Studies of one cell, each of another seed."""
     found = []
     for seed in range(studies):
         cell = minimal_cell(**TINY | {"seed": seed, "population": population})

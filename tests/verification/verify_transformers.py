@@ -60,7 +60,6 @@ def inspected(request):
 
 
 def restored(model, numbers, mask, step):
-    """Share of masked tokens that a model restores."""
     right = []
     for each in numbers:
         for place in range(3, len(each) - 1, step):
