@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -220,6 +221,13 @@ def test_bad_data__get_one_clear_message(tmp_path, stated, expected):
         np.save(tmp_path / name, content) if name.endswith("npy") else (tmp_path / name).write_text(content)
     message = mistakes(tmp_path, design_with(f'{{ kind = "file", {stated} }}'))
     assert expected in message and message.count("data.") == 1, message
+
+
+def test_parquet_without_its_reader__says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "data.parquet").write_bytes(b"PAR1")
+    message = mistakes(tmp_path, design_with('{ kind = "file", path = "data.parquet" }'))
+    assert ".parquet needs another package: pip install 'simstudy[parquet]'" in message
 
 
 COLUMNS = 'columns = ["bmi", "bp", "s1", "s2", "s3", "s4"]'
