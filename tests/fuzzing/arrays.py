@@ -1,6 +1,7 @@
 """Hostile arrays: ensembles on them, and the geometry of their heads."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,13 +9,27 @@ import numpy as np
 from hypothesis import strategies as st
 
 import simstudy
-from fuzzing.refusals import refused
+from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
 
 SIZES = st.sampled_from([1, 1, 2, 3, 7, 0])
 SCALES = st.sampled_from([1.0, 1.0, 1.0, 1e-3, 1e3, 1e-160, 1e160, 1e-300, 1e300])
 KINDS = st.sampled_from(["normal", "normal", "normal", "equal", "zero", "nan", "inf", "int8", "bool", "float16",
                          "float32", "complex", "object", "text", "list"])  # fmt: skip
 ODD = st.sampled_from([None, "x", [], [[1.0], [1.0, 2.0]], np.datetime64("2026-01-01"), 3.0, {}, b"\xff"])
+
+
+LONGEST_LIST = len(", ".join(MEASURES | STATISTICS | INDEXED_MEASURES))
+"""Alternatives that a message may have to list, none of them cut."""
+
+
+def refused(call: Callable[[], Any], kinds: type[Exception] | tuple = ValueError) -> Any:
+    """Return what a call returns, or None if it refuses with a message of one printable line for each mistake."""
+    try:
+        return call()
+    except kinds as error:
+        for line in str(error).split("\n"):
+            assert line.isprintable() and 10 < len(line) < 1000 + LONGEST_LIST, repr(line)
+        return None
 
 
 class Drawn(NamedTuple):

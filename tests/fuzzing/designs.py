@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import tomlkit
 from builders import DESIGN
+from fuzzing.arrays import agree, refused, softmax_heads
 from hypothesis import strategies as st
 
-from fuzzing.arrays import agree, softmax_heads
-from fuzzing.refusals import refused
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLE_OF, Cell

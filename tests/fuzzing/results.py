@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from fuzzing.arrays import refused
+from fuzzing.designs import NAMES
 from hypothesis import strategies as st
 
 import simstudy
-from fuzzing.designs import NAMES
-from fuzzing.refusals import refused
 from simstudy.errors import UserError
 from simstudy.execution.store import read_results
 

@@ -7,14 +7,11 @@ streams change.
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from scipy import stats
 from zscores import (
     N_CONFIGURATIONS,
@@ -32,11 +29,6 @@ from zscores import (
     z_score,
 )
 
-OUTPUT = Path(__file__).parents[2] / "outputs" / "verification"
-SHOWN = (
-    *("n_keys", "n_features", "head_dim", "logits", "bandwidth", "arrangement", "angle", "principal_angles"),
-    *("query_projections", "regression", "noise", "noise_treatment", "control", "key_distribution", "queries"),
-)
 CONTROLS = {
     "z_noise_dropped": "noise term dropped",
     "z_signal_dropped": "signal term dropped",
@@ -56,19 +48,7 @@ def row(number: int) -> dict[str, Any]:
         noise = noise_only(chosen)
         signal = Value(theory.value - noise.value, theory.error + noise.error)
         wrong |= {"z_noise_dropped": z_score(measured, signal), "z_signal_dropped": z_score(measured, noise)}
-    levels = {name: chosen.cell.coordinates[name] for name in SHOWN}
-    return {
-        "number": number,
-        **levels,
-        "statistic": chosen.statistic,
-        "exact": theory.value,
-        "numerical_error": theory.error,
-        "simulated": measured.value,
-        "mcse": measured.error,
-        "n_blocks": measured.n_blocks,
-        "z": z_score(measured, theory),
-        **wrong,
-    }
+    return {"numerical_error": theory.error, "mcse": measured.error, "z": z_score(measured, theory), **wrong}
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +57,7 @@ def table() -> pd.DataFrame:
     # Processes of their own: quadrature does not release the interpreter for long.
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         rows = pd.DataFrame(pool.map(row, range(N_CONFIGURATIONS + N_QUASI_MONTE_CARLO), chunksize=2))
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(OUTPUT / "z.csv", index=False)
-    print(f"\n{len(rows)} configurations in {time.perf_counter() - start:.0f} s; written to {OUTPUT}")
+    print(f"\n{len(rows)} configurations in {time.perf_counter() - start:.0f} s")
     return rows
 
 
@@ -87,7 +65,6 @@ def test_z_scores_of_exact_moments_look_standard_normal(table):
     z = table["z"].to_numpy()
     verdict = judge(z)
     report("exact moments", len(z), verdict)
-    draw_quantiles(z, verdict)
     assert len(z) >= 200
     assert np.isfinite(z).all()
     # Numerical error of quadrature is a negligible part of the comparison, that of quasi-Monte Carlo is a part of it.
@@ -133,21 +110,3 @@ def report(theory: str, count: int, verdict: Verdict) -> None:
         f"  mean                {verdict.mean:+.3f} (within {verdict.mean_bound:.3f})\n"
         f"  sd                  {verdict.sd:.3f} (in {low:.3f} to {high:.3f})"
     )
-
-
-def draw_quantiles(z: np.ndarray, verdict: Verdict) -> None:
-    """Write the QQ figure, with pointwise 99 % bands of order statistics."""
-    matplotlib.use("Agg")
-    rank = np.arange(1, len(z) + 1)
-    expected = stats.norm.ppf((rank - 0.5) / len(z))
-    low, high = (stats.norm.ppf(stats.beta.ppf(q, rank, len(z) + 1 - rank)) for q in (0.005, 0.995))
-    figure = Figure(figsize=(5, 5), layout="constrained")
-    axes = figure.subplots()
-    axes.fill_between(expected, low, high, alpha=0.2, label="pointwise 99 % band")
-    axes.plot(expected, expected, linewidth=1, color="grey")
-    axes.plot(expected, np.sort(z), ".", markersize=4, label=f"{len(z)} configurations")
-    axes.set_xlabel("standard normal quantile")
-    axes.set_ylabel("z, Monte Carlo against exact")
-    axes.set_title(f"Anderson–Darling p = {verdict.anderson_darling:.2f}, largest |z| = {verdict.largest:.2f}")
-    axes.legend()
-    figure.savefig(OUTPUT / "qq.png", dpi=150)
