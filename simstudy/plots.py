@@ -24,10 +24,10 @@ from simstudy.design.written import Source
 from simstudy.errors import UserError
 from simstudy.replicates.replay import INTERVAL, intervals_of, select
 from simstudy.report.figures import draw, draw_claims
-from simstudy.report.figures.nested_loop import LEVELS
+from simstudy.report.figures.beside_theory import STRIP
+from simstudy.report.figures.factorial import LEVELS
 from simstudy.report.figures.panels import own_style
-from simstudy.report.figures.residuals import STRIP
-from simstudy.report.figures.z_scores import compared_measures, z_score_figure
+from simstudy.report.figures.whole import compared_measures, z_score_figure
 from simstudy.report.figures.zip_plot import draw_zip
 from simstudy.report.tables import verdict_lines
 from simstudy.results import named_grid

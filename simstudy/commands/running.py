@@ -62,9 +62,8 @@ def run(
 def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
     from simstudy.report import tables
-    from simstudy.report.confirmed import confirmed_of, standing_in
+    from simstudy.report.confirmed import confirmed_of, standing_in, standing_of
     from simstudy.report.progress import ProgressDisplay
-    from simstudy.report.standing import standing_of
     from simstudy.report.terminal import say, warn
     from simstudy.study import run as run_study
 

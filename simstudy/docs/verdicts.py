@@ -22,8 +22,7 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.seal import REGISTER_FILE, WITHDRAWN, count_confirmation, digest_of, meaning, read_register
 from simstudy.execution.store import store_of
-from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of, standing_in
-from simstudy.report.standing import Standing
+from simstudy.report.confirmed import DIVIDED, Standing, confirmed_of, runs_of, standing_in
 from simstudy.report.tables import verdict_lines
 from simstudy.results import open_results
 

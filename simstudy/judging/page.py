@@ -14,8 +14,8 @@ from simstudy.execution.seal import Seal
 from simstudy.execution.store import Store
 from simstudy.judging.judged import Verdicts
 from simstudy.report.answer import groups, headline
-from simstudy.report.comparisons import comparison_lines
 from simstudy.report.page import MAX_ROWS, template
+from simstudy.report.tables import comparison_lines
 
 MAX_BYTES = 1 << 32
 """Largest file whose digest the page names, and largest table that is read."""

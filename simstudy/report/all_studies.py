@@ -1,23 +1,61 @@
-"""All studies on one page: the report that the claims of the paper are read in."""
+"""All studies on one page, the report that the claims of the paper are read in, with verdicts at one level for all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import xarray as xr
+
+from simstudy.design.claims import LEVEL, OptimumLaw, OptimumSlope
 from simstudy.design.document import Design
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.shipped import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
-from simstudy.report.campaign import campaign
+from simstudy.report.answer import headline
 from simstudy.report.confirmed import Run, confirmed_of, confirmed_runs, runs_of
 from simstudy.report.figures import draw, image
-from simstudy.report.page import describe, render_studies, require_same_design
-from simstudy.report.sentences import Line
+from simstudy.report.page import describe, require_same_design, template
+from simstudy.report.sentences import Line, cards
+from simstudy.report.tables import count_origins
 from simstudy.report.terminal import warn
+
+AT_ITS_OWN_LEVEL = (OptimumSlope, OptimumLaw)
+"""Claims that spend a part of their level on which levels may be least: their p-values hold at no other level."""
+
+
+class Campaign(NamedTuple):
+    """How many studies share the level, and the verdicts that hold at it, by study and claim."""
+
+    n_studies: int
+    verdicts: dict[str, dict[str, str]]
+    n_decided: int
+    n_hold: int
+
+
+def campaign(studies: list[tuple[xr.Dataset, Design]]) -> Campaign:
+    """Judge the claims of several studies such that any of all verdicts is wrong with probability LEVEL at most.
+
+    Each study is judged at LEVEL over the number of studies (Bonferroni). So the claims of one study do not weigh on
+    those of another, and a study's level depends on how many there are, not on how many claims the others make. Holm's
+    method gains nothing that is sure here: of every claim either "it holds" or "it fails" is true, so that no decision
+    makes the number of true hypotheses smaller.
+    """
+    claiming = [(results, design) for results, design in studies if design.claims]
+    verdicts: dict[str, dict[str, str]] = {design.study.name: {} for _, design in claiming}
+    for results, design in claiming:
+        for name, claim in design.claims.items():
+            judged = results.sel(claim=name)
+            smallest = min(float(judged.p_against), float(judged.p_in_favour))
+            at_its_own = isinstance(claim, AT_ITS_OWN_LEVEL) and len(claiming) > 1
+            holds = smallest * len(claiming) < LEVEL and not at_its_own
+            verdicts[design.study.name][name] = str(judged.verdict.item()) if holds else "inconclusive"
+    own = [each for results, _ in claiming for each in results.verdict.values if each != "inconclusive"]
+    hold = [each for found in verdicts.values() for each in found.values() if each != "inconclusive"]
+    return Campaign(len(claiming), verdicts, len(own), len(hold))
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
@@ -36,7 +74,12 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         lines |= _lines(design, studies[-1]) if is_shipped(path) else {}
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
-    return Store(output).write_text(f"report-{profile}.html", render_studies(studies, profile, campaign(judged), lines))
+    told = [line for study in studies for line in study["verdicts"]]
+    page = template("studies.html").render(
+        studies=studies, profile=profile, n_claims=len(told), headline=headline(told), origins=count_origins(told),
+        error_rate=LEVEL, campaign=campaign(judged), papers=list(cards(template("card.html"), lines)) if lines else [],
+    )  # fmt: skip
+    return Store(output).write_text(f"report-{profile}.html", page)
 
 
 def _shown(design: Design, output: Path) -> Run | None:

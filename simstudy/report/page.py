@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,7 @@ from simstudy.execution.seal import described
 from simstudy.execution.store import Store
 from simstudy.report import drawings
 from simstudy.report.answer import groups, headline, said_of, sentence, standing_of
-from simstudy.report.campaign import Campaign
-from simstudy.report.comparisons import comparison_lines
-from simstudy.report.confirmed import Confirmed, confirmed_of, counted_of, standing_in
+from simstudy.report.confirmed import Confirmed, Standing, confirmed_of, counted_of, standing_in
 from simstudy.report.explorer import explored
 from simstudy.report.formulas import formulas_of
 from simstudy.report.labels import (
@@ -42,11 +40,10 @@ from simstudy.report.labels import (
     setting_name,
     with_error,
 )
-from simstudy.report.sentences import Line, cards
-from simstudy.report.standing import Standing
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
+    comparison_lines,
     count_origins,
     csv_of,
     estimator_words,
@@ -149,15 +146,6 @@ def render(
     return template("report.html").render(
         study=study, explored=explored(results, design), error_rate=LEVEL, max_rows=MAX_ROWS,
         max_compared=MAX_COMPARED,
-    )  # fmt: skip
-
-
-def render_studies(studies: list[dict[str, Any]], profile: str, campaign: Campaign, shipped: Mapping[str, Line]) -> str:
-    """Return one page for studies as `describe` gives them, with cards of sentences that ``shipped`` claims test."""
-    lines = [line for study in studies for line in study["verdicts"]]
-    return template("studies.html").render(
-        studies=studies, profile=profile, n_claims=len(lines), headline=headline(lines), origins=count_origins(lines),
-        error_rate=LEVEL, campaign=campaign, papers=list(cards(template("card.html"), shipped)) if shipped else [],
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Results as tables: verdicts for the terminal and the report, and one row for each claim and each cell."""
+"""Results as tables: verdicts for the terminal and the report, and one row for each claim, comparison and cell."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import pandas as pd
 import xarray as xr
 from rich.table import Table
 
-from simstudy.design.claims import ABSTRACT, ORIGINS
+from simstudy.design.claims import ABSTRACT, LEVEL, ORIGINS
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
 from simstudy.design.settings.systems import NAMES
-from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, history_of, verdict_of
+from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, Standing, claims_of, history_of, verdict_of
 from simstudy.report.labels import between, given_draws, level_of, measure_name, number, with_error
 from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.progress import place
-from simstudy.report.standing import Standing, claims_of
 from simstudy.report.terminal import counted, entry
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "inconclusive": "yellow"}
@@ -236,3 +235,43 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
         columns[f"hdi_{index}_mcse"] = results.hdi_mcse.sel(index=index).values
     columns |= {f"{source}_inapplicable": results.inapplicable.sel(source=source).values for source in THEORIES}
     return pd.DataFrame(columns)
+
+
+def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
+    """Return, by claim, one line for each comparison, its parts after it; those of one interval claimed on one axis."""
+    rows = list(comparison_frame(results).itertuples())
+    drawn = _drawn(rows)
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for i, row in enumerate(rows):
+        claimed, confidence = (row.claimed_lower, row.claimed_upper), (row.confidence_lower, row.confidence_upper)
+        part = f"part of {row.part_of}" if row.part_of else ""
+        side = "outside" if row.p_against < LEVEL else "inside" if row.p_in_favour < LEVEL else "undecided"
+        lines.setdefault(row.claim, []).append(
+            {
+                "statistic": row.statistic,
+                "estimate": number(row.estimate) if math.isnan(row.mcse) else with_error(row.estimate, row.mcse),
+                "claimed": between(*claimed),
+                "confidence": between(*confidence, row.mcse),
+                "p_against": p_value_text(row.p_against),
+                "p_in_favour": p_value_text(row.p_in_favour),
+                "finding": row.no_verdict_because or part or side,
+                "picture": drawn.get(i),
+            }
+        )
+    return lines
+
+
+def _drawn(rows: Sequence[Any]) -> dict[int, Picture]:
+    """Pictures by the number of the row, with one mark each."""
+    axes: dict[Any, list[int]] = {}
+    for i, row in enumerate(rows):
+        axes.setdefault((row.claim, row.claimed_lower, row.claimed_upper), []).append(i)
+    found: dict[int, Picture] = {}
+    for (_, *claimed), numbers in axes.items():
+        marks = [
+            Found("", r.estimate, r.mcse, (r.confidence_lower, r.confidence_upper))
+            for r in map(rows.__getitem__, numbers)
+        ]
+        if shared := picture((claimed[0], claimed[1]), marks):
+            found |= {i: shared._replace(marks=(mark,)) for i, mark in zip(numbers, shared.marks, strict=True)}
+    return found

@@ -6,7 +6,7 @@ import pytest
 from builders_results import DESIGN, build_design, build_results
 
 from simstudy.design.claims import LEVEL
-from simstudy.report.campaign import campaign
+from simstudy.report.all_studies import campaign
 
 SLOPE = """[claims.path]
 kind = "optimum_slope"

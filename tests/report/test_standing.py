@@ -8,8 +8,7 @@ import pytest
 from builders_results import build_design, build_results
 
 from simstudy.execution.store import store_of
-from simstudy.report.confirmed import found_of, standing_in
-from simstudy.report.standing import claims_of, standing_of
+from simstudy.report.confirmed import claims_of, found_of, standing_in, standing_of
 from simstudy.report.tables import verdict_lines
 
 

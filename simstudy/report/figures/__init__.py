@@ -14,17 +14,11 @@ from PIL import Image
 from simstudy.design.figures import BaseFigure, LawFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.levels import selected
-from simstudy.report.figures.claims import claims_figure
-from simstudy.report.figures.curve import curve_figure
-from simstudy.report.figures.diversity import diversity_figure
-from simstudy.report.figures.law import law_figure
-from simstudy.report.figures.lollipop import lollipop_figure
-from simstudy.report.figures.nested_loop import nested_loop_figure
-from simstudy.report.figures.optimum import optimum_figure
-from simstudy.report.figures.ordering import ordering_figure
+from simstudy.report.figures.curve import curve_figure, law_figure, optimum_figure
+from simstudy.report.figures.diversity import diversity_figure, ordering_figure
+from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, winners_figure
 from simstudy.report.figures.panels import own_style
-from simstudy.report.figures.winners import winners_figure
-from simstudy.report.figures.z_scores import compared_measures, z_score_figure
+from simstudy.report.figures.whole import claims_figure, compared_measures, z_score_figure
 from simstudy.report.figures.zip_plot import zip_figure
 from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
 from simstudy.report.tables import VerdictLine

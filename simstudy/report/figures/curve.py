@@ -1,4 +1,4 @@
-"""Figures of kind "curve": a measure against a factor, beside theory."""
+"""Figures against a number on x: kinds "curve", "optimum" and "law"."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from simstudy.design.figures import CurveFigure
+from simstudy.design.figures import CurveFigure, LawFigure, OptimumFigure
 from simstudy.design.measures import THEORIES
-from simstudy.report.figures.coverage import covered, draw_points, uncovered_entries
-from simstudy.report.figures.marks import (
+from simstudy.report.figures.beside_theory import (
+    HEIGHT,
+    covered,
+    draw_points,
+    draw_residuals,
+    reach,
+    residual_entries,
+    settle_strips,
+    side_by_side,
+    uncovered_entries,
+)
+from simstudy.report.figures.panels import (
     COVERAGE,
     NEUTRAL,
     THEORY_LINES,
@@ -21,35 +32,27 @@ from simstudy.report.figures.marks import (
     Look,
     Notes,
     Panels,
+    aim,
+    canvas,
     dropped,
     entitled,
+    from_zero,
+    label_y,
     legends,
     looks_of,
     panelled,
-    split,
-    strata_of,
-    unshown,
-)
-from simstudy.report.figures.panels import (
-    aim,
-    canvas,
-    from_zero,
-    label_y,
     set_scales,
     share_y,
+    split,
+    strata_of,
     tick_levels,
+    unshown,
     visible,
 )
-from simstudy.report.figures.residuals import (
-    HEIGHT,
-    draw_residuals,
-    reach,
-    residual_entries,
-    settle_strips,
-    side_by_side,
-)
-from simstudy.report.labels import measure_name, setting, setting_name
-from simstudy.verdicts.figure_data import by_source, residuals
+from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting, setting_name
+from simstudy.results import factors_of
+from simstudy.verdicts.figure_data import LawShare, Place, Residuals, by_source, law_shares, places, residuals
+from simstudy.verdicts.optima import NEVER
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
@@ -158,3 +161,120 @@ def _reading(figure: CurveFigure, hidden: list[str], notes: Notes) -> Entries:
     if hidden:
         entries.append(f"not told apart (one line for each value): {', '.join(map(setting_name, hidden))}")
     return entries + dropped(notes)
+
+
+APART = 0.09
+"""Distance between the bars of two colours, as a share of the distance between two levels of x."""
+
+
+def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
+    """Draw the optimum of each colour against x; cells hold ``optimum_share`` of this figure alone."""
+    drawing, grid, panels = panelled(figure, cells, 3.2, 3.9)
+    looks, hidden = looks_of(cells, figure.hue), unshown(figure, cells, figure.x, figure.over, *figure.tune)
+    told: set[str] = set()
+    for axes, inside in panels:
+        for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
+            shift = APART * (position - (len(looks) - 1) / 2)
+            for stratum in strata_of(coloured, hidden):
+                told |= _path(axes, places(figure, stratum), figure.x_scale, looks[hue], shift)
+        axes.set_xlabel(setting_name(figure.x))
+        set_scales(axes, figure.x_scale, "log")
+        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
+    levels = np.unique(cells[figure.over].values.astype(float))
+    for axes, _ in panels:
+        # Some room beside the outermost levels, as optima often stand there.
+        axes.set_ylim(levels[0] / 1.2, levels[-1] * 1.2)
+        axes.yaxis.set_major_locator(FixedLocator(levels.tolist()))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    label_y(grid, f"best {setting_name(figure.over)}", len(panels))
+    legends(drawing, looks, _reading_of_optima(figure, hidden, told), figure.hue)
+    return drawing
+
+
+def _path(axes: Axes, path: list[Place], scale: str, look: Look, shift: float) -> set[str]:
+    """Draw optima with their uncertainty sets, theory as lines; return the theories that have any."""
+    x = np.array([place.x for place in path])
+    best = np.array([place.optimum for place in path])
+    below, above = (np.array([getattr(place, name) for place in path]) for name in ("lowest", "highest"))
+    bars = np.maximum([best - below, above - best], 0.0)
+    # Moved aside by a share of the least distance between two levels.
+    steps = np.diff(np.unique(np.log(x) if scale == "log" else x))
+    aside = shift * (steps.min() if len(steps) else 1.0)
+    moved = np.exp(np.log(x) + aside) if scale == "log" else x + aside
+    axes.errorbar(moved, best, yerr=bars, fmt=look.marker, color=look.colour, capsize=2.5, elinewidth=1.1,
+                  markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
+    drawn = set()
+    for source in THEORIES:
+        line = np.array([place.told[source] for place in path])
+        if np.isfinite(line).any():
+            marks: dict[str, Any] = {"marker": "_", "markersize": 9}
+            axes.plot(moved, line, color=look.colour, label=source, **THEORY_LINES[source], **marks)
+            drawn.add(source)
+    return drawn
+
+
+def _reading_of_optima(figure: OptimumFigure, hidden: list[str], told: set[str]) -> Entries:
+    tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
+    text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
+    entries: Entries = [(Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle=""), text)]
+    text = f"bars: levels that are best in {NEVER:.0%} or more of the draws from the joint distribution of estimates"
+    entries.append((Line2D([], [], color=NEUTRAL, marker="|", markersize=10, linestyle=""), text))
+    for source in THEORIES:
+        if source in told:
+            text = f"line: {THEORY_NAMES[source]}, where it has an optimum"
+            entries.append((Line2D([], [], color=NEUTRAL, **THEORY_LINES[source]), text))
+    if hidden:
+        entries.append(f"not told apart (one line for each value): {', '.join(map(setting_name, hidden))}")
+    return entries
+
+
+_POINTS = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle="")
+_LAW = Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0)
+
+
+def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
+    """Draw what is found against the law, a colour for each grid, and below that the share by which it misses it."""
+    drawing, ((axes,),), ((strip,),) = canvas(1, 4.6, HEIGHT)
+    names = (figure.grid, *figure.beside)
+    looks = {name: Look.of(position) for position, name in enumerate(names)}
+    shares = {name: _shares(cells, name) for name in names}
+    law, _, found, _ = every = np.hstack(list(shares.values()))
+    limit = reach(_missed(every)) or 1.0
+    beyond: list[float] = []
+    for name, look in looks.items():
+        x, x_mcse, y, y_mcse = shares[name]
+        axes.errorbar(x, y, xerr=COVERAGE * x_mcse, yerr=COVERAGE * y_mcse, fmt=look.marker, color=look.colour,
+                      elinewidth=1.1, markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
+        beyond += draw_residuals(strip, x, _missed(shares[name]), look, limit)
+    # Linear in x, as an estimate of the covariance may be negative; logarithmic in y, as the law may fail by far.
+    line = np.linspace(found.min() / 1.5, law.max() * 1.1, 200)
+    axes.plot(line, line, color=NEUTRAL, linewidth=1.0, linestyle=(0, (5, 3)), label="law", zorder=1)
+    set_scales(axes, "linear", "log")
+    axes.set_ylabel("variance of the average / variance of one")
+    strip.set_xlabel("variance by the law / variance of one member")
+    settle_strips([strip], [strip], limit, "found/law − 1")
+    legends(drawing, looks, _reading_of_law(beyond))
+    return drawing
+
+
+def _shares(cells: xr.Dataset, grid: str) -> np.ndarray:
+    """What `LawShare` holds, for each ensemble of a grid: (4, ensembles)."""
+    inside = cells.isel(cell=np.flatnonzero(cells.grid.values == grid))
+    return np.array(law_shares(inside, factors_of(cells)[grid])).reshape(-1, len(LawShare._fields)).T
+
+
+def _missed(shares: np.ndarray) -> Residuals:
+    """What is found over the law − 1, both errors taken for independent; NaN where the law is not positive."""
+    law, law_mcse, found, found_mcse = shares
+    law = np.where(law > 0, law, np.nan)
+    return Residuals(found / law - 1, np.hypot(found_mcse, found / law * law_mcse) / law)
+
+
+def _reading_of_law(beyond: list[float]) -> Entries:
+    """Entries of the legend that say what points and line are."""
+    return [
+        (_POINTS, f"points: average of M members ± {COVERAGE} MCSE"),
+        (_LAW, "dashed: the law ρ + (1−ρ)/M, its terms from the smallest M of each kind"),
+        *residual_entries(beyond, "found over the law − 1"),
+    ]

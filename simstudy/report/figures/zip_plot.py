@@ -11,8 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
 from simstudy.design.figures import ZipFigure
-from simstudy.report.figures.marks import COLOURS, COVERAGE, Look, legends, levels_of
-from simstudy.report.figures.panels import canvas, characters
+from simstudy.report.figures.panels import COLOURS, COVERAGE, Look, canvas, characters, legends, levels_of
 from simstudy.report.labels import setting_and_level
 from simstudy.results import factors_of
 

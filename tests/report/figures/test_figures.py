@@ -15,9 +15,8 @@ from PIL import Image
 from simstudy.design.figures import CurveFigure, DiversityFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures import draw, image
-from simstudy.report.figures.marks import COLOURS, COVERAGE, MARKERS, Look
-from simstudy.report.figures.panels import PlainLog, own_style
-from simstudy.report.figures.residuals import STRIP
+from simstudy.report.figures.beside_theory import STRIP
+from simstudy.report.figures.panels import COLOURS, COVERAGE, MARKERS, Look, PlainLog, own_style
 from simstudy.report.labels import RESOLUTION
 from simstudy.verdicts.figure_data import rank_correlation
 

@@ -14,9 +14,9 @@ from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES
 from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw
-from simstudy.report.figures.marks import COVERAGE
-from simstudy.report.figures.nested_loop import positions
-from simstudy.report.figures.residuals import STRIP
+from simstudy.report.figures.beside_theory import STRIP
+from simstudy.report.figures.factorial import positions
+from simstudy.report.figures.panels import COVERAGE
 from simstudy.verdicts.figure_data import places
 
 GRID = """

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 
 from simstudy.design.figures import CurveFigure
 from simstudy.report.figures import chosen, draw
-from simstudy.report.figures.coverage import GREY
-from simstudy.report.figures.marks import COVERAGE
-from simstudy.report.figures.residuals import STRIP
+from simstudy.report.figures.beside_theory import GREY, STRIP
+from simstudy.report.figures.panels import COVERAGE
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
-"""Figures of kind "nested_loop": a measure in every cell of a factorial grid, and below it the levels of the factors.
+"""Figures of every cell of a factorial grid: kinds "nested_loop", "lollipop" and "winners".
 
-Cells stand side by side in the order of nested loops over the factors, the last of the grid running fastest; stairs
-below show which levels they have (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).
+In a nested loop, cells stand side by side in the order of loops over the factors, the last of the grid running fastest;
+stairs below show which levels they have (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).
 """
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from typing import Any
 
@@ -15,22 +16,36 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from simstudy.design.figures import NestedLoopFigure
-from simstudy.report.figures.coverage import covered, draw_points, uncovered_entries
-from simstudy.report.figures.marks import (
+from simstudy.design.figures import LollipopFigure, NestedLoopFigure, WinnersFigure
+from simstudy.report.figures.beside_theory import (
+    HEIGHT,
+    covered,
+    draw_points,
+    draw_residuals,
+    reach,
+    residual_entries,
+    settle_strips,
+    uncovered_entries,
+)
+from simstudy.report.figures.panels import (
     COVERAGE,
     NEUTRAL,
     Entries,
     Look,
+    aim,
+    canvas,
+    entitled,
+    from_zero,
     legends,
     levels_of,
     looks_of,
+    set_scales,
+    share_y,
     split,
     unshown,
+    visible,
 )
-from simstudy.report.figures.panels import aim, canvas, from_zero, set_scales, share_y, visible
-from simstudy.report.figures.residuals import HEIGHT, draw_residuals, reach, residual_entries, settle_strips
-from simstudy.report.labels import level_name, measure_name, setting_and_level, setting_name
+from simstudy.report.labels import level_name, measure_name, number, setting_and_level, setting_name
 from simstudy.verdicts.figure_data import by_source, residuals
 
 Loops = dict[str, list[Any]]
@@ -144,3 +159,76 @@ def _reading(loops: Loops, theory: bool) -> Entries:
         text = "broad pale steps: theory, exact where there is such, or else leading order"
         entries.append((Line2D([], [], color=NEUTRAL, **_PALE), text))
     return entries
+
+
+APART = 0.22
+"""Distance of the colours of one row, in rows."""
+_THEORY: dict[str, Any] = {"marker": "|", "linestyle": "", "color": "black", "markersize": 11, "zorder": 4}
+
+
+def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
+    """Draw a row for each combination of levels that neither colour nor panel shows, a stick for each colour in it."""
+    loops = {name: list(dict.fromkeys(levels_of(cells, name))) for name in unshown(figure, cells)}
+    n_rows = int(np.prod([len(levels) for levels in loops.values()]))
+    looks, panels = looks_of(cells, figure.hue), list(split(cells, figure.panel))
+    thick = max(0.32, 0.16 * len(looks))
+    drawing, grid = canvas(len(panels), 0.9 + thick * n_rows)
+    told = False
+    for axes, inside in entitled(figure, panels, grid):
+        for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
+            step = min(APART, 0.8 / len(looks))
+            rows = positions(coloured, loops) + step * (position - (len(looks) - 1) / 2)
+            told |= _sticks(axes, figure, coloured, rows, looks[hue])
+        axes.axvline(figure.target or 0.0, color=NEUTRAL, linewidth=1.0, label="target")
+        axes.set(xlabel=measure_name(figure.y), ylim=(n_rows - 0.5, -0.5))
+        axes.grid(axis="y", visible=False)
+        axes.set_yticks(range(n_rows), [""] * n_rows)
+    # In the order of `positions`.
+    names = [", ".join(map(level_name, levels)) for levels in itertools.product(*loops.values())]
+    for axes in grid[:, 0]:
+        axes.set_yticks(range(n_rows), [textwrap.shorten(name, 40, placeholder=" …") for name in names])
+        axes.set_ylabel(", ".join(map(setting_name, loops)))
+    entries: Entries = [f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(figure.target or 0.0)}"]
+    if told:
+        entries.append((Line2D([], [], **_THEORY), "bars: theory, exact where there is such, or else leading order"))
+    legends(drawing, looks, entries, figure.hue)
+    return drawing
+
+
+def _sticks(axes: Axes, figure: LollipopFigure, cells: xr.Dataset, rows: np.ndarray, look: Look) -> bool:
+    """Draw the sticks of one colour, and theory as bars; return whether there is any."""
+    values, exact, leading = (by_source(cells, figure.y, source) for source in ("empirical", "exact", "leading"))
+    axes.hlines(rows, figure.target or 0.0, values, color=look.colour, linewidth=1.4, label="stick")
+    axes.errorbar(values, rows, xerr=COVERAGE * cells[f"{figure.y}_mcse"].values, fmt=look.marker, color=look.colour,
+                  markerfacecolor="white", capsize=2.5, elinewidth=1.1, zorder=3)  # fmt: skip
+    theory = np.where(np.isnan(exact), leading, exact)
+    if told := bool(np.isfinite(theory).any()):
+        axes.plot(theory, rows, label="theory", **_THEORY)
+    return told
+
+
+def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
+    """Draw a field for each level of x and row, in the colour of the best level there."""
+    rows, columns = list(split(cells, figure.rows)), list(dict.fromkeys(levels_of(cells, figure.x)))
+    looks = looks_of(cells, figure.over)
+    drawing, ((axes,),) = canvas(1, 1.2 + 0.9 * len(rows))
+    for place, (_, inside) in enumerate(rows):
+        for each, there in split(inside, figure.x):
+            values, theory = (by_source(there, figure.y, source) for source in ("empirical", "exact"))
+            if not np.isfinite(values).any():
+                continue
+            known = bool(np.isfinite(theory).all())
+            least = int(np.nanargmin(theory if known else values))
+            column, error = columns.index(each), float(there[f"{figure.y}_mcse"].values[least])
+            look = looks[levels_of(there, figure.over)[least]]
+            axes.plot(column, place + 0.28, look.marker, color=look.colour, markersize=11, zorder=3)
+            axes.fill_between([column - 0.48, column + 0.48], place - 0.48, place + 0.48, color=look.colour, alpha=0.22)
+            text = f"{values[least]:.2g}\n± {error:.1g}" + (f"\n({theory[least]:.2g})" if known else "")
+            axes.text(column, place - 0.2, text, ha="center", va="center", fontsize=8.5)
+    axes.set_xticks(range(len(columns)), [level_name(each) for each in columns])
+    axes.set_yticks(range(len(rows)), [setting_and_level(figure.rows, row) if figure.rows else "" for row, _ in rows])
+    axes.set(xlabel=setting_name(figure.x), xlim=(-0.5, len(columns) - 0.5), ylim=(-0.5, len(rows) - 0.5))
+    axes.grid(False)
+    reading = f"least {measure_name(figure.y)} ± MCSE; by exact theory where there is one (in brackets)"
+    legends(drawing, looks, [reading], figure.over)
+    return drawing
