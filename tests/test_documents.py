@@ -26,7 +26,7 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.schema import RECORDS, alternatives_of
 from simstudy.execution.seal import note, read_register, write_register
 from simstudy.report import sentences
-from simstudy.report.formulas import EQUATIONS
+from simstudy.report.answer import EQUATIONS
 from simstudy.transformers import interventions
 from simstudy.transformers.modules import ARRAYS
 

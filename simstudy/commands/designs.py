@@ -110,7 +110,7 @@ def _checked(designs: Iterable[Source], trust: Iterable[Path] = ()) -> list[Chec
 
 
 def _record(checked: list[Checked]) -> dict[str, list]:
-    from simstudy.report.records import design_record
+    from simstudy.report.progress import design_record
 
     return {"designs": [design_record(*each) for each in checked]}
 

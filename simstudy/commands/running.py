@@ -190,8 +190,7 @@ def status(
     """
     from simstudy.execution.shares import with_shares
     from simstudy.execution.status import counted, told
-    from simstudy.report.progress import status_line, status_table
-    from simstudy.report.records import status_record
+    from simstudy.report.progress import status_line, status_record, status_table
     from simstudy.report.terminal import say, say_json, show_table
 
     loaded, store = opened(design, profile, output)
@@ -215,8 +214,7 @@ def plan(
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
     from simstudy.execution.plan import plan as plan_study
-    from simstudy.report.progress import plan_lines, plan_table
-    from simstudy.report.records import plan_record
+    from simstudy.report.progress import plan_lines, plan_record, plan_table
     from simstudy.report.terminal import say, say_json, show_table, track
 
     loaded, _ = opened(design, profile, output, trust)

@@ -16,7 +16,7 @@ import verdicts
 
 from simstudy.design.load import load_design
 from simstudy.report import sentences
-from simstudy.report.formulas import EQUATIONS
+from simstudy.report.answer import EQUATIONS
 from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.sentences import Line
 

@@ -25,10 +25,9 @@ from simstudy.execution.provenance import contents
 from simstudy.execution.seal import described
 from simstudy.execution.store import Store
 from simstudy.report import drawings
-from simstudy.report.answer import groups, headline, said_of, sentence, standing_of
+from simstudy.report.answer import formulas_of, groups, headline, said_of, sentence, standing_of
 from simstudy.report.confirmed import Confirmed, Standing, confirmed_of, counted_of, standing_in
 from simstudy.report.explorer import explored
-from simstudy.report.formulas import formulas_of
 from simstudy.report.labels import (
     RESOLUTION,
     THEORY_NAMES,

@@ -1,15 +1,15 @@
-"""How far a run is, for a person who waits: a bar with ETA on a terminal, a line now and then in a log, a table."""
+"""What a design needs and how far a run is: for a person who waits, and as plain data for other programs."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from rich.table import Table
 
 from simstudy.design.document import Design, PlannedCell
+from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.levels import level
 from simstudy.execution.status import CellStatus, Status, due, owner_of, seconds_left
@@ -235,3 +236,65 @@ def plan_lines(plan: Plan, workers: int | None) -> list[str]:
     if workers is not None:
         lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")
     return lines
+
+
+def design_record(place: str, profiles: Mapping[str, Design], problems: list[Problem]) -> dict[str, Any]:
+    """Return a design with the size of each profile, or with its mistakes."""
+    study = next((design.study for design in profiles.values()), None)
+    return {
+        "design": place,
+        "name": study and study.name,
+        "title": study and study.title,
+        "profiles": {
+            name: {"cells": len(design.cells), "claims": len(design.claims)} for name, design in profiles.items()
+        },
+        "mistakes": [{"place": problem.path, "message": str(problem)} for problem in problems],
+    }
+
+
+def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, Any]:
+    """Return what a study will take: times in seconds, sizes in bytes; ``workers`` as asked, or those of here."""
+    asked = workers or plan.workers
+    return {
+        "study": design.study.name,
+        "profile": design.profile,
+        "workers": asked,
+        "seconds": plan.seconds(asked),
+        "peak_memory_bytes": round(plan.peak_MiB * 2**20),
+        "grids": [vars(grid) for grid in plan.grids],
+    }
+
+
+def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
+    """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
+    owner = owner_of(store)
+    cells = enumerate(zip(status.cells, design.cells, strict=True))
+    return {
+        "study": design.study.name,
+        "profile": design.profile,
+        "folder": str(store.folder),
+        "process": owner and {"pid": owner.pid, "host": owner.host, "alive": owner.alive},
+        "as_of": status.as_of,
+        "seconds_left": seconds_left(status, store),
+        "cells": [_cell(number, *pair, design.factors[pair[1].grid]) for number, pair in cells],
+    }
+
+
+def _cell(number: int, cell: CellStatus, planned: PlannedCell, factors: Sequence[str]) -> dict[str, Any]:
+    return {
+        "cell": number,
+        "grid": planned.grid,
+        "levels": {name: level(planned.cell.coordinates, name) for name in factors},
+        "replicates": cell.stored * cell.batch_size,
+        "failed": cell.failed,
+        "expected_replicates": cell.expected * cell.batch_size,
+        "finished": cell.finished,
+        "reached": cell.reached,
+        "measure": cell.measure,
+        "mcse": _finite(cell.mcse),
+        "wanted": _finite(cell.wanted),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -7,7 +7,7 @@ import re
 from builders import edited
 from builders_results import DESIGN, build_design, build_results
 
-from simstudy.report.formulas import formulas_of
+from simstudy.report.answer import formulas_of
 from simstudy.report.page import render
 
 WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)

@@ -20,7 +20,7 @@ from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figur
 from simstudy.report.figures.panels import own_style
 from simstudy.report.figures.whole import claims_figure, compared_measures, z_score_figure
 from simstudy.report.figures.zip_plot import zip_figure
-from simstudy.report.labels import ALL_CLAIMS, RESOLUTION
+from simstudy.report.labels import RESOLUTION
 from simstudy.report.tables import VerdictLine
 from simstudy.results import factors_of
 
@@ -41,12 +41,10 @@ for _function in (
 
 
 def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
-    """Draw one figure of a design; its name there becomes the label of the drawing."""
+    """Draw one figure of a design, ``name`` there."""
     cells = chosen(figure, results)
     with own_style():
-        drawing = _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
-        drawing.set_label(name)
-        return drawing
+        return _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
 
 
 def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
@@ -63,9 +61,7 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
 def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
     """Draw all claims of a study, each estimate in the interval claimed."""
     with own_style():
-        drawing = claims_figure(lines)
-        drawing.set_label(ALL_CLAIMS)
-        return drawing
+        return claims_figure(lines)
 
 
 def draw_z_scores(results: xr.Dataset) -> Drawing | None:

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from simstudy.design.measures import THEORIES
-from simstudy.report.figures.panels import COVERAGE, NEUTRAL, Entries, Look
+from simstudy.report.figures.panels import COVERAGE, NEUTRAL, RING, Entries, Look
 from simstudy.report.labels import number
 from simstudy.verdicts.figure_data import Residuals, by_source
 
@@ -143,8 +142,7 @@ def uncovered_entries(cells: xr.Dataset, measure: str) -> Entries:
     words = "; ".join(_reasons(cells.isel(cell=np.flatnonzero(~known))))
     if not known.any():
         return [f"no theory: {words}"]
-    handle = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor=GREY, linestyle="")
-    return [(handle, f"filled grey: no theory, as {words}")]
+    return [(RING | {"markerfacecolor": GREY}, f"filled grey: no theory, as {words}")]
 
 
 def _reasons(cells: xr.Dataset) -> list[str]:

@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from simstudy.design.figures import CurveFigure, LawFigure, OptimumFigure
@@ -26,16 +25,16 @@ from simstudy.report.figures.beside_theory import (
 )
 from simstudy.report.figures.panels import (
     COVERAGE,
+    DASHED,
     NEUTRAL,
+    RING,
     THEORY_LINES,
     Entries,
     Look,
     Notes,
-    Panels,
     aim,
     canvas,
     dropped,
-    entitled,
     from_zero,
     label_y,
     legends,
@@ -60,7 +59,8 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
     names = {figure.y, f"{figure.y}_mcse", "inapplicable", *([figure.limit] if figure.limit else [])}
     cells = cells[sorted(names)]  # each part copies all variables that it has
     limit = reach(residuals(cells, figure.y))
-    drawing, grid, panels, strips = _laid_out(figure, cells, limit)
+    heights = (2.9, 3.6, HEIGHT) if limit else (3.2, 3.9)
+    drawing, grid, panels, *strips = panelled(figure, cells, *heights)
     hidden, notes = unshown(figure, cells, figure.x), Notes()
     notes.uncovered = not covered(cells, figure.y).any()
     looks = looks_of(cells, figure.hue)
@@ -71,32 +71,22 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
             if limit:
                 x = coloured[figure.x].values.astype(float)
                 shift = side_by_side(list(looks).index(hue), len(looks))
-                notes.beyond += draw_residuals(
-                    strips.flat[position], x, residuals(coloured, figure.y), looks[hue], limit, shift
-                )
+                found = residuals(coloured, figure.y)
+                notes.beyond += draw_residuals(strips[0].flat[position], x, found, looks[hue], limit, shift)
         set_scales(axes, figure.x_scale, figure.y_scale)
         tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
-        (strips.flat[position] if limit else axes).set_xlabel(setting_name(figure.x))
+        [grid, *strips][-1].flat[position].set_xlabel(setting_name(figure.x))
     drawn = [axes for axes, _ in panels]
     aimed = aim(drawn, figure.target)
     share_y(drawn, figure.y_scale)
     words = from_zero(drawn, figure.y_scale)
     label_y(grid, measure_name(figure.y), len(panels))
     if limit:
-        settle_strips(list(strips.flat[: len(panels)]), list(strips[:, 0]), limit)
+        settle_strips(list(strips[0].flat[: len(panels)]), list(strips[0][:, 0]), limit)
     entries = [*_reading(figure, hidden, notes), *aimed, *uncovered_entries(cells, figure.y)]
     entries += residual_entries(notes.beyond) if limit else []
     legends(drawing, looks, [*entries, *words], figure.hue)
     return drawing
-
-
-def _laid_out(figure: CurveFigure, cells: xr.Dataset, limit: float) -> tuple[Drawing, np.ndarray, Panels, np.ndarray]:
-    """Return the drawing, its panels, and the strips below them if there is anything to draw in those."""
-    if not limit:
-        return *panelled(figure, cells, 3.2, 3.9), np.array([])
-    levels = list(split(cells, figure.panel))
-    drawing, grid, strips = canvas(len(levels), 3.6 if len(levels) == 1 else 2.9, HEIGHT)
-    return drawing, grid, entitled(figure, levels, grid), strips
 
 
 def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> None:
@@ -122,7 +112,7 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
         value = float(at_end.sel(source=source))
         if visible(np.array(value), figure.y_scale):
             notes.limit_fallback |= source == "empirical"
-            axes.axhline(value, linestyle=(0, (5, 3)), linewidth=1.0, color=look.colour, label="limit", zorder=1)
+            axes.axhline(value, color=look.colour, label="limit", zorder=1, **DASHED)
 
 
 def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, notes: Notes) -> np.ndarray:
@@ -145,19 +135,14 @@ def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, 
 def _reading(figure: CurveFigure, hidden: list[str], notes: Notes) -> Entries:
     """Entries of the legend that say what points and lines are."""
     text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.leading else "")
-    handle = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white")
-    handle.set_linestyle("-" if notes.leading else "")
-    entries: Entries = [(handle, text)]
-    if notes.exact:
-        pale = Line2D([], [], color=NEUTRAL, **THEORY_LINES["exact"])
-        entries.append((pale, "broad pale line: exact theory at any n"))
-    if notes.joined:
-        entries.append((Line2D([], [], color=NEUTRAL, linestyle=":"), "dotted: joins points without theory"))
+    entries: Entries = [(RING | {"linestyle": "-" if notes.leading else ""}, text)]
+    entries += [(THEORY_LINES["exact"], "broad pale line: exact theory at any n")] if notes.exact else []
+    entries += [({"linestyle": ":"}, "dotted: joins points without theory")] if notes.joined else []
     if figure.limit:
         x = setting(figure.x).symbol or setting(figure.x).words
         text = f"dashed: limit, {measure_name(figure.limit)} at the largest {x}"
         text += " (Monte Carlo where no theory applies)" if notes.limit_fallback else ""
-        entries.append((Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0), text))
+        entries.append((DASHED, text))
     if hidden:
         entries.append(f"not told apart (one line for each value): {', '.join(map(setting_name, hidden))}")
     return entries + dropped(notes)
@@ -217,20 +202,14 @@ def _path(axes: Axes, path: list[Place], scale: str, look: Look, shift: float) -
 def _reading_of_optima(figure: OptimumFigure, hidden: list[str], told: set[str]) -> Entries:
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
-    entries: Entries = [(Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle=""), text)]
-    text = f"bars: levels that are best in {NEVER:.0%} or more of the draws from the joint distribution of estimates"
-    entries.append((Line2D([], [], color=NEUTRAL, marker="|", markersize=10, linestyle=""), text))
+    bars = f"bars: levels that are best in {NEVER:.0%} or more of the draws from the joint distribution of estimates"
+    entries: Entries = [(RING, text), ({"marker": "|", "markersize": 10, "linestyle": ""}, bars)]
     for source in THEORIES:
         if source in told:
-            text = f"line: {THEORY_NAMES[source]}, where it has an optimum"
-            entries.append((Line2D([], [], color=NEUTRAL, **THEORY_LINES[source]), text))
+            entries.append((THEORY_LINES[source], f"line: {THEORY_NAMES[source]}, where it has an optimum"))
     if hidden:
         entries.append(f"not told apart (one line for each value): {', '.join(map(setting_name, hidden))}")
     return entries
-
-
-_POINTS = Line2D([], [], color=NEUTRAL, marker="o", markerfacecolor="white", linestyle="")
-_LAW = Line2D([], [], color=NEUTRAL, linestyle=(0, (5, 3)), linewidth=1.0)
 
 
 def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
@@ -249,12 +228,16 @@ def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
         beyond += draw_residuals(strip, x, _missed(shares[name]), look, limit)
     # Linear in x, as an estimate of the covariance may be negative; logarithmic in y, as the law may fail by far.
     line = np.linspace(found.min() / 1.5, law.max() * 1.1, 200)
-    axes.plot(line, line, color=NEUTRAL, linewidth=1.0, linestyle=(0, (5, 3)), label="law", zorder=1)
+    axes.plot(line, line, color=NEUTRAL, label="law", zorder=1, **DASHED)
     set_scales(axes, "linear", "log")
     axes.set_ylabel("variance of the average / variance of one")
     strip.set_xlabel("variance by the law / variance of one member")
     settle_strips([strip], [strip], limit, "found/law − 1")
-    legends(drawing, looks, _reading_of_law(beyond))
+    entries: Entries = [
+        (RING, f"points: average of M members ± {COVERAGE} MCSE"),
+        (DASHED, "dashed: the law ρ + (1−ρ)/M, its terms from the smallest M of each kind"),
+    ]
+    legends(drawing, looks, entries + residual_entries(beyond, "found over the law − 1"))
     return drawing
 
 
@@ -269,12 +252,3 @@ def _missed(shares: np.ndarray) -> Residuals:
     law, law_mcse, found, found_mcse = shares
     law = np.where(law > 0, law, np.nan)
     return Residuals(found / law - 1, np.hypot(found_mcse, found / law * law_mcse) / law)
-
-
-def _reading_of_law(beyond: list[float]) -> Entries:
-    """Entries of the legend that say what points and line are."""
-    return [
-        (_POINTS, f"points: average of M members ± {COVERAGE} MCSE"),
-        (_LAW, "dashed: the law ρ + (1−ρ)/M, its terms from the smallest M of each kind"),
-        *residual_entries(beyond, "found over the law − 1"),
-    ]

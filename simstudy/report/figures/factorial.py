@@ -14,7 +14,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
 
 from simstudy.design.figures import LollipopFigure, NestedLoopFigure, WinnersFigure
 from simstudy.report.figures.beside_theory import (
@@ -30,15 +29,16 @@ from simstudy.report.figures.beside_theory import (
 from simstudy.report.figures.panels import (
     COVERAGE,
     NEUTRAL,
+    RING,
     Entries,
     Look,
     aim,
     canvas,
-    entitled,
     from_zero,
     legends,
     levels_of,
     looks_of,
+    panelled,
     set_scales,
     share_y,
     split,
@@ -154,11 +154,8 @@ def _names(axes: Axes, loop: tuple[str, list[Any]]) -> None:
 def _reading(loops: Loops, theory: bool) -> Entries:
     combination = "level" if len(loops) == 1 else "combination of the levels below"
     text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each {combination}"
-    entries: Entries = [(Line2D([], [], color=NEUTRAL, marker="o", markersize=3.5, markerfacecolor="white"), text)]
-    if theory:
-        text = "broad pale steps: theory, exact where there is such, or else leading order"
-        entries.append((Line2D([], [], color=NEUTRAL, **_PALE), text))
-    return entries
+    pale = (_PALE, "broad pale steps: theory, exact where there is such, or else leading order")
+    return [(RING | {"markersize": 3.5, "linestyle": "-"}, text), *([pale] if theory else [])]
 
 
 APART = 0.22
@@ -170,11 +167,11 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     """Draw a row for each combination of levels that neither colour nor panel shows, a stick for each colour in it."""
     loops = {name: list(dict.fromkeys(levels_of(cells, name))) for name in unshown(figure, cells)}
     n_rows = int(np.prod([len(levels) for levels in loops.values()]))
-    looks, panels = looks_of(cells, figure.hue), list(split(cells, figure.panel))
-    thick = max(0.32, 0.16 * len(looks))
-    drawing, grid = canvas(len(panels), 0.9 + thick * n_rows)
+    looks = looks_of(cells, figure.hue)
+    height = 0.9 + max(0.32, 0.16 * len(looks)) * n_rows
+    drawing, grid, panels = panelled(figure, cells, height, height)
     told = False
-    for axes, inside in entitled(figure, panels, grid):
+    for axes, inside in panels:
         for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
             step = min(APART, 0.8 / len(looks))
             rows = positions(coloured, loops) + step * (position - (len(looks) - 1) / 2)
@@ -189,8 +186,7 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         axes.set_yticks(range(n_rows), [textwrap.shorten(name, 40, placeholder=" …") for name in names])
         axes.set_ylabel(", ".join(map(setting_name, loops)))
     entries: Entries = [f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(figure.target or 0.0)}"]
-    if told:
-        entries.append((Line2D([], [], **_THEORY), "bars: theory, exact where there is such, or else leading order"))
+    entries += [(_THEORY, "bars: theory, exact where there is such, or else leading order")] if told else []
     legends(drawing, looks, entries, figure.hue)
     return drawing
 

@@ -72,14 +72,14 @@ def characters(axes: Axes) -> int:
     return int(axes.get_position().width * drawing.get_size_inches()[0] / 0.085)
 
 
-def aim(panels: Sequence[Axes], target: float | None) -> list[tuple[Line2D, str]]:
+def aim(panels: Sequence[Axes], target: float | None) -> Entries:
     """Draw a line in all panels at the value that is aimed at, if there is one; return its entry of the legend."""
     if target is None:
         return []
     style: Any = {"color": "black", "linestyle": (0, (1, 1.5)), "linewidth": 1.2}
     for axes in panels:
         axes.axhline(target, zorder=1, label="target", **style)
-    return [(Line2D([], [], **style), f"black dots: aimed at, {number(target)}")]
+    return [(style, f"black dots: aimed at, {number(target)}")]
 
 
 def visible(values: np.ndarray, scale: str) -> np.ndarray:
@@ -173,8 +173,11 @@ THEORY_LINES: dict[str, Any] = {
     "leading": {},
 }
 
-Entries = list[tuple[Line2D, str] | str]
-"""Of a legend: what is shown and what it is, or text alone."""
+RING: Any = {"marker": "o", "markerfacecolor": "white", "linestyle": ""}
+DASHED: Any = {"linestyle": (0, (5, 3)), "linewidth": 1.0}
+
+Entries = list[tuple[dict[str, Any], str] | str]
+"""Of a legend: how something is drawn, in grey unless a colour is stated, and what it is; or text alone."""
 
 
 class Look(NamedTuple):
@@ -212,25 +215,16 @@ def strata_of(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
     yield from (cells.isel(cell=inside) for inside in parts) if factors else [cells]
 
 
-Panels = list[tuple[Axes, xr.Dataset]]
-"""Axes and cells of each level of the panel."""
-
-
 def panelled(
-    figure: PanelFigure, cells: xr.Dataset, height: float, height_of_one: float
-) -> tuple[Drawing, np.ndarray, Panels]:
-    """Return a drawing, its grid of axes, and axes and cells of each panel; heights of a row and of the only one."""
-    panels = list(split(cells, figure.panel))
-    drawing, grid = canvas(len(panels), height_of_one if len(panels) == 1 else height)
-    return drawing, grid, entitled(figure, panels, grid)
-
-
-def entitled(figure: PanelFigure, panels: list[tuple[Any, xr.Dataset]], grid: np.ndarray) -> Panels:
-    """Write the level of each panel over its axes, and return axes and cells."""
-    for axes, (each, _) in zip(grid.flat, panels, strict=False):
+    figure: PanelFigure, cells: xr.Dataset, height: float, height_of_one: float, *below: float
+) -> tuple[Any, ...]:
+    """Return drawing, grid of axes, axes and cells of each panel, and strips; heights of a row, of the only one."""
+    levels = list(split(cells, figure.panel))
+    drawing, grid, *strips = canvas(len(levels), height_of_one if len(levels) == 1 else height, *below)
+    for axes, (each, _) in zip(grid.flat, levels, strict=False):
         if figure.panel:
             axes.set_title(textwrap.fill(setting_and_level(figure.panel, each), characters(axes)), loc="left")
-    return [(axes, inside) for axes, (_, inside) in zip(grid.flat, panels, strict=False)]
+    return drawing, grid, [(axes, inside) for axes, (_, inside) in zip(grid.flat, levels, strict=False)], *strips
 
 
 def looks_of(cells: xr.Dataset, hue: str | None) -> dict[Any, Look]:
@@ -254,9 +248,10 @@ def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str
         fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
         drawing.legend(handles, names, loc="outside upper left", title=title, alignment="left",
                        ncol=max(1, min(len(names), fitting)))  # fmt: skip
-    pairs = [(Line2D([], [], linestyle=""), entry) if isinstance(entry, str) else entry for entry in reading]
+    pairs = [({"linestyle": ""}, entry) if isinstance(entry, str) else entry for entry in reading]
+    handles = [Line2D([], [], **{"color": NEUTRAL} | style) for style, _ in pairs]
     texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in pairs]
-    drawing.legend([handle for handle, _ in pairs], texts, loc="outside lower left")
+    drawing.legend(handles, texts, loc="outside lower left")
 
 
 class Notes:

@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
 
 from simstudy.design.figures import ZipFigure
 from simstudy.report.figures.panels import COLOURS, COVERAGE, Look, canvas, characters, legends, levels_of
@@ -37,8 +36,7 @@ def draw_zip(rows: np.ndarray) -> Drawing:
 def _finished(drawing: Drawing, grid: np.ndarray) -> Drawing:
     for axes in grid[:, 0]:
         axes.set_ylabel("centile of distance over half length")
-    reading = [(Line2D([], [], color=colour), text) for colour, text in _COLOURS.items()]
-    legends(drawing, {None: Look.of(0)}, [*reading])
+    legends(drawing, {None: Look.of(0)}, [({"color": colour}, text) for colour, text in _COLOURS.items()])
     return drawing
 
 
