@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from simstudy.design.document import Design
-    from simstudy.execution.account import Account
+    from simstudy.execution.ledger import Account
     from simstudy.report.tables import VerdictLine
 
 _TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."

@@ -13,10 +13,9 @@ import numpy as np
 
 from simstudy.design.document import Design
 from simstudy.design.own_code import require_word
-from simstudy.execution.account import Account, cost
 from simstudy.execution.batch_files import ENTRY, record_of
 from simstudy.execution.folder import require_writable
-from simstudy.execution.ledger import Ledger
+from simstudy.execution.ledger import Account, Ledger, cost
 from simstudy.execution.queue import Meter, open_queue
 from simstudy.execution.store import DEFAULT_OUTPUT, Store, store_of
 

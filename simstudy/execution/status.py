@@ -135,7 +135,7 @@ def counted(design: Design, store: Store) -> Status:
 def status_of(ledger: Ledger, origin: str) -> Status:
     """Return where a study stands, as of the last look at each cell."""
     # Imported here: who reads what was told computes nothing.
-    from simstudy.execution.account import cost
+    from simstudy.execution.ledger import cost
 
     cells = []
     for account in ledger.accounts:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     # Who looks at a study need not wait for what computes it.
     import xarray as xr
 
-    from simstudy.execution.account import Account
-    from simstudy.execution.ledger import Ledger
+    from simstudy.execution.ledger import Account, Ledger
     from simstudy.execution.plan import Plan
 
 LOG_SECONDS = 10.0

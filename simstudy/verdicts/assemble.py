@@ -20,7 +20,7 @@ from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
 from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.systems import NAMES
-from simstudy.execution.account import Account
+from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
 from simstudy.verdicts.figure_data import stored_numbers
 from simstudy.verdicts.predictions import Theory, Told, predict, values_of

@@ -11,7 +11,7 @@ import xarray as xr
 from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, THEORIES, coordinates_of
 from simstudy.design.settings.levels import by_levels, level, selected
-from simstudy.execution.account import Account
+from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.measured import estimates_of

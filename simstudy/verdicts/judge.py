@@ -34,7 +34,7 @@ from simstudy.design.feasibility import batches_of
 from simstudy.design.measures import THEORIES, VARIABLES, labelled
 from simstudy.design.rules import draws_of
 from simstudy.design.settings.levels import selected
-from simstudy.execution.account import Account
+from simstudy.execution.ledger import Account
 from simstudy.replicates.performance import lowest
 from simstudy.verdicts.comparisons import (
     Comparison,

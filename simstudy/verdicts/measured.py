@@ -13,7 +13,7 @@ from simstudy.design.measures import COUNTED, INDICES
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.levels import Coordinates, selected
-from simstudy.execution.account import Account
+from simstudy.execution.ledger import Account
 from simstudy.replicates.performance import FINE_BATCHES, Performance, block_starts
 from simstudy.verdicts.comparisons import Predictions, Selected
 from simstudy.verdicts.estimates import Array, Estimates

@@ -11,8 +11,7 @@ from builders import minimal_cell, write_design
 
 from simstudy.design.document import Precision
 from simstudy.design.load import load_design
-from simstudy.execution.account import Standing
-from simstudy.execution.ledger import Ledger
+from simstudy.execution.ledger import Ledger, Standing
 from simstudy.execution.status import status_of
 from simstudy.execution.store import Store
 from simstudy.replicates.performance import Performance
