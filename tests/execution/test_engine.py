@@ -1,4 +1,4 @@
-"""The identity of stored batches follows what is computed, not how it is written."""
+"""The identity of stored batches follows what is computed, not how it is written; results say what made them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numba
 import pytest
 from builders import minimal_cell
 
+from simstudy.execution import provenance
 from simstudy.execution import provenance as engines
 from simstudy.execution.provenance import PACKAGE, code_of, engine
 from simstudy.kernels.jit import processor
@@ -162,3 +163,22 @@ def test_settings_of_the_compiler_in_the_current_folder__are_not_read(tmp_path):
     found = [subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout
              for code in (said, "import numba; print(numba.config.OPT)")]  # fmt: skip
     assert found == ["_OptLevel(3)\n", "_OptLevel(0)\n"]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
+def test_commit__is_that_of_the_checkout_and_tells_of_changes(monkeypatch, tmp_path):
+    git = ["git", "-C", tmp_path, "-c", "user.name=A", "-c", "user.email=a@b.c"]
+    (tmp_path / "code.py").write_text("1\n")
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "code"]):
+        subprocess.run([*git, *command], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    commit = provenance._commit.__wrapped__
+    assert len(commit()) == 12 and head.startswith(commit())
+    (tmp_path / "code.py").write_text("2\n")
+    assert commit() == head[:12] + "+"
+
+
+def test_commit_of_an_archive__is_empty(monkeypatch, tmp_path):
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    assert provenance._commit.__wrapped__() == ""

@@ -1,4 +1,7 @@
-"""Formulas that claims name: each has one function and its parameters, and gives the number known from elsewhere."""
+"""Formulas that claims name: each has one function and its parameters, and gives the number known from elsewhere.
+
+Also claims on formulas that no verdict could tell from what they deny.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import inspect
 from math import exp, isclose, log, sqrt
 
 import pytest
-from builders import DESIGN, edited, mistakes
+from builders import DESIGN, edited, loaded, mistakes
 from exact_estimates import claim, compare
 from pydantic import ValidationError
 from test_judge import cells, verdict
@@ -15,6 +18,7 @@ from test_optima import allocation, of
 from simstudy.design.schema import alternatives_of
 from simstudy.verdicts.comparisons import FUNCTIONS, claimed
 from simstudy.verdicts.paths import optimum_slopes
+from simstudy.verdicts.power import powerless
 
 RECORDS = alternatives_of("formulas")
 
@@ -131,3 +135,45 @@ def test_printed_number_with_entries_that_mean_nothing__is_refused(tmp_path, ent
     printed = CLAIM[: CLAIM.index('kind = "equals"')] + CLAIM[CLAIM.index("grid =") : CLAIM.index("value =")]
     printed += f'kind = "printed"\nvalue = "0.4"\nprinted_in = "s"\n{entries}\n'
     assert message in mistakes(tmp_path, edited(DESIGN, "[figures.mse]", printed + "\n[figures.mse]"))
+
+
+FLOOR = """
+[claims.floor]
+statement = "The correlation of orthogonal heads is the floor."
+kind = "equals"
+grid = "angles"
+where = { angle = 90, bandwidth = 0.5 }
+measure = "correlation"
+value = { kind = "correlation_floor", head_dim = 2, bandwidth = 0.5 }
+margin = 0.05
+"""
+
+
+FORMULA = '{ kind = "correlation_floor", head_dim = 2, bandwidth = 0.5 }'
+LARGER = FLOOR.replace("equals", "larger_than").replace(FORMULA, "0.3").replace("margin = 0.05\n", "")
+THEORY = FLOOR.replace("equals", "agrees_with_theory").replace(f"value = {FORMULA}\n", "").replace("= 90,", "= 45,")
+EXACT, LEADING = THEORY + 'source = "exact"\n', THEORY.replace("0.05", "0.0001")
+
+
+@pytest.mark.parametrize(
+    ("claim", "note"),
+    [
+        (FLOOR + "excludes = 0.0\n", ""),
+        (FLOOR + "excludes = 0.4\n", "margin = 0.05 reaches the alternative 0.4, 0.04 from 0.36"),
+        (FLOOR, "state in excludes what would be found if it were wrong"),
+        (FLOOR.replace(FORMULA, "0.36"), ""),
+        (LARGER + "excludes = 0.2\n", ""),
+        (LARGER + "excludes = 0.3\n", "excludes = 0.3: is not below value = 0.3"),
+        (EXACT + "excludes = 1.2\n", "margin = 0.05 reaches leading order, at most 0.0"),
+        (EXACT.replace("0.05", "0.0001") + "excludes = 1.2\n", ""),
+        (EXACT.replace("0.05", "0.0001") + "excludes = 1.00005\n", "reaches the alternative 1.00005"),
+        (THEORY, ""),
+        (LEADING, "from leading order, beyond margin = 0.0001; raise n_keys"),
+        (LEADING + 'expected = "contradicted"\n', ""),
+    ],
+)
+def test_claim_that_its_alternative_does_not_contradict__is_noted(tmp_path, claim, note):
+    text = edited(DESIGN, "[grids.angles.factors]", "[grids.angles]\nexact = true\n[grids.angles.factors]")
+    text = edited(edited(text, "n_keys = 40", "n_keys = 400"), "\n[figures.mse]", f"{claim}\n[figures.mse]")
+    found = list(powerless(loaded(tmp_path, text)))
+    assert len(found) == bool(note) and all(each.startswith("claims.floor") and note in each for each in found)

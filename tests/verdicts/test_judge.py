@@ -1,4 +1,4 @@
-"""Verdicts on constructed estimates whose truth is known, and how they are stored."""
+"""Verdicts on constructed estimates whose truth is known, how they are stored, and which comparison is shown."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import DESIGN, edited, minimal_cell, mistakes, write_design
 from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_accounts, judged
 
 from simstudy.design.claims import LEVEL
+from simstudy.study import run
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
 from simstudy.verdicts.judge import decide, holm
@@ -273,3 +274,34 @@ def test_ratio__has_the_error_of_its_denominator():
     (found,) = compare(stated, exact_accounts([{"x": 0.0}, {"x": 1.0}], [2.0, 1.0], [0.01, 0.02]))
     expected = derived(lambda v: v[0] / v[1], [2.0, 1.0], [0.01, 0.02])
     assert found.estimate == pytest.approx(expected.value) and found.mcse == pytest.approx(expected.mcse)
+
+
+def test_comparison_of_least_margin_by_theory__stands_for_a_claim_under_every_seed(tmp_path):
+    text = edited(DESIGN, "[grids.angles.factors]", "[grids.angles]\nexact = true\n[grids.angles.factors]")
+    found = []
+    for seed in (7, 8, 9):
+        path = write_design(tmp_path, edited(text, "seed = 7", f"seed = {seed}"))
+        found.append(run(path, output=tmp_path / str(seed), executor="serial"))
+    assert len({results.statistic.item() for results in found}) > 1  # by chance
+    (standing,) = {results.standing_statistic.item() for results in found}
+    exact = found[0].mse.sel(source="exact").values.reshape(3, 2)
+    steps = -np.diff(exact, axis=0)
+    step, bandwidth = np.unravel_index(np.argmin(steps), steps.shape)
+    place = f"angle {(0, 45)[step]} → {(45, 90)[step]} at bandwidth = {(0.5, 1)[bandwidth]:g}"
+    assert place in standing and standing in found[0].comparison_statistic.values.tolist()
+
+
+def test_comparison_that_the_design_names__stands_for_the_claim(tmp_path):
+    text = edited(DESIGN, 'x = "angle"\nd', 'x = "angle"\nstands = { angle = 90, bandwidth = 1.0 }\nd')
+    results = run(write_design(tmp_path, text), output=tmp_path, executor="serial")
+    assert results.standing_statistic.item() == "change of mse, angle 45 → 90 at bandwidth = 1"
+    elsewhere = mistakes(tmp_path, edited(text, "angle = 90, bandwidth = 1.0", "angle = 30"))
+    assert "stands = {'angle': 30}: is no cell that the claim selects" in elsewhere
+
+
+def test_a_population__has_no_theory_and_leaves_it_to_the_pilot(tmp_path):
+    queries = '[queries]\nqueries = { kind = "gaussian", count = 2 }\n[simulation]\npopulation = ["queries"]'
+    text = edited(DESIGN, "[simulation]", queries)
+    results = run(write_design(tmp_path, text), output=tmp_path / "out", executor="serial")
+    assert results.standing_statistic.item() == ""
+    assert results.statistic.item() in results.comparison_statistic.values.tolist()

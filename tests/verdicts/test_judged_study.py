@@ -1,4 +1,7 @@
-"""How the verdicts of a whole study are stored: every comparison, its parts, and the theory of its own cells."""
+"""How the verdicts of a whole study are stored: every comparison, its parts, and the theory of its own cells.
+
+Formulas of theory that are 1 % off are all found with a few hundred replicates of the default estimator.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from builders import DESIGN, edited, write_design
 from exact_estimates import N_BLOCKS, averaged, claim, compare, exact_accounts, exact_estimates
 from test_judge import cells, verdict
 
+from simstudy import run, theory
 from simstudy.design.claims import LEVEL
 from simstudy.design.schema import alternatives_of
 from simstudy.verdicts.comparisons import Comparison, Selected
@@ -177,3 +182,44 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
 
 def test_every_kind_of_claim__has_its_comparisons():
     assert comparisons_of.registry.keys() - {object} == {*alternatives_of("claims").values()}
+
+
+MEASURES = ("mse", "squared_bias", "mean_variance", "mean_covariance", "correlation")
+FORMULAS = [(measure, source) for source in ("leading", "exact") for measure in MEASURES]
+CLAIM = """
+[claims.{source}-{name}]
+statement = "Two heads follow the formula."
+origin = "identity"
+kind = "agrees_with_theory"
+grid = "angles"
+measure = "{measure}"
+source = "{source}"
+margin = 0.004
+"""
+
+
+def test_formulas_that_are_one_percent_off__are_all_contradicted(tmp_path, monkeypatch):
+    """With 2048 keys leading order and the theory of any number of keys differ by less than 0.01 %."""
+    text = DESIGN.partition("[claims")[0].replace("n_keys = 40", "n_keys = 2048")
+    text = edited(text, "head_dim = 2", "head_dim = 1")
+    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "angle = [30, 60]\nbandwidth = [0.8]")
+    text = edited(text, "[precision]", '[precision]\nstop = "verdict"')
+    text = edited(text, "[grids.angles.factors]", "[grids.angles]\nexact = true\n[grids.angles.factors]")
+    text += '[queries]\nqueries = { kind = "points", points = [[0.4]] }\n'
+    text += "".join(CLAIM.format(source=s, measure=m, name=m.replace("_", "-")) for m, s in FORMULAS)
+    design = write_design(tmp_path, text + "\n[profiles.quick]\n")
+
+    def verdicts():
+        results = run(design, output=tmp_path / "out", executor="serial")
+        assert set(results.estimator.values) == {"expansion"} and results.n_replicates.values.max() <= 512
+        return set(results.verdict.values)
+
+    assert verdicts() == {"supported"}
+    right = theory.predicted_measures
+    for factor in (0.99, 1.01):
+
+        def wrong(*arguments, factor=factor):
+            return {name: factor * value for name, value in right(*arguments).items()}
+
+        monkeypatch.setattr(theory, "predicted_measures", wrong)
+        assert verdicts() == {"contradicted"}
