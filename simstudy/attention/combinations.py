@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simstudy.design.settings.cell import Cell
-from simstudy.weights import affine, front_greater, least_squares, simplex
+from simstudy.weights import Array, affine, front_greater, least_squares, simplex
 
-Array = NDArray[np.float64]
 Combine = Callable[[Array, Array, Array], Array]
 """From averages over queries to weights (case, head): of second moments of errors (case, head, head), of bias times
 target (case, head) and of squared targets (case,)."""

@@ -11,8 +11,8 @@ A design states the pieces in the table ``[estimator]``::
 Logits are a distance or a dot product, of projected keys or of what a transformation makes of them.  That covers more
 than it seems: a convex mixture of scores over levels is one score in the space of all levels, a low-rank score one in
 fewer dimensions, a product of kernels (log-linear pool) one in the space of all heads.  So softmax keeps its compiled
-kernel under every transformation; compact kernels of distances have one of their own; what is left goes through
-`general`.  A query under a mask attends to the keys it sees as if there were no others, so that the kernels know of no
+kernel under every transformation; compact kernels of distances have one of their own; what is left has its weights as
+arrays.  A query under a mask attends to the keys it sees as if there were no others, so that the kernels know of no
 masks.  A head without any key in its window has the estimate NaN: its replicate is counted and kept by number, the
 measure ``failure_rate`` says how many, and bias and variance are those of the replicates that have an estimate.
 
@@ -33,17 +33,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy.attention import general
+from simstudy.attention.normalisers import Array, normalise, tilted
 from simstudy.attention.transformations import Inputs, multiply_heads, transform
-from simstudy.design.settings.mechanisms import Visible
+from simstudy.design.settings.mechanisms import LocalLinearNormaliser, Normaliser, Visible
 from simstudy.design.settings.tables import Estimator
 from simstudy.kernels import compact_moments, nw_moments
 
 __all__ = ["Estimates", "Inputs", "evaluate"]
 
-Array = NDArray[np.float64]
+# Index legend: r replicate, q query, h and g head, k dimension of a head, i key.
+
+BLOCK_BYTES = 1 << 20
+"""Largest array of weights held at once, one query of one replicate apart: it stays in the second-level cache."""
 
 
 class Estimates(NamedTuple):
@@ -72,7 +74,7 @@ def evaluate(
         radius = normaliser.window * bandwidth
         keys, values, variances, queries = _on_host(inputs)
         return Estimates(*compact_moments(keys, values, variances, queries, radius, normaliser.power))
-    return Estimates(*general.moments(_on_host(inputs), bandwidth, logits, normaliser))
+    return Estimates(*_moments(_on_host(inputs), bandwidth, logits, normaliser))
 
 
 def _masked(compute: Callable[[Inputs], Estimates], inputs: Inputs, visible: Visible) -> Estimates:
@@ -93,3 +95,36 @@ def _on_host(inputs: Inputs) -> Inputs:
     """What a GPU has is fetched."""
     variances = None if inputs.variances is None else np.asarray(inputs.variances)
     return Inputs(np.asarray(inputs.keys), np.asarray(inputs.values), variances, inputs.queries)
+
+
+def _moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normaliser) -> tuple[Array, Array | None]:
+    """Return what the kernels return, for any normaliser: Σ_i w_hi Y_i, (r, q, h), and Σ_i w_hi w_gi Var_i."""
+    n_replicates, n_heads, _, n_keys = inputs.keys.shape
+    n_queries = inputs.queries.shape[-3]
+    means = np.empty((n_replicates, n_queries, n_heads))
+    gram = None if inputs.variances is None else np.empty((*means.shape, n_heads))
+    step = max(1, BLOCK_BYTES // (8 * n_heads * n_keys))
+    # One replicate at a time, so that its bits do not depend on the others.
+    for r in range(n_replicates):
+        keys = np.ascontiguousarray(inputs.keys[r], np.float64)
+        points = (inputs.queries[r] if inputs.queries.ndim == 4 else inputs.queries).astype(np.float64)
+        for first in range(0, n_queries, step):
+            part = slice(first, first + step)
+            weights = normalise(normaliser, _scores(keys, points[part], bandwidth, logits))
+            if isinstance(normaliser, LocalLinearNormaliser):
+                weights = tilted(weights, keys, points[part], normaliser.ridge * bandwidth**2)
+            means[r, part] = np.einsum("qhi,i->qh", weights, inputs.values[r].astype(np.float64))
+            if gram is not None and inputs.variances is not None:
+                gram[r, part] = np.einsum("qhi,qgi->qhg", weights * inputs.variances[r], weights)
+    return means, gram
+
+
+def _scores(keys: Array, queries: Array, bandwidth: float, logits: str) -> Array:
+    """Logits (q, h, i) of keys (h, k, i) at queries (q, h, k): −|k_q − k_i|²/(2b²) or k_q·k_i/b²."""
+    total = np.zeros((len(queries), len(keys), keys.shape[-1]))
+    for k in range(keys.shape[1]):
+        if logits == "distance":
+            total -= (keys[None, :, k] - queries[:, :, k, None]) ** 2 / 2.0
+        else:
+            total += keys[None, :, k] * queries[:, :, k, None]
+    return total / bandwidth**2

@@ -1,29 +1,33 @@
-"""What every learner gives for a number of replicates, and statistics of single replicates."""
+"""What every learner or random instance gives for a number of replicates, and statistics of single replicates."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Record
 from simstudy.kernels.errors import correlations_over_queries, mean_squares
+
+Array = NDArray[np.float64]
+
+RELATIVE = 1e-12
+"""Singular values and eigenvalues below this share of the largest are 0, where an instance has ranks."""
 
 
 @functools.cache
 def pairs_of(n_heads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the heads h and g of all pairs h ≤ g, in the order of `Moments.product_sum`."""
     return np.triu_indices(n_heads)
-
-
-Array = NDArray[np.float64]
 
 
 class Members(NamedTuple):
@@ -50,6 +54,34 @@ NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)
 def evaluated(choice: Record, cell: Cell, shared: SharedData) -> Members:
     """Return the estimates of all members at all queries in the replicates of the data, by the learner or instance."""
     raise NotImplementedError(f"nothing computes {type(choice).__name__}")
+
+
+@singledispatch
+def measure(instance: Instance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Return the quantities of an instance in the replicates of the data, by name: (replicate,) arrays."""
+    raise NotImplementedError(f"nothing measures {type(instance).__name__}")
+
+
+@evaluated.register
+def measured(instance: Instance, cell: Cell, shared: SharedData) -> Members:
+    """Return the numbers of an instance in the replicates of the data, without estimates: at no query."""
+    numbers = measure(instance, cell, shared)
+    for name, values in numbers.items():
+        if not np.isfinite(values).all():
+            raise ArithmeticError(f"{name} is not finite")
+    return Members(np.empty((shared.count, 0, cell.n_members)), None, NO_INDICES, numbers)
+
+
+def by_name(instance: Instance, rows: ArrayLike) -> dict[str, Array]:
+    """Return the quantities of an instance by name, in its order, of their numbers in each replicate."""
+    return dict(zip(instance.quantities, np.array(rows, np.float64).T, strict=True))
+
+
+def matrices(shared: SharedData, *shapes: tuple[int, ...]) -> list[Array]:
+    """Return arrays of independent standard normals, (replicate, *shape) each; a longer list begins with the same."""
+    sizes = [math.prod(shape) for shape in shapes]
+    parts = np.split(shared.normals(sum(sizes), 1)[:, 0], np.cumsum(sizes)[:-1], axis=1)
+    return [part.reshape(-1, *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:

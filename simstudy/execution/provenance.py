@@ -31,7 +31,7 @@ SOURCES = (
     "text.py", "weights.py",
 )  # fmt: skip
 # Of these, folders whose files serve one kind of cell each, that of their name; a test sees that nothing imports them.
-APART = ("attention/learners", "attention/systems", "design/settings/systems", "theory/systems")
+APART = ("attention/learners", "attention/systems", "design/settings/systems")
 
 # All threads of a worker ask at once.  Python 3.11 loses count of its recursion where several parse, and each would
 # parse everything.

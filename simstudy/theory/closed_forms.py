@@ -8,11 +8,10 @@ signal adds its own part, which may be negative.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from simstudy.arguments import real_array, real_number
-
-Array = NDArray[np.float64]
+from simstudy.theory.functions import Array
 
 
 def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:

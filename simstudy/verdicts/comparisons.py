@@ -19,8 +19,8 @@ from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, 
 from simstudy.design.formulas import Formula
 from simstudy.design.settings.ensembles import FibonacciCombination, GeometricCombination, weights_of
 from simstudy.design.settings.levels import by_levels, label, level, selected
-from simstudy.theory.systems import masks
-from simstudy.theory.systems.hopfield import noise_factor
+from simstudy.theory import subset_sums
+from simstudy.theory.instances import noise_factor
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, beside, doubt, every, evidence_between, interval
 
@@ -256,9 +256,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "fibonacci_learners": _fibonacci_learners,
     "geometric_learners": _geometric_learners,
     "noise_factor": noise_factor,
-    "nearest_sum_rate": masks.nearest_sum_rate,
-    "needed_width_rate": masks.needed_width_rate,
-    "best_average_rate": masks.best_average_rate,
+    "nearest_sum_rate": subset_sums.nearest_sum_rate,
+    "needed_width_rate": subset_sums.needed_width_rate,
+    "best_average_rate": subset_sums.best_average_rate,
 }
 """What evaluates each formula; its parameters are the fields of the record."""
 

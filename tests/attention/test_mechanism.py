@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell, needs
 
-from simstudy.attention import general, members_of
+from simstudy.attention import mechanism, members_of
 from simstudy.attention.combinations import combine_heads
 from simstudy.attention.normalisers import compact, entmax, threshold
 from simstudy.data.shared import SharedData, projections_of
@@ -141,7 +141,7 @@ def test_mechanism__is_the_loop_over_its_formula(mechanism, heads):
 def test_queries_in_parts__change_no_bit(monkeypatch):
     cell = cell_of(MECHANISMS["entmax"])
     whole = members_of(cell, SharedData(cell, 3, 4))
-    monkeypatch.setattr(general, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(mechanism, "BLOCK_BYTES", 1)
     parts = members_of(cell, SharedData(cell, 3, 4))
     np.testing.assert_array_equal(parts.means, whole.means)
     np.testing.assert_array_equal(parts.gram, whole.gram)

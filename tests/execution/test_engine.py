@@ -77,7 +77,7 @@ def changed(tmp_path, monkeypatch, known):
         ("kernels/elementary.py", "1023)", "1022)", set(CELLS)),
         ("kernels/philox.py", "0xD2511F53", "0xD2511F55", set(CELLS)),
         ("replicates/batch.py", "PIECE_BYTES = 16", "PIECE_BYTES = 15", set(CELLS)),
-        ("attention/instances.py", "1e-12", "1e-11", set(CELLS)),
+        ("attention/members.py", "1e-12", "1e-11", set(CELLS)),
         ("attention/systems/hierarchy.py", "CUTS = 8", "CUTS = 9", {"hierarchy"}),
         ("design/settings/systems/hierarchy.py", "le=30", "le=31", {"hierarchy"}),
         ("attention/systems/kq_svd.py", "head_dim // 2", "head_dim // 3", {"kq_svd"}),

@@ -6,15 +6,12 @@ The claims are those of arXiv 2601.22766.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy.attention.instances import by_name, measure
+from simstudy.attention.members import Array, by_name, measure
 from simstudy.attention.normalisers import compact, entmax, softmax, threshold
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.compact_kernels import NormaliserInstance
-
-Array = NDArray[np.float64]
 
 
 @measure.register

@@ -7,9 +7,8 @@ Every level halves the resolution of the one before, and scores of all levels ar
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy.attention.instances import RELATIVE, by_name, matrices, measure
+from simstudy.attention.members import RELATIVE, Array, by_name, matrices, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.attention.transformations import chunk_means
@@ -17,8 +16,6 @@ from simstudy.data import regression
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import hierarchy as settings
-
-Array = NDArray[np.float64]
 
 # Index legend: i and j position, k dimension of the head.
 

@@ -8,17 +8,14 @@ The hidden state of a layer is h_l = α'h_{l−1} + (1 − α')s_l, s_l the logi
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import Array, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.data.geometry import exp_entropy
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance, HopfieldTowerInstance
-
-Array = NDArray[np.float64]
 
 # Index legend: r replicate, l layer, i token, j feature, k dimension of the head.
 

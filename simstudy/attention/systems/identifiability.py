@@ -6,15 +6,12 @@ The claims are those of arXiv 2604.23681; rank collapse is that of Dong, Cordonn
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy.attention.instances import RELATIVE, by_name, matrices, measure
+from simstudy.attention.members import RELATIVE, Array, by_name, matrices, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.identifiability import DepthInstance, HeadRecoveryInstance, LayerNormInstance
-
-Array = NDArray[np.float64]
 
 # Index legend: g group of positions with the same outputs of heads, t position in its group, h head, k dimension of a
 # head, c channel (h, k), m feature of the model.

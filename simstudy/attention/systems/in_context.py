@@ -13,15 +13,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import Array, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.in_context import InContextHeadsInstance
-
-Array = NDArray[np.float64]
 
 PROMPTS, TESTED, START = 8, 256, 0.1
 """New prompts in each step, prompts that the risk is measured on, and the deviation of weights before training."""

@@ -6,16 +6,13 @@ The claims are those of arXiv 2512.05916.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy.attention.instances import by_name, measure
+from simstudy.attention.members import Array, by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.transformations import compressions
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.kq_svd import KqSvdInstance
-
-Array = NDArray[np.float64]
 
 # Index legend: i key, j query, k dimension of the head.
 

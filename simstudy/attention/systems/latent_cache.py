@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import Array, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.latent_cache import LatentCacheInstance
-
-Array = NDArray[np.float64]
 
 # Index legend: r replicate, i token, m token that asks, k dimension of latents.
 

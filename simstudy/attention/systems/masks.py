@@ -8,16 +8,13 @@ A mask is a choice of a subset; the best one is found exactly, by meeting in the
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from simstudy.attention.instances import by_name, measure
+from simstudy.attention.members import Array, by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import masks as settings
-
-Array = NDArray[np.float64]
 
 # Index legend: i, j input feature; k hidden unit; e entry of any matrix of the target.
 

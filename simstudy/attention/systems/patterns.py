@@ -6,16 +6,13 @@ The claim is that of Bhojanapalli and others (2020): a head of dimension p < n h
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy.attention.instances import by_name, matrices, measure
+from simstudy.attention.members import Array, by_name, matrices, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.patterns import PatternInstance
-
-Array = NDArray[np.float64]
 
 # Index legend: i query, j key, m feature, k dimension of the head.
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import Array, measure
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import published_colonies as settings
 from simstudy.kernels.colonies import run_colonies, run_waves
-
-Array = NDArray[np.float64]
 
 # Index legend: r replicate, t step or wave, a ant, s site; j feature, i point, m stump; g generation.
 

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import Array, measure
 from simstudy.data.geometry import principal_angles
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -25,8 +25,6 @@ from simstudy.transformers.interventions import Edit, averaging, donor_map, inte
 from simstudy.transformers.observations import by_group, correlations_by_query, mean_correlation
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained
-
-Array = NDArray[np.float64]
 
 # Index legend: l layer; h, g head; t token; d feature; p dimension of a head.
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.members import NO_INDICES, Members, evaluated
+from simstudy.attention.members import NO_INDICES, Array, Members, evaluated
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.simulation import Draw, SimulationInstance
 
-Array = NDArray[np.float64]
 TILE = 128
 """Replicates whose numbers are made together: rows of a whole tile of `data.addresses`."""
 

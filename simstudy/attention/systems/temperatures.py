@@ -6,17 +6,14 @@ import functools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from simstudy.attention.instances import by_name, measure
+from simstudy.attention.members import Array, by_name, measure
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import temperatures as settings
 from simstudy.temperatures import Problem, best_sharpness, exact_head, log_mean_kernel
-
-Array = NDArray[np.float64]
 
 # Normal numbers beyond have a probability below 1e-14; steps of the table in one unit.
 _FARTHEST, _STEPS = 8, 1024

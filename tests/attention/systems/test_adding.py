@@ -1,4 +1,4 @@
-"""A worked example of adding a system: three files in a copy of the package, and a study measures it."""
+"""A worked example of adding a system: two files and a formula in a copy of the package, and a study measures it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RandomWalkInstance(Instance):
 MEASURED = '''
 """Random walks."""
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.random_walk import RandomWalkInstance
@@ -59,11 +59,7 @@ def walk(instance: RandomWalkInstance, cell: Cell, shared: SharedData) -> dict:
 '''
 
 THEORY = '''
-"""Length of random walks."""
-
-from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.random_walk import RandomWalkInstance
-from simstudy.theory.instances import instance_numbers
 
 
 @instance_numbers.register
@@ -72,7 +68,7 @@ def random_walk(instance: RandomWalkInstance, cell: Cell) -> dict[str, float]:
     return {"walk_length": float(cell.data.n_features)}
 '''
 
-ADDED = {"design/settings": SETTINGS, "attention": MEASURED, "theory": THEORY}
+ADDED = {"design/settings": SETTINGS, "attention": MEASURED}
 
 DESIGN = """
 [study]
@@ -128,13 +124,15 @@ print(engine.PACKAGE.parent, engine.engine())
 """
 
 
-def test_system__is_added_by_one_file_for_each_room(tmp_path):
+def test_system__is_added_by_one_file_for_each_room_and_a_formula(tmp_path):
     package = tmp_path / PACKAGE.name
     shutil.copytree(PACKAGE, package)  # with what was compiled of it
     for room, text in ADDED.items():
         path = package / room / "systems" / "random_walk.py"
         assert not path.exists() and path.parent.is_dir()
         path.write_text(text, encoding="utf-8")
+    formulas = package / "theory" / "instances.py"
+    formulas.write_text(formulas.read_text(encoding="utf-8") + THEORY, encoding="utf-8")
 
     (tmp_path / "walks.toml").write_text(DESIGN, encoding="utf-8")
     (tmp_path / "refused.toml").write_text(DESIGN.replace("[1, 3]", "[1, 5]"), encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from builders import minimal_cell, numbers_of
 from scipy.special import i0
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.data.shared import SharedData
-from simstudy.theory.systems.hopfield import noise_factor
+from simstudy.theory.instances import noise_factor
 
 N, D, P = 6, 4, 3
 

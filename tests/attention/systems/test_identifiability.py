@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell, numbers_of
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.attention.systems.identifiability import affine_rank, layer_norm, output_projection
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities

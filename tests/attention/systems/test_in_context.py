@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.attention.systems.in_context import PROMPTS, TESTED
 from simstudy.data.shared import SharedData
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.attention.systems.latent_cache import _all_at_once, _drawn, _token_by_token
 from simstudy.data.shared import SharedData
 

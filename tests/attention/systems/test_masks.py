@@ -11,12 +11,12 @@ import pytest
 from builders import minimal_cell, numbers_of
 from scipy import integrate, stats
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.attention.systems.masks import nearest_subset_sums, subset_sums
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
 from simstudy.theory.instances import instance_leading_order
-from simstudy.theory.systems.masks import (
+from simstudy.theory.subset_sums import (
     best_average_error,
     best_average_rate,
     largest_entry_error,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import minimal_cell, numbers_of
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 

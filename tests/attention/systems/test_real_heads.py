@@ -11,7 +11,7 @@ import pytest
 from builders import minimal_cell, patterns
 from scipy.stats import spearmanr
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.attention.systems.real_heads import _group
 from simstudy.data.shared import SharedData
 from simstudy.design.own_code import require_word

@@ -9,9 +9,9 @@ import pytest
 from builders import edited, faults, minimal_cell, write_design
 
 import simstudy
-from simstudy.attention import instances
+from simstudy.attention import members
 from simstudy.attention.combinations import combine_heads
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES
@@ -97,7 +97,7 @@ def test_number_that_is_not_finite__counts_its_replicate_as_failed(monkeypatch):
         numbers["kernel_gap"][shared.first + np.arange(shared.count) == 9] = np.nan
         return numbers
 
-    monkeypatch.setattr(instances, "measure", broken)
+    monkeypatch.setattr(members, "measure", broken)
     (moments,) = simulate_batch([cell], 0)
     assert moments.failed.tolist() == [9] and moments.n_defined.sum() == 31
 

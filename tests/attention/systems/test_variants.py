@@ -9,7 +9,7 @@ import pytest
 from builders import minimal_cell
 from scipy import special
 
-from simstudy.attention.instances import measure
+from simstudy.attention.members import measure
 from simstudy.data.shared import SharedData
 from simstudy.temperatures import Problem, best_sharpness
 from simstudy.theory.instances import instance_leading_order

@@ -45,10 +45,7 @@ class KqSvdInstance(Instance):
             "mean of 1{output error < output error of method = scores}", counted=True,
         ),
     }  # fmt: skip
-    words: ClassVar[dict[str, Setting]] = {
-        "rank": Setting("rank", "R"),
-        "angle": Setting("angle", "", "degrees"),
-    }
+    words: ClassVar[dict[str, Setting]] = {"angle": Setting("angle", "", "degrees")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """The rank fits the head, and the head the keys."""

@@ -42,7 +42,13 @@ class _OnSequences(Choice):
 
     further: ClassVar[int] = 2  # sequences of a replicate that judge something else
     uses: ClassVar[tuple[str, ...]] = ()
-    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "design/files.py", "theory", "transformers")
+    rests_on: ClassVar[tuple[str, ...]] = (
+        "arguments.py",
+        "design/files.py",
+        "temperatures.py",
+        "theory",
+        "transformers",
+    )
     words: ClassVar[dict[str, Setting]] = {
         "chosen_by": Setting("heads chosen by"),
         "share": Setting("share of heads edited"),

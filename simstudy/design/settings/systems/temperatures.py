@@ -99,7 +99,6 @@ class HeadPairInstance(Instance):
     rests_on = ("temperatures.py",)
     words: ClassVar[dict[str, Setting]] = {
         "weight": Setting("weight of the partner", "λ"),
-        "signal": Setting("signal-to-noise ratio"),
         "sink": Setting("mass of the sink"),
     }
     least: ClassVar[dict[str, tuple[int, str]]] = {

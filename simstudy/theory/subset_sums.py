@@ -13,15 +13,13 @@ The largest of M errors thus grows nearly like M, where errors all of one mean w
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import masks as settings
+from simstudy.theory.functions import Array
 from simstudy.theory.instances import instance_leading_order, instance_numbers
 from simstudy.theory.leading import NEXT_TERM_LIMIT
-
-Array = NDArray[np.float64]
 
 # Source numbers are products of two uniforms on (−1, 1): their variance, and what the random size of their sum of
 # squares takes from the mean logarithm of that sum, times k: half of E x⁴/(E x²)² − 1.
