@@ -47,7 +47,7 @@ def inspect(
 
     require_plain("weights", str(weights))
     require_writable(output)
-    given = read_weights(states)
+    given = read_weights(states, alone="states")
     if not {"states"} <= given.keys() <= {"states", "mask", "attention"}:
         raise UserError(
             f'{states}: holds {", ".join(given) or "nothing"}; give "states", if needed "mask", "attention"'

@@ -27,14 +27,8 @@ class Projected(NamedTuple):
 def project(heads: TransformerHeads, layer: int, states: np.ndarray, places: np.ndarray | None = None) -> Projected:
     """Queries and keys of all tokens of one sequence, or of several that are laid end to end.
 
-    Parameters
-    ----------
-    heads : TransformerHeads
-    layer : int
-    states : (T, d) array
-        What enters the attention of the layer: after the norm, if one stands there.
-    places : (T,) array, optional
-        Positions of the tokens, for rotary ones; 0, 1, ... by default.
+    States (T, d) enter the attention of the layer: after the norm, if one stands there.  Places (T,) are for rotary
+    positions; 0, 1, ... by default.
     """
     places = np.arange(len(states)) if places is None else places
     return placed(heads, layer, unplaced(heads, layer, states), places)
@@ -86,17 +80,7 @@ def visible(heads: TransformerHeads, layer: int, places: np.ndarray) -> np.ndarr
 def attention_weights(
     query: np.ndarray, key: np.ndarray, scale: float, seen: np.ndarray | None = None, cap: float | None = None
 ) -> np.ndarray:
-    """Weights (H, T, S) of every head, from queries (H, T, p) and keys (H, S, p).
-
-    Parameters
-    ----------
-    query, key : arrays
-    scale : float
-    seen : (T, S) array of truth values, optional
-        Which keys each query sees; all by default.
-    cap : float, optional
-        Logits are cap · tanh(logit / cap).
-    """
+    """Weights (H, T, S) of every head, from queries (H, T, p) and keys (H, S, p), of which ``seen`` (T, S) are seen."""
     weights = capped(scale * (query @ key.mT), cap)
     if seen is not None:
         np.copyto(weights, -np.inf, where=~seen)
@@ -107,13 +91,7 @@ def attention_weights(
 
 
 def require_attention(own: np.ndarray, given: np.ndarray, causal: bool, may_see: np.ndarray | None, where: str) -> None:
-    """Refuse heads and states that do not give the attention (H, T, T) that the model itself computed.
-
-    Raises
-    ------
-    ValueError
-        If they do not: with the gap and, as far as the weights tell, the cause.
-    """
+    """Refuse heads and states that do not give the attention (H, T, T) that the model itself computed, and say why."""
     if given.shape != own.shape:
         raise ValueError(f"attention of {where}: shape {given.shape}; give (head, token, token) = {own.shape}")
     if (gap := float(np.abs(own - given).max())) <= _SAME:

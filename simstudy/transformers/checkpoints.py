@@ -51,29 +51,13 @@ _STEPS = (
 """Operations of a PyTorch pickle, except those that `_TensorPickle` handles itself."""
 
 
-def read_weights(path: str | Path) -> Weights:
-    """Read the arrays of a file: safetensors, a checkpoint of PyTorch, GGUF, ONNX, or NumPy's.
+def read_weights(path: str | Path, alone: str = "an array without a name", is_part: bool = False) -> Weights:
+    """Read arrays by name of safetensors or their index, a checkpoint of PyTorch, GGUF, ONNX, or NumPy's.
 
-    Parameters
-    ----------
-    path
-        Of the file, or of the index of safetensors in several; what it is, its content tells.
-
-    Returns
-    -------
-    dict
-        Arrays by name, "states" if there is but one (.npy); bfloat16, which NumPy lacks, as float32.  Those of
-        safetensors, GGUF and ONNX are read when they are used.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, is of no such format or damaged, or asks for more than to hold numbers.
+    The one array of an .npy file is called ``alone``.  Numbers of bfloat16 become float32.  Safetensors, GGUF and ONNX
+    are read when they are used.  UserError if a file is damaged, or asks for more than to hold numbers.
     """
-    return _read(Path(path))
-
-
-def _read(path: Path, is_part: bool = False) -> Weights:
+    path = Path(path)
     try:
         with open_regular(path, MAX_BYTES) as file:
             start = file.read(9)
@@ -82,7 +66,7 @@ def _read(path: Path, is_part: bool = False) -> Weights:
                 if is_part:  # indices of indices could go on for ever
                     raise UserError("an index that an index names; give the index of .safetensors files with weights")
                 return _read_parts(path, file.read(MAX_HEADER_BYTES + 1))
-            return _reader(start, path)(file)
+            return _reader(start, path, alone)(file)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except OSError as error:
@@ -93,9 +77,9 @@ def _read(path: Path, is_part: bool = False) -> Weights:
         raise UserError(f"{path}: damaged, or no weights ({said}); {remedy}") from None
 
 
-def _reader(start: bytes, path: Path) -> Callable[[BinaryIO], Weights]:
+def _reader(start: bytes, path: Path, alone: str) -> Callable[[BinaryIO], Weights]:
     if start.startswith(b"\x93NUMPY"):
-        return lambda file: {"states": read_array(file, _size(file))}
+        return lambda file: {alone: read_array(file, _size(file))}
     if start[8:9] == b"{":
         return _read_safetensors
     if start[:2] == b"PK":
@@ -116,7 +100,7 @@ def _read_parts(path: Path, index: bytes) -> Weights:
     parts = sorted(set(json.loads(index)["weight_map"].values()))
     if wrong := [part for part in parts if Path(part).name != part or not part.endswith(".safetensors")]:
         raise UserError(f"names {wrong[0]!r}; give the index of .safetensors files that lie beside it")
-    return {name: array for part in parts for name, array in _read(path.with_name(part), True).items()}
+    return {name: array for part in parts for name, array in read_weights(path.with_name(part), is_part=True).items()}
 
 
 def _size(file: BinaryIO) -> int:

@@ -15,33 +15,21 @@ _FULL, _SLIDES = "full_attention", "sliding_attention"
 
 
 class Convention(NamedTuple):
-    """What a family of models calls its projections; {0} is the number of the layer.
+    """What a family of models calls its projections, without ``.weight`` and ``.bias``; {0} is the number of the layer.
 
-    Attributes
-    ----------
-    query, key, value, output : str
-        Names without ``.weight`` and ``.bias``; all of the first three are one name if they are one matrix.
-    input_first : bool
-        Whether matrices map rows, (in, out), as GPT-2's do, or columns, (out, in), as PyTorch's linear maps.
-    causal, rotary : bool
-    by_head : bool
-        Whether one matrix holds query, key and value of one head after the other.
-    norms : tuple of str
-        Names of the norms of queries and keys, if there are such.
-    newer : str
-        Where modules of newer versions of transformers have q_proj, k_proj, v_proj and o_proj; files keep the names.
+    The first three are one name if they are one matrix.
     """
 
     query: str
     key: str
     value: str
     output: str
-    input_first: bool = False
+    input_first: bool = False  # Matrices map rows, (in, out), as GPT-2's do; else columns, as PyTorch's linear maps
     causal: bool = False
     rotary: bool = False
-    by_head: bool = False
-    norms: tuple[str, ...] = ()
-    newer: str = ""
+    by_head: bool = False  # One matrix holds query, key and value of one head after the other
+    norms: tuple[str, ...] = ()  # Of queries and keys, if there are such
+    newer: str = ""  # Where modules of newer versions of transformers have q_proj, ..., o_proj; files keep the names
 
     def of(self, names: Iterable[str]) -> Convention:
         """The same by the names of this version, of which some are given."""
@@ -117,13 +105,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(said: Mapping[str, Any]) -> Sizes:
-    """Read a configuration.
-
-    Raises
-    ------
-    UserError
-        If the model is of no known family, or its logits are others than its projections give.
-    """
+    """Read a configuration; UserError if the family is not known, or logits are others than projections give."""
     model_type = said.get("model_type")
     if isinstance(model_type, str) and model_type in _REASONS:
         raise UserError(f"model_type = {model_type!r} in the configuration: {_REASONS[model_type]}; give another model")

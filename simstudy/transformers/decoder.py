@@ -21,18 +21,7 @@ from simstudy.transformers.quantised import Quantised
 
 
 class Decoder:
-    """A decoder with root mean square norms before its parts and gated maps between tokens' attentions.
-
-    Parameters
-    ----------
-    weights
-        A GGUF file of the family of Llama.
-
-    Attributes
-    ----------
-    heads : TransformerHeads
-    vocabulary : dict of str to int
-    """
+    """A decoder with root mean square norms before its parts and gated maps, of a GGUF file of the family of Llama."""
 
     def __init__(self, weights: Path) -> None:
         self._arrays = cast(Quantised, read_weights(weights))

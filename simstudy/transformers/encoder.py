@@ -25,40 +25,15 @@ _ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 
 class Encoding(NamedTuple):
-    """What a forward pass computes of one sequence.
+    """What a forward pass computes of one sequence."""
 
-    Attributes
-    ----------
-    states : (L, T, d) array
-        What enters the attention of each layer.
-    output : (T, d) array
-        Hidden states of the last layer.
-    scores : (T, vocabulary) array or None
-        Logits of the token that stands at each place, of a model that has been trained to restore masked ones.
-    """
-
-    states: np.ndarray
-    output: np.ndarray
-    scores: np.ndarray | None
+    states: np.ndarray  # (L, T, d) What enters the attention of each layer
+    output: np.ndarray  # (T, d) Hidden states of the last layer
+    scores: np.ndarray | None  # (T, vocabulary) Logits of each place, of a model trained to restore masked tokens
 
 
 class Encoder:
-    """An encoder of the family of BERT or ALBERT.
-
-    Parameters
-    ----------
-    weights, config
-        As `read_heads` takes them.
-
-    Attributes
-    ----------
-    heads : TransformerHeads
-
-    Raises
-    ------
-    UserError
-        If the model is of another family, or as `read_heads` says.
-    """
+    """An encoder of the family of BERT or ALBERT; weights and configuration are as `read_heads` takes them."""
 
     def __init__(self, weights: Any, config: Mapping[str, Any] | str | Path) -> None:
         self._arrays = load_arrays(weights)

@@ -105,13 +105,7 @@ def mapped(file: BinaryIO) -> memoryview:
 
 
 def read_graph(file: BinaryIO, beside: Callable[[str], memoryview]) -> dict[str, np.ndarray]:
-    """Read an ONNX file; ``beside`` gives the content of another file in its folder.
-
-    Raises
-    ------
-    UserError
-        If matrices are quantised, or the graph is too large.
-    """
+    """Read an ONNX file; ``beside`` gives the content of another file in its folder."""
     read = _Messages()
     graph = read.fields(read.fields(mapped(file))[7][-1])
     tensors = [each for each in map(read.fields, graph[5]) if each[2][-1] in _TYPES and each[4] + each[9] + each[13]]

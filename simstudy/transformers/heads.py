@@ -223,13 +223,7 @@ def _named(source: Any) -> Iterator[None]:
 
 
 def read_config(config: Mapping[str, Any] | str | Path) -> dict[str, Any]:
-    """Return a configuration given as such, or as the path of a JSON file.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or holds no table.
-    """
+    """Return a configuration given as such, or as the path of a JSON file."""
     if isinstance(config, Mapping):
         return dict(config)
     try:

@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.arguments import real_array
 from simstudy.data.geometry import GEOMETRIC_INDICES
-from simstudy.transformers.agreement import SOURCES, agreement, set_constant
 from simstudy.transformers.attention import (
     Projected,
     attention_weights,
@@ -28,10 +27,10 @@ from simstudy.transformers.attention import (
     unplaced,
     visible,
 )  # fmt: skip
-from simstudy.transformers.dimensions import GAPS, Dimensions, dimensions
 from simstudy.transformers.heads import TransformerHeads
-from simstudy.transformers.observations import contribution_overlap, normalised, observe
-from simstudy.transformers.predictions import predict_layer
+from simstudy.transformers.labels import described
+from simstudy.transformers.observations import GAPS, Dimensions, contribution_overlap, dimensions, normalised, observe
+from simstudy.transformers.predictions import SOURCES, agreement, predict_layer, set_constant
 from simstudy.transformers.subspaces import Geometry, geometry, key_groups, null_indices
 
 _CAPPED = ("", "", "", "", *["theory knows no caps on logits"] * 3)
@@ -47,31 +46,11 @@ class Tokens(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """Of one layer; along the first axis of arrays of sequences lie those judged.
+    """Of one layer: Grams (S, source, H, H) of judged sequences, numbers of each by name (S, ...), and others."""
 
-    Attributes
-    ----------
-    correlation : (S, source, H, H) array
-    gram : (S, source, H, H) array
-        As the correlations, but not brought to unit diagonal at each query.
-    overlap : (H, H) array, or None of heads whose values or outputs are not known
-    sink_share, output_size : (S, H) arrays
-    dimensions : Dimensions
-        Each along the first axis.
-    logit_rank, logit_variance : (H,) arrays
-    inapplicable : tuple of str
-        By source.
-    """
-
-    correlation: np.ndarray
     gram: np.ndarray
-    overlap: np.ndarray | None
-    sink_share: np.ndarray
-    output_size: np.ndarray
-    dimensions: Dimensions
-    logit_rank: np.ndarray
-    logit_variance: np.ndarray
-    inapplicable: tuple[str, ...]
+    by_sequence: dict[str, np.ndarray]
+    whole: dict[str, Any]
 
 
 def inspect_heads(
@@ -177,14 +156,16 @@ def _inspected(
 ) -> list[xr.Dataset]:  # fmt: skip
     rng, n_layers = np.random.default_rng(seed), len(heads.query)
     with threadpool_limits(1), ThreadPoolExecutor(_THREADS) as pool:
-        groups, subspaces, overlaps = of_weights(heads, pool.map) if fixed is None else fixed
-        null = null_indices(heads.key, groups, rng)
+        known = of_weights(heads, pool.map) if fixed is None else fixed
+        null = null_indices(heads.key, known.groups, rng)
         of_layer = functools.partial(_layer, heads, sequences, judged, lengths, queries, fixed is None)
-        layers = list(pool.map(of_layer, range(n_layers), subspaces.correlation, overlaps, rng.spawn(n_layers)))
+        layers = list(pool.map(of_layer, range(n_layers), known.subspaces.correlation, rng.spawn(n_layers)))
     found = []
-    for of_length in zip(*layers, strict=True):
-        set_constant([array for layer in of_length for array in (layer.correlation, layer.gram)], groups)
-        found.append(_labelled(list(of_length), subspaces, null, groups, judged, fixed is None))
+    for of_length in map(list, zip(*layers, strict=True)):
+        set_constant(
+            [each for one in of_length for each in (one.by_sequence["weight_correlation"], one.gram)], known.groups
+        )
+        found.append(_labelled(of_length, known, null, judged, fixed is None))
     return found
 
 
@@ -244,12 +225,12 @@ def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
 
 def _layer(
     heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
-    error: bool, layer: int, closed: np.ndarray, overlap: np.ndarray | None, rng: np.random.Generator,
+    error: bool, layer: int, closed: np.ndarray, rng: np.random.Generator,
 ) -> list[_Layer]:  # fmt: skip
     whole = unplaced(heads, layer, np.concatenate([tokens.states[layer] for tokens in sequences]))
     projected = _placed(heads, layer, whole, [tokens.places for tokens in sequences])
     visibles = [visible(heads, layer, tokens.places) for tokens in sequences]
-    writes = overlap is not None
+    writes = heads.value is not None and heads.output is not None
     every = [
         observe(each, heads.scale, seen, heads.cap, *(_written(heads, layer, tokens) if chosen and writes else ()))
         for each, seen, tokens, chosen in zip(projected, visibles, sequences, judged, strict=True)
@@ -259,18 +240,17 @@ def _layer(
     shares = np.mean([every[s].end_share for s in fitted], axis=(0, 1)) * [1, not heads.causal]
     known = np.array([[(every[s].correlation, every[s].gram), half, half, (closed, closed)] for s in chosen])
     counted = [dimensions(projected[s], heads.scale, visibles[s], heads.cap) for s in chosen]
+    seen = {name: np.array(values) for name, values in zip(Dimensions._fields, zip(*counted, strict=True), strict=True)}
+    seen |= {name: np.array([getattr(every[s], name) for s in chosen]) for name in ("sink_share", "output_size")}
     found = []
     for length in lengths:
         stretched = [tokens.places if length is None else _stretched(tokens.places, length) for tokens in sequences]
         moved = projected if length is None else _placed(heads, layer, whole, stretched)
         said = predict_layer(heads, layer, moved, judged, length, queries, shares, copy.deepcopy(rng), error)
         correlation, gram = np.moveaxis(np.concatenate([known, said.moments], axis=1), 2, 0)
-        found.append(_Layer(
-            correlation, gram, overlap,
-            np.array([every[s].sink_share for s in chosen]), np.array([every[s].output_size for s in chosen]),
-            Dimensions(*map(np.array, zip(*counted, strict=True))), said.logit_rank, said.logit_variance,
-            ("", "", "", "", _void(gram[:, 4]), said.reason, "") if heads.cap is None else _CAPPED,
-        ))  # fmt: skip
+        why = ("", "", "", "", _void(gram[:, 4]), said.reason, "") if heads.cap is None else _CAPPED
+        about = {"logit_rank": said.logit_rank, "logit_variance": said.logit_variance, "inapplicable": why}
+        found.append(_Layer(gram, seen | {"weight_correlation": correlation}, about))
     return found
 
 
@@ -300,92 +280,51 @@ def _void(leading: np.ndarray) -> str:
     return f"the variance of logits of {blank.sum()} of {len(blank)} heads exceeds half of the logarithm of the tokens"
 
 
-def _effective_heads(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum of variances over the variance of the sum, times H, of Grams (S, ..., H, H), and its error over S."""
-    own, whole = np.trace(gram, axis1=-2, axis2=-1), gram.sum(axis=(-2, -1))
-    ratio = own.mean(axis=0) / whole.mean(axis=0)
-    n_heads = gram.shape[-1]
-    return n_heads * ratio, n_heads * _error(own - ratio * whole) / np.abs(whole.mean(axis=0))
+def _effective_heads(grams: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """H times the sum of variances over the variance of the sum, of Grams (S, ..., H, H) by layer, with its error."""
+    found = []
+    for gram in grams:
+        own, whole, n_heads = np.trace(gram, axis1=-2, axis2=-1), gram.sum(axis=(-2, -1)), gram.shape[-1]
+        ratio = own.mean(axis=0) / whole.mean(axis=0)
+        found.append((n_heads * ratio, n_heads * _error(own - ratio * whole) / np.abs(whole.mean(axis=0))))
+    values, errors = map(np.array, zip(*found, strict=True))
+    return {name: values, f"{name}_mcse": errors}
 
 
-def _error(values: np.ndarray) -> np.ndarray:
-    return values.std(axis=0, ddof=1) / np.sqrt(len(values))
+def _error(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Standard error of means over sequences."""
+    return values.std(axis=axis, ddof=1) / np.sqrt(values.shape[axis])
 
 
-def _labelled(
-    layers: list[_Layer], subspaces: Geometry, null: np.ndarray, groups: np.ndarray, judged: np.ndarray, scored: bool
-) -> xr.Dataset:
-    from simstudy.transformers.labels import described
-
-    weights = [layer.correlation for layer in layers]
-    effective = [_effective_heads(layer.gram) for layer in layers]
-    found = {
-        "weight_correlation": np.array([each.mean(axis=0) for each in weights]),
-        "weight_correlation_mcse": np.array([_error(each) for each in weights]),
-        "effective_heads": np.array([value for value, _ in effective]),
-        "effective_heads_mcse": np.array([error for _, error in effective]),
-        "key_group": groups,
-        "hdi": subspaces.indices,
-        "hdi_haar_mean": null.mean(axis=0),
-        "hdi_haar_deviation": null.std(axis=0, ddof=1),
-        "logit_rank": np.array([layer.logit_rank for layer in layers]),
-        "logit_variance": np.array([layer.logit_variance for layer in layers]),
-        "sink_share": np.array([layer.sink_share.mean(axis=0) for layer in layers]),
-        "sink_share_mcse": np.array([_error(layer.sink_share) for layer in layers]),
-        "inapplicable": np.array([layer.inapplicable for layer in layers]),
-    }
-    found |= (
-        (agreement(np.stack(weights, axis=2), groups) if scored else {})
-        | _means(np.stack(weights, axis=2))
-        | _contributions(layers)
-        | _dimensions([layer.dimensions for layer in layers])
-        | _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])
-    )
+def _labelled(layers: list[_Layer], fixed: Fixed, null: np.ndarray, judged: np.ndarray, scored: bool) -> xr.Dataset:
+    numbers = {name: np.stack([layer.by_sequence[name] for layer in layers]) for name in layers[0].by_sequence}
+    found = {name: np.array([layer.whole[name] for layer in layers]) for name in layers[0].whole}
+    found |= _effective_heads([layer.gram for layer in layers], "effective_heads")
+    weights, gaps = numbers["weight_correlation"], numbers.pop("log_gaps")
+    if scored:
+        found |= agreement(weights.swapaxes(0, 1).swapaxes(1, 2), fixed.groups)
+    first, second = np.triu_indices(weights.shape[-1], 1)
+    with np.errstate(invalid="ignore"):  # NaN of single heads
+        numbers["layer_correlation"] = weights[..., first, second].sum(axis=-1) / np.float64(len(first))
+    if fixed.overlaps[0] is None:
+        del numbers["output_size"]
+    else:
+        overlaps = np.array(fixed.overlaps)
+        numbers["contribution_correlation"] = weights * normalised(overlaps)[:, None, None]
+        added = [layer.gram * overlap for layer, overlap in zip(layers, overlaps, strict=True)]
+        found |= _effective_heads(added, "effective_contributions") | {"contribution_overlap": overlaps}
+    for name, values in numbers.items():
+        found |= {name: values.mean(axis=1), f"{name}_mcse": _error(values, 1)}
+    whole = numbers["layer_correlation"].mean(axis=0)
+    found |= {"mean_correlation": whole.mean(axis=0), "mean_correlation_mcse": _error(whole)}
+    slope = gaps.mean(axis=1)
+    found |= {"gap_dimension": 2.0 / slope, "gap_dimension_mcse": 2.0 / slope**2 * _error(gaps, 1)}
+    found |= _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])
+    found |= {"key_group": fixed.groups, "hdi": fixed.subspaces.indices}
+    found |= {"hdi_haar_mean": null.mean(axis=0), "hdi_haar_deviation": null.std(axis=0, ddof=1)}
     coordinates: dict[str, list[Any]] = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES), "gaps": list(GAPS)}
     counts = {"n_judged": int(judged.sum()), "n_fitted": int((~judged).sum())}
     return described(found, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])
-
-
-def _means(correlation: np.ndarray) -> dict[str, np.ndarray]:
-    """Mean correlations of all two heads, (S, source, L, H, H), of each layer and of all; NaN of single heads."""
-    first, second = np.triu_indices(correlation.shape[3], 1)
-    with np.errstate(invalid="ignore"):
-        layers = correlation[..., first, second].sum(axis=3) / np.float64(len(first))
-    means = {"layer_correlation": layers, "mean_correlation": layers.mean(axis=2)}
-    return {name: each.mean(axis=0).T for name, each in means.items()} | {
-        f"{name}_mcse": _error(each).T for name, each in means.items()
-    }
-
-
-def _dimensions(layers: list[Dimensions]) -> dict[str, np.ndarray]:
-    """Dimensions of each head with errors over sequences."""
-    gaps = np.array([layer.log_gaps.mean(axis=0) for layer in layers])
-    return {
-        "apparent_dimension": np.array([layer.apparent.mean(axis=0) for layer in layers]),
-        "apparent_dimension_mcse": np.array([_error(layer.apparent) for layer in layers]),
-        "gap_dimension": 2.0 / gaps,
-        "gap_dimension_mcse": 2.0 / gaps**2 * np.array([_error(layer.log_gaps) for layer in layers]),
-        "key_length_variation": np.array([layer.length_variation.mean(axis=0) for layer in layers]),
-        "key_length_variation_mcse": np.array([_error(layer.length_variation) for layer in layers]),
-    }
-
-
-def _contributions(layers: list[_Layer]) -> dict[str, np.ndarray]:
-    """What heads add to the residual stream; nothing if that is not known."""
-    known = [(layer, layer.overlap) for layer in layers if layer.overlap is not None]
-    if not known:
-        return {}
-    correlations = [layer.correlation * normalised(overlap) for layer, overlap in known]
-    effective = [_effective_heads(layer.gram * overlap) for layer, overlap in known]
-    return {
-        "output_size": np.array([layer.output_size.mean(axis=0) for layer, _ in known]),
-        "output_size_mcse": np.array([_error(layer.output_size) for layer, _ in known]),
-        "contribution_correlation": np.array([each.mean(axis=0) for each in correlations]),
-        "contribution_correlation_mcse": np.array([_error(each) for each in correlations]),
-        "contribution_overlap": np.array([overlap for _, overlap in known]),
-        "effective_contributions": np.array([value for value, _ in effective]),
-        "effective_contributions_mcse": np.array([error for _, error in effective]),
-    }
 
 
 def _ranked(correlation: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:

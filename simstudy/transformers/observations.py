@@ -1,4 +1,4 @@
-"""What the heads of one layer do on given sequences: Gram matrices of their weights, sinks, overlap of contributions.
+"""What the heads of one layer do on given sequences: Gram matrices of their weights, sinks, contributions, dimensions.
 
 Index legend: h, g head; t token that looks; s token that is looked at; p dimension of a head.
 """
@@ -10,32 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.transformers.attention import Projected, attention_weights, project, visible
+from simstudy.transformers.attention import Projected, attention_weights, capped, project, visible
 from simstudy.transformers.heads import TransformerHeads
 
 _NUMBERS_AT_A_TIME = 8_000_000
+GAPS = (10, 20, 40)
+"""How many logits below the largest one are counted."""
+_QUERIES = 32
 
 
 class Observed(NamedTuple):
-    """Of one layer on one sequence.
+    """Of one layer on one sequence, averaged over queries."""
 
-    Attributes
-    ----------
-    gram, correlation : (H, H) arrays
-        sum_i w_hi w_gi, and the same over the square root of the product of its diagonal, averaged over queries.
-    sink_share : (H,) array
-        The largest part of a head's weight that one token gets, averaged over queries.
-    end_share : (H, 2) array
-        The parts that the first and the last token get, averaged over queries that see them.
-    output_size : (H,) array
-        Mean square of what a head adds to the residual stream, NaN where that is not known.
-    """
-
-    gram: np.ndarray
-    correlation: np.ndarray
-    sink_share: np.ndarray
-    end_share: np.ndarray
-    output_size: np.ndarray
+    gram: np.ndarray  # (H, H) sum_i w_hi w_gi
+    correlation: np.ndarray  # (H, H) The same over the square root of the product of its diagonal, at each query
+    sink_share: np.ndarray  # (H,) The largest part of a head's weight that one token gets
+    end_share: np.ndarray  # (H, 2) The parts that the first and the last token get, over queries that see them
+    output_size: np.ndarray  # (H,) Mean square of what a head adds to the residual stream, NaN where not known
 
 
 def observe(
@@ -97,12 +88,8 @@ def contribution_overlap(heads: TransformerHeads, layer: int) -> np.ndarray:
 def logit_rank(query: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Effective rank (H,) of the form that gives logits, between whitened tokens: (sum s²)² / sum s⁴, s singular.
 
-    NaN of a head that gives all tokens one logit.
-
-    Parameters
-    ----------
-    query, key : (H, N, p) arrays
-        Of many tokens; keys about the mean of their sequence.
+    Queries and keys (H, N, p) are of many tokens, keys about the mean of their sequence.  NaN of a head that gives all
+    tokens one logit.
     """
     product = (query.mT @ query / query.shape[1]) @ (key.mT @ key / key.shape[1])
     trace = np.trace(product, axis1=1, axis2=2)
@@ -141,3 +128,46 @@ def by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
     order = np.argsort(own, kind="stable")
     _, starts, counts = np.unique(own[order], return_index=True, return_counts=True)
     return np.add.reduceat(pairs[..., order], starts, axis=-1) / counts if len(starts) else pairs
+
+
+class Dimensions(NamedTuple):
+    """How many dimensions keys have, of one layer on one sequence: at one temperature, so lower limits."""
+
+    apparent_dimension: np.ndarray  # (H,) -2 d ln n_eff/d ln β = 4 (E_{w²} logit - E_w logit), averaged over queries
+    # (H, gap) Mean ln(δ_k/δ_j), j < k, of the gaps δ below the largest logit, averaged over queries: its limit is
+    # 2/dimension; NaN where a sequence has fewer tokens
+    log_gaps: np.ndarray
+    key_length_variation: np.ndarray  # (H,) Deviation over mean of the lengths of keys, about the mean key
+
+
+def dimensions(projected: Projected, scale: float, seen: np.ndarray | None, cap: float | None = None) -> Dimensions:
+    """Estimate them at some queries; no token looks at itself, and each sees at least two others if any does.
+
+    ``seen`` (T, T) is as `visible` gives it.
+    """
+    key, n_tokens = projected.key, projected.key.shape[1]
+    lengths = np.linalg.norm(key - key.mean(axis=1, keepdims=True), axis=-1)
+    seen = np.ones((n_tokens, n_tokens), bool) if seen is None else seen
+    counts = seen.sum(axis=1)
+    able = np.flatnonzero(counts >= min(3, counts.max()))
+    places = np.intersect1d(np.linspace(able[0], able[-1], _QUERIES).astype(int), able)
+    seen = seen[places] & (places[:, None] != np.arange(n_tokens))
+    logits = capped(scale * (projected.query[:, places] @ key.mT), cap)
+    logits = np.where(seen, logits, -np.inf).astype(np.float64)
+    below = -np.sort(-logits, axis=-1)
+    gaps = below[..., :1] - below[..., 1:]
+    powers = np.exp(logits - below[..., :1])
+    finite = np.where(seen, logits, 0.0)
+    once, twice = ((finite * each).sum(axis=-1) / each.sum(axis=-1) for each in (powers, powers**2))
+    spreads = np.stack([_spread(gaps, count) for count in GAPS], axis=-1)
+    return Dimensions(4.0 * (twice - once).mean(axis=1), spreads, lengths.std(axis=1) / lengths.mean(axis=1))
+
+
+def _spread(gaps: np.ndarray, count: int) -> np.ndarray:
+    """Mean ln(δ_k/δ_j), (H,), of gaps (H, t, s) in rising order, over queries that see enough tokens; ties left out."""
+    enough = np.isfinite(gaps[0, :, count - 1]) if gaps.shape[2] >= count else np.zeros(gaps.shape[1], bool)
+    first = gaps[:, enough, :count]
+    if not first.size:
+        return np.full(len(gaps), np.nan)
+    logs = np.log(np.where(first > 0.0, first, np.nan))
+    return np.asarray(np.nanmean(logs[..., -1:] - logs[..., :-1], axis=(1, 2)))

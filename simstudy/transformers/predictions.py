@@ -6,7 +6,10 @@ apart, whose logits are known: the token that looks, as its state is given, and 
 sequence, whose keys are those of another sequence.  The logits of all others are Gaussian, with the covariance of
 tokens of other sequences at places that the query sees.
 
-Index legend: h, g head; s sequence; m token of the pool; p dimension of a head.
+Predictions are compared with what is observed.  Heads of one key group then count once: every two groups of a layer
+give one number, the mean over their pairs of heads, and a group of several heads gives one more for the pairs within.
+
+Index legend: h, g head; l layer; s sequence; m token of the pool; p dimension of a head.
 """
 
 from __future__ import annotations
@@ -15,13 +18,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from simstudy.theory import logit_moments
 from simstudy.theory.exact.logits import LogitMoments
 from simstudy.transformers.attention import Projected
 from simstudy.transformers.heads import TransformerHeads
-from simstudy.transformers.observations import logit_rank, normalised
+from simstudy.transformers.observations import by_group, logit_rank, normalised
 
+ROUNDING = 1e-12
+"""Difference of means over several pairs of what is one number for all."""
+SOURCES = ("observed", "constant", "half", "angles", "leading", "exact", "redrawn")
 MAX_POOL = 4096
 """Tokens of the pool that logits are computed over; more change nothing that matters."""
 _REDRAWS = 64
@@ -30,30 +37,15 @@ SINK = 0.2
 
 
 class Pool(NamedTuple):
-    """Keys of tokens of many sequences, each about the mean of its own: no softmax sees that.
+    """Keys of tokens of many sequences, each about the mean of its own: no softmax sees that."""
 
-    Attributes
-    ----------
-    keys : (H, M, p) array
-    places, places_from_end : (M,) arrays
-        From 0 on.
-    ends : (S, 2, H, p) array
-        Keys of the first and the last token of each sequence.
-    sinks : list of int
-        Which of the ends are attention sinks.
-    centre : (H, p) array
-        Mean of the means of sequences.
-    freedom : float
-        Share of the tokens that the means of sequences leave free.
-    """
-
-    keys: np.ndarray
-    places: np.ndarray
+    keys: np.ndarray  # (H, M, p)
+    places: np.ndarray  # (M,), from 0 on
     places_from_end: np.ndarray
-    ends: np.ndarray
-    sinks: list[int]
-    centre: np.ndarray
-    freedom: float
+    ends: np.ndarray  # (S, 2, H, p) Keys of the first and the last token of each sequence
+    sinks: list[int]  # Which of the ends are attention sinks
+    centre: np.ndarray  # (H, p) Mean of the means of sequences
+    freedom: float  # Share of the tokens that the means of sequences leave free
 
 
 def pool_of(keys: list[np.ndarray], where: list[np.ndarray], end_share: np.ndarray) -> Pool:
@@ -106,21 +98,7 @@ class Looking(NamedTuple):
 def predict(
     token: Looking, pool: Pool, scale: float, rng: np.random.Generator, *, causal: bool, error: bool
 ) -> Predicted:
-    """Predict the Gram matrix of the weights of heads at one query.
-
-    Parameters
-    ----------
-    token : Looking
-    pool : Pool
-    scale : float
-        Of the logits.
-    rng
-        For tokens redrawn from the pool.
-    causal
-        Whether tokens see those before them and themselves alone.
-    error
-        Whether to see that exact moments have converged.
-    """
+    """Predict the Gram matrix of weights at one query; ``error`` says whether to see that exact moments converge."""
     reach = token.place + token.place_from_end if token.window is None else token.window - 1
     n_keys = 1 + min(token.place, reach) + (0 if causal else min(token.place_from_end, reach))
     pool = pool if token.window is None else _near(pool, token.place, reach)
@@ -209,3 +187,42 @@ def predict_layer(
     return Theory(
         np.array(rows), logit_rank(tokens, pool.keys), np.mean(variances, axis=0), "; ".join(dict.fromkeys(reasons))
     )
+
+
+def set_constant(arrays: list[np.ndarray], groups: np.ndarray) -> None:
+    """Make the correlation of all two heads, as ``constant`` has it, their mean as ``half`` has it.
+
+    Arrays are (S, source, H, H): correlations of a layer, then its Grams.  Groups are (L, H).
+    """
+    values = by_group(np.stack([array[0, SOURCES.index("half")] for array in arrays[::2]]), groups)
+    off_diagonal = ~np.eye(groups.shape[1], dtype=bool)
+    for array in arrays:
+        array[:, SOURCES.index("constant")] = np.where(off_diagonal, values.mean() if values.size else 1.0, 1.0)
+
+
+def agreement(correlation: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:
+    """How near predictions are, from correlations (S, source, L, H, H) of heads that are in key groups (L, H).
+
+    Errors are found by leaving out sequences in turn.
+    """
+    pairs = by_group(correlation, groups)
+    n_judged = len(pairs)
+    whole = _scores(pairs.mean(axis=0))
+    parts = np.array([_scores(np.delete(pairs, s, axis=0).mean(axis=0)) for s in range(n_judged)])
+    errors = np.sqrt((n_judged - 1) * parts.var(axis=0))
+    names = ("prediction_rank", "prediction_error", "prediction_gain")
+    return dict(zip(names, whole, strict=True)) | dict(zip((f"{name}_mcse" for name in names), errors, strict=True))
+
+
+def _scores(pairs: np.ndarray) -> np.ndarray:
+    """Rank correlation with what is observed, error, and by how much that of a constant is larger: (3, source)."""
+    observed, constant = pairs[:2].reshape(2, -1)
+    scores = np.full((3, len(pairs)), np.nan)
+    for k, predicted in enumerate(pairs.reshape(len(pairs), -1)):
+        known = np.isfinite(predicted)
+        if known.sum() > 2:
+            error, other = (np.sqrt(np.mean((each - observed)[known] ** 2)) for each in (predicted, constant))
+            varies = min(np.ptp(predicted[known]), np.ptp(observed[known])) > ROUNDING
+            rank = spearmanr(predicted[known], observed[known])[0] if varies else np.nan
+            scores[:, k] = rank, error, other - error
+    return scores

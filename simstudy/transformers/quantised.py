@@ -96,13 +96,7 @@ class _Stored:
 
 
 def read_quantised(file: BinaryIO) -> Quantised:
-    """Read a GGUF file.
-
-    Raises
-    ------
-    UserError
-        If the library is missing, or the model is of another family than Llama, Qwen 2 and 3.
-    """
+    """Read a GGUF file; UserError if the library is missing, or the model is of another family than those known."""
     try:
         import gguf
     except ModuleNotFoundError:

@@ -33,18 +33,10 @@ _LARGE = 1024
 
 
 class Geometry(NamedTuple):
-    """What the angles of key subspaces say of each layer.
+    """What the angles of key subspaces say of each layer."""
 
-    Attributes
-    ----------
-    correlation : (L, H, H) array
-        Closed form at x = 0 of distance heads with these subspaces, at the temperature of attention.
-    indices : (L, index) array
-        Of diversity.
-    """
-
-    correlation: np.ndarray
-    indices: np.ndarray
+    correlation: np.ndarray  # (L, H, H) Closed form at x = 0 of distance heads, at the temperature of attention
+    indices: np.ndarray  # (L, index) Of diversity
 
 
 def key_groups(keys: np.ndarray, biases: np.ndarray) -> np.ndarray:

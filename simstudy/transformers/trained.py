@@ -86,20 +86,7 @@ class Trained(NamedTuple):
 
 @functools.cache
 def load_trained(model: str) -> Trained:
-    """Read a trained model from the package that ships it.
-
-    Parameters
-    ----------
-    model
-        ``rxnmapper``, ``antiberty``, ``minilm`` or ``smollm2``.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If its package is not installed.
-    UserError
-        If its files are not those that this version knows.
-    """
+    """Read a model of `_FILES` from the package that ships it; UserError if the files are of another version."""
     module, weights, vocabulary, digest = _FILES[model]
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:

@@ -15,6 +15,7 @@ import pytest
 
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import read_weights
+from simstudy.transformers.heads import read_heads
 
 MATRIX = np.arange(12, dtype="<f4").reshape(3, 4)
 CONTENT = MATRIX.tobytes()
@@ -138,7 +139,13 @@ def test_safetensors_and_numpys__are_read(tmp_path):
     np.savez(tmp_path / "a.npz", w=MATRIX)
     np.testing.assert_array_equal(read_weights(tmp_path / "a.npz")["w"], MATRIX)
     np.save(tmp_path / "a.npy", MATRIX)
-    np.testing.assert_array_equal(read_weights(tmp_path / "a.npy")["states"], MATRIX)
+    np.testing.assert_array_equal(read_weights(tmp_path / "a.npy", alone="states")["states"], MATRIX)
+
+
+def test_one_matrix_in_the_place_of_weights__is_not_taken_for_states(tmp_path):
+    np.save(tmp_path / "W_Q.npy", MATRIX)
+    with pytest.raises(UserError, match=r"W_Q\.npy: .* weights hold an array without a name; give .* W_Q and W_K"):
+        read_heads(tmp_path / "W_Q.npy")
 
 
 class Malicious:

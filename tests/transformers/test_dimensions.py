@@ -9,7 +9,7 @@ import pytest
 
 from simstudy.temperatures import Problem, best_sharpness
 from simstudy.transformers.attention import Projected
-from simstudy.transformers.dimensions import GAPS, dimensions
+from simstudy.transformers.observations import GAPS, dimensions
 
 
 @pytest.mark.parametrize("window", [99, 15])
@@ -29,11 +29,11 @@ def test_dimensions__are_those_of_loops(causal, window):
             gaps = sorted(max(logits) - each for each in logits)[1:]
             for k in GAPS:
                 logs[k] += [math.log(gaps[k - 1] / each) for each in gaps[: k - 1]] if len(gaps) >= k else []
-        assert found.apparent[h] == pytest.approx(np.mean(apparent), rel=1e-9)
+        assert found.apparent_dimension[h] == pytest.approx(np.mean(apparent), rel=1e-9)
         for k, value in zip(GAPS, found.log_gaps[h], strict=True):
             assert value == pytest.approx(np.mean(logs[k]) if logs[k] else math.nan, rel=1e-9, nan_ok=True)
         lengths = np.linalg.norm(key[h] - key[h].mean(axis=0), axis=1)
-        assert found.length_variation[h] == pytest.approx(lengths.std() / lengths.mean())
+        assert found.key_length_variation[h] == pytest.approx(lengths.std() / lengths.mean())
 
 
 def sphere(rng, n_tokens, d):
@@ -47,14 +47,14 @@ def test_dimension_of_the_sphere__is_found_at_four_and_not_beyond_sixteen():
     for d in (4, 16, 64):
         key = sphere(rng, 4096, d)
         found[d] = dimensions(Projected(key, key), best_sharpness(Problem("unit", d), 4096), None)
-        assert found[d].length_variation.max() < 0.02
-    assert found[4].apparent.mean() == pytest.approx(3.0, abs=0.2)
+        assert found[d].key_length_variation.max() < 0.02
+    assert found[4].apparent_dimension.mean() == pytest.approx(3.0, abs=0.2)
     assert 2 / found[4].log_gaps[:, -1].mean() == pytest.approx(3.0, abs=0.5)
-    assert 6.5 < found[16].apparent.mean() < found[64].apparent.mean() < 10.0
+    assert 6.5 < found[16].apparent_dimension.mean() < found[64].apparent_dimension.mean() < 10.0
     assert found[64].log_gaps[:, 0].mean() > 2 / 5.0
 
 
 def test_gaussian_keys__vary_in_length():
     key = np.random.default_rng(2).standard_normal((1, 4096, 64))
     found = dimensions(Projected(key, key), 0.1, None)
-    assert found.length_variation == pytest.approx(1 / math.sqrt(128), rel=0.1)
+    assert found.key_length_variation == pytest.approx(1 / math.sqrt(128), rel=0.1)

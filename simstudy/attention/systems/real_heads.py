@@ -163,7 +163,7 @@ def _rank(scores: Array, values: Array) -> float:
     """Spearman's correlation where both are known; 0 with what is always the same."""
     from scipy.stats import spearmanr
 
-    from simstudy.transformers.agreement import ROUNDING
+    from simstudy.transformers.predictions import ROUNDING
 
     known = np.isfinite(scores)
     scores, values = scores[known], values[known]
