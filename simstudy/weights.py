@@ -49,6 +49,10 @@ def least_squares(gram: Array, cross: Array) -> Array:
     return np.asarray(np.linalg.lstsq(gram, cross, rcond=1e-10)[0], np.float64)
 
 
+CLASSES = {"affine": affine, "simplex": simplex, "front_greater": front_greater}
+"""Weights of sum 1 by the class that they are sought in."""
+
+
 def _root(moment: Array) -> Array:
     """R with RᵀR = E, where rounding may have left E with small negative eigenvalues."""
     values, vectors = np.linalg.eigh(moment)

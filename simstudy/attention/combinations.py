@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from simstudy.design.settings.cell import Cell
-from simstudy.weights import Array, affine, front_greater, least_squares, simplex
+from simstudy.weights import CLASSES, Array, affine, least_squares
 
 Combine = Callable[[Array, Array, Array], Array]
 """From averages over queries to weights (case, head): of second moments of errors (case, head, head), of bias times
@@ -36,7 +36,7 @@ def combine_heads(cell: Cell) -> Combine:
             return np.stack([least_squares(*case) for case in zip(gram, cross, strict=True)])
         if within == "affine":
             return affine(second)
-        return np.stack([_CLASSES[within](moment) for moment in second])
+        return np.stack([CLASSES[within](moment) for moment in second])
 
     return optimal
 
@@ -51,7 +51,4 @@ def fit_weights(within: str, outputs: Array, outcomes: Array) -> Array:
     if within == "unconstrained":
         return np.asarray(np.linalg.lstsq(outputs, outcomes, rcond=None)[0], np.float64)
     errors = outputs - outcomes[:, None]
-    return _CLASSES[within](errors.T @ errors / len(errors))
-
-
-_CLASSES = {"affine": affine, "simplex": simplex, "front_greater": front_greater}
+    return CLASSES[within](errors.T @ errors / len(errors))

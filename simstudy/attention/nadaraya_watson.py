@@ -67,7 +67,11 @@ def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
 @evaluated.register
 def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Members:
     """Return the estimates of all heads at all queries in the replicates of the data."""
-    key, queries, indices = _redrawn(cell, shared) if cell.heads.redrawn else _fixed(cell, on_cuda())
+    if cell.heads.redrawn:
+        own = *shared.projections(cell), shared.indices(cell)
+        key, queries, indices = _prepare(cell, heads.query_points(cell), *own)
+    else:
+        key, queries, indices = _fixed(cell, on_cuda())
     means, gram, log_mass = evaluate(
         cell.estimator, cell.bandwidth, Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries),
         cell.controlled, cell.visible,
@@ -83,10 +87,6 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
         means = np.einsum("rqh,rh->rq", means, weights)[..., None]
     control = None if gram is None or log_mass is None else expansion(cell, means, gram, log_mass)
     return Members(means, gram, indices, statistics, control)
-
-
-def _redrawn(cell: Cell, shared: SharedData) -> Prepared:
-    return _prepare(cell, heads.query_points(cell), *shared.projections(cell), shared.indices(cell))
 
 
 def _discrepancy(cell: Cell, shared: SharedData, projections: np.ndarray, means: Array) -> Array:

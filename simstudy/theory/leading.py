@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import ProductCombination
 from simstudy.design.settings.processes import GaussianKeys
-from simstudy.theory.functions import Array, Function, next_term, noise_variance, regression_function, targets
-from simstudy.theory.gaussian import expectation, product_expectation
+from simstudy.theory.functions import (
+    Array,
+    Function,
+    expectation,
+    next_term,
+    noise_variance,
+    product_expectation,
+    regression_function,
+    targets,
+)
 from simstudy.theory.tilting import HeadKernels, TiltedKeys, head_kernels
 
 # Measured against the exact finite-n variance (one-dimensional integrals: distance logits with p = 1, 2, 4, 8 and
@@ -88,8 +96,7 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
     target = targets(cell, queries)
     if reason := _inapplicable(cell):
         return Prediction.blank(target, cell.heads.n_heads, reason)
-    kernels = head_kernels(cell, key_projections, query_projections, queries)
-    expansion = _expansion(cell, kernels, with_next_term=True)
+    expansion = _expansion(cell, head_kernels(cell, key_projections, query_projections, queries), with_next_term=True)
     # Stated by what is valid, so that NaN is not.
     large = cell.data.n_keys >= MIN_EFFECTIVE_SIZE * expansion.ratio
     invalid = ~(large & (np.abs(expansion.next_term) <= NEXT_TERM_LIMIT))
@@ -120,8 +127,7 @@ def damped_leading_order(cell: Cell, key_projections: Array, query_projections: 
     target = targets(cell, queries)
     if reason := _inapplicable(cell):
         return Prediction(np.zeros(0), np.zeros(0), target, np.zeros(0), reason)
-    kernels = head_kernels(cell, key_projections, query_projections, queries)
-    expansion = _expansion(cell, kernels, with_next_term=False)
+    expansion = _expansion(cell, head_kernels(cell, key_projections, query_projections, queries), with_next_term=False)
     damping = 1.0 / np.sqrt(1.0 + expansion.ratio / cell.data.n_keys)
     covariance = expansion.covariance * damping[:, :, None] * damping[:, None, :]
     return Prediction(expansion.mean - target[:, None], covariance, target, expansion.next_term, "")
@@ -162,19 +168,12 @@ def _smoothed(keys: TiltedKeys, regression: Function, variance: Function) -> _Sm
     )
 
 
-def _expansion(cell: Cell, kernels: HeadKernels, *, with_next_term: bool) -> _Expansion:
-    data = cell.data
-    regression = regression_function(data.regression, data.n_features)
-    variance = noise_variance(data.noise, data.noise_sd, data.n_features)
-    return _expand(kernels, regression, variance, data.n_keys, with_next_term)
-
-
 # A query far outside the keys overflows the ratios: infinity or NaN is then the right sign that it is invalid.
 @np.errstate(over="ignore", invalid="ignore")
-def _expand(
-    kernels: HeadKernels, regression: Function, variance: Function, n_keys: int, with_next_term: bool
-) -> _Expansion:
-    n_heads = len(kernels.projections)
+def _expansion(cell: Cell, kernels: HeadKernels, *, with_next_term: bool) -> _Expansion:
+    data, n_keys, n_heads = cell.data, cell.data.n_keys, len(kernels.projections)
+    regression = regression_function(data.regression, data.n_features)
+    variance = noise_variance(data.noise, data.noise_sd, data.n_features)
     heads = np.arange(n_heads)
     first, second = np.triu_indices(n_heads)
     alone = kernels.tilt(heads)

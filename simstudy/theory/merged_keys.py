@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.mechanisms import MergeTransformation
 from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys
-from simstudy.theory.functions import Array, Function, regression_function, targets
-from simstudy.theory.gaussian import expectation
+from simstudy.theory.functions import Array, Function, expectation, regression_function, targets
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
 
 Times = NDArray[np.intp]

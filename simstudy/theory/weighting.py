@@ -16,7 +16,7 @@ from simstudy.arguments import real_array
 from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
-from simstudy.weights import affine, front_greater, least_squares, simplex
+from simstudy.weights import CLASSES, least_squares
 
 # Eigenvalues below this share of the largest are taken for zero: rounding of closed-form moments is some 1e-15.
 RANK_TOLERANCE = 1e-12
@@ -160,7 +160,7 @@ def optimal_weights(
         If the matrix is not finite, symmetric and positive semidefinite.
     """
     matrix = _checked(error_moment)
-    weights = affine(matrix) if within == "affine" else _BOUNDED[within](_lifted(matrix))
+    weights = CLASSES[within](matrix if within == "affine" else _lifted(matrix))
     rank, n_heads, least = _rank(matrix), len(matrix), float(weights @ matrix @ weights)
     reason = ""
     if rank < n_heads and within != "affine":
@@ -170,9 +170,6 @@ def optimal_weights(
     elif rank < n_heads:
         reason = f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many optimal weights"
     return Weighting(weights, least, rank, reason)
-
-
-_BOUNDED = {"simplex": simplex, "front_greater": front_greater}
 
 
 def unconstrained_weights(moments: ErrorMoments) -> Weighting:

@@ -8,7 +8,7 @@ from theory_oracle import gaussian_grid, regression_values
 
 from simstudy.design.settings import processes as s
 from simstudy.theory import regression_function
-from simstudy.theory.gaussian import expectation, product_expectation
+from simstudy.theory.functions import expectation, product_expectation
 
 COVARIANCE = np.array([[1.0, 0.4], [0.4, 0.5]])
 MEANS = np.array([[0.3, -1.0], [2.0, 0.5]])

@@ -10,8 +10,6 @@ Index legend: r replicate; b prompt; h head; i token.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from simstudy.attention.members import Array, measure
@@ -24,14 +22,6 @@ PROMPTS, TESTED, START = 8, 256, 0.1
 """New prompts in each step, prompts that the risk is measured on, and the deviation of weights before training."""
 
 
-class _Descent(NamedTuple):
-    """Error of prompts, averaged over them (r,), and its gradient in the weights of heads (r, h)."""
-
-    error: Array
-    outputs: Array
-    logits: Array
-
-
 @measure.register
 def train_in_context(instance: InContextHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Signs and error of heads after training, one run in each replicate."""
@@ -42,23 +32,25 @@ def train_in_context(instance: InContextHeadsInstance, cell: Cell, shared: Share
     logits, outputs = START * normals[:, -1, :n_heads], START * normals[:, -1, n_heads : 2 * n_heads]
     outputs = np.abs(outputs) if positive else outputs
     for step in range(instance.steps):
-        found = _descent(logits, outputs, normals[:, step * PROMPTS : (step + 1) * PROMPTS, : n + d], n, noise)
+        _, pulls, turns = _descent(
+            logits, outputs, normals[:, step * PROMPTS : (step + 1) * PROMPTS, : n + d], n, noise
+        )
         size = instance.rate * (1.0 - step / instance.steps)
-        logits, outputs = logits - size * found.logits, outputs - size * found.outputs
+        logits, outputs = logits - size * turns, outputs - size * pulls
         outputs = np.maximum(outputs, 0.0) if positive else outputs
-    tested = _descent(logits, outputs, normals[:, last : last + TESTED, : n + d], n, noise)
+    error, _, _ = _descent(logits, outputs, normals[:, last : last + TESTED, : n + d], n, noise)
     total = np.abs(outputs).sum(axis=1)
     numbers = (
         (outputs.min(axis=1) < 0.0) & (outputs.max(axis=1) > 0.0),
         np.abs(outputs.sum(axis=1)) / np.where(total > 0.0, total, 1.0),
         (outputs * logits > 0.0).mean(axis=1),
-        tested.error,
+        error,
     )
     return {name: each.astype(np.float64) for name, each in zip(instance.quantities, numbers, strict=True)}
 
 
-def _descent(logits: Array, outputs: Array, prompts: Array, n: int, noise: float) -> _Descent:
-    """Error and gradient on prompts (r, b, n + d): tokens along the query, and the query."""
+def _descent(logits: Array, outputs: Array, prompts: Array, n: int, noise: float) -> tuple[Array, Array, Array]:
+    """Error (r,) of prompts (r, b, n + d), tokens along the query and the query, and its gradient in both weights."""
     z, query = prompts[..., :n], prompts[..., n:]
     d, length = query.shape[-1], np.sqrt((query * query).sum(axis=-1))
     # Sums are over the last axis, or of few heads: so the bits of a replicate do not depend on others.
@@ -70,4 +62,4 @@ def _descent(logits: Array, outputs: Array, prompts: Array, n: int, noise: float
     pull = pulled.sum(axis=-1)
     turn = (pulled * z[:, :, None]).sum(axis=-1) - (heads * z[:, :, None]).sum(axis=-1) * pull
     turn = turn * outputs[:, None] * length[..., None]
-    return _Descent(error.mean(axis=1), pull.mean(axis=1), turn.mean(axis=1))
+    return error.mean(axis=1), pull.mean(axis=1), turn.mean(axis=1)

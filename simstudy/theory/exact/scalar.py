@@ -16,8 +16,7 @@ import numpy as np
 
 from simstudy.theory.exact.heads import EXTENT, MARGIN, ScalarHead, log_grid, scalar_heads
 from simstudy.theory.exact.integrals import Factors, Moments
-from simstudy.theory.functions import Array, Function
-from simstudy.theory.gaussian import expectation, product_expectation
+from simstudy.theory.functions import Array, Function, expectation, product_expectation
 from simstudy.theory.tilting import HeadKernels
 
 # Spectra of Gaussians and of e^{-e^z} are cut where they have fallen to exp(-_DECAY).
