@@ -68,8 +68,7 @@ def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanis
 
 
 @pytest.mark.parametrize(
-    "reference",
-    ["attention", "multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs("torch"))],
+    "reference", ["attention", "multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs("torch"))]
 )
 @pytest.mark.parametrize("mask", MASKS)
 def test_masked_heads__are_masked_attention(mask, reference):

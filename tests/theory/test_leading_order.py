@@ -36,8 +36,7 @@ REGRESSIONS = {
     "interaction": s.Interaction(kind="interaction", amplitude=-1.5, coordinates=(2, 1)),
 }
 REGRESSIONS["sum"] = s.Sum(
-    kind="sum",
-    terms=(*(REGRESSIONS[name] for name in ("linear", "quadratic", "ridge", "additive", "interaction")),),
+    kind="sum", terms=(*(REGRESSIONS[name] for name in ("linear", "quadratic", "ridge", "additive", "interaction")),)
 )
 # Wide enough that no query condenses the softmax.
 BANDWIDTHS = {"distance": 0.8, "dot_product": 1.3}
@@ -182,12 +181,7 @@ def test_small_samples_are_flagged():
 
 
 @pytest.mark.parametrize(
-    "keys",
-    [
-        s.SphereKeys(kind="sphere"),
-        s.StudentKeys(kind="student_t", df=5.0),
-        s.MixtureKeys(kind="mixture"),
-    ],
+    "keys", [s.SphereKeys(kind="sphere"), s.StudentKeys(kind="student_t", df=5.0), s.MixtureKeys(kind="mixture")]
 )
 def test_other_keys_have_no_leading_order(keys):
     heads = directions(0, 90)

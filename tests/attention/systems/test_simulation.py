@@ -305,10 +305,7 @@ def unbounded(x, n):
         ({"process": as_objects}, "as_objects gives x as ndarray; give an array of numbers"),
         ({"process": ragged}, "ragged gives x in different shapes in two replicates; give arrays of one shape"),
         ({"process": as_list, "method": greedy}, "greedy raises ValueError: assignment destination is read-only"),
-        (
-            {"method": vector, "measures": ["bias"], "one_by_one": True},
-            "vector gives bias of shape .2,.; give one",
-        ),
+        ({"method": vector, "measures": ["bias"], "one_by_one": True}, "vector gives bias of shape .2,.; give one"),
         ({"methods": []}, "methods = ..: give at least one function"),
         ({"methods": mean}, "methods = <function mean .*>: give a list"),
         ({"measures": "bias"}, "measures = 'bias': give a list"),

@@ -21,8 +21,7 @@ from simstudy.theory import (
 RNG = np.random.default_rng(20240612)
 HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
 TARGET = s.Sum(
-    kind="sum",
-    terms=(s.Linear(kind="linear", coefficients=(2.0, 1.0, -1.0)), s.Quadratic(kind="quadratic")),
+    kind="sum", terms=(s.Linear(kind="linear", coefficients=(2.0, 1.0, -1.0)), s.Quadratic(kind="quadratic"))
 )
 DATA = {
     "n_features": 3,

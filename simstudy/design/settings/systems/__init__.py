@@ -33,6 +33,5 @@ class System(Record):
     """A random system whose numbers are measured in place of estimates of heads."""
 
     instance: AnyInstance | None = Field(
-        None,
-        description=f"random instance whose numbers are measured in place of estimates: {', '.join(KINDS)}",
+        None, description=f"random instance whose numbers are measured in place of estimates: {', '.join(KINDS)}"
     )

@@ -92,10 +92,7 @@ class ResolutionInstance(_InChunks, Instance):
         ),
         "level_noise": Quantity("Y^2", "squared mean of the noise of a chunk", "mean_chunks (mean_chunk noise)^2"),
     }  # fmt: skip
-    words: ClassVar[dict[str, Setting]] = {
-        "chunk": Setting("keys in a chunk"),
-        "band": Setting("periods, at most"),
-    }
+    words: ClassVar[dict[str, Setting]] = {"chunk": Setting("keys in a chunk"), "band": Setting("periods, at most")}
 
 
 class CoarseMassInstance(_InChunks, Instance):

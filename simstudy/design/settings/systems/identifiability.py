@@ -79,10 +79,7 @@ class LayerNormInstance(Instance):
             "less that before it", "rank(LN(X) P) - rank(X P), P = I - 11'/d",
         ),
     }  # fmt: skip
-    words: ClassVar[dict[str, Setting]] = {
-        "rank": Setting("rank", "R"),
-        "offset": Setting("offset of the affine hull"),
-    }
+    words: ClassVar[dict[str, Setting]] = {"rank": Setting("rank", "R"), "offset": Setting("offset of the affine hull")}
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """There are as many tokens and features as the rank needs."""

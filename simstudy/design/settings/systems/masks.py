@@ -152,7 +152,7 @@ class MaskedStackInstance(Instance):
 
     uses = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "log_stack_error": Quantity("1", "logarithm of the largest error of the last hidden states", "ln max |X' - X|"),
+        "log_stack_error": Quantity("1", "logarithm of the largest error of the last hidden states", "ln max |X' - X|")
     }
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:

@@ -198,7 +198,7 @@ class PatternSharingInstance(_OnSequences, Instance):
     quantities: ClassVar[dict[str, Quantity]] = {
         "sharing_damage": Quantity(
             "1", "squared change of the model's output over its variance", "|f~ - f|^2 / |f - mean f|^2"
-        ),
+        )
     }
 
 

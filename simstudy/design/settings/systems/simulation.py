@@ -132,10 +132,7 @@ class SimulationInstance(Instance, OwnCode):
     quantities: ClassVar[dict[str, Quantity]] = {
         "bias": Quantity(_UNIT, "difference between an estimate and the truth", "estimate - truth", True),
         "mean_squared_error": Quantity(
-            f"{_UNIT}, squared",
-            "squared difference between an estimate and the truth",
-            "(estimate - truth)^2",
-            True,
+            f"{_UNIT}, squared", "squared difference between an estimate and the truth", "(estimate - truth)^2", True
         ),
         SPREAD: Quantity(
             f"{_UNIT}, squared", "variance of the errors of an estimate", "mean_squared_error - bias^2", True

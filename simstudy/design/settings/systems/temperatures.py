@@ -131,7 +131,7 @@ class GroupedHeadsInstance(Instance):
     quantities: ClassVar[dict[str, Quantity]] = {
         "grouped_noise": Quantity(
             "1", "variance that noise gives the average of heads, times keys", "n sum_i (mean_h w_hi)^2"
-        ),
+        )
     }
     words: ClassVar[dict[str, Setting]] = {"groups": Setting("key groups")}
     least: ClassVar[dict[str, tuple[int, str]]] = {"head_dim": (2, "queries need directions")}
