@@ -1,11 +1,13 @@
-"""Queries, keys and values of one layer, and the weights of its heads, for one sequence at a time.
+"""Queries, keys and weights of the heads of one layer, and what they do on given sequences.
 
-Index legend: h head; t token that looks; s token that is looked at; p dimension of a head.
+Gram matrices of weights, sinks, overlap of contributions, and dimensions of keys.  Index legend: h, g head; t token
+that looks; s token that is looked at; p dimension of a head.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +17,10 @@ _EPSILON = 1e-6
 """Added to mean squares of queries and keys by models that norm them."""
 _SAME = 5e-3
 """Difference of weights that half precision makes."""
+_NUMBERS_AT_A_TIME = 8_000_000
+GAPS = (10, 20, 40)
+"""How many logits below the largest one are counted."""
+_QUERIES = 32
 
 
 class Projected(NamedTuple):
@@ -112,3 +118,157 @@ def require_attention(own: np.ndarray, given: np.ndarray, causal: bool, may_see:
             "norm if one stands there"
         )
     raise ValueError(f"attention of {where}: weights differ by up to {gap:.2g} from the model's own: {cause}")
+
+
+class Observed(NamedTuple):
+    """Of one layer on one sequence, averaged over queries."""
+
+    gram: np.ndarray  # (H, H) sum_i w_hi w_gi
+    correlation: np.ndarray  # (H, H) The same over the square root of the product of its diagonal, at each query
+    sink_share: np.ndarray  # (H,) The largest part of a head's weight that one token gets
+    end_share: np.ndarray  # (H, 2) The parts that the first and the last token get, over queries that see them
+    output_size: np.ndarray  # (H,) Mean square of what a head adds to the residual stream, NaN where not known
+
+
+def observe(
+    projected: Projected, scale: float, seen: np.ndarray | None, cap: float | None = None,
+    values: np.ndarray | None = None, output: np.ndarray | None = None,
+) -> Observed:  # fmt: skip
+    """Compute the weights of one layer on one sequence, some queries at a time, and reduce them.
+
+    ``seen`` (T, T) is as `visible` gives it.  Values (H, T, p) and the matrix W_o (H, d, p) tell what heads add.
+    """
+    n_heads, n_tokens, _ = projected.query.shape
+    size = max(1, _NUMBERS_AT_A_TIME // (n_heads * n_tokens))
+    gram, correlation = np.zeros((2, n_heads, n_heads))
+    received = np.zeros((n_heads, n_tokens))
+    # The norm of W_o x follows from the p by p matrix of its products, which is small.
+    products = None if output is None else output.mT @ output / output.shape[1]
+    sizes = np.full(n_heads, np.nan if products is None else 0.0)
+    for start in range(0, n_tokens, size):
+        block = slice(start, start + size)
+        of_block = None if seen is None else seen[block]
+        weights = attention_weights(projected.query[:, block], projected.key, scale, of_block, cap)
+        grams, correlations = grams_of(weights)
+        gram += grams.sum(axis=0)
+        correlation += correlations.sum(axis=0)
+        received += weights.sum(axis=1)
+        if products is not None:
+            mixed = weights @ values
+            sizes += np.sum(mixed @ products * mixed, axis=(1, 2))
+    looking = n_tokens if seen is None else seen[:, [0, -1]].sum(axis=0)
+    gram, correlation, sizes, most = (each / n_tokens for each in (gram, correlation, sizes, received.max(axis=1)))
+    return Observed(gram, correlation, most, received[:, [0, -1]] / looking, sizes)
+
+
+def grams_of(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums w_hi w_gi (T, H, H) of each query, from weights (H, T, S), and the same as correlations."""
+    by_query = weights.transpose(1, 0, 2)
+    grams = (by_query @ by_query.mT).astype(np.float64)
+    return grams, normalised(grams)
+
+
+def normalised(grams: np.ndarray) -> np.ndarray:
+    """Grams (..., H, H) over the square root of the product of their diagonals."""
+    deviations = np.sqrt(np.diagonal(grams, axis1=-2, axis2=-1))
+    return grams / (deviations[..., :, None] * deviations[..., None, :])
+
+
+def contribution_overlap(heads: TransformerHeads, layer: int) -> np.ndarray:
+    """Covariance (H, H) of what two heads add to the residual stream if they look at one token of white noise.
+
+    Summed over features: tr(OV_h' OV_g), OV_h = W_o W_v' of head h.
+    """
+    values, outputs = (np.concatenate(list(part[layer]), axis=1) for part in (heads.value, heads.output))
+    # A trace of a product of four is a sum over two products of two, which are small.
+    both = (outputs.T @ outputs) * (values.T @ values)
+    n_heads, _, p = heads.value[layer].shape
+    return both.reshape(n_heads, p, n_heads, p).sum(axis=(1, 3))
+
+
+def logit_rank(query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """Effective rank (H,) of the form that gives logits, between whitened tokens: (sum s²)² / sum s⁴, s singular.
+
+    Queries and keys (H, N, p) are of many tokens, keys about the mean of their sequence.  NaN of a head that gives all
+    tokens one logit.
+    """
+    product = (query.mT @ query / query.shape[1]) @ (key.mT @ key / key.shape[1])
+    trace = np.trace(product, axis1=1, axis2=2)
+    with np.errstate(invalid="ignore"):
+        return trace**2 / np.trace(product @ product, axis1=1, axis2=2)
+
+
+def mean_correlation(heads: TransformerHeads, texts: list[np.ndarray]) -> np.ndarray:
+    """Correlations (L, H, H) of weights, averaged over the states (L, T, d) of texts."""
+    return np.mean([[_seen(heads, *each) for each in enumerate(states)] for states in texts], axis=0)
+
+
+def _seen(heads: TransformerHeads, layer: int, states: np.ndarray) -> np.ndarray:
+    mask = visible(heads, layer, np.arange(len(states)))
+    return observe(project(heads, layer, states), heads.scale, mask, heads.cap).correlation
+
+
+def correlations_by_query(decoder: Any, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Correlations (L, T, H, H) of weights at each query of each text, as they are in the forward pass."""
+    found: list[np.ndarray] = []
+
+    def see(_: int, weights: np.ndarray) -> np.ndarray:
+        found.append(grams_of(weights)[1])
+        return weights
+
+    decoder.states(texts, see)
+    return [np.array(found[s :: len(texts)]) for s in range(len(texts))]
+
+
+def by_group(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Mean correlations (..., every two groups of every layer) of correlations (..., L, H, H), as `agreement` says."""
+    first, second = np.triu_indices(groups.shape[1], 1)
+    pairs = correlation[..., first, second].reshape(*correlation.shape[:-3], -1)
+    ends = np.sort([groups[:, first], groups[:, second]], axis=0)
+    own = ((np.arange(len(groups))[:, None] * groups.shape[1] + ends[0]) * groups.shape[1] + ends[1]).ravel()
+    order = np.argsort(own, kind="stable")
+    _, starts, counts = np.unique(own[order], return_index=True, return_counts=True)
+    return np.add.reduceat(pairs[..., order], starts, axis=-1) / counts if len(starts) else pairs
+
+
+class Dimensions(NamedTuple):
+    """How many dimensions keys have, of one layer on one sequence: at one temperature, so lower limits."""
+
+    apparent_dimension: np.ndarray  # (H,) -2 d ln n_eff/d ln β = 4 (E_{w²} logit - E_w logit), averaged over queries
+    # (H, gap) Mean ln(δ_k/δ_j), j < k, of the gaps δ below the largest logit, averaged over queries: its limit is
+    # 2/dimension; NaN where a sequence has fewer tokens
+    log_gaps: np.ndarray
+    key_length_variation: np.ndarray  # (H,) Deviation over mean of the lengths of keys, about the mean key
+
+
+def dimensions(projected: Projected, scale: float, seen: np.ndarray | None, cap: float | None = None) -> Dimensions:
+    """Estimate them at some queries; no token looks at itself, and each sees at least two others if any does.
+
+    ``seen`` (T, T) is as `visible` gives it.
+    """
+    key, n_tokens = projected.key, projected.key.shape[1]
+    lengths = np.linalg.norm(key - key.mean(axis=1, keepdims=True), axis=-1)
+    seen = np.ones((n_tokens, n_tokens), bool) if seen is None else seen
+    counts = seen.sum(axis=1)
+    able = np.flatnonzero(counts >= min(3, counts.max()))
+    places = np.intersect1d(np.linspace(able[0], able[-1], _QUERIES).astype(int), able)
+    seen = seen[places] & (places[:, None] != np.arange(n_tokens))
+    logits = capped(scale * (projected.query[:, places] @ key.mT), cap)
+    logits = np.where(seen, logits, -np.inf).astype(np.float64)
+    below = -np.sort(-logits, axis=-1)
+    gaps = below[..., :1] - below[..., 1:]
+    powers = np.exp(logits - below[..., :1])
+    finite = np.where(seen, logits, 0.0)
+    once, twice = ((finite * each).sum(axis=-1) / each.sum(axis=-1) for each in (powers, powers**2))
+    spreads = np.stack([_spread(gaps, count) for count in GAPS], axis=-1)
+    return Dimensions(4.0 * (twice - once).mean(axis=1), spreads, lengths.std(axis=1) / lengths.mean(axis=1))
+
+
+def _spread(gaps: np.ndarray, count: int) -> np.ndarray:
+    """Mean ln(δ_k/δ_j), (H,), of gaps (H, t, s) in rising order, over queries that see enough tokens; ties left out."""
+    enough = np.isfinite(gaps[0, :, count - 1]) if gaps.shape[2] >= count else np.zeros(gaps.shape[1], bool)
+    first = gaps[:, enough, :count]
+    if not first.size:
+        return np.full(len(gaps), np.nan)
+    logs = np.log(np.where(first > 0.0, first, np.nan))
+    return np.asarray(np.nanmean(logs[..., -1:] - logs[..., :-1], axis=(1, 2)))

@@ -19,8 +19,14 @@ from threadpoolctl import threadpool_limits
 from simstudy.arguments import real_array
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.transformers.attention import (
+    GAPS,
+    Dimensions,
     Projected,
     attention_weights,
+    contribution_overlap,
+    dimensions,
+    normalised,
+    observe,
     placed,
     project,
     require_attention,
@@ -29,7 +35,6 @@ from simstudy.transformers.attention import (
 )  # fmt: skip
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.labels import described
-from simstudy.transformers.observations import GAPS, Dimensions, contribution_overlap, dimensions, normalised, observe
 from simstudy.transformers.predictions import SOURCES, agreement, predict_layer, set_constant
 from simstudy.transformers.subspaces import Geometry, geometry, key_groups, null_indices
 

@@ -22,9 +22,8 @@ from scipy.stats import spearmanr
 
 from simstudy.theory import logit_moments
 from simstudy.theory.exact.logits import LogitMoments
-from simstudy.transformers.attention import Projected
+from simstudy.transformers.attention import Projected, by_group, logit_rank, normalised
 from simstudy.transformers.heads import TransformerHeads
-from simstudy.transformers.observations import by_group, logit_rank, normalised
 
 ROUNDING = 1e-12
 """Difference of means over several pairs of what is one number for all."""

@@ -13,8 +13,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from simstudy.errors import UserError
-from simstudy.transformers.decoder import Decoder
-from simstudy.transformers.encoder import Encoder
+from simstudy.transformers.forward import Decoder, Encoder
 from simstudy.transformers.interventions import Edit
 
 

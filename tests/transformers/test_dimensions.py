@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from simstudy.temperatures import Problem, best_sharpness
-from simstudy.transformers.attention import Projected
-from simstudy.transformers.observations import GAPS, dimensions
+from simstudy.transformers.attention import GAPS, Projected, dimensions
 
 
 @pytest.mark.parametrize("window", [99, 15])

@@ -12,10 +12,9 @@ from scipy.stats import spearmanr
 
 import simstudy
 from simstudy.theory import logit_moments
-from simstudy.transformers.attention import project, visible
+from simstudy.transformers.attention import observe, project, visible
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.inspection import inspect_lengths
-from simstudy.transformers.observations import observe
 
 L, H, D, P = 2, 3, 6, 2
 

@@ -7,7 +7,7 @@ import pytest
 
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import read_weights
-from simstudy.transformers.decoder import Decoder
+from simstudy.transformers.forward import Decoder
 from simstudy.transformers.heads import read_heads
 
 gguf = pytest.importorskip("gguf")  # an extra

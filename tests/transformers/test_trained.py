@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from scipy.stats import spearmanr
 
 import simstudy
-from simstudy.transformers.encoder import _gelu, restored_probabilities
+from simstudy.transformers.forward import _gelu, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.sequences import draw_tokens
 from simstudy.transformers.trained import load_trained

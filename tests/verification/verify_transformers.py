@@ -26,7 +26,7 @@ from simstudy.report.figures import image
 from simstudy.report.figures.panels import STYLE
 from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project
-from simstudy.transformers.encoder import restored_probabilities
+from simstudy.transformers.forward import restored_probabilities
 from simstudy.transformers.interventions import donor_map, intervene, sharing
 from simstudy.transformers.sequences import draw_tokens, framed, word_parts
 from simstudy.transformers.trained import load_trained
