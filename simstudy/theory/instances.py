@@ -20,7 +20,7 @@ from simstudy.design.settings.systems import temperatures as heads
 from simstudy.design.settings.systems.hierarchy import ResolutionInstance, ScoreKernelInstance
 from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance
 from simstudy.design.settings.systems.identifiability import HeadRecoveryInstance, LayerNormInstance
-from simstudy.design.settings.systems.patterns import PatternInstance
+from simstudy.design.settings.systems.low_rank import PatternInstance
 from simstudy.design.settings.systems.published_colonies import AcarInstance
 from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel, log_mean_kernel
 from simstudy.theory.functions import Array

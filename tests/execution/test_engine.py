@@ -80,7 +80,7 @@ def changed(tmp_path, monkeypatch, known):
         ("attention/members.py", "1e-12", "1e-11", set(CELLS)),
         ("attention/systems/hierarchy.py", "CUTS = 8", "CUTS = 9", {"hierarchy"}),
         ("design/settings/systems/hierarchy.py", "le=30", "le=31", {"hierarchy"}),
-        ("attention/systems/kq_svd.py", "head_dim // 2", "head_dim // 3", {"kq_svd"}),
+        ("attention/systems/low_rank.py", "head_dim // 2", "head_dim // 3", {"kq_svd"}),
         ("attention/learners/random_forest.py", "2**32", "2**31", {"forest"}),
         ("attention/learners/trained.py", "== 0.0", "== 1.0", set()),
     ],

@@ -10,7 +10,7 @@ from builders import minimal_cell, numbers_of
 from scipy.optimize import minimize
 
 from simstudy.attention.members import measure
-from simstudy.attention.systems.patterns import nearest_head
+from simstudy.attention.systems.low_rank import nearest_head
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
 
