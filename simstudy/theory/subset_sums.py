@@ -143,8 +143,7 @@ def masked_heads(instance: settings.MaskedHeadsInstance, cell: Cell) -> dict[str
 def _where_laws_agree(name: str, values: dict[str, float], unreached: float) -> dict[str, float]:
     """Return a number by the normal law of Z, if the other law nearly gives it and few entries are out of reach."""
     value = values["normal"]
-    left = abs(value - values["sphere"]) + unreached * abs(value)
-    return {name: value} if left <= NEXT_TERM_LIMIT * abs(value) else {}
+    return _where_little_is_left(name, value, abs(value - values["sphere"]) + unreached * abs(value))
 
 
 def missed_share(count: int, error: Array | float, scale: float, law: str = "normal") -> Array:

@@ -207,10 +207,6 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
     return _Tensor(storage, _counts([offset])[0], _counts(shape), _counts(strides))
 
 
-def _rebuild_parameter(tensor: _Tensor, *_: Any) -> _Tensor:
-    return tensor
-
-
 _Unpickler: Any = vars(pickle)["_Unpickler"]  # the one in Python: its memo takes what it holds, and it can be told
 
 
@@ -242,7 +238,7 @@ class _TensorPickle(_Unpickler):
     _KNOWN: dict[tuple[str, str], Any] = {  # noqa: RUF012
         ("collections", "OrderedDict"): collections.OrderedDict,
         ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-        ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+        ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
     }
     dispatch: dict[int, Any] = {  # noqa: RUF012
         code[0]: _Unpickler.dispatch[code[0]] for code in (getattr(pickle, name) for name in _STEPS)

@@ -36,7 +36,7 @@ from simstudy.transformers.attention import (
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.labels import described
 from simstudy.transformers.predictions import SOURCES, agreement, predict_layer, set_constant
-from simstudy.transformers.subspaces import Geometry, geometry, key_groups, null_indices
+from simstudy.transformers.subspaces import geometry, key_groups, null_indices
 
 _CAPPED = ("", "", "", "", *["theory knows no caps on logits"] * 3)
 _THREADS = 2
@@ -138,11 +138,12 @@ def inspect_lengths(
 
 
 class Fixed(NamedTuple):
-    """What follows from the weights of heads alone: key groups (L, H), angles, and overlaps (L, H, H) if known."""
+    """What follows from the weights of heads alone."""
 
-    groups: np.ndarray
-    subspaces: Geometry
-    overlaps: list[np.ndarray | None]
+    groups: np.ndarray  # (L, H)
+    angles: np.ndarray  # (L, H, H) Correlations by the angles of key subspaces
+    indices: np.ndarray  # (L, index) Diversity of key subspaces
+    overlaps: list[np.ndarray | None]  # (H, H) Of contributions, if known
 
 
 def of_weights(heads: TransformerHeads, each: Callable[..., Any] = map) -> Fixed:
@@ -152,7 +153,7 @@ def of_weights(heads: TransformerHeads, each: Callable[..., Any] = map) -> Fixed
     overlaps = (
         each(functools.partial(contribution_overlap, heads), range(len(groups))) if writes else [None] * len(groups)
     )
-    return Fixed(groups, geometry(heads.key, groups, each), list(overlaps))
+    return Fixed(groups, *geometry(heads.key, groups, each), list(overlaps))
 
 
 def _inspected(
@@ -164,7 +165,7 @@ def _inspected(
         known = of_weights(heads, pool.map) if fixed is None else fixed
         null = null_indices(heads.key, known.groups, rng)
         of_layer = functools.partial(_layer, heads, sequences, judged, lengths, queries, fixed is None)
-        layers = list(pool.map(of_layer, range(n_layers), known.subspaces.correlation, rng.spawn(n_layers)))
+        layers = list(pool.map(of_layer, range(n_layers), known.angles, rng.spawn(n_layers)))
     found = []
     for of_length in map(list, zip(*layers, strict=True)):
         set_constant(
@@ -251,11 +252,11 @@ def _layer(
     for length in lengths:
         stretched = [tokens.places if length is None else _stretched(tokens.places, length) for tokens in sequences]
         moved = projected if length is None else _placed(heads, layer, whole, stretched)
-        said = predict_layer(heads, layer, moved, judged, length, queries, shares, copy.deepcopy(rng), error)
-        correlation, gram = np.moveaxis(np.concatenate([known, said.moments], axis=1), 2, 0)
-        why = ("", "", "", "", _void(gram[:, 4]), said.reason, "") if heads.cap is None else _CAPPED
-        about = {"logit_rank": said.logit_rank, "logit_variance": said.logit_variance, "inapplicable": why}
-        found.append(_Layer(gram, seen | {"weight_correlation": correlation}, about))
+        own = copy.deepcopy(rng)
+        moments, logits, reason = predict_layer(heads, layer, moved, judged, length, queries, shares, own, error)
+        correlation, gram = np.moveaxis(np.concatenate([known, moments], axis=1), 2, 0)
+        why = ("", "", "", "", _void(gram[:, 4]), reason, "") if heads.cap is None else _CAPPED
+        found.append(_Layer(gram, seen | {"weight_correlation": correlation}, logits | {"inapplicable": why}))
     return found
 
 
@@ -325,7 +326,7 @@ def _labelled(layers: list[_Layer], fixed: Fixed, null: np.ndarray, judged: np.n
     slope = gaps.mean(axis=1)
     found |= {"gap_dimension": 2.0 / slope, "gap_dimension_mcse": 2.0 / slope**2 * _error(gaps, 1)}
     found |= _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])
-    found |= {"key_group": fixed.groups, "hdi": fixed.subspaces.indices}
+    found |= {"key_group": fixed.groups, "hdi": fixed.indices}
     found |= {"hdi_haar_mean": null.mean(axis=0), "hdi_haar_deviation": null.std(axis=0, ddof=1)}
     coordinates: dict[str, list[Any]] = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES), "gaps": list(GAPS)}
     counts = {"n_judged": int(judged.sum()), "n_fitted": int((~judged).sum())}

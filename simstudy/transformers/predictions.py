@@ -142,23 +142,15 @@ def _exact(
     return logit_moments(covariance, n_others, known=known - mean, error=error)
 
 
-class Theory(NamedTuple):
-    """Of one layer: correlations and Grams ``moments`` (S, source, 2, H, H), by leading order, exact and redrawn.
-
-    ``reason`` says why ``exact`` is blank, if it is.  Rank and variance of logits are of each head (H,).
-    """
-
-    moments: np.ndarray
-    logit_rank: np.ndarray
-    logit_variance: np.ndarray
-    reason: str
-
-
 def predict_layer(
     heads: TransformerHeads, layer: int, moved: list[Projected], judged: np.ndarray, length: int | None, queries: int,
     shares: np.ndarray, rng: np.random.Generator, error: bool,
-) -> Theory:  # fmt: skip
-    """Predict at some queries of the judged sequences, from what is placed as in sequences of this length."""
+) -> tuple[np.ndarray, dict[str, np.ndarray], str]:  # fmt: skip
+    """Predict at some queries of the judged sequences, from what is placed as in sequences of this length.
+
+    Correlations and Grams (S, source, 2, H, H), by leading order, exact and redrawn; numbers of logits (H,) by name;
+    why exact theory is blank, if it is.
+    """
     stands = [np.linspace(0, (length or each.key.shape[1]) - 1, each.key.shape[1]) for each in moved]
     fitted, window = np.flatnonzero(~judged), heads.window[layer]
     pool = pool_of([moved[s].key for s in fitted], [stands[s] for s in fitted], shares)
@@ -183,9 +175,8 @@ def predict_layer(
         variances += [np.diag(one.covariance) for one in predicted]
         reasons += [one.reason for one in predicted if one.reason]
     tokens = np.concatenate([moved[s].query for s in fitted], axis=1)
-    return Theory(
-        np.array(rows), logit_rank(tokens, pool.keys), np.mean(variances, axis=0), "; ".join(dict.fromkeys(reasons))
-    )
+    logits = {"logit_rank": logit_rank(tokens, pool.keys), "logit_variance": np.mean(variances, axis=0)}
+    return np.array(rows), logits, "; ".join(dict.fromkeys(reasons))
 
 
 def set_constant(arrays: list[np.ndarray], groups: np.ndarray) -> None:

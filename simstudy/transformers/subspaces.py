@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy
@@ -32,13 +32,6 @@ _LARGE = 1024
 """More directions than these are computed with in single precision, in half of the time; six digits are kept."""
 
 
-class Geometry(NamedTuple):
-    """What the angles of key subspaces say of each layer."""
-
-    correlation: np.ndarray  # (L, H, H) Closed form at x = 0 of distance heads, at the temperature of attention
-    indices: np.ndarray  # (L, index) Of diversity
-
-
 def key_groups(keys: np.ndarray, biases: np.ndarray) -> np.ndarray:
     """Return for each head (L, H) the first of its layer that has the same key."""
     groups = np.empty(keys.shape[:2], int)
@@ -49,18 +42,16 @@ def key_groups(keys: np.ndarray, biases: np.ndarray) -> np.ndarray:
     return groups
 
 
-def geometry(keys: np.ndarray, groups: np.ndarray, each: Callable[..., Any]) -> Geometry:
-    """Angles and diversity of key projections (L, H, d, p), of which those of one group are the same.
+def geometry(keys: np.ndarray, groups: np.ndarray, each: Callable[..., Any]) -> list[np.ndarray]:
+    """Correlations (L, H, H) by angles, and diversity (L, index), of keys (L, H, d, p), the same in each group.
 
-    ``each`` is `map`, or what does the same in several threads.
+    Correlations are the closed form at x = 0 of distance heads, at the temperature of attention.  ``each`` is `map`, or
+    what does the same in several threads.
     """
     bandwidth = keys.shape[3] ** 0.25
     n_layers = 1 if keys.strides[0] == 0 else len(keys)
     found = each(functools.partial(_of_layer, bandwidth), keys[:n_layers], groups[:n_layers])
-    correlations, indices = (
-        np.broadcast_to(values, (len(keys), *values[0].shape)) for values in zip(*found, strict=True)
-    )
-    return Geometry(correlations, indices)
+    return [np.broadcast_to(values, (len(keys), *values[0].shape)) for values in zip(*found, strict=True)]
 
 
 def null_indices(keys: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -46,7 +46,8 @@ def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData)
         pool = pool**memory * softmax(logits) ** (1.0 - memory)
         tokens = instance.skip * tokens + (1.0 - instance.skip) * softmax(state) @ (tokens @ value)
         cosines.append(_cosine(tokens))
-        ranks.append(_effective_rank(tokens))
+        sizes = np.linalg.svd(tokens, compute_uv=False) ** 2
+        ranks.append(exp_entropy(sizes / sizes.sum(axis=1, keepdims=True)))
         plain = instance.skip * plain + (1.0 - instance.skip) * _ordinary(cell, plain, query, key, value)
     scale = np.abs(plain).max(axis=(1, 2))
     return {
@@ -90,8 +91,3 @@ def _cosine(tokens: Array) -> Array:
     units = tokens / np.linalg.norm(tokens, axis=2, keepdims=True)
     n = tokens.shape[1]
     return ((units.sum(axis=1) ** 2).sum(axis=1) - n) / (n * (n - 1))
-
-
-def _effective_rank(tokens: Array) -> Array:
-    sizes = np.linalg.svd(tokens, compute_uv=False) ** 2
-    return exp_entropy(sizes / sizes.sum(axis=1, keepdims=True))
