@@ -42,7 +42,7 @@ def key_groups(keys: np.ndarray, biases: np.ndarray) -> np.ndarray:
     return groups
 
 
-def geometry(keys: np.ndarray, groups: np.ndarray, each: Callable[..., Any]) -> list[np.ndarray]:
+def geometry(keys: np.ndarray, groups: np.ndarray, each: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
     """Correlations (L, H, H) by angles, and diversity (L, index), of keys (L, H, d, p), the same in each group.
 
     Correlations are the closed form at x = 0 of distance heads, at the temperature of attention.  ``each`` is `map`, or
@@ -51,7 +51,10 @@ def geometry(keys: np.ndarray, groups: np.ndarray, each: Callable[..., Any]) -> 
     bandwidth = keys.shape[3] ** 0.25
     n_layers = 1 if keys.strides[0] == 0 else len(keys)
     found = each(functools.partial(_of_layer, bandwidth), keys[:n_layers], groups[:n_layers])
-    return [np.broadcast_to(values, (len(keys), *values[0].shape)) for values in zip(*found, strict=True)]
+    correlations, indices = (
+        np.broadcast_to(values, (len(keys), *values[0].shape)) for values in zip(*found, strict=True)
+    )
+    return correlations, indices
 
 
 def null_indices(keys: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
