@@ -1,6 +1,6 @@
 """The members of an ensemble: attention heads with given or trained projections, trees of a forest, ants.
 
-`learners` says how to add a kind of learner, `systems` a random instance, `mechanism` a piece of attention.
+`learners` says how to add a kind of learner, `systems` a random instance.
 """
 
 from __future__ import annotations

@@ -15,15 +15,7 @@ kernel under every transformation; compact kernels of distances have one of thei
 arrays.  A query under a mask attends to the keys it sees as if there were no others, so that the kernels know of no
 masks.  A head without any key in its window has the estimate NaN: its replicate is counted and kept by number, the
 measure ``failure_rate`` says how many, and bias and variance are those of the replicates that have an estimate.
-
-How to add a piece:
-
-- a **transformation** or **normaliser**: a record in `design.settings.mechanisms` (and in the union below it); a pure
-  function in `transformations` or `normalisers`, registered for it; its naive loop in tests/attention, with a
-  control;
-- the **numbers of a random instance** (ranks, bounds, costs: whatever is no estimate of m): see `attention.systems`;
-- its **theory**: in `theory`, which imports nothing of this room;
-- its **parameters as factors** of a grid, axes and selections: at no cost, as "transformation.rank" = [1, 2, 4].
+simstudy/README.md says how to add a piece, and `attention.systems` how to add numbers that are no estimate of m.
 """
 
 from __future__ import annotations
