@@ -120,7 +120,7 @@ from simstudy.report import page
 page.draw_z_scores = lambda results: None  # it takes longest
 assert command(["run", "walks.toml", "--executor", "serial"]) == 0
 assert command(["check", "refused.toml"]) == 2
-print(engine.PACKAGE.parent, engine.engine())
+print(provenance.PACKAGE.parent, provenance.engine())
 """
 
 
