@@ -3,7 +3,7 @@
 What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
-from simstudy.commands import designs, heads, numbers, running, sealing, stored
+from simstudy.commands import designs, own, running, sealing, stored
 from simstudy.commands.app import app
 
-__all__ = ["app", "designs", "heads", "numbers", "running", "sealing", "stored"]
+__all__ = ["app", "designs", "own", "running", "sealing", "stored"]

@@ -35,8 +35,7 @@ def list_designs(
     """List shipped designs and those in ./designs, with their sizes or mistakes."""
     from rich.table import Table
 
-    from simstudy.design.shipped import is_shipped, known_designs
-    from simstudy.design.written import read_design
+    from simstudy.design.written import is_shipped, known_designs, read_design
     from simstudy.report.terminal import entry, say_json, show_table
 
     paths = known_designs() if folder is None else sorted(folder.glob("*.toml"))

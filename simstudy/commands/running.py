@@ -157,7 +157,7 @@ def submit(
 
     It replaces lost jobs. Ctrl-C ends all jobs, and the same command continues the study.
     """
-    from simstudy.design.shipped import find_design
+    from simstudy.design.written import find_design
     from simstudy.execution.clients import Jobs, job_script
     from simstudy.execution.folder import Folder
     from simstudy.report.terminal import say

@@ -52,8 +52,7 @@ def freeze(
     A file of claims about your own numbers is sealed for `simstudy judge --confirm`.
     """
     from simstudy.design.load import load_design
-    from simstudy.design.shipped import find_design
-    from simstudy.design.written import read_design
+    from simstudy.design.written import find_design, read_design
     from simstudy.execution.seal import OWN_WORD, described, read_seal, register, require_promise, seal_of, seal_path
     from simstudy.report.preregistration import write_sealed
     from simstudy.report.terminal import say
@@ -134,9 +133,11 @@ def confirm(
     """
     from simstudy.design.document import confirmatory
     from simstudy.design.load import load_design
-    from simstudy.design.shipped import find_design, is_shipped
-    from simstudy.execution.seal import begin, described, read_seal, require_unbroken, seal_path
+    from simstudy.design.written import find_design, is_shipped
+    from simstudy.execution.seal import begin, count_confirmation, described, read_seal, require_unbroken, seal_path
+    from simstudy.report.confirmed import found_of
     from simstudy.report.terminal import say
+    from simstudy.results import open_results
 
     path = find_design(design)
     loaded = load_design(path, profile, trust or ())
@@ -151,17 +152,10 @@ def confirm(
     code = run_and_report(confirmed, output, quiet, executor=executor, workers=workers)
     # Confirmations of shipped designs are counted by make table, which gathers those of several machines.
     if not again and not is_shipped(path):
-        _count(place, folder)
+        verdicts = {claim: found.verdict for claim, found in found_of(open_results(folder)).items()}
+        count_confirmation(place, verdicts)
     _show_beside(loaded, output, quiet)
     raise typer.Exit(code)
-
-
-def _count(place: Path, folder: Path) -> None:
-    from simstudy.execution.seal import count_confirmation
-    from simstudy.report.confirmed import found_of
-    from simstudy.results import open_results
-
-    count_confirmation(place, {claim: found.verdict for claim, found in found_of(open_results(folder)).items()})
 
 
 def _confirmation(seal: Seal, beacon: str) -> Confirmation:

@@ -36,7 +36,7 @@ def report(
 
     The command uses stored batches and computes no replicate.
     """
-    from simstudy.design.shipped import designs_in, known_designs
+    from simstudy.design.written import designs_in, known_designs
     from simstudy.report.all_studies import gather
     from simstudy.report.confirmed import runs_of, standing_in
     from simstudy.report.page import write_report

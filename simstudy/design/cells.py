@@ -19,7 +19,7 @@ from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid
 from simstudy.design.settings.cell import TABLE_OF, TABLES, Cell
 from simstudy.design.settings.known_means import MIN_THIRD_ORDER, have_closed_forms
-from simstudy.design.settings.levels import label, setting_of
+from simstudy.design.settings.levels import by_levels, label, level, setting_of
 from simstudy.design.settings.records import Impossibility
 
 Reader = Callable[[Cell], tuple[Cell, list[Impossibility]]]
@@ -55,7 +55,8 @@ def plan_grids(
     problems += _idle_in_tables(document, cells)
     problems = list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
     faults = [*earlier, *problems]
-    return {name: _planned(name, raw["grids"][name], cells, precision, faults) for name in raw["grids"]}, problems
+    grids = {name: _planned(name, raw["grids"][name], cells, precision, faults) for name in raw["grids"]}
+    return grids, [*problems, *(problem for grid in grids.values() for problem in _equal_cells(grid))]
 
 
 def _size(grid: Grid) -> int:
@@ -158,3 +159,22 @@ def _idle_in_tables(document: Document, cells: dict[str, list[Cell]]) -> Iterato
         for setting, value in getattr(document, table).items():
             if setting in TABLE_OF.keys() - known:
                 yield Problem(f"{table}.{setting}", value, "is used by none of the instances; remove it")
+
+
+def _equal_cells(grid: PlannedGrid) -> Iterator[Problem]:
+    if grid.factors is None:
+        return
+    factors = [factor for factor in grid.factors if setting_of(factor) in TABLE_OF]
+    known = set[str]().union(*(cell.coordinates for cell in grid.cells))
+    for factor in factors if grid.cells else ():
+        if factor not in known:
+            remedy = f"is the kind or the label of a choice; write {setting_of(factor)} = […], of choices in whole"
+            yield Problem(f"grids.{grid.name}.factors.{factor}", None, remedy)
+            return
+    coordinates = [cell.coordinates for cell in grid.cells]
+    strata = by_levels(coordinates, factors, range(len(coordinates)))
+    twice = next((stratum[0] for stratum in strata if len(stratum) > 1), None)
+    if twice is not None:
+        levels = tuple(level(coordinates[twice], factor) for factor in factors)
+        remedy = "two cells have these values; remove one, or label it otherwise"
+        yield Problem(f"grids.{grid.name}.factors", levels, remedy)

@@ -33,7 +33,8 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
         raise _refused(written, profile, problems)
     grids, found = plan_grids(merged, document, written.folder, trust, problems)
     problems = _with_first(problems, found)
-    references, unknown = refer(grids, document)
+    entries = {f"claims.{name}": claim for name, claim in document.claims.items()}
+    references, unknown = refer(grids, entries | {f"figures.{name}": each for name, each in document.figures.items()})
     problems += unknown
     problems = problems or list(unanswerable(document, grids, references))
     if written.problems or problems:

@@ -68,14 +68,11 @@ def _keys_with_weight(cell: Cell, df: float) -> float:
     seen = min(seen, d, transformation.rank if isinstance(transformation, LowRankTransformation) else d)
     chunk = transformation.stride if isinstance(transformation, MergeTransformation) else 1
     together = df * -(-cell.data.n_keys // chunk)
-    return together if seen == d or _sees_all(cell) else min(df + seen, together)
-
-
-def _sees_all(cell: Cell) -> bool:
     regression = cell.data.regression
     radial = isinstance(regression, Quadratic) and len(regression.coefficients) == 1
-    used = len(getattr(regression, "coefficients", ())) or cell.data.n_features
-    return cell.heads.arrangement == "aligned" and not radial and used <= cell.heads.head_dim
+    used = len(getattr(regression, "coefficients", ())) or d
+    sees_all = cell.heads.arrangement == "aligned" and not radial and used <= cell.heads.head_dim
+    return together if seen == d or sees_all else min(df + seen, together)
 
 
 def order_of(claim: BaseClaim) -> int:

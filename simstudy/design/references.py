@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from simstudy.design import claims
-from simstudy.design.document import Document, Precision
+from simstudy.design.document import Precision
 from simstudy.design.figures import MOST_ZIPS, BaseFigure, LawFigure, OptimumFigure, WinnersFigure, ZipFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import TABLE_OF, Cell
-from simstudy.design.settings.levels import by_levels, label, level, selected, setting_of
+from simstudy.design.settings.levels import by_levels, label, level, selected
 
 Entry = claims.BaseClaim | BaseFigure
 
@@ -101,17 +101,7 @@ class Reference:
         return [[here, there] for here, there in wanted.items() if there is not None and there != here]
 
 
-def refer(grids: Mapping[str, PlannedGrid], document: Document) -> tuple[list[Reference], list[Problem]]:
-    """Return claims and figures with what they refer to, and what they name but the design does not have."""
-    tables: dict[str, Mapping[str, Entry]] = {"claims": document.claims, "figures": document.figures}
-    entries = {f"{table}.{name}": entry for table in tables for name, entry in tables[table].items()}
-    references, problems = refer_entries(grids, entries)
-    return references, [*(problem for grid in grids.values() for problem in _equal_cells(grid)), *problems]
-
-
-def refer_entries(
-    grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]
-) -> tuple[list[Reference], list[Problem]]:
+def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]) -> tuple[list[Reference], list[Problem]]:
     """Return claims and figures, by their path, with what they refer to, and what they name but the grids have not."""
     references: list[Reference] = []
     problems: list[Problem] = []
@@ -128,25 +118,6 @@ def refer_entries(
             problems += [problem for rule in _OF_CELLS for problem in rule(reference)]
         references.append(reference)
     return references, problems
-
-
-def _equal_cells(grid: PlannedGrid) -> Iterator[Problem]:
-    if grid.factors is None:
-        return
-    factors = [factor for factor in grid.factors if setting_of(factor) in TABLE_OF]
-    known = set[str]().union(*(cell.coordinates for cell in grid.cells))
-    for factor in factors if grid.cells else ():
-        if factor not in known:
-            remedy = f"is the kind or the label of a choice; write {setting_of(factor)} = […], of choices in whole"
-            yield Problem(f"grids.{grid.name}.factors.{factor}", None, remedy)
-            return
-    coordinates = [cell.coordinates for cell in grid.cells]
-    strata = by_levels(coordinates, factors, range(len(coordinates)))
-    twice = next((stratum[0] for stratum in strata if len(stratum) > 1), None)
-    if twice is not None:
-        levels = tuple(level(coordinates[twice], factor) for factor in factors)
-        remedy = "two cells have these values; remove one, or label it otherwise"
-        yield Problem(f"grids.{grid.name}.factors", levels, remedy)
 
 
 def _unsaid(path: str, claim: claims.BaseClaim) -> Iterator[Problem]:

@@ -1,7 +1,9 @@
-"""A design as it is written, before it is checked: a file, or tables given in Python; read as TOML either way."""
+"""A design as it is written, before it is checked: a file, found by path or name, or tables given in Python."""
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,15 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.document import Document
+from simstudy.design.document import NAME, Document
 from simstudy.design.files import read_regular
-from simstudy.design.mistakes import DesignError, Problem
-from simstudy.design.shipped import find_design
+from simstudy.design.mistakes import DesignError, Problem, hint
 from simstudy.errors import UserError
 
 if TYPE_CHECKING:
     from tomlkit.items import Table
 
+LOCAL = Path("designs")
+"""Folder of a user's own designs, relative to where the command is given."""
 MAX_BYTES = 1 << 20
 """Largest design file that is read; a design is written by hand."""
 MAX_DEPTH = 20
@@ -167,3 +170,50 @@ def _plain_entries(
 def _is_text(text: str) -> bool:
     """Whether a text is Unicode: half of a pair is not."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+# ---------------------------------------------------------------- designs by name
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the shipped designs: inside of an installed package, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "designs"
+    return installed if installed.is_dir() else package.parent / "designs"
+
+
+def is_shipped(design: Path) -> bool:
+    """Whether a design file is one of those that are shipped."""
+    return design.resolve().parent == shipped_folder().resolve()
+
+
+def designs_in(folder: Path) -> list[Path]:
+    """Return the design files of a folder: TOML files that state a study."""
+    return sorted(path for path in folder.glob("*.toml") if _states_study(path))
+
+
+def _states_study(path: Path) -> bool:
+    try:
+        return "study" in tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def known_designs() -> list[Path]:
+    """Return all design files that have a name, shipped ones first, each file once."""
+    folders = {folder.resolve(): folder for folder in (LOCAL, shipped_folder())}
+    return sorted(path for folder in folders.values() for path in folder.glob("*.toml"))
+
+
+def find_design(design: str | Path) -> Path:
+    """Return the path of a design given by path or by name."""
+    if os.path.isfile(design) or not re.fullmatch(NAME, str(design)):
+        return Path(design)
+    known = known_designs()
+    found = [path for path in known if path.stem == str(design)]
+    if len(found) > 1:
+        raise UserError(f"{design}: the name of {' and of '.join(map(str, found))}; give the path of one")
+    if not found:
+        names = list(dict.fromkeys(path.stem for path in known))
+        raise UserError(f"{design}: neither a file nor the name of a design; {hint(str(design), names)}")
+    return found[0]

@@ -14,7 +14,7 @@ from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Name
 from simstudy.design.formulas import Value
 from simstudy.design.mistakes import DesignError, Problem, from_validation
-from simstudy.design.references import PlannedGrid, Reference, Words, refer_entries
+from simstudy.design.references import PlannedGrid, Reference, Words, refer
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Positive, Record
 from simstudy.design.written import parse, read_design, read_text
@@ -103,7 +103,7 @@ def require_answerable(
     names, words = tuple(conditions[0]), Words("condition", "table", "factor")
     grid = PlannedGrid(GRID, factors, cells, complete=True, exact=False, selectable=names, words=words)
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
-    references, problems = refer_entries({GRID: grid}, entries)
+    references, problems = refer({GRID: grid}, entries)
     problems += [problem for path, claim in entries.items() for problem in _no_index(path, claim, grid)]
     if problems:
         raise DesignError(stated.place, problems)

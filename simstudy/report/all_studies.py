@@ -12,7 +12,7 @@ import xarray as xr
 from simstudy.design.claims import LEVEL, OptimumLaw, OptimumSlope
 from simstudy.design.document import Design
 from simstudy.design.load import load_design, profiles_of
-from simstudy.design.shipped import is_shipped
+from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
 from simstudy.report.answer import headline

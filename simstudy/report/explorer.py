@@ -12,7 +12,7 @@ from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, coordinates_of
 from simstudy.design.settings.levels import level, selected
-from simstudy.design.shipped import is_shipped
+from simstudy.design.written import is_shipped
 from simstudy.report.labels import level_name, measure_name, setting_name
 
 MAX_CELLS = 4000

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from builders import DESIGN, edited
 
-from simstudy.design import shipped
-from simstudy.design.shipped import find_design, known_designs
+from simstudy.design import written
+from simstudy.design.written import find_design, known_designs
 from simstudy.errors import UserError
 from simstudy.study import run
 
@@ -21,7 +21,7 @@ def test_names__are_those_of_shipped_designs_from_everywhere(tmp_path, monkeypat
 
 
 def test_inside_of_a_package__designs_are_in_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(shipped, "__file__", str(tmp_path / "simstudy" / "design" / "shipped.py"))
+    monkeypatch.setattr(written, "__file__", str(tmp_path / "simstudy" / "design" / "written.py"))
     (tmp_path / "simstudy" / "designs").mkdir(parents=True)
     (tmp_path / "simstudy" / "designs" / "inside.toml").touch()
     assert find_design("inside") == tmp_path / "simstudy" / "designs" / "inside.toml"

@@ -40,7 +40,7 @@ WALL = {
     "kernels/sealed.py": "keeps compiled code in a cache of its own, in the same way",
     "design/own_code.py": "reads code that the user names",
     "design/files.py": "reads files that the user names",
-    "design/shipped.py": "lists designs",
+    "design/written.py": "lists designs",
     "transformers/trained.py": "reads the files of an installed model",
     "transformers/heads.py": "reads the files of heads that the user names",
     "transformers/checkpoints.py": "reads checkpoints that the user names",

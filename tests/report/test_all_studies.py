@@ -13,7 +13,7 @@ from pages import Page, dom, needs_browser
 from simstudy import run
 from simstudy.design.document import Confirmation, confirmatory
 from simstudy.design.load import load_design
-from simstudy.design.shipped import designs_in, is_shipped, shipped_folder
+from simstudy.design.written import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
 from simstudy.execution.seal import begin, seal_of
 from simstudy.report import all_studies, sentences

@@ -12,7 +12,7 @@ from builders_results import DESIGN, build_design, build_results
 from pages import dom, needs_browser
 
 from simstudy.design.load import load_design
-from simstudy.design.shipped import shipped_folder
+from simstudy.design.written import shipped_folder
 from simstudy.report import explorer
 from simstudy.report.explorer import explored
 from simstudy.report.page import render

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 import simstudy
 from simstudy.design.claims import LEVEL, BaseClaim
 from simstudy.design.document import Design
-from simstudy.design.shipped import known_designs, shipped_folder
+from simstudy.design.written import known_designs, shipped_folder
 from simstudy.execution.store import store_of
 from simstudy.judging.claims import ClaimsFile, read_claims
 from simstudy.judging.judged import judgement_of
