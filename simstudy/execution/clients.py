@@ -4,8 +4,6 @@ Whoever reaches a scheduler or a worker of Dask can run code as its user.  So wh
 certificates of its own that end with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import logging

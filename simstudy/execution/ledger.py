@@ -4,8 +4,6 @@ A design may want ten million batches of a cell.  So what is wanted is a number,
 memory and time follow what is stored and what is in flight.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Scheduler, nanny and worker of Dask that serve no pages and import nothing from their folders; and a client."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

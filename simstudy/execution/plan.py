@@ -1,7 +1,5 @@
 """What a study will take: a pilot of a few batches of each cell, stored like any other, and what follows from it."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable

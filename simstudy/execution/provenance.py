@@ -1,7 +1,5 @@
 """Which code, libraries and machine produced a number: for people, and the engine as the identity of what computes."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """One queue of batches over all cells, on any executor: each calls `simulate_batch`; and what that took."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

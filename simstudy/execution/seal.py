@@ -10,8 +10,6 @@ A register beside the seals has every claim that was ever sealed: one that is wi
 folder of a study each confirmation that was ever begun, so that none can be left out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import datetime

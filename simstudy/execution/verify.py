@@ -6,8 +6,6 @@ A digest shows that a batch is whole, and its counts that it could be a batch.  
 its cell shows only the computation: the one defence against a forged or foreign merge.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ functions of these averages.  So averages can be taken over points that are fixe
 heads, before anything is divided or optimised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """One replicate of one cell, rebuilt to the bit from its number alone, with every array on the way to its estimates."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import Counter

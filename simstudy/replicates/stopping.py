@@ -4,8 +4,6 @@ Decisions depend on the batches in index order alone, never on when they arrived
 number of workers and after any interruption.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Details have a length of their own in each cell: contributions of blocks, heads,
 all cells follow one another (contiguous ragged arrays of the CF conventions), so that nothing is padded.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The statistics that figures show: computed here, so that drawing them is drawing alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

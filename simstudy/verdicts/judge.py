@@ -16,8 +16,6 @@ Also the verdicts of a study as labelled tables, which comparison stands for a c
 that are still open want of each cell.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

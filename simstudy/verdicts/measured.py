@@ -1,7 +1,5 @@
 """From the cells of a study to what the engine judges: estimates by condition, beside what theories say of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

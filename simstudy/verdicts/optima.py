@@ -1,7 +1,5 @@
 """Where a measure is least along a factor, or stops to exceed another, and how sure that is."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Does a diversity index order the cells as a measure does? Rank correlation, and pairs of cells in the wrong order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ worst of the p-values counts (Berger and Boos 1994): a share of the level is spe
 Akaike's criterion.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

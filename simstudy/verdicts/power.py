@@ -1,7 +1,5 @@
 """Whether a claim can be told from what it denies: before any run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What each theory says of planned cells: their measures, their numerical errors, or why it does not apply."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

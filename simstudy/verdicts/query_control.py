@@ -12,8 +12,6 @@ measure where its own draws miss that mean by far.  The error of E L is the rema
 Avramidis and Wilson (1993) split samples in this way for control variates; Owen (1995) is for the scrambled sequence.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

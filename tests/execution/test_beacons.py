@@ -1,7 +1,5 @@
 """Beacons that a seal promises, and the register of all claims that were ever sealed."""
 
-from __future__ import annotations
-
 from multiprocessing.pool import ThreadPool
 
 import pytest

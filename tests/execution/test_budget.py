@@ -1,7 +1,5 @@
 """A run that has a budget stops when it is spent, judges what stands, says so, and can be found again and continued."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

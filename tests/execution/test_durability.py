@@ -1,7 +1,5 @@
 """Nothing that happens to a run changes its results, wastes what is stored, or ends in anything but one message."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import subprocess

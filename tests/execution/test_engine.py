@@ -1,7 +1,5 @@
 """The identity of stored batches follows what is computed, not how it is written; results say what made them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

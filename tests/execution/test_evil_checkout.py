@@ -1,7 +1,5 @@
 """A folder of a study that somebody else has made: nothing in it makes a command write, delete or run anything."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

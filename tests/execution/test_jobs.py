@@ -1,7 +1,5 @@
 """Job scripts as text, and everything that a user can ask of a batch system and not get."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """A sample of the kills and surroundings of `make verify`, and whether the harness would see what it looks for."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """What a plan predicts against what the study then takes."""
 
-from __future__ import annotations
-
 import pytest
 from builders import DESIGN, edited, write_design
 from stored import batches

@@ -1,7 +1,5 @@
 """The queue on a Dask cluster that cannot do the work: a message, never silence or a traceback."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -3,8 +3,6 @@
 A look folds batches as it reads them, and comes to what all of them together would.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

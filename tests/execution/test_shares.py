@@ -1,7 +1,5 @@
 """Shares of a study: together they are the whole, and nobody can tell that it was split."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """How far a study is, as its run tells and as its batches say."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

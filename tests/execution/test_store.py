@@ -1,7 +1,5 @@
 """Files of a study: whole or absent, checked when read."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """No executor opens a door: what listens while it runs, and a second user who knocks."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Estimates whose errors are known to the last digit: independent, alike, and without skewness."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any

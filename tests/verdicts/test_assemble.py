@@ -1,7 +1,5 @@
 """Both theories beside Monte Carlo in the results of whole small studies, and the verdicts on their agreement."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, loaded

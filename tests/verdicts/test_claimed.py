@@ -3,8 +3,6 @@
 Also claims on formulas that no verdict could tell from what they deny.
 """
 
-from __future__ import annotations
-
 import inspect
 from math import exp, isclose, log, sqrt
 

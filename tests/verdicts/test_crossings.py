@@ -1,7 +1,5 @@
 """Crossings: against lines that are known to cross, with the errors that derivatives give."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors of combinations and differences of cells: by hand, for cells that share data and cells that do not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from exact_estimates import account, exact_estimates

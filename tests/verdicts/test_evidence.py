@@ -1,7 +1,5 @@
 """Evidence on one inequality, and on many: against integrals, SciPy, and cases worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import integrate, stats

@@ -1,7 +1,5 @@
 """Statistics that figures show: the law of exchangeable members, and rank correlations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

@@ -1,7 +1,5 @@
 """Verdicts on constructed estimates whose truth is known, how they are stored, and which comparison is shown."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

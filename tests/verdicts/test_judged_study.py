@@ -3,8 +3,6 @@
 Formulas of theory that are 1 % off are all found with a few hundred replicates of the default estimator.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Replicates spent on verdicts: on claims that are open, on all their cells together, and the same however one runs."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Optima and orderings: against cases worked out by hand, with the uncertainty that repeated draws show."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from exact_estimates import claim, exact_estimates

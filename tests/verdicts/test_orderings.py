@@ -3,8 +3,6 @@
 Also of a population of heads, of which the levels of head_seed are a sample.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, mistakes

@@ -1,7 +1,5 @@
 """How optima move: against numerical derivatives, and where more than one level may be the least."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

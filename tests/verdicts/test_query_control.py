@@ -1,7 +1,5 @@
 """Theory as a control variate over query points: no bias, smaller errors, and the slopes of a naive loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import minimal_cell

@@ -1,7 +1,5 @@
 """What tests of clusters share: a study, the Slurm that they run it on, and patience."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

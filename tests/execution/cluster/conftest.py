@@ -3,8 +3,6 @@
 SIMSTUDY_REQUIRE_SLURM=1 and SIMSTUDY_REQUIRE_NETNS=1 turn skips of what cannot be had here into failures.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

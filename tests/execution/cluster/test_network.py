@@ -1,7 +1,5 @@
 """A scheduler and two workers on hosts of their own, and a link between them that breaks: the same bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

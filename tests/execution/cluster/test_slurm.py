@@ -1,7 +1,5 @@
 """A study on a real Slurm, which loses a job and a node: the same bytes as on one undisturbed core."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
