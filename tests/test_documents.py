@@ -31,7 +31,6 @@ from simstudy.transformers import interventions
 from simstudy.transformers.modules import ARRAYS
 
 sys.path.append(str(ROOT / "simstudy" / "docs"))  # last: a file of tests has the name of one there
-import contents
 import findings
 import language
 import verdicts
@@ -276,7 +275,7 @@ def test_every_shipped_study__stands_in_the_list_of_designs():
 
 
 def test_bibliography__has_every_arxiv_number_once():
-    page = DOCUMENTS["simstudy/docs/bibliography.md"] + "\n".join(contents.papers())
+    page = DOCUMENTS["simstudy/docs/bibliography.md"] + "\n".join(findings.papers())
     linked = re.findall(r"\[(\d{4}\.\d{5})\]", page)
     files = [path for folder in ("designs", "simstudy") for path in (ROOT / folder).rglob("*.*")]
     texts = [*DOCUMENTS.values(), *(path.read_text() for path in files if path.suffix in (".py", ".toml", ".html"))]
@@ -333,7 +332,7 @@ def test_formulas_that_docstrings_name__stand_in_the_theory():
 
 
 def test_site__says_of_commands_and_targets_what_help_says(in_process):
-    page, targets = "\n".join(contents.commands()), list(contents.targets())
+    page, targets = "\n".join(findings.commands()), list(findings.targets())
     for name in COMMANDS:
         said = " ".join(in_process(name, "--help").stdout.split())
         section = page.split(f"## simstudy {name}\n")[1].split("\n## ")[0]

@@ -1,24 +1,33 @@
-"""Findings on the site: a card for each published sentence, checks of the instrument, and a page for each study."""
+"""What is filled into pages of the site: findings, checks, studies, and what commands and the theory say."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
+import language
+import numpy as np
 import pandas as pd
+import typer
 import verdicts
 
+from simstudy import theory
+from simstudy.commands import app as command_line
 from simstudy.design.load import load_design
+from simstudy.design.settings.ensembles import bandwidth_of
 from simstudy.report import sentences
 from simstudy.report.answer import EQUATIONS
 from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.sentences import Line
+from simstudy.temperatures import Problem, best_sharpness, exact_head
 
 ROOT = verdicts.ROOT
 FOLDER = Path(__file__).parent
@@ -167,12 +176,10 @@ def others() -> Iterator[str]:
 
 def table() -> Iterator[str]:
     """Yield the table of all studies, each with its question and what became of its claims."""
-    found = verdicts.read()
     yield from ("| study | question | claims |", "|---|---|---|")
     for study, question in questions().items():
-        told = [verdicts.verdict_of(study, claim, found).partition(",")[0].partition(" (")[0]
-                for claim in dict.fromkeys(found[found.study == study].claim)]  # fmt: skip
-        counted = ", ".join(f"{count} {verdict}" for verdict, count in Counter(told).most_common())
+        told = Counter(line.verdict for line in _lines().values() if line.study == study)
+        counted = ", ".join(f"{count} {verdict}" for verdict, count in told.most_common())
         yield f"| [{study}](studies/{study}.md) | {question} | {counted or 'not judged yet'} |"
 
 
@@ -226,3 +233,89 @@ def _claims() -> dict[str, dict[str, Any]]:
         for study, design in designs.items()
         for name, claim in design.claims.items()
     }
+
+
+def commands() -> Iterator[str]:
+    """Yield what ``--help`` says of each command."""
+    group = typer.main.get_group(command_line)
+    for name, command in group.commands.items():
+        yield from (f"## simstudy {name}", "", inspect.cleandoc(command.help or ""), "")
+        for parameter in command.params:
+            names = ", ".join(f"`{each}`" for each in parameter.opts)
+            default = parameter.default
+            said = f" Default: `{default}`." if default not in (None, False, ()) and not callable(default) else ""
+            yield f"- {names}: {getattr(parameter, 'help', '')}{' Required.' if parameter.required else said}"
+        yield ""
+
+
+def targets() -> Iterator[str]:
+    """Yield what ``make help`` says of each target."""
+    for name, said in re.findall(r"^([a-z]+):.*## (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE):
+        yield f"- `make {name}`: {said}"
+
+
+def theories() -> Iterator[str]:
+    """Yield a reference entry for each public name of the theory."""
+    for name in theory.__all__:
+        kind = "autoclass" if inspect.isclass(getattr(theory, name)) else "autofunction"
+        yield from (f".. {kind}:: simstudy.theory.{name}", "")
+
+
+def papers() -> Iterator[str]:
+    """Yield a table of the papers whose abstracts are tested."""
+    yield from ("| paper | arXiv |", "|---|---|")
+    for each in sentences.papers():
+        yield f"| {each['title']} | [{each['arxiv']}](https://arxiv.org/abs/{each['arxiv']}) |"
+    yield ""
+
+
+def ceiling() -> Iterator[str]:
+    """Yield the verdicts of the study of the page of that name."""
+    yield from claims_table("ceiling")
+
+
+def ceilings() -> Iterator[str]:
+    """Yield a table of the numbers of heads that can count at attention's own temperature."""
+    yield "| dimension $p$ of a head | ceiling at the centre | reached by 12 heads | ceiling over queries |"
+    yield "|---|---|---|---|"
+    for p in (1, 4, 16, 64, 256):
+        floor = float(theory.origin_correlation(np.full(p, np.pi / 2), p**0.25))
+        over_queries = float(theory.averaged_noise_ratio(np.zeros(p), p**0.25))  # of orthogonal heads it is 1
+        yield f"| {p} | {1.0 / floor:.3f} | {12.0 / (1.0 + 11.0 * floor) * floor:.0%} | {over_queries:.3f} |"
+    yield ""
+
+
+def hot() -> Iterator[str]:
+    """Yield the picture of the study of temperatures, once there is one, and its verdicts."""
+    path = verdicts.GALLERY / "studies" / "temperature.png"
+    if path.exists():
+        yield from (f"![Which rule wins where](../../{path.relative_to(ROOT)})", "")
+    yield from claims_table("temperature")
+
+
+def lengths(grid: str, keys: Literal["unit", "gaussian"]) -> Iterator[str]:
+    """Yield a table of the excess of the rules of a grid at 4, 16 and 64 times 4096 keys, by exact theory."""
+    planned = load_design(ROOT / "designs" / "temperature.toml").cells
+    rules = list(dict.fromkeys(each.cell.estimator.bandwidth for each in planned if each.grid == grid))
+    yield "| d | best factor | " + " | ".join(rule.label for rule in rules) + " |"
+    yield "|---|---|" + "---|" * len(rules)
+    for d in (4, 8, 12, 16, 32, 64, 128):
+        problem, lengths = Problem(keys, d), (16384, 65536, 262_144)
+        tuned, best = best_sharpness(problem, 4096), [best_sharpness(problem, n) for n in lengths]
+        least = [exact_head(problem, sharpness, n).risk for sharpness, n in zip(best, lengths, strict=True)]
+        row = [" / ".join(f"{sharpness / tuned:.2f}" for sharpness in best)]
+        for rule in rules:
+            risks = [exact_head(problem, tuned / bandwidth_of(rule, n, d) ** 2, n).risk for n in lengths]
+            excess = (100.0 * (risk / low - 1.0) for risk, low in zip(risks, least, strict=True))
+            row.append(" / ".join(f"{each:.1f}" if each < 9.95 else f"{each:.0f}" for each in excess))
+        yield f"| {d} | " + " | ".join(row) + " |"
+    yield ""
+
+
+FILLED = {
+    "cards": cards, "answers": answers, "checks": checks, "others": others,
+    "replicated": replicated, "replication": replication, "table": table, "ceiling": ceiling,
+    "ceilings": ceilings, "commands": commands, "targets": targets, "theories": theories, "hot": hot,
+    "lengths": partial(lengths, "one-length", "unit"), "lengths-gaussian": partial(lengths, "gaussian", "gaussian"),
+    "settings": language.reference, "papers": papers, "sealed": verdicts.sealed,
+}  # fmt: skip

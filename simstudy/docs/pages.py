@@ -6,9 +6,8 @@ import re
 from xml.etree import ElementTree
 
 import ziamath
-from contents import FILLED
 from docutils import nodes
-from findings import write_studies
+from findings import FILLED, write_studies
 from sphinx.application import Sphinx
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
