@@ -114,7 +114,7 @@ def _outcome() -> int:
 
 def _tell(error: BaseException) -> None:
     try:
-        from simstudy.report.defects import tell
+        from simstudy.report.terminal import tell
     except Exception as reason:
         _last_words(f"error: simstudy is not installed as it should be ({reason!a}); install it again")
     else:

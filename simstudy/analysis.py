@@ -24,8 +24,6 @@ Where = Mapping[str, Any] | int
 """One cell of results: levels of settings that no other cell has, or its number."""
 ERROR_RATE = 0.05
 """Of intervals of contrasts: how often they miss the truth at some look."""
-
-
 _DERIVED = ("bandwidth_rule", "total_dim")
 """Settings that others tell as well."""
 
@@ -152,7 +150,11 @@ def contrast(
         If no cell or several have these levels, the measure is none, the details cannot be read or are of another run,
         or the cells share replicates in blocks of other lengths, so that their covariance is unknown.
     """
-    _require_measure(results, measure, index)
+    known = [name for name in (*MEASURES, *STATISTICS, "hdi") if name in results]
+    if measure not in known:
+        raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
+    if (index is not None) != (measure == "hdi") or (index is not None and index not in INDICES):
+        raise UserError(f"index = {index!r}: state one of {', '.join(INDICES)} with measure = 'hdi' only")
     cells = [_find(results, where, name) for where, name in ((a, "a"), (b, "b"))]
     rows = coordinates_of(results)
     coordinates = one, other = [rows[cell] for cell in cells]
@@ -293,11 +295,3 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
         return measured
     # Blocks are whole batches then, which decides how cells are paired.
     return measured._replace(given=measured._replace(mcse={measure: given}, contribution={}))
-
-
-def _require_measure(results: xr.Dataset, measure: str, index: str | None) -> None:
-    known = [name for name in (*MEASURES, *STATISTICS, "hdi") if name in results]
-    if measure not in known:
-        raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
-    if (index is not None) != (measure == "hdi") or (index is not None and index not in INDICES):
-        raise UserError(f"index = {index!r}: state one of {', '.join(INDICES)} with measure = 'hdi' only")

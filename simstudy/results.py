@@ -11,14 +11,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import Verdict
-from simstudy.design.measures import (
-    ATTRIBUTES,
-    INDICES,
-    OCCASIONAL,
-    SOURCES,
-    VARIABLES,
-    coordinates_of,
-)
+from simstudy.design.measures import ATTRIBUTES, INDICES, OCCASIONAL, SOURCES, VARIABLES, coordinates_of
 from simstudy.design.mistakes import hint
 from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.levels import Coordinates, level
@@ -144,7 +137,7 @@ def require_layout(results: xr.Dataset, path: Path) -> None:
     """Refuse results that another version has laid out in another way."""
     # Of variables alone: to take an array of a data set copies its coordinates, which took a quarter of opening it.
     try:
-        found = [*_of_variables(results), *_of_coordinates(results)] or [*_of_values(results)]
+        found = _of_layout(results) or [*_of_values(results)]
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     found += [f"no attribute {name}" for name in ATTRIBUTES if name not in results.attrs]
@@ -156,25 +149,19 @@ def require_layout(results: xr.Dataset, path: Path) -> None:
         raise UserError(f"{message}: {', '.join(found[:MAX_NAMED])}{more}; run the study again")
 
 
-def _of_variables(results: xr.Dataset) -> list[str]:
-    """How the variables differ from the registered ones."""
+def _of_layout(results: xr.Dataset) -> list[str]:
+    """How variables differ from the registered ones, and coordinates: settings of cells, names of what has names."""
     present = {str(name) for name in results.data_vars}
     always = VARIABLES.keys() - set().union(*_OCCASIONAL)
     wanted = always.union(*(group for group in _OCCASIONAL if group & present))
+    factors = [factor for names in factors_of(results).values() for factor in names]
+    settings = dict.fromkeys(["grid", "bandwidth_rule", *TABLE_OF, *factors])
+    used = dict.fromkeys(dimension for name in results.data_vars for dimension in results.variables[name].dims)
     return [
         *(f"no {name}" for name in VARIABLES if name in wanted - present),
         *(f"unknown {name}" for name in sorted(present - VARIABLES.keys())),
         *(f"{name} along ({', '.join(map(str, results[name].dims))}) instead of ({', '.join(VARIABLES[name].dims)})"
           for name in VARIABLES if name in present and results.variables[name].dims != VARIABLES[name].dims),
-    ]  # fmt: skip
-
-
-def _of_coordinates(results: xr.Dataset) -> list[str]:
-    """How the coordinates differ: settings along ``cell``, and the names along every other dimension that has them."""
-    factors = [factor for names in factors_of(results).values() for factor in names]
-    settings = dict.fromkeys(["grid", "bandwidth_rule", *TABLE_OF, *factors])
-    used = dict.fromkeys(dimension for name in results.data_vars for dimension in results.variables[name].dims)
-    return [
         *(f"no {name} along cell" for name in settings
           if name not in results.coords or results.variables[name].dims != ("cell",)),
         *(f"other names along {name}" for name, names in (("source", SOURCES), ("index", INDICES))

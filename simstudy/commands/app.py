@@ -94,7 +94,7 @@ OUTPUT = Path("outputs")
 def store_for(design: Design, output: Path) -> Store:
     """Return the store of a design, beside which the log of a defect is to lie."""
     from simstudy.execution.store import store_of
-    from simstudy.report.defects import log_beside
+    from simstudy.report.terminal import log_beside
 
     store = store_of(design, output)
     log_beside(store.files)

@@ -222,14 +222,12 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
     columns: dict[str, Any] = {name: results[name].values for name in sorted(settings, key=lambda name: name != "grid")}
     columns |= {name: results[name].values for name in (*_COUNTS, "estimator") if name in results}
-    for name in (name for name in STATISTICS if name in results):
+    for name in (*(name for name in STATISTICS if name in results), *MEASURES):
         columns[name] = results[name].sel(source="empirical").values
         columns |= {f"{name}_{error}": results[f"{name}_{error}"].values for error in ("mcse", "mcse_given")}
-    for name in MEASURES:
-        columns[name] = results[name].sel(source="empirical").values
-        columns |= {f"{name}_{error}": results[f"{name}_{error}"].values for error in ("mcse", "mcse_given")}
-        columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
-        columns[f"{name}_numerical_error"] = results[f"{name}_numerical_error"].values
+        if name in MEASURES:
+            columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
+            columns[f"{name}_numerical_error"] = results[f"{name}_numerical_error"].values
     for index in results.index.values:
         columns[f"hdi_{index}"] = results.hdi.sel(index=index).values
         columns[f"hdi_{index}_mcse"] = results.hdi_mcse.sel(index=index).values

@@ -20,7 +20,7 @@ from rich.table import Table
 from simstudy import __main__ as process
 from simstudy.execution.folder import Folder
 from simstudy.execution.provenance import PACKAGE
-from simstudy.report import defects, terminal
+from simstudy.report import terminal
 
 HOSTILE = [
     "x[/x]",
@@ -123,7 +123,7 @@ def broken(monkeypatch):
         raise KeyError("x\n\x1b[2J")
 
     monkeypatch.setattr(process, "command", fail)
-    monkeypatch.setattr(defects, "_study", [])
+    monkeypatch.setattr(terminal, "_study", [])
 
 
 def test_defect__is_one_line_and_a_private_log(broken, tmp_path, monkeypatch, capsys):
@@ -137,11 +137,11 @@ def test_defect__is_one_line_and_a_private_log(broken, tmp_path, monkeypatch, ca
 
 
 def test_defect__is_logged_beside_the_study_or_told_in_full(broken, tmp_path, monkeypatch, capsys):
-    defects.log_beside(Folder(tmp_path))
+    terminal.log_beside(Folder(tmp_path))
     assert process._outcome() == 70
     assert len(list((tmp_path / "logs").glob("defect-*.log"))) == 1
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
-    defects.log_beside(Folder(tmp_path / "absent"))
+    terminal.log_beside(Folder(tmp_path / "absent"))
     assert process._outcome() == 70
     assert "Traceback" in capsys.readouterr().err and not (tmp_path / "absent").exists()
 
