@@ -1,10 +1,15 @@
-"""The answer of a study: sentences that the verdicts fill in, and no failure where something was declared false."""
+"""What a study answers, and the formulas that its claims name."""
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from simstudy.report.answer import groups, headline, said_of, standing_of
+import pytest
+from builders import edited
+from builders_results import DESIGN, build_design, build_results
+
+from simstudy.report.answer import formulas_of, groups, headline, said_of, standing_of
+from simstudy.report.page import render
 from simstudy.report.tables import verdict_lines
 
 
@@ -59,3 +64,18 @@ def test_standing__of_a_pilot_of_a_confirmation_and_of_both(lines):
     assert [standing_of(line) for line in (holds, own)] == ["pilot, not confirmed", "confirmed"]
     assert standing_of(holds._replace(confirmed="supported")) == "confirmed"
     assert standing_of(holds._replace(confirmed="divided")) == "pilot supported, confirmed divided"
+
+
+WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
+VALUE = 'measure = "mean_covariance"\nvalue = { kind = "correlation_floor", head_dim = 2, bandwidth = 0.5 }'
+
+
+def test_page__names_formula_parameters_and_equation_of_a_claimed_value(tmp_path):
+    design = build_design(tmp_path, edited(WITHOUT_FIGURES, 'measure = "mean_covariance"', VALUE))
+    ((claim, formula),) = formulas_of(design).items()
+    assert claim == "floor" and formula[:2] == ("correlation_floor", "head_dim = 2, bandwidth = 0.5")
+    assert "(1 − κ²)^{p/2}" in formula.meaning and formula.equation == "correlation-floor"
+    page = " ".join(render(build_results(design), design, {}).split())
+    article = page[page.index(f'id="{design.study.name}-floor"') :].partition("</article>")[0]
+    assert "<code>correlation_floor</code> at head_dim = 2, bandwidth = 0.5." in article
+    assert "Equation <i>correlation-floor</i>" in article and page.count("Equation <i>") == 1
