@@ -1,12 +1,18 @@
-"""Pages as tests read them: their tags and text, and what a browser makes of them."""
+"""Pages and documents as tests read them: tags, text, blocks and numbers, and what a browser makes of them."""
 
+import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from commands import ROOT
 
+DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
+    ROOT / "README.md", *ROOT.glob("[dost]*/README.md"), *ROOT.glob("simstudy/*/README.md"),
+    *ROOT.glob("simstudy/docs/*.md"), *ROOT.glob("simstudy/C*.md"), ROOT / "tests" / "benchmarks" / "README.md",
+)}  # fmt: skip
 VOID = {"meta", "br", "img", "link", "hr"}
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
@@ -40,6 +46,17 @@ class Page(HTMLParser):
     @property
     def ids(self):
         return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
+
+
+def blocks(language: str, document: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", DOCUMENTS[document], flags=re.DOTALL | re.MULTILINE)
+
+
+def lacking(document: str, *texts: str, below: str = "") -> list[str]:
+    """Texts, numbers of a run above all, that a document does not have below a heading."""
+    text = DOCUMENTS[document]
+    text = text.split(below)[1].split("\n## ")[0] if below else text
+    return [each for each in texts if each not in text]
 
 
 def dom(address: str, folder: Path, *options: str) -> str:

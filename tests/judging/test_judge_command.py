@@ -7,9 +7,10 @@ import shutil
 
 import pytest
 from commands import ROOT
+from pages import blocks, lacking
 
 EXAMPLES = ROOT / "designs" / "examples" / "numbers"
-PAGE = (ROOT / "simstudy" / "docs" / "own-numbers.md").read_text()
+PAGE = "simstudy/docs/own-numbers.md"
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_json__has_the_columns_that_the_documentation_names(here, in_process):
     assert found.keys() == {"units", "units_left_out", "seal", "claims"} and found["units"] == 72
     first, second = found["claims"]
     assert first["claimed_upper"] is None and first["further_units"] == 0 < second["further_units"]
-    assert all(f"`{name}`" in PAGE for name in found)
+    assert not lacking(PAGE, *(f"`{name}`" for name in found))
 
 
 def test_columns__may_be_options(here, in_process):
@@ -126,9 +127,8 @@ def test_page__replaces_neither_numbers_nor_claims(here, in_process):
         assert (here / name).read_bytes() == before
 
 
-@pytest.mark.parametrize("number", range(len(re.findall("^```python", PAGE, flags=re.MULTILINE))))
-def test_files_of_other_tools__are_read_as_the_page_says(here, capsys, number):
-    block = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)[number]
+@pytest.mark.parametrize("block", blocks("python", PAGE))
+def test_files_of_other_tools__are_read_as_the_page_says(here, capsys, block):
     if "parquet" in block:
         pytest.importorskip("pyarrow")  # an extra
     exec(block, {})
