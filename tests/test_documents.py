@@ -158,10 +158,8 @@ def test_own_matrices__are_answered_as_the_page_says(study, monkeypatch):
 
 
 def test_arrays_of_own_heads__are_those_that_the_page_names():
-    named = re.findall(
-        r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", DOCUMENTS["simstudy/docs/own-heads.md"], flags=re.M))
-    )
-    assert named == [*ARRAYS]
+    cells = re.findall(r"^\| (`.*?) \|", DOCUMENTS["simstudy/docs/own-heads.md"], flags=re.M)
+    assert re.findall(r"`(\w+)`", "".join(cells)) == [*ARRAYS]
 
 
 def test_template__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
@@ -362,7 +360,37 @@ def test_files_of_a_study__are_all_told_of(study):
 
 
 def test_every_public_function__has_its_place_in_the_reference():
-    listed = re.findall(
-        r"auto(?:function|class):: simstudy\.(\w+)$", DOCUMENTS["simstudy/docs/api.md"], flags=re.MULTILINE
-    )
+    listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", DOCUMENTS["simstudy/docs/api.md"], flags=re.M)
     assert sorted(listed) == sorted([*simstudy.__all__])
+
+
+FOUND = [
+    ("pilot", "six-5-2-low", "supported", "0.311 ± 0.019"),
+    ("day 1", "six-5-2-low", "contradicted", "0.444 ± 0.019"),
+    ("pilot", "six-5-2-high", "supported", "0.755 ± 0.005"),
+    ("day 1", "theorem-coded-01", "supported", "0.01 ± 0.001"),
+    ("day 2", "theorem-coded-01", "contradicted", "-0.02 ± 0.001"),
+    ("day 2", "errors-are-uncorrelated", "supported", "0.000 ± 0.001"),
+    ("day 2", "renamed-since", "supported", "1 ± 0"),
+]
+
+
+def test_record__quotes_confirmations_alone_and_counts_what_divides_them_as_open(monkeypatch):
+    columns = {"study": findings.RECORD, "claimed": "≥ 0", "confidence": "a to b"}
+    table = pd.DataFrame(
+        [dict(zip(("run", "claim", "verdict", "estimate"), row, strict=True)) | columns for row in FOUND]
+    )
+    monkeypatch.setattr(verdicts, "read", lambda: table)
+    rows = "\n".join(findings.replication())
+    for quoted in ("0.314 ± 0.019 | 0.444 ± 0.019 | a to b | contradicted |", "≥ 0 | -0.02 ± 0.001 | a to b | divided"):
+        assert quoted in rows
+    for kept_out in ("0.311", "0.755", "renamed-since", "0.01 ±"):
+        assert kept_out not in rows
+    assert rows.count("`") == 6
+    first, second, third = findings.replicated()
+    assert "Of 1 printed numbers, 0 are reproduced, 1 are not, and 0 stay open" in first
+    assert "Of 1 sentences" in second and "0 hold, 0 do not, and 1 stay open" in second
+    assert "Of 1 claims" in third and "1 hold" in third
+    monkeypatch.setattr(verdicts, "read", lambda: table[table.run == "pilot"])
+    assert list(findings.replicated()) == ["Nothing is confirmed yet, and pilots are not quoted."]
+    assert not list(findings.replication())

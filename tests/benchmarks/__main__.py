@@ -19,7 +19,6 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 
 import contests  # noqa: E402
 import recorded  # noqa: E402
-import table  # noqa: E402
 
 
 def main() -> None:
@@ -28,8 +27,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     options = parser.parse_args()
     rows = contests.all_rows(contests.workloads.SIZES, options.rounds)
-    table.show(rows)
-    table.write(rows, options.output)
+    recorded.show(rows)
+    recorded.write(rows, options.output)
     if found := recorded.lost(rows):
         sys.exit("\n".join(["kernels lost more than 30 % of what they reached:", *found]))
 

@@ -1,8 +1,11 @@
-"""Shares of the port bound that kernels once reached, by the class of the processor: what is lost since is a defect."""
+"""The table, and shares of the port bound that kernels once reached, by processor: what is lost since is a defect."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+import rich
 from measure import Ratio, Row
+from rich.table import Table
 
 from simstudy.kernels.jit import VECTOR_BYTES, processor
 
@@ -43,3 +46,26 @@ def lost(rows: Iterable[Row], kind: str = PROCESSOR) -> list[str]:
         if row.who == SHARE and isinstance(row.value, Ratio) and (row.work, row.size) in known
         and row.value.median < (1 - LOSS) * known[row.work, row.size]
     ]  # fmt: skip
+
+
+_COLUMNS = ("work", "size", "who", "value", "unit", "processor")
+
+
+def text(value: float | Ratio | None) -> str:
+    if value is None:
+        return "–"
+    return str(value) if isinstance(value, Ratio) else f"{value:.4g}"
+
+
+def show(rows: Sequence[Row]) -> None:
+    table = Table(*_COLUMNS)
+    for row in rows:
+        table.add_row(row.work, row.size, row.who, text(row.value), row.unit, PROCESSOR)
+    rich.print(table)
+
+
+def write(rows: Sequence[Row], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"| {r.work} | {r.size} | {r.who} | {text(r.value)} | {r.unit} | {PROCESSOR} |" for r in rows]
+    head = "| " + " | ".join(_COLUMNS) + " |\n|" + "---|" * len(_COLUMNS)
+    (folder / "table.md").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")

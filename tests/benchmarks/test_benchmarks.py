@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import recorded
 import simulations
-import table
 import workloads
 from digits import DIFFERENCE, MEASURES, SIZE, TARGETS
 from peers import PEERS
@@ -98,10 +97,10 @@ def test_runner__writes_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(contests, "limit_rows", lambda: iter(()))
     monkeypatch.setattr(contests, "costs", lambda _: iter(()))
     rows = contests.all_rows([SMALL], 1)
-    table.show(rows)
-    table.write(rows, tmp_path / "new")
+    recorded.show(rows)
+    recorded.write(rows, tmp_path / "new")
     assert {row.work for row in rows} == set(contests.WORKS)
-    assert (tmp_path / "new" / "table.md").read_text().count(table.PROCESSOR) == len(rows)
+    assert (tmp_path / "new" / "table.md").read_text().count(recorded.PROCESSOR) == len(rows)
 
 
 def test_missing_peers__are_named_in_the_table(monkeypatch):

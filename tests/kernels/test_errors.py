@@ -1,9 +1,67 @@
-"""Errors, their products and correlations have the bits of NumPy's formulas: results of float64 depend on them."""
+"""Projection, errors and their products against NumPy; how kernels are called, and the memory that they keep."""
+
+import itertools
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from kernel_problems import problem
 
+from simstudy.kernels import few_queries, many_queries, project
 from simstudy.kernels.errors import add_errors, correlations_over_queries, mean_squares, sums_over_pairs
+from simstudy.kernels.jit import kept_by_thread
+from simstudy.kernels.vectors import lanes
+
+# (R, d, H, p, n): odd counts, one of everything, and n on either side of the tile of 256.
+SHAPES = [(1, 1, 1, 1, 1), (2, 3, 1, 1, 5), (3, 4, 2, 2, 17), (2, 7, 3, 5, 255), (1, 9, 3, 3, 256), (2, 5, 2, 4, 257)]
+
+
+def draw(shape, precision, seed=0):
+    n_replicates, d, n_heads, p, n = shape
+    rng = np.random.default_rng(seed)
+    keys = rng.standard_normal((n_replicates, d, n)).astype(precision)
+    return keys, rng.standard_normal((n_replicates, n_heads, d, p)).astype(precision)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_project__is_the_formula(shape, precision):
+    keys, projections = draw(shape, precision)
+    result = project(keys, projections)
+    assert result.dtype == precision
+    expected = np.einsum("rhjk,rji->rhki", projections.astype(np.longdouble), keys.astype(np.longdouble))
+    np.testing.assert_allclose(result, expected, rtol=0, atol=8 * np.finfo(precision).eps * shape[1])
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_project__does_not_depend_on_grouping(precision):
+    keys, projections = draw((5, 6, 3, 3, 300), precision)
+    own, shared = project(keys, projections), project(keys, projections[0])
+    for groups in ([1] * 5, [2, 3], [4, 1]):
+        edges = np.cumsum([0, *groups])
+        for a, b in itertools.pairwise(edges):
+            np.testing.assert_array_equal(project(keys[a:b], projections[a:b]), own[a:b])
+            np.testing.assert_array_equal(project(keys[a:b], projections[0]), shared[a:b])
+    np.testing.assert_array_equal(own[0], shared[0])
+
+
+def test_project__takes_read_only_and_strided_keys():
+    keys, projections = draw((2, 6, 2, 3, 40), "float64")
+    keys.flags.writeable = False
+    np.testing.assert_array_equal(project(keys[:, :, ::2], projections), project(keys[:, :, ::2].copy(), projections))
+
+
+def test_project__contains_undefined_keys():
+    keys, projections = draw((3, 6, 2, 3, 40), "float64")
+    clean = project(keys, projections)
+    keys[1, 2, 5] = np.nan
+    result = project(keys, projections)
+    assert np.isnan(result[1, :, :, 5]).all()
+    touched = np.zeros(result.shape, bool)
+    touched[1, :, :, 5] = True
+    np.testing.assert_array_equal(result[~touched], clean[~touched])
 
 
 def _pairs(n_heads):
@@ -110,3 +168,50 @@ def test_mean_squares__are_those_of_numpy_and_lose_no_number_that_is_undefined(s
 
 def test_mean_squares__of_no_replicate_are_none():
     assert mean_squares(np.zeros((0, 3, 2)), np.zeros((0, 3, 2, 2)), np.zeros(3)).shape == (0,)
+
+
+WIDTH = lanes(8)
+
+
+@pytest.mark.parametrize(("n_queries", "in_lanes"), [(1, False), (WIDTH, True), (WIDTH + 1, False), (4 * WIDTH, True)])
+def test_queries_that_fill_lanes__are_computed_in_lanes(n_queries, in_lanes, monkeypatch):
+    given, called = problem((2, n_queries, 2, 2, 40)), []
+    for module in (few_queries, many_queries):
+
+        def spy(*arguments, module=module, original=module.moments):
+            called.append(module)
+            return original(*arguments)
+
+        monkeypatch.setattr(module, "moments", spy)
+    given.moments()
+    given.estimates()
+    assert called == 2 * [many_queries if in_lanes else few_queries]
+
+
+def test_kept_memory__is_that_of_one_thread():
+    made = kept_by_thread(np.zeros)
+    with ThreadPoolExecutor(1) as pool:
+        elsewhere = pool.submit(made, 3).result()
+    assert made(3) is made(3) is not elsewhere
+
+
+# Two arrays of 20 MiB and one of 3: by itself glibc trims what is freed beyond twice the largest array.
+_CODE = """
+import resource
+import numpy as np
+import simstudy.kernels.memory
+
+def faults_of_a_piece():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.ones(size << 20, np.uint8) for size in (20, 20, 3)]
+    del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print([faults_of_a_piece() for _ in range(5)][-1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the allocator cannot be told")
+def test_arrays_of_later_pieces__are_made_of_memory_that_earlier_ones_freed():
+    done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 100

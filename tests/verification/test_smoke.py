@@ -9,9 +9,8 @@ from scipy import stats
 from small_studies import LEVEL, Setting, claim, false_on_events, rates
 from verify_edges import compact, merged, theory_of
 from verify_edges import simulated as simulated_at
-from verify_held_out import studies
-from verify_own_data import own_data
-from verify_population import averages
+from verify_exact import own_data
+from verify_population import averages, studies
 from zscores import configuration, exact, judge, leading, noise_only, simulated, z_score
 
 VERIFICATIONS = sorted(Path(__file__).parent.glob("verify_*.py"))
@@ -92,7 +91,7 @@ def test_population_intervals__cover_and_those_given_one_draw_do_not():
 
 
 def test_errors_over_splits_of_rows__are_those_over_seeds():
-    """`verify_held_out` has three data sets and hundreds of seeds."""
+    """`verify_population` has three data sets and hundreds of seeds."""
     over, fixed = studies("breast_cancer", 24), studies("breast_cancer", 24, [], n_batches=8)
     assert (np.abs(np.log(over.ratio)) < 0.5).all()
     assert fixed.ratio.max() < 0.3
