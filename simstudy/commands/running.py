@@ -178,10 +178,7 @@ def submit(
 
 @app.command()
 def status(
-    design: DesignArgument,
-    profile: ProfileOption = "quick",
-    output: OutputOption = OUTPUT,
-    as_json: JsonOption = False,
+    design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = OUTPUT, as_json: JsonOption = False
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 

@@ -47,9 +47,4 @@ def record(found: Verdicts, seal: Seal | None = None) -> dict[str, Any]:
     """Return verdicts as plain data; what is no finite number is null."""
     rows = found.to_dataframe().reset_index().to_dict("records")
     finite = [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows]
-    return {
-        "units": found.n_units,
-        "units_left_out": found.n_dropped,
-        "seal": seal and seal.digest,
-        "claims": finite,
-    }
+    return {"units": found.n_units, "units_left_out": found.n_dropped, "seal": seal and seal.digest, "claims": finite}
