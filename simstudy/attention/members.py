@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Record
+from simstudy.design.settings.tables import Instance
 from simstudy.kernels.errors import correlations_over_queries, mean_squares
 
 Array = NDArray[np.float64]

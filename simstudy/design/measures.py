@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simstudy.design.names import setting
 from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.code import OWN_MEASURE
+from simstudy.design.settings.levels import setting
 from simstudy.design.settings.systems import QUANTITIES
 
 if TYPE_CHECKING:

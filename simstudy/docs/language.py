@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from simstudy.design.claims import ORIGINS
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
-from simstudy.design.names import setting
 from simstudy.design.schema import CHOICES, RECORDS, Described, alternatives_of, describe, title_of
 from simstudy.design.settings.cell import TABLE_OF
+from simstudy.design.settings.levels import setting
 from simstudy.design.settings.records import Record
 from simstudy.design.settings.systems import NAMES, QUANTITIES
 

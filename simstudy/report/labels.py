@@ -8,7 +8,7 @@ from typing import Any
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.measures import VARIABLES
-from simstudy.design.names import setting
+from simstudy.design.settings.levels import setting
 
 ALL_CLAIMS = "all_claims"
 """Name of the figure of all claims: none that a design may give to one of its own."""

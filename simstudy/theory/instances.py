@@ -14,7 +14,6 @@ from functools import singledispatch
 import numpy as np
 
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys, HeteroscedasticNoise, Linear
 from simstudy.design.settings.systems import temperatures as heads
 from simstudy.design.settings.systems.hierarchy import ResolutionInstance, ScoreKernelInstance
@@ -22,6 +21,7 @@ from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance
 from simstudy.design.settings.systems.identifiability import HeadRecoveryInstance, LayerNormInstance
 from simstudy.design.settings.systems.low_rank import PatternInstance
 from simstudy.design.settings.systems.published_colonies import AcarInstance
+from simstudy.design.settings.tables import Instance
 from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel, log_mean_kernel
 from simstudy.theory.functions import Array
 

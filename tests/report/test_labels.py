@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simstudy.design.measures import INDICES
-from simstudy.design.names import SETTINGS
 from simstudy.design.schema import alternatives_of
 from simstudy.design.settings.cell import TABLE_OF
+from simstudy.design.settings.levels import SETTINGS
 from simstudy.design.settings.systems import KINDS
 from simstudy.report.labels import (
     INDEX_NAMES,

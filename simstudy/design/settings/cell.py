@@ -13,7 +13,6 @@ from pydantic import Field, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.known_means import LACKING
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
@@ -21,7 +20,7 @@ from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, R
 from simstudy.design.settings.records import Choice, Record
 from simstudy.design.settings.rows import Rows, split
 from simstudy.design.settings.systems import KINDS, System
-from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
+from simstudy.design.settings.tables import Data, Estimator, Heads, Instance, Queries, Simulation
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""

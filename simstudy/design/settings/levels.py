@@ -1,10 +1,13 @@
-"""Coordinates of a cell: the levels of its settings as results hold them, and what selects and groups cells by them."""
+"""Settings as people read them: names in words, and levels, by which cells are labelled, selected and grouped."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from simstudy.design.settings.records import Setting
+from simstudy.design.settings.systems import KINDS
 
 Coordinates = dict[str, Any]
 
@@ -45,3 +48,46 @@ def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen
     for cell in chosen:
         found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
     return list(found.values())
+
+
+SETTINGS: dict[str, Setting] = {
+    "n_keys": Setting("training pairs", "n"),
+    "n_features": Setting("features", "d"),
+    "key_distribution": Setting("distribution of keys"),
+    "regression": Setting("regression function"),
+    "noise_sd": Setting("noise standard deviation", "σ", "Y"),
+    "n_heads": Setting("heads", "H"),
+    "head_dim": Setting("head dimension", "p"),
+    "arrangement": Setting("arrangement of heads"),
+    "total_dim": Setting("dimension budget", "D"),
+    "angle": Setting("angle", "", "degrees"),
+    "principal_angles": Setting("principal angles", "", "degrees"),
+    "spread": Setting("spread of heads"),
+    "head_seed": Setting("draw of heads"),
+    "file": Setting("file of heads"),
+    "heads_function": Setting("function of the heads"),
+    "query_file": Setting("file of query projections"),
+    "value_projections.n_components": Setting("components of a value", "v"),
+    "value_projections.value_dim": Setting("dimension that a head averages", "k"),
+    "bandwidth": Setting("bandwidth", "b"),
+    "head_bandwidths": Setting("factors on bandwidths"),
+    "key_scale": Setting("scale of keys"),
+    "mask.width": Setting("width of the band", "", "keys"),
+    "combination": Setting("combination of heads"),
+    "transformation.rank": Setting("rank", "R"),
+    "transformation.stride": Setting("stride", "s"),
+    "transformation.levels": Setting("levels", "L"),
+    "normaliser.power": Setting("power", "r"),
+    "reference": Setting("reference computation"),
+    "measure_function": Setting("function of the measure"),
+    "instance": Setting("random instance"),
+    "queries": Setting("query points"),
+    "dtype": Setting("floating-point type"),
+    **{f"instance.{name}": words for record in KINDS.values() for name, words in record.words.items()},
+}
+"""Settings, and parameters of them, for which their own names do not do."""
+
+
+def setting(name: str) -> Setting:
+    """Return how to name a setting, or a parameter of one (``normaliser.power``)."""
+    return SETTINGS.get(name) or Setting(name.rpartition(".")[2].replace("_", " "))

@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.instance import Instance
+from simstudy.design.settings.tables import Instance
 from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting
 from simstudy.design.settings.tables import Data, Heads
 

@@ -9,8 +9,8 @@ from typing import Annotated, Union, get_args
 from pydantic import Field
 
 from simstudy.design.settings import records
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Computed, Quantity, Record
+from simstudy.design.settings.tables import Instance
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Choice, Count, Impossibility, Quantity, Setting
-from simstudy.design.settings.tables import Data, Heads
+from simstudy.design.settings.tables import Data, Heads, Instance
 
 
 class _OnLevels(Choice):

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Count, Positive, Quantity, Setting
+from simstudy.design.settings.tables import Instance
 
 
 class InContextHeadsInstance(Instance):

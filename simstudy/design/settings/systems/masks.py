@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Count, Impossibility, Positive, Quantity, Setting, Share
-from simstudy.design.settings.tables import Data, Heads
+from simstudy.design.settings.tables import Data, Heads, Instance
 
 MAX_MASKED_HEADS = 16
 """Most heads of which every subset is looked at."""

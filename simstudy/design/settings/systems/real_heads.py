@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Choice, Quantity, Setting, Share
+from simstudy.design.settings.tables import Instance
 from simstudy.errors import UserError
 
 PACKAGES = {

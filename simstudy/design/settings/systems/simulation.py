@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from simstudy.design.settings.code import FUNCTION_NAME, OWN_MEASURE, OwnCode
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import Impossibility, Line, Positive, Quantity
-from simstudy.design.settings.tables import Data, Heads
+from simstudy.design.settings.tables import Data, Heads, Instance
 from simstudy.errors import UserError
 
 Array = NDArray[np.float64]

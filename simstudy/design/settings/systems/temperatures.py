@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.instance import Instance
 from simstudy.design.settings.records import (
     Count,
     Impossibility,
@@ -19,7 +18,7 @@ from simstudy.design.settings.records import (
     Several,
     Share,
 )
-from simstudy.design.settings.tables import Data, Heads
+from simstudy.design.settings.tables import Data, Heads, Instance
 
 Shares = Annotated[tuple[NonNegative, ...], Field(strict=False, min_length=1, max_length=32)]
 
