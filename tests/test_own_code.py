@@ -2,6 +2,7 @@
 
 import shutil
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -153,13 +154,6 @@ def test_missing_or_faulty_file__is_refused_also_without_trust(tmp_path):
         load_design(path)
 
 
-def test_code_in_the_design_itself__is_refused(tmp_path):
-    path = study(tmp_path)
-    path.write_text(edited(path.read_text(), 'name = "quadratic"', 'name = "quadratic", code = "raise SystemExit"'))
-    with pytest.raises(DesignError, match="code is read from the file at path"):
-        load_design(path, trust=[tmp_path / "mine.py"])
-
-
 def test_without_the_users_word__nothing_is_executed(tmp_path):
     text = SOURCE + f"open({str(tmp_path / 'trace')!r}, 'w').close()\n"
     path = study(tmp_path, text=text)
@@ -236,13 +230,6 @@ def test_own_learner__takes_random_numbers_by_address(tmp_path):
     np.testing.assert_allclose(together.error_sum[:, 0].sum(axis=0), errors.sum(), rtol=1e-12)
     lengths = shared.keys(6)[:, 0].sum(axis=1) + shared.values(trusted[0])[:, 0]
     np.testing.assert_allclose(together.statistic_sum[:, -1].sum(), lengths.sum(), rtol=1e-12)
-
-
-def test_own_measure__takes_estimates_with_their_noise(tmp_path):
-    path = study(tmp_path, measure_function=own("squared_error"))
-    path.write_text(edited(path.read_text(), 'noise_treatment = "drawn"', 'noise_treatment = "integrated"'))
-    with pytest.raises(DesignError, match='use noise_treatment = "drawn"'):
-        load_design(path)
 
 
 def test_import_of_a_file_beside_it__is_refused(tmp_path):
@@ -353,8 +340,21 @@ def test_own_heads__that_break_their_contract_are_told(name, message, tmp_path):
     assert message in str(refused.value) and "heads.heads_function" in str(refused.value)
 
 
-def test_own_heads__and_their_arrangement_are_stated_together(tmp_path):
-    path = heads_study(tmp_path)
-    path.write_text(edited(path.read_text(), 'arrangement = "own"', 'arrangement = "orthogonal"'))
-    with pytest.raises(DesignError, match='remove heads_function for arrangement = "orthogonal"'):
-        load_design(path)
+@pytest.mark.parametrize(
+    ("made", "old", "new", "said"),
+    [
+        (study, 'name = "quadratic"', 'name = "quadratic", code = "raise SystemExit"', "code is read from the file"),
+        (partial(study, measure_function=own("squared_error")), '"drawn"', '"integrated"', 'treatment = "drawn"'),
+        (
+            heads_study,
+            'arrangement = "own"',
+            'arrangement = "orthogonal"',
+            'heads_function for arrangement = "orthogon',
+        ),
+    ],
+)
+def test_designs_that_own_code_does_not_fit__are_refused(made, old, new, said, tmp_path):
+    path = made(tmp_path)
+    path.write_text(edited(path.read_text(), old, new))
+    with pytest.raises(DesignError, match=said):
+        load_design(path, trust=[tmp_path / "mine.py"])

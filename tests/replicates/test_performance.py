@@ -82,18 +82,13 @@ def test_mcse__is_that_of_the_influence_values(sample):
     assert result.mcse["mse"] == pytest.approx(influence.std(ddof=1) / np.sqrt(len(errors)), rel=1e-10)
 
 
-def test_single_head__has_no_pairs():
-    errors = np.random.default_rng(0).normal(size=(64, 1, 1))
-    result = performance(blocks_of(errors, np.zeros(1), 16), np.ones(1), STATISTICS).estimate
-    assert np.isnan(result["correlation"]) and np.isnan(result["mean_covariance"])
-    assert result["effective_heads"] == 1.0
-
-
-def test_identical_heads__count_as_one():
-    errors = np.random.default_rng(0).normal(size=(64, 2, 1)).repeat(4, axis=2)
-    result = performance(blocks_of(errors, np.zeros(2), 16), np.full(4, 0.25), STATISTICS)
-    assert result.estimate["effective_heads"] == pytest.approx(1.0, abs=1e-12)
-    assert result.estimate["correlation"] == pytest.approx(1.0, abs=1e-12)
+@pytest.mark.parametrize("n_heads", [1, 4])
+def test_heads_that_are_one__count_as_one_and_a_single_one_has_no_pairs(n_heads):
+    errors = np.random.default_rng(0).normal(size=(64, 2, 1)).repeat(n_heads, axis=2)
+    result = performance(blocks_of(errors, np.zeros(2), 16), np.full(n_heads, 1 / n_heads), STATISTICS).estimate
+    assert result["effective_heads"] == pytest.approx(1.0, abs=1e-12)
+    assert result["correlation"] == pytest.approx(1.0 if n_heads > 1 else np.nan, abs=1e-12, nan_ok=True)
+    assert np.isnan(result["mean_covariance"]) == (n_heads == 1)
 
 
 def test_failed_replicates__are_counted_kept_and_left_out(sample):

@@ -3,32 +3,20 @@
 import numpy as np
 import pytest
 import xarray as xr
+from builders_results import law_cells
 
 from simstudy.verdicts.figure_data import law_shares, mean_within, rank_correlation, residuals, z_scores
 
 SIZES = (2.0, 8.0)
 
 
-def law_cells(growth: float = 1.0) -> xr.Dataset:
-    """Members of variance 2 and covariance 0.5, of which both change with the size by a factor."""
-    factor, size = np.array([1.0, growth]), np.array(SIZES)
-    measures = {
-        "mean_variance": 2.0 * factor,
-        "mean_covariance": 0.5 * factor,
-        "ensemble_variance": (0.5 + 1.5 / size) * factor,
-    }
-    data = {name: (("source", "cell"), values[None]) for name, values in measures.items()}
-    data |= {f"{name}_mcse": ("cell", 0.01 * values) for name, values in measures.items()}
-    return xr.Dataset(data, {"source": ["empirical"], "n_heads": ("cell", size)})
-
-
 def test_law_shares__are_on_the_law_for_exchangeable_members_and_off_it_for_others():
-    ((law, law_mcse, found, found_mcse),) = law_shares(law_cells().isel(cell=[1, 0]), ("n_heads",))
+    ((law, law_mcse, found, found_mcse),) = law_shares(law_cells(SIZES, [1.0, 1.0]).isel(cell=[1, 0]), ("n_heads",))
     assert law == pytest.approx(0.25 * 7 / 8 + 1 / 8) and found == pytest.approx(law)
     # d(c/v) = (dc - c/v dv)/v, and the same for the variance of the average.
     assert law_mcse == pytest.approx(7 / 8 / 2 * np.hypot(0.005, 0.25 * 0.02))
     assert found_mcse == pytest.approx(law * 0.01 * 2**0.5)
-    ((law, _, found, _),) = law_shares(law_cells(growth=3.0), ("n_heads",))
+    ((law, _, found, _),) = law_shares(law_cells(SIZES, [1.0, 3.0]), ("n_heads",))
     assert found == pytest.approx(3 * law)
 
 

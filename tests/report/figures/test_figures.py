@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
+from builders_results import cells_where
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from PIL import Image
@@ -52,13 +53,6 @@ def curve(**fields):
 
 def scatter(**fields):
     return DiversityFigure.model_validate({"kind": "diversity", "title": "t", "y": "mse"} | fields)
-
-
-def cells_where(results, **levels):
-    keep = results.grid.values == "angles"
-    for name, level in levels.items():
-        keep &= results[name].values == level
-    return results.isel(cell=np.flatnonzero(keep))
 
 
 def test_curve__has_a_panel_for_each_level_and_all_points(design, results):

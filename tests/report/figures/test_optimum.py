@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
-from builders_results import DESIGN, build_design, build_results
+from builders_results import DESIGN, build_design, build_results, cells_where
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import StepPatch
 
@@ -85,15 +85,8 @@ def results(design) -> xr.Dataset:
     )
 
 
-def split_cells(results, **levels):
-    keep = results.grid.values == "split"
-    for name, level in levels.items():
-        keep &= results[name].values == level
-    return results.isel(cell=np.flatnonzero(keep))
-
-
 def test_places__are_optima_with_the_levels_that_draws_allow(design, results):
-    stratum = split_cells(results, regression="zero").sel(figure="best")
+    stratum = cells_where(results, "split", regression="zero").sel(figure="best")
     found = places(design.figures["best"], stratum)
     assert [place.x for place in found] == [0.5, 1.0, 2.0]
     # The parabola through the least value and its neighbours is exact; at the first level the optimum is that level.
@@ -109,7 +102,7 @@ def test_bandwidths__are_numbers_on_both_axes(design, results):
     results = results.assign(optimum_share=xr.full_like(results.optimum_share, 0.5))
     for figure, ticks in ((over, [0.4, 0.8]), (along, [1, 2, 4, 8])):
         assert draw(figure, "best", results).axes[0].get_yticks().tolist() == ticks
-    stratum = split_cells(results, regression="zero").sel(figure="best")
+    stratum = cells_where(results, "split", regression="zero").sel(figure="best")
     assert [(place.x, place.optimum) for place in places(over, stratum)] == [(x, 0.4) for x in (1, 2, 4, 8)]
     assert [place.x for place in places(along, stratum)] == [0.4, 0.8]
 
@@ -135,7 +128,7 @@ def test_winners__have_the_colour_and_the_value_of_the_least(design, results):
     (axes,) = draw(design.figures["winners"], "winners", results).axes
     markers = {line.get_xdata()[0]: line.get_marker() for line in axes.lines}
     assert len(markers) == len(set(markers.values())) == len(OPTIMUM)
-    noise = split_cells(results, noise_sd=0.5).sel(source="empirical").mse.min()
+    noise = cells_where(results, "split", noise_sd=0.5).sel(source="empirical").mse.min()
     assert [text.get_text().split("\n")[0] for text in axes.texts] == [f"{float(noise):.2g}"] * 6
 
 
@@ -146,7 +139,7 @@ def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(d
     empirical = [item for item in axes.patches if isinstance(item, StepPatch) and item.get_label() == "empirical"]
     assert len(empirical) == 2
     for step, bandwidth in zip(empirical, (0.4, 0.8), strict=True):
-        cells = split_cells(results, bandwidth=bandwidth)
+        cells = cells_where(results, "split", bandwidth=bandwidth)
         np.testing.assert_array_equal(step.get_data().values, cells.mse.sel(source="empirical").values)
     flights = [item.get_data().values for item in stairs.patches]
     assert [len(np.unique(flight)) for flight in flights] == [2, 3, 4]
@@ -158,7 +151,7 @@ def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(d
 
 
 def test_nested_loop__leaves_a_gap_where_a_cell_is_missing(design, results):
-    whole = split_cells(results, bandwidth=0.4)
+    whole = cells_where(results, "split", bandwidth=0.4)
     loops = {name: list(dict.fromkeys(whole[name].values.tolist())) for name in ("regression", "noise_sd", "head_dim")}
     np.testing.assert_array_equal(positions(whole, loops), np.arange(24))
     part = results.isel(
@@ -193,10 +186,10 @@ def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(result
     drawing = draw(figure, "best", made)
     panels = [axes for axes in drawing.axes if axes.get_visible()]
     assert len(panels) == 2 and [tick.get_text() for tick in panels[0].get_yticklabels()] == list(INDICES)
-    for axes, regression in zip(panels, dict.fromkeys(split_cells(made).regression.values), strict=True):
+    for axes, regression in zip(panels, dict.fromkeys(cells_where(made, "split").regression.values), strict=True):
         found = [item for item in axes.containers if isinstance(item, ErrorbarContainer)]
         for bar, bandwidth in zip(found, (0.4, 0.8), strict=True):
-            first = split_cells(made, regression=regression, bandwidth=bandwidth).isel(cell=0)
+            first = cells_where(made, "split", regression=regression, bandwidth=bandwidth).isel(cell=0)
             np.testing.assert_allclose(bar.lines[0].get_xdata(), first.wrong_pair_share.sel(figure="best"))
             np.testing.assert_allclose(np.round(bar.lines[0].get_ydata()), np.arange(len(INDICES)))
             segments = np.array(bar.lines[2][0].get_segments())
@@ -223,11 +216,11 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(resul
     exact = np.where(results.noise_sd == 1.0, results.mse.sel(source="empirical") + 0.2, np.nan)
     results.mse.loc[{"source": "exact"}] = exact
     panels = draw(figure, "f", results).axes
-    for axes, regression in zip(panels, dict.fromkeys(split_cells(results).regression.values), strict=True):
+    for axes, regression in zip(panels, dict.fromkeys(cells_where(results, "split").regression.values), strict=True):
         sticks = [item for item in axes.collections if item.get_label() == "stick"]
         bars = [item.lines[0] for item in axes.containers]
         for stick, bar, bandwidth in zip(sticks, bars, (0.4, 0.8), strict=True):
-            cells = split_cells(results, regression=regression, bandwidth=bandwidth)
+            cells = cells_where(results, "split", regression=regression, bandwidth=bandwidth)
             ends = np.array(stick.get_segments())
             np.testing.assert_allclose(
                 np.sort(ends[:, :, 0], axis=1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
-from builders_results import DESIGN, build_design, build_results
+from builders_results import DESIGN, build_design, build_results, law_cells
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
@@ -152,17 +152,8 @@ SIZES = (2.0, 8.0, 2.0, 8.0)
 
 def of_law(growth: float) -> xr.Dataset:
     """Members of variance 2 and covariance 0.5, in two grids; in the second both change with the size by a factor."""
-    factor = np.array([1.0, 1.0, 1.0, growth])
-    size = np.array(SIZES)
-    measures = {
-        "mean_variance": 2.0 * factor,
-        "mean_covariance": 0.5 * factor,
-        "ensemble_variance": (0.5 + 1.5 / size) * factor,
-    }
-    data = {name: (("source", "cell"), values[None]) for name, values in measures.items()}
-    data |= {f"{name}_mcse": ("cell", 0.01 * values) for name, values in measures.items()}
-    coords = {"source": ["empirical"], "n_heads": ("cell", size), "grid": ("cell", ["heads", "heads", "ants", "ants"])}
-    return xr.Dataset(data, coords, {"factors": "heads: n_heads; ants: n_heads"})
+    cells = law_cells(SIZES, [1.0, 1.0, 1.0, growth]).assign_coords(grid=("cell", ["heads", "heads", "ants", "ants"]))
+    return cells.assign_attrs(factors="heads: n_heads; ants: n_heads")
 
 
 def test_law_figure__has_a_colour_for_each_grid_and_shows_a_negative_prediction():
