@@ -47,26 +47,12 @@ class Problem(NamedTuple):
     query: float = 1.0  # Length of the query over √d, with Gaussian keys
 
 
-class Head(NamedTuple):
-    """Risk of a head, and what the same integrals give for Σ w and (Σ w)², which are 1."""
-
-    risk: float
-    checks: tuple[float, float]
-
-
-class _Component(NamedTuple):
-    mean: Array
-    square: Array
-    target: float
-    scale: float
-
-
 @functools.lru_cache(maxsize=4096)
-def exact_head(problem: Problem, sharpness: float, n_keys: int) -> Head:
+def exact_risk(problem: Problem, sharpness: float, n_keys: int) -> float:
     """Risk of a head at any number of keys, over keys, noise and random targets; a few milliseconds.
 
     Logits are the sharpness times the coordinate along the query: β on the sphere, their standard deviation otherwise.
-    ArithmeticError if the self-check is off by more than `SELF_CHECK`.
+    ArithmeticError if the same integrals give Σ w or (Σ w)², which are 1, with an error above `SELF_CHECK`.
     """
     nodes, weights = _nodes(problem, sharpness)
     log_kernel = sharpness * nodes
@@ -87,10 +73,10 @@ def exact_head(problem: Problem, sharpness: float, n_keys: int) -> Head:
     if max(abs(check - 1.0) for check in checks) > SELF_CHECK:
         raise ArithmeticError(f"{problem}, sharpness {sharpness:g}, {n_keys} keys: the integrals of 1 give {checks}")
     risk = float(one @ (second @ weights))
-    for each in _components(problem, nodes):
-        along = float(one @ (first @ (weights * each.mean)))
-        risk += each.scale * (each.target**2 - 2.0 * each.target * along + twice(each.mean, each.square))
-    return Head(risk, checks)
+    for scale, target, mean, square in _components(problem, nodes):
+        along = float(one @ (first @ (weights * mean)))
+        risk += scale * (target**2 - 2.0 * target * along + twice(mean, square))
+    return risk
 
 
 @functools.lru_cache(maxsize=4096)
@@ -103,7 +89,7 @@ def best_sharpness(problem: Problem, n_keys: int) -> float:
     power = (n * max(problem.signal / 4.0, 1.0)) ** (2.0 / (d + 3.0))
     largest = 30.0 * (d + power) if problem.keys == "unit" else 1.0 + math.sqrt(2.0 * math.log(n))
     found = optimize.minimize_scalar(
-        lambda x: exact_head(problem, math.exp(x), n_keys).risk,
+        lambda x: exact_risk(problem, math.exp(x), n_keys),
         bounds=(math.log(0.02), math.log(largest)), method="bounded", options={"xatol": 1e-4},
     )  # fmt: skip
     return math.exp(found.x)
@@ -125,15 +111,17 @@ def log_mean_kernel(dimension: int, sharpness: float) -> float:
     return float(special.gammaln(order + 1.0) + power + log_bessel(order, sharpness))
 
 
-def _components(problem: Problem, nodes: Array) -> list[_Component]:
+def _components(problem: Problem, nodes: Array) -> list[tuple[float, float, Array, Array]]:
+    """Of each independent part of the target: its scale, its value at the query, its mean and mean square at nodes."""
     d, signal = problem.dimension, problem.signal
     if problem.keys == "gaussian":
-        return [_Component(nodes, nodes**2 + d - 1.0, problem.query * math.sqrt(d), signal / d)]
+        return [(signal / d, problem.query * math.sqrt(d), nodes, nodes**2 + d - 1.0)]
     power = (d - 3.0) / 2.0
     return [
-        _Component(
+        (
+            signal * share, 1.0,
             special.eval_jacobi(degree, power, power, nodes) / special.eval_jacobi(degree, power, power, 1.0),
-            np.ones_like(nodes), 1.0, signal * share,
+            np.ones_like(nodes),
         )
         for degree, share in enumerate(problem.shares, start=1) if share
     ]  # fmt: skip

@@ -27,7 +27,7 @@ from simstudy.report import sentences
 from simstudy.report.answer import EQUATIONS
 from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.sentences import Line
-from simstudy.temperatures import Problem, best_sharpness, exact_head
+from simstudy.temperatures import Problem, best_sharpness, exact_risk
 
 ROOT = verdicts.ROOT
 FOLDER = Path(__file__).parent
@@ -302,10 +302,10 @@ def lengths(grid: str, keys: Literal["unit", "gaussian"]) -> Iterator[str]:
     for d in (4, 8, 12, 16, 32, 64, 128):
         problem, lengths = Problem(keys, d), (16384, 65536, 262_144)
         tuned, best = best_sharpness(problem, 4096), [best_sharpness(problem, n) for n in lengths]
-        least = [exact_head(problem, sharpness, n).risk for sharpness, n in zip(best, lengths, strict=True)]
+        least = [exact_risk(problem, sharpness, n) for sharpness, n in zip(best, lengths, strict=True)]
         row = [" / ".join(f"{sharpness / tuned:.2f}" for sharpness in best)]
         for rule in rules:
-            risks = [exact_head(problem, tuned / bandwidth_of(rule, n, d) ** 2, n).risk for n in lengths]
+            risks = [exact_risk(problem, tuned / bandwidth_of(rule, n, d) ** 2, n) for n in lengths]
             excess = (100.0 * (risk / low - 1.0) for risk, low in zip(risks, least, strict=True))
             row.append(" / ".join(f"{each:.1f}" if each < 9.95 else f"{each:.0f}" for each in excess))
         yield f"| {d} | " + " | ".join(row) + " |"

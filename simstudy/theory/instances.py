@@ -22,7 +22,7 @@ from simstudy.design.settings.systems.identifiability import HeadRecoveryInstanc
 from simstudy.design.settings.systems.low_rank import PatternInstance
 from simstudy.design.settings.systems.published_colonies import AcarInstance
 from simstudy.design.settings.tables import Instance
-from simstudy.temperatures import Problem, best_sharpness, exact_head, log_bessel, log_mean_kernel
+from simstudy.temperatures import Problem, best_sharpness, exact_risk, log_bessel, log_mean_kernel
 from simstudy.theory.functions import Array
 
 
@@ -184,8 +184,8 @@ def tempered_head(instance: heads.TemperedHeadInstance, cell: Cell) -> dict[str,
     """Numbers of the instance ``tempered_head``."""
     n = cell.data.n_keys
     problem = Problem(instance.keys, cell.heads.head_dim, instance.signal, instance.shares, instance.query)
-    risk = exact_head(problem, best_sharpness(problem, instance.tuned_at) / cell.bandwidth**2, n).risk
-    least = exact_head(problem, best_sharpness(problem, n), n).risk
+    risk = exact_risk(problem, best_sharpness(problem, instance.tuned_at) / cell.bandwidth**2, n)
+    least = exact_risk(problem, best_sharpness(problem, n), n)
     return {"tempered_risk": risk, "excess_risk": 100.0 * (risk / least - 1.0)}
 
 

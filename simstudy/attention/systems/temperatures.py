@@ -13,7 +13,7 @@ from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import temperatures as settings
-from simstudy.temperatures import Problem, best_sharpness, exact_head, log_mean_kernel
+from simstudy.temperatures import Problem, best_sharpness, exact_risk, log_mean_kernel
 
 # Normal numbers beyond have a probability below 1e-14; steps of the table in one unit.
 _FARTHEST, _STEPS = 8, 1024
@@ -30,7 +30,7 @@ def measure_tempered_head(instance: settings.TemperedHeadInstance, cell: Cell, s
     best, tuned = best_sharpness(problem, n), best_sharpness(problem, instance.tuned_at)
     least = shared.once(("least risks", problem, n), lambda: _risks(problem, places, best))
     risks = _risks(problem, places, tuned / cell.bandwidth**2)
-    excess = 100.0 * (risks - least) / exact_head(problem, best, n).risk
+    excess = 100.0 * (risks - least) / exact_risk(problem, best, n)
     return dict(zip(instance.quantities, (risks, excess), strict=True))
 
 
