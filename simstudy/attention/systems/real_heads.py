@@ -40,7 +40,6 @@ _LENGTHS = (64, 256, 512)
 
 Key = tuple[int, ...]
 """Words that all random numbers of a replicate follow from."""
-_Alike = tuple[Array, list[tuple[list[int], float]]]
 
 
 class _Group(NamedTuple):
@@ -311,7 +310,7 @@ def raise_losses(instance: settings.HeadLossInstance, key: Key) -> dict[str, flo
 
 
 @functools.lru_cache(maxsize=_GROUPS)
-def _alike(model: str, count: int, key: Key) -> _Alike:
+def _alike(model: str, count: int, key: Key) -> tuple[Array, list[tuple[list[int], float]]]:
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
     if model == "smollm2":  # the same texts, passed once
         _, alike, others = _by_length(model, 2 * count, key)

@@ -144,7 +144,7 @@ def test_edited_heads__are_predicted_from_before_the_edit():
     cell = cell_of("edited_heads")
     model, vocabulary = load_trained("rxnmapper")
     rng = np.random.default_rng([int(word) for word in SharedData(cell, 0, 1).normals(4, 1).ravel().view(np.uint64)])
-    texts, heads = [draw_tokens("rxnmapper", vocabulary, rng) for _ in range(cell.instance.texts)], model.heads
+    texts, heads = [draw_tokens("rxnmapper", vocabulary, rng) for _ in range(2 * cell.instance.sequences)], model.heads
 
     @functools.cache
     def onto(head):  # all layers of RXNMapper share their weights

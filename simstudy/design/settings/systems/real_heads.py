@@ -40,7 +40,6 @@ class _OnSequences(Choice):
         4, description="2, 4, 8 or 16 are judged; theory is fitted on as many others"
     )
 
-    further: ClassVar[int] = 2  # sequences of a replicate that judge something else
     uses: ClassVar[tuple[str, ...]] = ()
     rests_on: ClassVar[tuple[str, ...]] = (
         "arguments.py",
@@ -54,11 +53,6 @@ class _OnSequences(Choice):
         "share": Setting("share of heads edited"),
         "tokens": Setting("tokens of a text"),
     }
-
-    @property
-    def texts(self) -> int:
-        """Sequences of a replicate."""
-        return 2 * self.sequences + self.further
 
     def require(self) -> None:
         """Refuse to measure a model that is not installed."""
@@ -102,7 +96,6 @@ class LengthPredictionInstance(_OnSequences, Instance):
     predictor: Literal["measured", "moved", "constant", "angles", "exact", "redrawn"] = "moved"
     tokens: Literal[64, 256, 512] = Field(256, description="64, 256 or 512 tokens are judged")
 
-    further = 1
     quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
 
@@ -123,11 +116,6 @@ class KindPredictionInstance(_OnSequences, Instance):
 
     quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
-    @property
-    def texts(self) -> int:
-        """Sequences of a replicate, of both kinds."""
-        return 4 * self.sequences
-
 
 class EditedHeadsInstance(_OnSequences, Instance):
     """How well the correlation of heads' attention weights is predicted where queries and keys lose dimensions.
@@ -141,7 +129,6 @@ class EditedHeadsInstance(_OnSequences, Instance):
     predictor: Literal["before", "constant", "states", "after"] = "states"
     rank: Literal[4, 8, 16] = Field(8, description="4, 8 or 16")
 
-    further = 0
     quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
 
@@ -229,7 +216,6 @@ class HeadLossInstance(_OnSequences, Instance):
     chosen_by: Literal["random", "observed"] = "random"
     share: Share = Field(0.25, description="share of all heads that is edited, at least 0 and less than 1")
 
-    further = 0
     quantities: ClassVar[dict[str, Quantity]] = {
         "loss_rise": Quantity(
             "nat", "rise of the mean loss of a token if heads are edited, on texts that did not choose them",

@@ -48,10 +48,6 @@ Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
 """Makes what is asked for by an address, or returns what was made before."""
 
 
-def _made(address: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    return make()
-
-
 class Draw:
     """Random numbers of consecutive replicates: those on which functions are tried before anything runs.
 
@@ -219,10 +215,10 @@ class SimulationInstance(Instance, OwnCode):
         array.flags.writeable = False
         return array if array.ndim else array[()]
 
-    def numbers(self, draw: Draw, once: Once = _made) -> dict[str, Array]:
+    def numbers(self, draw: Draw, once: Once | None = None) -> dict[str, Array]:
         """Return what is measured of each replicate by name, NaN where it failed; a failure for all at once raises."""
         try:
-            data = once(self._address(), lambda: self._data(draw))
+            data = self._data(draw) if once is None else once(self._address(), lambda: self._data(draw))
             if not self.one_by_one:
                 return self._measure(dict(data), draw.count)
             rows = [self._of_one(data, replicate) for replicate in range(draw.count)]
