@@ -27,7 +27,7 @@ MAX_NAMED = 4
 
 def altered(store: Store, trust: Iterable[Path] = ()) -> Iterator[str]:
     """Yield which files of results and report are not what the stored batches give, and what of them."""
-    if not store.files.exists(RESULTS_FILE):
+    if RESULTS_FILE not in store.files.names():
         return
     try:
         results = open_results(store.folder)

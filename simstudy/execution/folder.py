@@ -67,11 +67,6 @@ class Folder:
         """Return a folder below this one."""
         return Folder(self.root, self.below + names)
 
-    @property
-    def above(self) -> Folder:
-        """The folder that holds this one, which is not the one that the user named."""
-        return Folder(self.root, self.below[:-1])
-
     def names(self) -> list[str]:
         """Return what lies here, in order; nothing if there is no such folder."""
         try:
@@ -79,15 +74,6 @@ class Folder:
                 return sorted(os.listdir(folder))
         except Missing:
             return []
-
-    def exists(self, name: str) -> bool:
-        """Whether anything has this name here."""
-        try:
-            with self._told(name), self._above(name) as (folder, last):
-                os.stat(last, dir_fd=folder, follow_symlinks=False)
-        except (Missing, FileNotFoundError):
-            return False
-        return True
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[BufferedReader]:
@@ -179,8 +165,6 @@ class Folder:
         """Refuse links, pipes and files of others in the place of what the program writes."""
         for name in _HELD:
             folder = self.at(name) if name else self
-            if name and not self.exists(name):
-                continue
             with contextlib.suppress(Missing), folder._told(), folder._opened() as opened:
                 for entry in sorted(os.listdir(opened)):
                     place = f"{name}/{entry}" if name else entry

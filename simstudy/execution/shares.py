@@ -71,10 +71,9 @@ def with_shares(whole: Store) -> Store:
 
 def open_share(store: Store) -> None:
     """Write down who computes a share, unless its neighbours are computed by another engine."""
-    shares = store.files.above
-    for name in shares.names():
-        if shares.exists(f"{name}/{RECORD}"):
-            require_engine(Store(shares.at(name)))
+    (whole,) = store.known
+    for neighbour in with_shares(whole).known:
+        require_engine(neighbour)
     store.write_json(RECORD, provenance())
 
 
