@@ -51,6 +51,14 @@ def read_regular(path: Path, limit: int) -> bytes:
             raise _unreadable(error) from None
 
 
+def read_text(path: Path, limit: int) -> str:
+    """Return the text of a regular file of so many bytes at most."""
+    try:
+        return read_regular(path, limit).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError("not UTF-8 text; save it as UTF-8") from None
+
+
 def open_archive(file: BinaryIO, limit: int) -> zipfile.ZipFile:
     """Open a ZIP archive of which all members together expand to so many bytes at most."""
     end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # the directory is read only if it is small

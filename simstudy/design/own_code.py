@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.files import read_regular
+from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES, Cell
 from simstudy.design.settings.code import Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
@@ -33,17 +33,15 @@ def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
     """Return the texts of the files that a user trusts: what was there to be read."""
     if isinstance(trust, (str, Path)):
         trust = [trust]
-    return frozenset(_text(Path(path), f"--trust {path}: ") for path in trust)
+    return frozenset(_text(Path(path), f"--trust {path}") for path in trust)
 
 
 def own_pieces(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
     """Yield the user's own functions of a cell, each with the setting that states it."""
-    stated: list[tuple[str, Any]] = [("key_distribution", cell.data.key_distribution)]
-    stated += [("heads_function", cell.heads.heads_function)]
-    stated += [("regression", term) for term in cell.data.terms]
-    stated += [("learner", cell.estimator.learner), ("measure_function", cell.estimator.measure_function)]
-    stated += [("instance", cell.instance)]
-    yield from ((setting, piece) for setting, piece in stated if isinstance(piece, OwnCode))
+    for setting, value in (entry for table in TABLES for entry in getattr(cell, table)):
+        for piece in value.terms if isinstance(value, Sum) else (value,):
+            if isinstance(piece, OwnCode):
+                yield setting, piece
 
 
 def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, list[Impossibility]]:
@@ -102,16 +100,9 @@ def _replaced(cell: Cell, pieces: dict[OwnCode, OwnCode]) -> Cell:
     return cell.model_copy(update={name: tables[name].model_copy(update=new) for name, new in changed.items()})
 
 
-def _text(path: Path, before: str = "") -> str:
-    try:
-        return source_of(path)
-    except UserError as error:
-        raise UserError(f"{before or f'{path}: '}{error}") from None
-
-
 def _read(path: Path, piece: OwnCode) -> Code:
     """Return the code of a file that defines the functions, as far as that shows without running it."""
-    code = Code(_text(path), str(path))
+    code = Code(_text(path, str(path)), str(path))
     try:
         defined = code.functions
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -205,17 +196,17 @@ def _refuse(piece: OwnCode, name: str, what: str) -> None:
 # ---------------------------------------------------------------- what identifies a text
 
 
-def source_of(path: Path) -> str:
-    """Return the text of a file, with a line on the packages it rests on; what rests on files beside it is refused."""
+def _text(path: Path, place: str) -> str:
+    """The text of a file, with a line on the packages it rests on; what rests on files beside it is refused."""
     try:
-        text = read_regular(path, MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError("not UTF-8 text; save it as UTF-8") from None
+        text = read_text(path, MAX_BYTES)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None
     rests = []
     for name in sorted(set(_imported(text)) - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
         if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
             remedy = "which would not identify what is computed; write it into this file, or install it as a package"
-            raise UserError(f"imports {name} from beside it, {remedy}")
+            raise UserError(f"{place}: imports {name} from beside it, {remedy}")
         rests += [f"{package} {version(package)}" for package in _distributions().get(name, ())]
     return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from simstudy.design.document import NAME, Document
-from simstudy.design.files import read_regular
+from simstudy.design.files import read_text
 from simstudy.design.mistakes import DesignError, Problem, hint
 from simstudy.errors import UserError
 
@@ -58,7 +58,7 @@ def read_design(design: Source) -> Written:
         kind = type(design).__name__
         raise UserError(f"a design of type {kind}; give the path of a file, the name of a shipped design, or a Study")
     path = find_design(design)
-    text = read_text(path)
+    text = written_text(path)
     return Written(str(path), path, text, parse(str(path), text), [])
 
 
@@ -69,13 +69,10 @@ def name_of(tables: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else "design"
 
 
-def read_text(path: Path) -> str:
+def written_text(path: Path) -> str:
     """Return the text of a file that a person has written; a `DesignError` says why there is none."""
     try:
-        return read_regular(path, MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        problem = Problem("", f"byte {error.start}", "not UTF-8 text; save it as UTF-8")
-        raise DesignError(str(path), [problem]) from None
+        return read_text(path, MAX_BYTES)
     except UserError as error:
         raise DesignError(str(path), [Problem("", "", str(error))]) from None
 

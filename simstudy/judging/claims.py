@@ -17,7 +17,7 @@ from simstudy.design.mistakes import DesignError, Problem, from_validation
 from simstudy.design.references import PlannedGrid, Reference, Words, refer
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Positive, Record
-from simstudy.design.written import parse, read_design, read_text
+from simstudy.design.written import parse, read_design, written_text
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns
 
@@ -90,7 +90,7 @@ def _tables(claims: Any) -> tuple[str, dict[str, Any], list[Problem]]:
     if isinstance(claims, str) and "\n" in claims:
         return "claims", parse("claims", claims), []
     if isinstance(claims, (str, Path)):
-        return str(claims), parse(str(claims), read_text(Path(claims))), []
+        return str(claims), parse(str(claims), written_text(Path(claims))), []
     kind = type(claims).__name__
     raise UserError(f"claims of type {kind}; give tables by name, the path of a TOML file, or its text")
 
