@@ -26,7 +26,7 @@ from simstudy.replicates.replay import INTERVAL, intervals_of, select
 from simstudy.report.figures import draw, draw_claims
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS
-from simstudy.report.figures.panels import own_style
+from simstudy.report.figures.shared import own_style
 from simstudy.report.figures.whole import compared_measures, z_score_figure
 from simstudy.report.figures.zip_plot import draw_zip
 from simstudy.report.tables import verdict_lines

@@ -23,7 +23,7 @@ from scipy.stats import spearmanr
 import simstudy
 from simstudy.report import heads
 from simstudy.report.figures import image
-from simstudy.report.figures.panels import STYLE
+from simstudy.report.figures.shared import STYLE
 from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project
 from simstudy.transformers.forward import restored_probabilities

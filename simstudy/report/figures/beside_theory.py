@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from simstudy.design.measures import THEORIES
-from simstudy.report.figures.panels import COVERAGE, NEUTRAL, RING, Entries, Look
+from simstudy.report.figures.shared import COVERAGE, NEUTRAL, RING, Entries, Look
 from simstudy.report.labels import number
 from simstudy.verdicts.figure_data import Residuals, by_source
 

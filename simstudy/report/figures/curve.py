@@ -12,42 +12,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from simstudy.design.figures import CurveFigure, LawFigure, OptimumFigure
 from simstudy.design.measures import THEORIES
-from simstudy.report.figures.beside_theory import (
-    HEIGHT,
-    covered,
-    draw_points,
-    draw_residuals,
-    reach,
-    residual_entries,
-    settle_strips,
-    side_by_side,
-    uncovered_entries,
-)
-from simstudy.report.figures.panels import (
-    COVERAGE,
-    DASHED,
-    NEUTRAL,
-    RING,
-    THEORY_LINES,
-    Entries,
-    Look,
-    Notes,
-    aim,
-    canvas,
-    dropped,
-    from_zero,
-    label_y,
-    legends,
-    looks_of,
-    panelled,
-    set_scales,
-    share_y,
-    split,
-    strata_of,
-    tick_levels,
-    unshown,
-    visible,
-)
+from simstudy.report.figures import beside_theory, shared
+from simstudy.report.figures.shared import COVERAGE, DASHED, NEUTRAL, RING, THEORY_LINES, Entries, Look, Notes
 from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting, setting_name
 from simstudy.results import factors_of
 from simstudy.verdicts.figure_data import LawShare, Place, Residuals, by_source, law_shares, places, residuals
@@ -58,34 +24,36 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
     """Draw a measure against a factor, a line for each hue, a panel for each level, and strips where theory speaks."""
     names = {figure.y, f"{figure.y}_mcse", "inapplicable", *([figure.limit] if figure.limit else [])}
     cells = cells[sorted(names)]  # each part copies all variables that it has
-    limit = reach(residuals(cells, figure.y))
-    heights = (2.9, 3.6, HEIGHT) if limit else (3.2, 3.9)
-    drawing, grid, panels, *strips = panelled(figure, cells, *heights)
-    hidden, notes = unshown(figure, cells, figure.x), Notes()
-    notes.uncovered = not covered(cells, figure.y).any()
-    looks = looks_of(cells, figure.hue)
+    limit = beside_theory.reach(residuals(cells, figure.y))
+    heights = (2.9, 3.6, beside_theory.HEIGHT) if limit else (3.2, 3.9)
+    drawing, grid, panels, *strips = shared.panelled(figure, cells, *heights)
+    hidden, notes = shared.unshown(figure, cells, figure.x), Notes()
+    notes.uncovered = not beside_theory.covered(cells, figure.y).any()
+    looks = shared.looks_of(cells, figure.hue)
     for position, (axes, inside) in enumerate(panels):
-        for hue, coloured in split(inside, figure.hue):
-            for stratum in strata_of(coloured, hidden):
+        for hue, coloured in shared.split(inside, figure.hue):
+            for stratum in shared.strata_of(coloured, hidden):
                 _curve(axes, figure, stratum, looks[hue], notes)
             if limit:
                 x = coloured[figure.x].values.astype(float)
-                shift = side_by_side(list(looks).index(hue), len(looks))
+                shift = beside_theory.side_by_side(list(looks).index(hue), len(looks))
                 found = residuals(coloured, figure.y)
-                notes.beyond += draw_residuals(strips[0].flat[position], x, found, looks[hue], limit, shift)
-        set_scales(axes, figure.x_scale, figure.y_scale)
-        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
+                notes.beyond += beside_theory.draw_residuals(
+                    strips[0].flat[position], x, found, looks[hue], limit, shift
+                )
+        shared.set_scales(axes, figure.x_scale, figure.y_scale)
+        shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
         [grid, *strips][-1].flat[position].set_xlabel(setting_name(figure.x))
     drawn = [axes for axes, _ in panels]
-    aimed = aim(drawn, figure.target)
-    share_y(drawn, figure.y_scale)
-    words = from_zero(drawn, figure.y_scale)
-    label_y(grid, measure_name(figure.y), len(panels))
+    aimed = shared.aim(drawn, figure.target)
+    shared.share_y(drawn, figure.y_scale)
+    words = shared.from_zero(drawn, figure.y_scale)
+    shared.label_y(grid, measure_name(figure.y), len(panels))
     if limit:
-        settle_strips(list(strips[0].flat[: len(panels)]), list(strips[0][:, 0]), limit)
-    entries = [*_reading(figure, hidden, notes), *aimed, *uncovered_entries(cells, figure.y)]
-    entries += residual_entries(notes.beyond) if limit else []
-    legends(drawing, looks, [*entries, *words], figure.hue)
+        beside_theory.settle_strips(list(strips[0].flat[: len(panels)]), list(strips[0][:, 0]), limit)
+    entries = [*_reading(figure, hidden, notes), *aimed, *beside_theory.uncovered_entries(cells, figure.y)]
+    entries += beside_theory.residual_entries(notes.beyond) if limit else []
+    shared.legends(drawing, looks, [*entries, *words], figure.hue)
     return drawing
 
 
@@ -95,11 +63,11 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
     values = _theories(axes, figure, stratum, look, notes)
     x = stratum[figure.x].values.astype(float)
     empirical = by_source(stratum, figure.y, "empirical")
-    shown = visible(x, figure.x_scale) & visible(empirical, figure.y_scale)
+    shown = shared.visible(x, figure.x_scale) & shared.visible(empirical, figure.y_scale)
     notes.dropped += int((np.isfinite(empirical) & np.isfinite(x) & ~shown).sum())
     bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
-    known = covered(stratum, figure.y) | notes.uncovered
-    draw_points(axes, x[shown], empirical[shown], bars[shown], known[shown], look,
+    known = beside_theory.covered(stratum, figure.y) | notes.uncovered
+    beside_theory.draw_points(axes, x[shown], empirical[shown], bars[shown], known[shown], look,
                 capsize=2.5, elinewidth=1.1, markeredgewidth=1.3)  # fmt: skip
     gap = np.isnan(np.concatenate([[0.0], values[shown], [0.0]]))
     bridge = np.where(gap[1:-1] | gap[:-2] | gap[2:], empirical[shown], np.nan)
@@ -110,7 +78,7 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, not
         at_end = stratum[figure.limit].isel(cell=-1)
         source = next((name for name in THEORIES if np.isfinite(at_end.sel(source=name))), "empirical")
         value = float(at_end.sel(source=source))
-        if visible(np.array(value), figure.y_scale):
+        if shared.visible(np.array(value), figure.y_scale):
             notes.limit_fallback |= source == "empirical"
             axes.axhline(value, color=look.colour, label="limit", zorder=1, **DASHED)
 
@@ -120,7 +88,7 @@ def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, 
     x, told = stratum[figure.x].values.astype(float), np.full(stratum.sizes["cell"], np.nan)
     for source in THEORIES:
         values = by_source(stratum, figure.y, source)
-        line = np.where(visible(values, figure.y_scale) & visible(x, figure.x_scale), values, np.nan)
+        line = np.where(shared.visible(values, figure.y_scale) & shared.visible(x, figure.x_scale), values, np.nan)
         if np.isfinite(line).any():
             # A line shows nothing of a value without a neighbour.
             gap = np.isnan(np.concatenate([[np.nan], line, [np.nan]]))
@@ -145,7 +113,7 @@ def _reading(figure: CurveFigure, hidden: list[str], notes: Notes) -> Entries:
         entries.append((DASHED, text))
     if hidden:
         entries.append(f"not told apart (one line for each value): {', '.join(map(setting_name, hidden))}")
-    return entries + dropped(notes)
+    return entries + shared.dropped(notes)
 
 
 APART = 0.09
@@ -154,17 +122,18 @@ APART = 0.09
 
 def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     """Draw the optimum of each colour against x; cells hold ``optimum_share`` of this figure alone."""
-    drawing, grid, panels = panelled(figure, cells, 3.2, 3.9)
-    looks, hidden = looks_of(cells, figure.hue), unshown(figure, cells, figure.x, figure.over, *figure.tune)
+    drawing, grid, panels = shared.panelled(figure, cells, 3.2, 3.9)
+    looks = shared.looks_of(cells, figure.hue)
+    hidden = shared.unshown(figure, cells, figure.x, figure.over, *figure.tune)
     told: set[str] = set()
     for axes, inside in panels:
-        for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
+        for position, (hue, coloured) in enumerate(shared.split(inside, figure.hue)):
             shift = APART * (position - (len(looks) - 1) / 2)
-            for stratum in strata_of(coloured, hidden):
+            for stratum in shared.strata_of(coloured, hidden):
                 told |= _path(axes, places(figure, stratum), figure.x_scale, looks[hue], shift)
         axes.set_xlabel(setting_name(figure.x))
-        set_scales(axes, figure.x_scale, "log")
-        tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
+        shared.set_scales(axes, figure.x_scale, "log")
+        shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
     levels = np.unique(cells[figure.over].values.astype(float))
     for axes, _ in panels:
         # Some room beside the outermost levels, as optima often stand there.
@@ -172,8 +141,8 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
         axes.yaxis.set_major_locator(FixedLocator(levels.tolist()))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    label_y(grid, f"best {setting_name(figure.over)}", len(panels))
-    legends(drawing, looks, _reading_of_optima(figure, hidden, told), figure.hue)
+    shared.label_y(grid, f"best {setting_name(figure.over)}", len(panels))
+    shared.legends(drawing, looks, _reading_of_optima(figure, hidden, told), figure.hue)
     return drawing
 
 
@@ -214,30 +183,30 @@ def _reading_of_optima(figure: OptimumFigure, hidden: list[str], told: set[str])
 
 def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
     """Draw what is found against the law, a colour for each grid, and below that the share by which it misses it."""
-    drawing, ((axes,),), ((strip,),) = canvas(1, 4.6, HEIGHT)
+    drawing, ((axes,),), ((strip,),) = shared.canvas(1, 4.6, beside_theory.HEIGHT)
     names = (figure.grid, *figure.beside)
     looks = {name: Look.of(position) for position, name in enumerate(names)}
     shares = {name: _shares(cells, name) for name in names}
     law, _, found, _ = every = np.hstack(list(shares.values()))
-    limit = reach(_missed(every)) or 1.0
+    limit = beside_theory.reach(_missed(every)) or 1.0
     beyond: list[float] = []
     for name, look in looks.items():
         x, x_mcse, y, y_mcse = shares[name]
         axes.errorbar(x, y, xerr=COVERAGE * x_mcse, yerr=COVERAGE * y_mcse, fmt=look.marker, color=look.colour,
                       elinewidth=1.1, markerfacecolor="white", markeredgewidth=1.3, zorder=3)  # fmt: skip
-        beyond += draw_residuals(strip, x, _missed(shares[name]), look, limit)
+        beyond += beside_theory.draw_residuals(strip, x, _missed(shares[name]), look, limit)
     # Linear in x, as an estimate of the covariance may be negative; logarithmic in y, as the law may fail by far.
     line = np.linspace(found.min() / 1.5, law.max() * 1.1, 200)
     axes.plot(line, line, color=NEUTRAL, label="law", zorder=1, **DASHED)
-    set_scales(axes, "linear", "log")
+    shared.set_scales(axes, "linear", "log")
     axes.set_ylabel("variance of the average / variance of one")
     strip.set_xlabel("variance by the law / variance of one member")
-    settle_strips([strip], [strip], limit, "found/law − 1")
+    beside_theory.settle_strips([strip], [strip], limit, "found/law − 1")
     entries: Entries = [
         (RING, f"points: average of M members ± {COVERAGE} MCSE"),
         (DASHED, "dashed: the law ρ + (1−ρ)/M, its terms from the smallest M of each kind"),
     ]
-    legends(drawing, looks, entries + residual_entries(beyond, "found over the law − 1"))
+    shared.legends(drawing, looks, entries + beside_theory.residual_entries(beyond, "found over the law − 1"))
     return drawing
 
 

@@ -16,35 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.figures import LollipopFigure, NestedLoopFigure, WinnersFigure
-from simstudy.report.figures.beside_theory import (
-    HEIGHT,
-    covered,
-    draw_points,
-    draw_residuals,
-    reach,
-    residual_entries,
-    settle_strips,
-    uncovered_entries,
-)
-from simstudy.report.figures.panels import (
-    COVERAGE,
-    NEUTRAL,
-    RING,
-    Entries,
-    Look,
-    aim,
-    canvas,
-    from_zero,
-    legends,
-    levels_of,
-    looks_of,
-    panelled,
-    set_scales,
-    share_y,
-    split,
-    unshown,
-    visible,
-)
+from simstudy.report.figures import beside_theory, shared
+from simstudy.report.figures.shared import COVERAGE, NEUTRAL, RING, Entries, Look
 from simstudy.report.labels import level_name, measure_name, number, setting_and_level, setting_name
 from simstudy.verdicts.figure_data import by_source, residuals
 
@@ -56,24 +29,26 @@ _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
-    panels = list(split(cells, figure.panel))
-    loops = {name: list(dict.fromkeys(levels_of(cells, name))) for name in unshown(figure, cells)}
-    limit, beyond = reach(residuals(cells, figure.y)), list[float]()
+    panels = list(shared.split(cells, figure.panel))
+    loops = {name: list(dict.fromkeys(shared.levels_of(cells, name))) for name in shared.unshown(figure, cells)}
+    limit, beyond = beside_theory.reach(residuals(cells, figure.y)), list[float]()
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.42 * len(loops)]
-    drawing, *grids = canvas(len(panels), heights[0], *([HEIGHT] if limit else []), *heights[1:], columns=1)
+    drawing, *grids = shared.canvas(
+        len(panels), heights[0], *([beside_theory.HEIGHT] if limit else []), *heights[1:], columns=1
+    )
     grid = np.hstack(grids)
-    looks = looks_of(cells, figure.hue)
+    looks = shared.looks_of(cells, figure.hue)
     theory = False
     for (axes, *below), (level, inside) in zip(grid, panels, strict=True):
         strips = below[:1] if limit else []
-        for hue, coloured in split(inside, figure.hue):
+        for hue, coloured in shared.split(inside, figure.hue):
             theory |= _steps(axes, figure, coloured, loops, looks[hue], not limit)
             for strip in strips:
                 place = positions(coloured, loops).astype(float)
-                beyond += draw_residuals(strip, place, residuals(coloured, figure.y), looks[hue], limit)
-        settle_strips(strips, strips, limit)
-        set_scales(axes, "linear", figure.y_scale)
+                beyond += beside_theory.draw_residuals(strip, place, residuals(coloured, figure.y), looks[hue], limit)
+        beside_theory.settle_strips(strips, strips, limit)
+        shared.set_scales(axes, "linear", figure.y_scale)
         axes.set_ylabel(measure_name(figure.y))
         if len(loops) == 1:
             _names((axes, *strips)[-1], *loops.items())
@@ -82,11 +57,11 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
         if figure.panel:
             axes.set_title(textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …"), loc="left")
     drawn = list(grid[:, 0])
-    aimed = aim(drawn, figure.target)
-    share_y(drawn, figure.y_scale)
-    entries = [*_reading(loops, theory), *aimed, *uncovered_entries(cells, figure.y)]
-    entries += residual_entries(beyond) if limit else []
-    legends(drawing, looks, [*entries, *from_zero(drawn, figure.y_scale)], figure.hue)
+    aimed = shared.aim(drawn, figure.target)
+    shared.share_y(drawn, figure.y_scale)
+    entries = [*_reading(loops, theory), *aimed, *beside_theory.uncovered_entries(cells, figure.y)]
+    entries += beside_theory.residual_entries(beyond) if limit else []
+    shared.legends(drawing, looks, [*entries, *shared.from_zero(drawn, figure.y_scale)], figure.hue)
     return drawing
 
 
@@ -94,7 +69,7 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
     """Return the place of each cell in the nested loops, counted from 0."""
     place = np.zeros(cells.sizes["cell"], int)
     for name, levels in loops.items():
-        place = place * len(levels) + np.array([levels.index(level) for level in levels_of(cells, name)])
+        place = place * len(levels) + np.array([levels.index(level) for level in shared.levels_of(cells, name)])
     return place
 
 
@@ -108,14 +83,14 @@ def _steps(
     lines = []
     for values in (by_source(cells, figure.y, "empirical"), np.where(np.isnan(exact), leading, exact)):
         line = np.full(size, np.nan)
-        line[place] = np.where(visible(values, figure.y_scale), values, np.nan)
+        line[place] = np.where(shared.visible(values, figure.y_scale), values, np.nan)
         lines.append(line)
     bars, known = np.full(size, np.nan), np.ones(size, bool)
     bars[place] = COVERAGE * cells[f"{figure.y}_mcse"].values
-    known[place] = covered(cells, figure.y) | unspoken
+    known[place] = beside_theory.covered(cells, figure.y) | unspoken
     edges = np.arange(size + 1) - 0.5
     axes.stairs(lines[0], edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
-    draw_points(axes, np.arange(size), lines[0], bars, known, look, markersize=3.5, elinewidth=1.0)
+    beside_theory.draw_points(axes, np.arange(size), lines[0], bars, known, look, markersize=3.5, elinewidth=1.0)
     if np.isfinite(lines[1]).any():
         axes.stairs(lines[1], edges, baseline=None, color=look.colour, label="theory", **_PALE)
     return bool(np.isfinite(lines[1]).any())
@@ -165,14 +140,14 @@ _THEORY: dict[str, Any] = {"marker": "|", "linestyle": "", "color": "black", "ma
 
 def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     """Draw a row for each combination of levels that neither colour nor panel shows, a stick for each colour in it."""
-    loops = {name: list(dict.fromkeys(levels_of(cells, name))) for name in unshown(figure, cells)}
+    loops = {name: list(dict.fromkeys(shared.levels_of(cells, name))) for name in shared.unshown(figure, cells)}
     n_rows = int(np.prod([len(levels) for levels in loops.values()]))
-    looks = looks_of(cells, figure.hue)
+    looks = shared.looks_of(cells, figure.hue)
     height = 0.9 + max(0.32, 0.16 * len(looks)) * n_rows
-    drawing, grid, panels = panelled(figure, cells, height, height)
+    drawing, grid, panels = shared.panelled(figure, cells, height, height)
     told = False
     for axes, inside in panels:
-        for position, (hue, coloured) in enumerate(split(inside, figure.hue)):
+        for position, (hue, coloured) in enumerate(shared.split(inside, figure.hue)):
             step = min(APART, 0.8 / len(looks))
             rows = positions(coloured, loops) + step * (position - (len(looks) - 1) / 2)
             told |= _sticks(axes, figure, coloured, rows, looks[hue])
@@ -187,7 +162,7 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         axes.set_ylabel(", ".join(map(setting_name, loops)))
     entries: Entries = [f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(figure.target or 0.0)}"]
     entries += [(_THEORY, "bars: theory, exact where there is such, or else leading order")] if told else []
-    legends(drawing, looks, entries, figure.hue)
+    shared.legends(drawing, looks, entries, figure.hue)
     return drawing
 
 
@@ -205,18 +180,18 @@ def _sticks(axes: Axes, figure: LollipopFigure, cells: xr.Dataset, rows: np.ndar
 
 def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
     """Draw a field for each level of x and row, in the colour of the best level there."""
-    rows, columns = list(split(cells, figure.rows)), list(dict.fromkeys(levels_of(cells, figure.x)))
-    looks = looks_of(cells, figure.over)
-    drawing, ((axes,),) = canvas(1, 1.2 + 0.9 * len(rows))
+    rows, columns = list(shared.split(cells, figure.rows)), list(dict.fromkeys(shared.levels_of(cells, figure.x)))
+    looks = shared.looks_of(cells, figure.over)
+    drawing, ((axes,),) = shared.canvas(1, 1.2 + 0.9 * len(rows))
     for place, (_, inside) in enumerate(rows):
-        for each, there in split(inside, figure.x):
+        for each, there in shared.split(inside, figure.x):
             values, theory = (by_source(there, figure.y, source) for source in ("empirical", "exact"))
             if not np.isfinite(values).any():
                 continue
             known = bool(np.isfinite(theory).all())
             least = int(np.nanargmin(theory if known else values))
             column, error = columns.index(each), float(there[f"{figure.y}_mcse"].values[least])
-            look = looks[levels_of(there, figure.over)[least]]
+            look = looks[shared.levels_of(there, figure.over)[least]]
             axes.plot(column, place + 0.28, look.marker, color=look.colour, markersize=11, zorder=3)
             axes.fill_between([column - 0.48, column + 0.48], place - 0.48, place + 0.48, color=look.colour, alpha=0.22)
             text = f"{values[least]:.2g}\n± {error:.1g}" + (f"\n({theory[least]:.2g})" if known else "")
@@ -226,5 +201,5 @@ def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
     axes.set(xlabel=setting_name(figure.x), xlim=(-0.5, len(columns) - 0.5), ylim=(-0.5, len(rows) - 0.5))
     axes.grid(False)
     reading = f"least {measure_name(figure.y)} ± MCSE; by exact theory where there is one (in brackets)"
-    legends(drawing, looks, [reading], figure.over)
+    shared.legends(drawing, looks, [reading], figure.over)
     return drawing

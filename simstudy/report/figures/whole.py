@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from scipy.special import ndtri
 
 from simstudy.design.measures import MEASURES, THEORIES
-from simstudy.report.figures.panels import COLOURS, NEUTRAL, Look, canvas, label_y, legends
+from simstudy.report.figures.shared import COLOURS, NEUTRAL, Look, canvas, label_y, legends
 from simstudy.report.labels import THEORY_NAMES, measure_name
 from simstudy.report.tables import VerdictLine
 from simstudy.verdicts.figure_data import by_source, z_scores

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.figures import ZipFigure
-from simstudy.report.figures.panels import COLOURS, COVERAGE, Look, canvas, characters, legends, levels_of
+from simstudy.report.figures.shared import COLOURS, COVERAGE, Look, canvas, characters, legends, levels_of
 from simstudy.report.labels import setting_and_level
 from simstudy.results import factors_of
 

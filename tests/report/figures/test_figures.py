@@ -17,7 +17,7 @@ from simstudy.design.figures import CurveFigure, DiversityFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures import draw, image
 from simstudy.report.figures.beside_theory import STRIP
-from simstudy.report.figures.panels import COLOURS, COVERAGE, MARKERS, Look, PlainLog, own_style
+from simstudy.report.figures.shared import COLOURS, COVERAGE, MARKERS, Look, PlainLog, own_style
 from simstudy.report.labels import RESOLUTION
 from simstudy.verdicts.figure_data import rank_correlation
 

@@ -16,7 +16,7 @@ from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import positions
-from simstudy.report.figures.panels import COVERAGE
+from simstudy.report.figures.shared import COVERAGE
 from simstudy.verdicts.figure_data import places
 
 GRID = """

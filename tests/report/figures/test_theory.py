@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from simstudy.design.figures import CurveFigure, LawFigure
 from simstudy.report.figures import chosen, draw
 from simstudy.report.figures.beside_theory import GREY, STRIP
-from simstudy.report.figures.panels import COVERAGE
+from simstudy.report.figures.shared import COVERAGE
 
 
 @pytest.fixture(scope="module")
