@@ -3,8 +3,6 @@
 Their own imports take seconds.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """For analysis scripts: what lies inside one cell, and two cells compared after the fact."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -187,11 +185,7 @@ def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple
     return f"{shared}: {here}{word} {there}"
 
 
-# ---------------------------------------------------------------- which cell
-
-
 def _find(results: xr.Dataset, where: Where, name: str) -> int:
-    """Return the position of the only cell that has these levels."""
     factors_of(results)  # refuses what are no results
     rows = coordinates_of(results)
     if not isinstance(where, Mapping):
@@ -224,9 +218,6 @@ def _find(results: xr.Dataset, where: Where, name: str) -> int:
 def _levels(rows: Sequence[Coordinates], key: str) -> list[str]:
     """Levels of a setting as they have to be written."""
     return list(dict.fromkeys(repr(text_of(row, key)) for row in rows))
-
-
-# ---------------------------------------------------------------- what lies inside it
 
 
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:

@@ -4,8 +4,6 @@
 saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -233,7 +231,6 @@ def _figure(
     kind: type[_Figure], results: xr.Dataset, name: str, grid: str | None, factors: tuple[str | None, ...],
     **entries: Any,
 ) -> _Figure:  # fmt: skip
-    """Return what a design would declare for a drawing."""
     grid, known = named_grid(results, grid)
     for factor in factors:
         if factor is not None and factor not in known:

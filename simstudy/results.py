@@ -1,7 +1,5 @@
 """Results of a study for analysis scripts: load them, and lay them out by factor."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which characters of a text steer what shows it, and how to spell them out."""
 
-from __future__ import annotations
-
 import re
 
 # Controls of ASCII and Latin-1, separators of lines, marks that turn the direction of writing, and halves of pairs,

@@ -1,7 +1,5 @@
 """What is filled into pages of the site: findings, checks, studies, and what commands and the theory say."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re
@@ -78,13 +76,11 @@ def _line(name: str, found: pd.DataFrame) -> Line | None:
     rows = found[(found.study == study) & (found.claim == claim)]
     if rows.empty:
         return None
-    row, stated = verdicts.row_of(study, claim, found), _claims()[name]
-    verdict = verdicts.verdict_of(study, claim, found).partition(",")[0].partition(" (")[0]
-    confirmed = rows[rows.run != verdicts.PILOT]
+    (row, verdict), stated = verdicts.told_of(study, claim, found), _claims()[name]
+    beacons = tuple(run.partition(",")[0] for run in rows.run if run != verdicts.PILOT)
     return Line(
         name, stated["statement"], stated.get("origin", "unstated"), verdict, row.estimate, row.claimed, _picture(row),
-        stated["kind"] == "printed", tuple(run.partition(",")[0] for run in confirmed.run),
-        confirmed.verdict.nunique() == 1,
+        stated["kind"] == "printed", beacons, verdict != verdicts.DIVIDED,
     )  # fmt: skip
 
 
@@ -159,8 +155,7 @@ def _recorded() -> tuple[dict[str, Any], dict[str, tuple[Any, str]]]:
     """The design of printed numbers, and the last confirmed row and the verdict of all confirmations by claim."""
     design, found = tomllib.loads((ROOT / "designs" / f"{RECORD}.toml").read_text()), verdicts.read()
     rows = found[(found.study == RECORD) & (found.run != verdicts.PILOT) & found.claim.isin(design["claims"])]
-    last = rows.drop_duplicates("claim", keep="last").itertuples()
-    return design, {row.claim: (row, verdicts.verdict_of(RECORD, row.claim, found).partition(",")[0]) for row in last}
+    return design, {claim: verdicts.told_of(RECORD, claim, found) for claim in dict.fromkeys(rows.claim)}
 
 
 def others() -> Iterator[str]:

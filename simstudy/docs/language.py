@@ -1,7 +1,5 @@
 """The reference of the design language, a page of the site, read from the records that validate designs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Any, Literal, get_args, get_origin
 
@@ -77,7 +75,6 @@ def _what(name: str, what: str, record: type[Record]) -> str:
 
 
 def _values(annotation: Any) -> Collection[Any]:
-    """Values that an annotation spells out."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return [value for part in get_args(annotation) for value in _values(part)]

@@ -1,7 +1,5 @@
 """What Sphinx fills into pages when it reads them, and formulas as drawings, which need neither a script nor a font."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

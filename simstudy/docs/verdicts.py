@@ -6,8 +6,6 @@ of other confirmations of the same design, and fills the tables of README.md tha
 Other profiles than "quick" stand beside it as STUDY.PROFILE.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator
@@ -95,30 +93,20 @@ def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
         "|---|---|---|---|---|---|",
     ]
     for study, _, claim in (name.partition("/") for name in names):
-        row = row_of(study, claim, verdicts)
-        verdict = verdict_of(study, claim, verdicts)
+        row, verdict = told_of(study, claim, verdicts)
+        standing = "" if verdict == DIVIDED else " (pilot)" if row.run == PILOT else ", confirmed"
         interval = f"{row.confidence} ({row.level})"
-        cells = row.statement, verdict, row.statistic, row.estimate, interval, row.claimed
+        cells = row.statement, verdict + standing, row.statistic, row.estimate, interval, row.claimed
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def verdict_of(study: str, claim: str, verdicts: pd.DataFrame) -> str:
-    """Return the verdict on a claim in words: what its confirmations agree in, or that of the pilot."""
+def told_of(study: str, claim: str, verdicts: pd.DataFrame) -> tuple[Any, str]:
+    """Return the row of a claim that counts, of its last confirmation or else of the pilot, and what all agree in."""
     rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
     confirmed = rows[rows.run != PILOT]
-    if rows.empty:
-        return "not judged yet"
-    if confirmed.empty:
-        return f"{rows.iloc[-1].verdict} (pilot)"
-    return f"{confirmed.iloc[-1].verdict}, confirmed" if confirmed.verdict.nunique() == 1 else DIVIDED
-
-
-def row_of(study: str, claim: str, verdicts: pd.DataFrame) -> Any:
-    """Return the row of a claim that counts: of its last confirmation, or else of the pilot."""
-    rows = verdicts[(verdicts.study == study) & (verdicts.claim == claim)]
-    confirmed = rows[rows.run != PILOT]
-    return (rows if confirmed.empty else confirmed).iloc[-1]
+    row = (rows if confirmed.empty else confirmed).iloc[-1]
+    return row, row.verdict if confirmed.verdict.nunique() <= 1 else DIVIDED
 
 
 def filled(page: str, verdicts: pd.DataFrame) -> str:

@@ -1,7 +1,5 @@
 """All studies on one page, the report that the claims of the paper are read in, with verdicts at one level for all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple

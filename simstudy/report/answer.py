@@ -1,7 +1,5 @@
 """What a study answers, in sentences that its verdicts fill in, and the formulas that its claims name."""
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The runs of a study that lie in a folder, its pilot and its confirmations, and what they found of each claim."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

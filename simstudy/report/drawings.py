@@ -1,7 +1,5 @@
 """All figures of a study as files."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a reader can explore: the cells of a study as plain data, with addresses, theory, and the claims on them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

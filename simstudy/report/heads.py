@@ -1,7 +1,5 @@
 """The page of the heads of a transformer: whether theory tells which agree, and how many they are worth."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +129,6 @@ def answer(found: xr.Dataset) -> str:
 
 
 def _of(found: xr.Dataset, name: str) -> str:
-    """A number with its error over sequences."""
     return with_error(float(found[name]), float(found[f"{name}_mcse"]))
 
 
@@ -165,7 +162,6 @@ def _pairs(found: xr.Dataset, source: str) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _layer(layer: xr.Dataset) -> dict[str, Any]:
-    """One row of the table of layers."""
     errors = zip(layer.effective_heads.values, layer.effective_heads_mcse.values, strict=True)
     own = layer.sel(source="observed")
     return {

@@ -1,7 +1,5 @@
 """What things are called where people read them: names of settings and measures, and numbers with their error."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from typing import Any

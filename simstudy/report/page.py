@@ -1,7 +1,5 @@
 """The report of a study: one page with verdicts, figures and tables, and the same as files."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections import Counter
@@ -214,7 +212,6 @@ def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
 
 
 def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
-    """What the page says about one grid."""
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
     planned = [planned for planned in design.cells if planned.grid == name]
     levels = [[level_name(level(row, factor)) for factor in design.factors[name]] for row in coordinates_of(cells)]

@@ -1,7 +1,5 @@
 """Where estimates lie in the interval claimed: places on a line, which a page draws beside the numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ methodological research in psychology: a standardized template for planning, pre
 Psychological Methods (2024), doi 10.1037/met0000695.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
@@ -70,7 +68,6 @@ def preregistration(design: Design, seal: Seal) -> str:
 
 
 def _grid(design: Design, name: str) -> dict[str, Any]:
-    """Factors, fixed settings and precision of one grid, in words."""
     planned = [planned for planned in design.cells if planned.grid == name]
     coordinates = [each.cell.coordinates for each in planned]
     factors = design.factors[name]

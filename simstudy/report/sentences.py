@@ -1,7 +1,5 @@
 """Published sentences: what abstracts assert, how it is tested, the answer, and what the claims behind it found."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping

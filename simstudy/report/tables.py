@@ -1,7 +1,5 @@
 """Results as tables: verdicts for the terminal and the report, and one row for each claim, comparison and cell."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 What is left when everything foreseen is dealt with is a defect: one line here, and its traceback in a private log.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

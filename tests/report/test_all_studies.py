@@ -1,7 +1,5 @@
 """One page for all studies: every verdict and figure on it, nothing loaded, nothing of another design."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """What a study answers, and the formulas that its claims name."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

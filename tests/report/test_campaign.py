@@ -1,7 +1,5 @@
 """The level of all studies of a page together: what it is, and which verdicts hold at it."""
 
-from __future__ import annotations
-
 import pytest
 from builders_results import DESIGN, build_design, build_results
 

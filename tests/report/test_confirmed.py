@@ -1,7 +1,5 @@
 """What confirmations are said to have found, and the comparison that stands for a claim in all runs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

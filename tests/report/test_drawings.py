@@ -1,7 +1,5 @@
 """Figures of a study as files."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 
 from simstudy.report.drawings import figure_files

@@ -1,7 +1,5 @@
 """Cells to explore: plain data with addresses, and in a browser without a network from a verdict to its cells."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

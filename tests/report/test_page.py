@@ -1,7 +1,5 @@
 """The report: complete, self-contained, safe against what a design may say, and the same every time."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """What a person who waits is told in a log."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables of a report as files."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What reaches a terminal: text that nobody can steer it with, and one line in place of a traceback."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shlex

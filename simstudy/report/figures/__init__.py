@@ -1,7 +1,5 @@
 """The figures that a design declares, drawn by Matplotlib's objects: without `pyplot` nothing global is left behind."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from functools import singledispatch
@@ -29,7 +27,6 @@ COLOURS_OF_PNG = 64
 
 @singledispatch
 def _drawn(figure: BaseFigure, cells: xr.Dataset) -> Drawing:
-    """Draw a figure of any kind from the cells that it selects."""
     raise TypeError(f"no drawing of {figure!r}")
 
 

@@ -1,7 +1,5 @@
 """What theory says in a figure: strips of Monte Carlo over theory − 1, and in grey what no theory speaks of."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections import Counter

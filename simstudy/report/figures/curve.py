@@ -1,7 +1,5 @@
 """Figures against a number on x: kinds "curve", "optimum" and "law"."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -101,7 +99,6 @@ def _theories(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look, 
 
 
 def _reading(figure: CurveFigure, hidden: list[str], notes: Notes) -> Entries:
-    """Entries of the legend that say what points and lines are."""
     text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if notes.leading else "")
     entries: Entries = [(RING | {"linestyle": "-" if notes.leading else ""}, text)]
     entries += [(THEORY_LINES["exact"], "broad pale line: exact theory at any n")] if notes.exact else []

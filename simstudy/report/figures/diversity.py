@@ -1,7 +1,5 @@
 """Figures of diversity indices: a measure against them, kind "diversity", and how they order cells, kind "ordering"."""
 
-from __future__ import annotations
-
 import textwrap
 
 import numpy as np

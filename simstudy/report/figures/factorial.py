@@ -4,8 +4,6 @@ In a nested loop, cells stand side by side in the order of loops over the factor
 stairs below show which levels they have (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).
 """
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 from typing import Any
@@ -119,7 +117,6 @@ def _stairs(axes: Axes, loops: Loops) -> None:
 
 
 def _names(axes: Axes, loop: tuple[str, list[Any]]) -> None:
-    """Write the levels of a single factor below their steps."""
     name, levels = loop
     texts = [textwrap.shorten(level_name(level), 40, placeholder=" …") for level in levels]
     axes.set_xticks(range(len(levels)), texts, rotation=30, ha="right", rotation_mode="anchor", fontsize=8.5)

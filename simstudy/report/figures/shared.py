@@ -1,18 +1,15 @@
 """What the kinds of figures share: canvas, scales, ticks, shared axes, colours, cells told apart, and legends."""
 
-from __future__ import annotations
-
 import contextlib
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullLocator
@@ -37,6 +34,24 @@ STYLE: Any = {
 
 A dollar in a label is a dollar.  Letters keep their shapes: hinting makes some strokes bold, and takes a twelfth of the
 time.  Text of an SVG or PDF is text; titles stand where they are: to move them clear of ticks takes a tenth."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+"""Palette of Okabe and Ito (2008) for colour-blind readers, without its yellow, which is faint on white."""
+MARKERS = "os^DvPX"
+COVERAGE = 1.96
+"""Half-width of an error bar in MCSE: a 95 % interval."""
+NEUTRAL = "#444444"
+"""Colour of what belongs to no level."""
+# The broad line shows on both sides of the thin one where they agree.
+THEORY_LINES: dict[str, Any] = {
+    "exact": {"linewidth": 5.0, "alpha": 0.3, "solid_capstyle": "butt", "zorder": 1.5},
+    "leading": {},
+}
+
+RING: Any = {"marker": "o", "markerfacecolor": "white", "linestyle": ""}
+DASHED: Any = {"linestyle": (0, (5, 3)), "linewidth": 1.0}
+
+Entries = list[tuple[dict[str, Any], str] | str]
+"""Of a legend: how something is drawn, in grey unless a colour is stated, and what it is; or text alone."""
 
 
 @contextlib.contextmanager
@@ -53,7 +68,7 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
     rows = -(-n_panels // columns)
     across = -(-n_panels // rows)
     width = _WIDTHS[MAX_COLUMNS if columns == 1 else across]
-    drawing = Figure(figsize=(width, rows * sum(heights) + 0.9), layout="constrained")
+    drawing = Drawing(figsize=(width, rows * sum(heights) + 0.9), layout="constrained")
     every = drawing.subplots(len(heights) * rows, across, squeeze=False, height_ratios=list(heights) * rows)
     grids = [every[start :: len(heights)] for start in range(len(heights))]
     for upper, lower in pairwise(grids):
@@ -160,26 +175,6 @@ def label_y(grid: np.ndarray, text: str, n_panels: int) -> None:
         axes.tick_params(which="both", labelleft=False)
 
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Palette of Okabe and Ito (2008) for colour-blind readers, without its yellow, which is faint on white."""
-MARKERS = "os^DvPX"
-COVERAGE = 1.96
-"""Half-width of an error bar in MCSE: a 95 % interval."""
-NEUTRAL = "#444444"
-"""Colour of what belongs to no level."""
-# The broad line shows on both sides of the thin one where they agree.
-THEORY_LINES: dict[str, Any] = {
-    "exact": {"linewidth": 5.0, "alpha": 0.3, "solid_capstyle": "butt", "zorder": 1.5},
-    "leading": {},
-}
-
-RING: Any = {"marker": "o", "markerfacecolor": "white", "linestyle": ""}
-DASHED: Any = {"linestyle": (0, (5, 3)), "linewidth": 1.0}
-
-Entries = list[tuple[dict[str, Any], str] | str]
-"""Of a legend: how something is drawn, in grey unless a colour is stated, and what it is; or text alone."""
-
-
 class Look(NamedTuple):
     """Colour and marker of one hue level, so that it is told apart in grey as well."""
 
@@ -187,7 +182,7 @@ class Look(NamedTuple):
     marker: str
 
     @classmethod
-    def of(cls, position: int) -> Look:
+    def of(cls, position: int) -> Self:
         """Return the look of a level; no two of the first 49 agree in both."""
         turn, colour = divmod(position, len(COLOURS))
         return cls(COLOURS[colour], MARKERS[(colour + turn) % len(MARKERS)])

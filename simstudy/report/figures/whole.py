@@ -1,7 +1,5 @@
 """Figures of a whole study, which no design declares: all claims, and all cells against theory."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Figures of kind "zip": intervals of single replicates, ordered by how far they are from the truth."""
 
-from __future__ import annotations
-
 import textwrap
 
 import numpy as np

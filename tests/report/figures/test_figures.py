@@ -1,7 +1,5 @@
 """Figures: every point, bar, line and label that the design asks for, read back from what is drawn."""
 
-from __future__ import annotations
-
 import io
 
 import matplotlib as mpl

@@ -1,7 +1,5 @@
 """Figures of optima and nested loops: what is drawn, read back, against the made-up results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

@@ -1,7 +1,5 @@
 """What figures show beside theory and beside the law of exchangeable members: strips, grey points and reasons."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr
