@@ -130,9 +130,7 @@ def build_results(design: Design) -> xr.Dataset:
     rows = [_measures(cell.coordinates) for cell in cells]
     theory = [bool(row.pop("_applies")) for row in rows]
     unasked, few = "not asked for: set exact = true in the grid", "too many quadrature nodes"
-    exact_reasons = [
-        unasked if not planned.exact else "" if planned.cell.data.n_keys == 400 else few for planned in design.cells
-    ]
+    exact_reasons = [unasked if not one.exact else "" if one.cell.data.n_keys == 400 else few for one in design.cells]
     wobble = np.sin(np.arange(len(cells)) * 2.3)
     for name in MEASURES:
         leading = np.array([row[name] for row in rows])

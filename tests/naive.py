@@ -155,9 +155,7 @@ def performance(estimates, target, combination):
         combined = estimates[:, q] @ np.asarray(combination)
         variance = combined.var(ddof=1)
         bias2 = (combined.mean() - target[q]) ** 2 - variance / len(combined)
-        heads_bias2 = [
-            (estimates[:, q, h].mean() - target[q]) ** 2 - covariance[h, h] / len(combined) for h in range(n_heads)
-        ]
+        heads_bias2 = (estimates[:, q].mean(axis=0) - target[q]) ** 2 - np.diagonal(covariance) / len(combined)
         uniform = estimates[:, q].mean(axis=1)
         correlation = [covariance[h, g] / math.sqrt(covariance[h, h] * covariance[g, g]) for h, g in pairs]
         rows.append(

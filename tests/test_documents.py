@@ -42,9 +42,7 @@ ELSEWHERE = ("any-estimator", "own-numbers", "tutorial")
 """Pages whose blocks need other files, or are run by tests of their own."""
 REQUIRED = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR07", "RT01", "RT03"}
 """Checks of numpydoc: a summary, every parameter and what is returned, each described.  Annotations give the types."""
-PUBLIC = [f"simstudy.{name}" for name in simstudy.__all__] + [
-    f"simstudy.theory.{name}" for name in simstudy.theory.__all__
-]
+PUBLIC = [f"simstudy.{name}" for name in (*simstudy.__all__, *(f"theory.{each}" for each in simstudy.theory.__all__))]
 PUBLIC += [f"{module.__name__}.{name}" for module in (plots, interventions) for name, value in vars(module).items()
            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"]  # fmt: skip
 TEMPLATE = ROOT / "simstudy" / "commands" / "template.toml"
@@ -302,10 +300,8 @@ def test_public_docstring__says_what_goes_in_and_what_comes_out(name):
     faults = [message for code, message in found["errors"] if code in REQUIRED]
     thing = pydoc.locate(name)
     if fields := getattr(thing, "_fields", ()):
-        described = {
-            each for entry in NumpyDocString(inspect.getdoc(thing))["Attributes"] for each in entry.name.split(", ")
-        }
-        assert described == {*fields}
+        entries = NumpyDocString(inspect.getdoc(thing))["Attributes"]
+        assert {each for entry in entries for each in entry.name.split(", ")} == {*fields}
     else:
         assert not faults
     if name.partition(".")[2] in simstudy.__all__ and not inspect.isclass(thing):
@@ -314,9 +310,7 @@ def test_public_docstring__says_what_goes_in_and_what_comes_out(name):
 
 def test_formulas_that_docstrings_name__stand_in_the_theory():
     labels = re.findall(r"^\$\$ \((.*?)\)$", DOCUMENTS["simstudy/theory/README.md"], flags=re.MULTILINE)
-    named = {
-        label for path in (ROOT / "simstudy").rglob("*.py") for label in re.findall(":eq:`(.*?)`", path.read_text())
-    }
+    named = {each for path in ROOT.glob("simstudy/**/*.py") for each in re.findall(":eq:`(.*?)`", path.read_text())}
     assert len(labels) == len(set(labels)) and named <= set(labels) and len(named) > 20
     assert EQUATIONS.keys() == alternatives_of("formulas").keys() and {*EQUATIONS.values()} <= set(labels)
 

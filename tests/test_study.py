@@ -165,15 +165,12 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
     }
     details, same = (read_results_of(tmp_path / "d", files["details.nc"]) for files in (first, again))
     assert details.identical(same)
-    results, same = (
-        read_results_of(tmp_path / name, files["results.nc"]) for name, files in (("1", first), ("2", again))
-    )
+    results, same = (read_results_of(tmp_path / "r", files["results.nc"]) for files in (first, again))
     assert results.drop_attrs(deep=False).identical(same.drop_attrs(deep=False))
     assert [name for name in results.attrs if results.attrs[name] != same.attrs[name]] == ["run"]
     assert process.command(["report", *command, "--figures", "pdf"]) == 0
-    assert contents(folder).keys() - again.keys() == {
-        f"figures/{name}.pdf" for name in ("mse", "least", "order", "all_claims")
-    }
+    added = {Path(name).name for name in contents(folder).keys() - again.keys()}
+    assert added == {f"{name}.pdf" for name in ("mse", "least", "order", "all_claims")}
 
 
 def read_results_of(path: Path, content: bytes) -> xr.Dataset:

@@ -128,9 +128,7 @@ def test_expectations__of_heads_that_coincide_and_are_narrow():
     known = expectations(cell)
     density = np.exp(-0.5 * (query_points(cell)[:, :2] ** 2).sum(axis=1)) / (2 * np.pi)
     np.testing.assert_allclose(np.exp(known.log_mass[:, 0]), 2 * np.pi * 1e-12 * density, rtol=1e-9)
-    np.testing.assert_allclose(
-        np.exp(known.log_product), np.repeat(np.pi * 1e-12 * density, 3).reshape(2, 3), rtol=1e-6
-    )
+    np.testing.assert_allclose(np.exp(known.log_product), np.pi * 1e-12 * density[:, None] * np.ones(3), rtol=1e-6)
 
 
 def measured(cell, n_batches=4):

@@ -51,10 +51,7 @@ SIGNAL = {
         {"kind": "interaction", "coordinates": [4, 6]},
     ],
 }
-TARGETS = (
-    Target("noise alone", "zero", _no_signal, 1.0),
-    Target("signal", SIGNAL, _signal, 0.3),
-)
+TARGETS = (Target("noise alone", "zero", _no_signal, 1.0), Target("signal", SIGNAL, _signal, 0.3))
 ANGLES = (30.0, 90.0)
 SIZE = Size("two geometries", 256, 8, 4, 16, 4096, p=2)
 

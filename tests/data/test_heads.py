@@ -232,9 +232,8 @@ def test_heads_depend_on_the_seed_and_not_on_the_data():
 
 @pytest.mark.parametrize("arrangement", ["haar", "haar_redrawn"])
 def test_query_projections_same_opposite_and_their_own(arrangement):
-    cell = {
-        how: haar(n_heads=3, arrangement=arrangement, query_projections=how) for how in ("same", "opposite", "haar")
-    }
+    shared = {"n_heads": 3, "arrangement": arrangement}
+    cell = {how: haar(query_projections=how, **shared) for how in ("same", "opposite", "haar")}
     w = key_projections(cell["same"], 3, 2)
     np.testing.assert_array_equal(query_projections(cell["same"], 3, 2), w)
     sign = np.array([1.0, -1.0, 1.0])[:, None, None]

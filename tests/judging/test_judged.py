@@ -121,9 +121,7 @@ def test_further_units__are_those_of_a_table_that_goes_on_as_it_began():
 
 def test_further_units_of_a_claim_on_several_conditions__name_the_comparison_that_would_decide():
     """Where the estimate shown is near its bound and another beyond it, by less than its error shows yet."""
-    frame = pd.concat(
-        [PAIR - PAIR.mean() - [0.0, 0.15], 5.0 + PAIR], axis=1, keys=["x", "y"], names=["at", "condition"]
-    )
+    frame = pd.concat([PAIR - PAIR.mean() - [0, 0.15], 5 + PAIR], axis=1, keys=["x", "y"], names=["at", "condition"])
     found = simstudy.judge(frame, {"c": {"kind": "larger_than", "value": -0.1, "where": {"at": "x"}}})
     row = found.comparisons().set_index("statistic").estimate
     assert found.lines[0].verdict == "inconclusive" and row.tolist() == pytest.approx([0.0, -0.15])

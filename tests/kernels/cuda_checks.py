@@ -83,9 +83,7 @@ def test_projection__is_that_of_the_cpu(precision, own):
     weights = rng.standard_normal((2, 7, 5, 3) if own else (7, 5, 3)).astype(precision)
     (cpu,), (gpu,) = on_both(lambda: project(keys, weights))
     assert gpu.shape == cpu.shape == (2, 7, 3, 37) and gpu.dtype == precision
-    bound = (
-        5 * np.finfo(precision).eps * np.einsum("...hdp,...dn->...hpn", np.abs(weights), np.abs(keys)[:, None]).max()
-    )
+    bound = 5 * np.finfo(precision).eps * np.einsum("...hdp,...dn->...hpn", abs(weights), abs(keys)[:, None]).max()
     np.testing.assert_allclose(gpu, cpu, rtol=0, atol=bound)
 
 

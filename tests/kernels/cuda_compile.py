@@ -64,9 +64,7 @@ def resources(code):
     options = LinkerOptions(arch="sm_{}{}".format(*CAPABILITY), ptxas_options=["-v"])
     linker = Linker(ObjectCode.from_ptx(code.encode()), options=options)
     linker.link("cubin")
-    found = re.search(
-        r"(\d+) bytes stack frame, (\d+) bytes spill.*?Used (\d+) registers", linker.get_info_log(), re.DOTALL
-    )
+    found = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill.*?Used (\d+) registers", linker.get_info_log(), re.S)
     local, spilled, registers = map(int, found.groups())
     assert not spilled
     return registers, local

@@ -1,6 +1,6 @@
 """Random inputs of the Nadaraya–Watson kernels, their naive solution, and the error that rounding explains."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,9 +26,7 @@ class Problem:
 
     def part(self, rows):
         queries = self.queries[rows] if self.queries.ndim == 4 else self.queries
-        return replace(
-            self, keys=self.keys[rows], values=self.values[rows], variances=self.variances[rows], queries=queries
-        )
+        return Problem(self.keys[rows], self.values[rows], self.variances[rows], queries, self.bandwidth, self.logits)
 
 
 def problem(shape, logits="distance", precision="float64", bandwidth=0.7, spread=1.0, seed=0, own_queries=False):

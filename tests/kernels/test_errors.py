@@ -125,10 +125,7 @@ def test_correlations_of_a_constant_head__are_undefined():
 @pytest.mark.parametrize("per_case", [True, False])
 def test_sums_over_pairs__are_those_of_matrices_at_each_query(n_heads, per_case):
     rng = np.random.default_rng(2)
-    bias, overlap = (
-        rng.standard_normal((3, 4, n_heads)),
-        rng.uniform(0.5, 1.0, (3 if per_case else 1, n_heads, n_heads)),
-    )
+    bias, overlap = rng.normal(size=(3, 4, n_heads)), rng.uniform(0.5, 1.0, (3 if per_case else 1, n_heads, n_heads))
     overlap = overlap + np.swapaxes(overlap, 1, 2)
     factor = rng.standard_normal((3, 4, n_heads, n_heads + 2))
     moments = factor @ np.swapaxes(factor, 2, 3) + bias[..., None] * bias[..., None, :]

@@ -109,7 +109,7 @@ def test_shares_of_wrong_pairs__cover_over_heads_and_do_not_given_those_drawn():
     assert control < 0.8
 
 
-MEASURES_OF_ROWS = ("mse", "ensemble_variance", "squared_bias")
+OF_ROWS = ("mse", "ensemble_variance", "squared_bias")
 DATA_SETS = {
     "diabetes": (["bmi", "s5"], {"kind": "fitted", "learner": "nearest_neighbours"}, "residuals", ["held_out"]),
     "wine": (
@@ -136,7 +136,7 @@ def studies(name: str, count: int, population: list[str] | None = None, n_batche
             population=stated if population is None else population,
         )  # fmt: skip
         performance = estimated(cell, n_batches)
-        found.append([(performance.estimate[measure], performance.mcse[measure]) for measure in MEASURES_OF_ROWS])
+        found.append([(performance.estimate[measure], performance.mcse[measure]) for measure in OF_ROWS])
     values = np.array(found, float)
     return Intervals(values[..., 0], values[..., 1], performance.n_blocks - 1)
 
@@ -152,21 +152,14 @@ def found():
 def test_standard_errors__are_the_standard_deviation_over_seeds(found):
     for name, (over, fixed) in found.items():
         ratios = over.ratio
-        print(
-            f"\n{name}: error over standard deviation of {SEEDS} seeds",
-            dict(zip(MEASURES_OF_ROWS, ratios, strict=True)),
-        )
+        print(f"\n{name}: error over standard deviation of {SEEDS} seeds", dict(zip(OF_ROWS, ratios, strict=True)))
         assert ((ratios >= 0.85) & (ratios <= 1.15)).all()
         assert (fixed.ratio < 0.6).all()
 
 
 def test_intervals__cover_and_those_given_one_split_do_not(found):
     truths = {name: over.estimates.mean(axis=0) for name, (over, _) in found.items()}
-    share, control = (
-        np.mean([each[which].coverage(truths[name]) for name, each in found.items()], axis=0) for which in (0, 1)
-    )
-    print(
-        f"\n{SEEDS * len(found)} studies", dict(zip(MEASURES_OF_ROWS, share, strict=True)), "given one split", control
-    )
+    share, control = np.mean([[one.coverage(truths[name]) for one in each] for name, each in found.items()], axis=0)
+    print(f"\n{SEEDS * len(found)} studies", dict(zip(OF_ROWS, share, strict=True)), "given one split", control)
     assert ((share >= 0.93) & (share <= 0.97)).all()
     assert (control < 0.7).all()
