@@ -14,8 +14,6 @@ random linear function, F = v, G = v² + d - 1, T = |x|, in units of 1/d.
 Index legend: c component; N nodes of v; U nodes of log t.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 import math

@@ -1,7 +1,5 @@
 """Weights a of least aᵀE a, E positive semidefinite: plain optimisation, for theory and simulation alike."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -3,8 +3,6 @@
 `learners` says how to add a kind of learner, `systems` a random instance.
 """
 
-from __future__ import annotations
-
 # What these rooms hold is found by the type of a record.
 from simstudy.attention import learners, nadaraya_watson, systems
 from simstudy.attention.members import Members, evaluated, replicate_statistics

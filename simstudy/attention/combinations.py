@@ -5,8 +5,6 @@ Never imports the theory.
 With e_h = f_h − m, risk(a) = E (Σ a_h f_h − m)², averaged over queries.  If Σ a_h = 1 it is aᵀE a, E_hg = E e_h e_g.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -18,8 +18,6 @@ measure ``failure_rate`` says how many, and bias and variance are those of the r
 simstudy/README.md says how to add a piece, and `attention.systems` how to add numbers that are no estimate of m.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What every learner or random instance gives for a number of replicates, and statistics of single replicates."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Nadaraya–Watson heads, and weights that each replicate fits for them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

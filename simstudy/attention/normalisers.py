@@ -3,8 +3,6 @@
 Index legend of `tilted`: q query, h head, k and l dimensions of a head, i key.
 """
 
-from __future__ import annotations
-
 from functools import singledispatch
 
 import numpy as np

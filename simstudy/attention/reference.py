@@ -4,8 +4,6 @@ Everything materialises: logits, weights, tokens, heads side by side.  No kernel
 Index legend: r replicate, q query, h head, k dimension of a head, i key, j token feature.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What keys, values and queries go through before logits: pure functions from `Inputs` to `Inputs`."""
 
-from __future__ import annotations
-
 from functools import singledispatch
 from typing import NamedTuple
 

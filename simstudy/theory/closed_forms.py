@@ -5,8 +5,6 @@ angles in radians along the last axis (p,).  "Noise" is the part of a covariance
 signal adds its own part, which may be negative.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -4,8 +4,6 @@ Heads see standard normal keys through orthonormal projections, so that the squa
 noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h and g head; q query; j power of D.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

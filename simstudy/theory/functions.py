@@ -5,11 +5,9 @@ exact, also of products of two functions, under Gaussian laws that share a covar
 order leaves out of the variance of a ratio of averages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce, singledispatch
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,13 +64,13 @@ class Function(NamedTuple):
         """Whether the polynomial part is a constant."""
         return not (self.gradient.any() or self.curvature.any())
 
-    def plus(self, other: Function) -> Function:
+    def plus(self, other: Self) -> Self:
         """Return the sum of two functions on the same space."""
-        return Function(
-            self.constant + other.constant,
-            self.gradient + other.gradient,
-            self.curvature + other.curvature,
-            self.exponentials + other.exponentials,
+        return self._replace(
+            constant=self.constant + other.constant,
+            gradient=self.gradient + other.gradient,
+            curvature=self.curvature + other.curvature,
+            exponentials=self.exponentials + other.exponentials,
         )
 
 

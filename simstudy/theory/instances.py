@@ -6,8 +6,6 @@ layer normalisation), Bhojanapalli and others (2020; patterns that a head can dr
 colony after its first wave), and of heads at a temperature.
 """
 
-from __future__ import annotations
-
 import math
 from functools import singledispatch
 

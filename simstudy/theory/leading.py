@@ -5,9 +5,7 @@ The head estimate is a ratio of averages over n keys.  With R = E[KK] / (E K E K
 for Gaussian keys.  Index legend: h, g head; G pair of heads g >= h; q query.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +57,7 @@ class Prediction(NamedTuple):
     reason: str
 
     @classmethod
-    def blank(cls, target: Array, n_heads: int, reason: str) -> Prediction:
+    def blank(cls, target: Array, n_heads: int, reason: str) -> Self:
         """Return a prediction that says nothing of heads but why."""
         unknown = np.full((len(target), n_heads), np.nan)
         return cls(unknown, np.stack([unknown] * n_heads, axis=2), target, unknown, reason)
@@ -145,9 +143,6 @@ class _Smoothed(NamedTuple):
         """E[v + (m - first)(m - second)] under the tilted law."""
         return self.noise + self.square - (first + second) * self.mean + first * second
 
-    def take(self, index: Array) -> _Smoothed:
-        return _Smoothed(*(moment[index] for moment in self))
-
 
 class _Expansion(NamedTuple):
     """Arrays (Q, H), and (Q, H, H) for the covariance; ratio is R_hh."""
@@ -186,7 +181,7 @@ def _expansion(cell: Cell, kernels: HeadKernels, *, with_next_term: bool) -> _Ex
     covariance[:, second, first] = covariance[:, first, second]
 
     same = first == second
-    ratio, doubles = ratios[same], pairs.take(same)
+    ratio, doubles = ratios[same], _Smoothed(*(moment[same] for moment in pairs))
     drift = ratio * (doubles.mean - smooth)
     neglected = np.full_like(ratio, np.nan)
     if with_next_term:

@@ -1,7 +1,5 @@
 """Theory under a mask: keys are exchangeable, so that a query which sees k of n keys has the moments of k keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Performance measures of an ensemble, computed from a prediction of its bias and covariance."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -4,8 +4,6 @@ A key, given the means of chunks, is Gaussian around a multiple of them; a head 
 averages the regression function over that law.  Index legend: h head; q query; c chunk; t key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -10,8 +10,6 @@ its error is exponential with a mean proportional to exp(Z²/2): of a law withou
 The largest of M errors thus grows nearly like M, where errors all of one mean would grow like the logarithm of M.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import special
 

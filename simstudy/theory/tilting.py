@@ -3,8 +3,6 @@
 Index legend: h, g head; G product of kernels; q query; j feature; k head dimension.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

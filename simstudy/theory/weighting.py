@@ -5,8 +5,6 @@ quadratic form: a'Ea with E_hg = E e_h e_g if the weights sum to 1 (Bates and Gr
 Index legend: h, g head; q query; k length of a prefix of heads.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

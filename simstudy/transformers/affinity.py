@@ -6,8 +6,6 @@ writes into it, lies in the span of their columns.
 Index legend: i, j head, of any layer; d feature; p dimension of a head.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any

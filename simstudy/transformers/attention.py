@@ -4,8 +4,6 @@ Gram matrices of weights, sinks, overlap of contributions, and dimensions of key
 that looks; s token that is looked at; p dimension of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

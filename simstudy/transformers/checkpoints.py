@@ -4,8 +4,6 @@ A checkpoint of PyTorch is a pickle, and a pickle can run any code of its author
 make tensors; a file that names another is refused before that is looked up.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import io

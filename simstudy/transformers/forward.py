@@ -3,14 +3,12 @@
 Index legend: l layer; h head; t, s token; j, d feature; p dimension of a head.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from scipy.special import softmax
@@ -79,7 +77,7 @@ class Encoder:
         values = state @ self.heads.value[layer] + self.heads.value_bias[layer][:, None]
         return self._after(layer, state, weights @ values)
 
-    def with_heads(self, heads: TransformerHeads) -> Encoder:
+    def with_heads(self, heads: TransformerHeads) -> Self:
         """Return the same model with other heads."""
         other = copy.copy(self)
         other.heads = heads

@@ -7,8 +7,6 @@ Messages are read here, in steps that are counted: of 10 MB of empty nodes, the 
 Their fields are called by the numbers of ``onnx.proto``.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Heads of a transformer: projections and biases of every layer and head, whatever names a model gives them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -3,8 +3,6 @@
 Index legend: l layer; h, g head; s sequence; d feature.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable
@@ -56,6 +54,25 @@ class _Layer(NamedTuple):
     gram: np.ndarray
     by_sequence: dict[str, np.ndarray]
     whole: dict[str, Any]
+
+
+class Fixed(NamedTuple):
+    """What follows from the weights of heads alone."""
+
+    groups: np.ndarray  # (L, H)
+    angles: np.ndarray  # (L, H, H) Correlations by the angles of key subspaces
+    indices: np.ndarray  # (L, index) Diversity of key subspaces
+    overlaps: list[np.ndarray | None]  # (H, H) Of contributions, if known
+
+
+def of_weights(heads: TransformerHeads, each: Callable[..., Any] = map) -> Fixed:
+    """Find what is fixed; ``each`` is `map`, or what does the same in several threads."""
+    groups = key_groups(heads.key, heads.key_bias)
+    writes = heads.value is not None and heads.output is not None
+    overlaps = (
+        each(functools.partial(contribution_overlap, heads), range(len(groups))) if writes else [None] * len(groups)
+    )
+    return Fixed(groups, *geometry(heads.key, groups, each), list(overlaps))
 
 
 def inspect_heads(
@@ -135,25 +152,6 @@ def inspect_lengths(
     """
     sequences = _sequences(heads, states, None)
     return _inspected(heads, sequences, _judged(None, len(sequences)), lengths, queries, seed, fixed)
-
-
-class Fixed(NamedTuple):
-    """What follows from the weights of heads alone."""
-
-    groups: np.ndarray  # (L, H)
-    angles: np.ndarray  # (L, H, H) Correlations by the angles of key subspaces
-    indices: np.ndarray  # (L, index) Diversity of key subspaces
-    overlaps: list[np.ndarray | None]  # (H, H) Of contributions, if known
-
-
-def of_weights(heads: TransformerHeads, each: Callable[..., Any] = map) -> Fixed:
-    """Find what is fixed; ``each`` is `map`, or what does the same in several threads."""
-    groups = key_groups(heads.key, heads.key_bias)
-    writes = heads.value is not None and heads.output is not None
-    overlaps = (
-        each(functools.partial(contribution_overlap, heads), range(len(groups))) if writes else [None] * len(groups)
-    )
-    return Fixed(groups, *geometry(heads.key, groups, each), list(overlaps))
 
 
 def _inspected(

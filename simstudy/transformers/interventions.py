@@ -6,8 +6,6 @@ The forward pass is the user's own: any function that lets weights of attention 
 Index legend: h head; d feature; p dimension of a head.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Names, dimensions, units and meanings of the numbers of the heads of a transformer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

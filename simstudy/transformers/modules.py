@@ -1,7 +1,5 @@
 """Models of torch, and arrays by name: what they hold, and what enters the attention of each of their layers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -12,8 +12,6 @@ give one number, the mean over their pairs of heads, and a group of several head
 Index legend: h, g head; l layer; s sequence; m token of the pool; p dimension of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Names become those of Llama's checkpoints.  Matrices are made of their quantised numbers when they are used.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Mapping

@@ -13,8 +13,6 @@ Texts of another kind are six molecules among those groups without a reaction, f
 numbers below 1000 with commas between them.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

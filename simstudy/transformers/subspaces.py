@@ -3,8 +3,6 @@
 Heads that share a key count once.  Index legend: h, g head; d feature; p dimension of a head.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Trained transformers whose weights lie in packages: installed without what their own code needs, never imported."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util

@@ -6,8 +6,6 @@ there.  A mean above the average quality of sites recruits; recruitment lays phe
 recruitment to a site exceeds the quorum.  What exploring costs is regret, the measure of bandits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import NO_INDICES, Members, evaluated

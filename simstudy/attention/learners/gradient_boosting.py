@@ -1,7 +1,5 @@
 """Boosted trees, members of an ensemble that are not exchangeable: each is fitted to what those before it leave."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import NO_INDICES, Members, evaluated

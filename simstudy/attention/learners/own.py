@@ -1,7 +1,5 @@
 """Members of an ensemble by a function of the user's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import NO_INDICES, Members, evaluated

@@ -1,7 +1,5 @@
 """Trees of a random forest, for the law that all ensembles share."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import NO_INDICES, Members, evaluated

@@ -8,8 +8,6 @@ those of least squares with weight decay at every step.  So the gradient of the 
 residual r_i.  Each step goes down the part of the gradient that turns the subspace, and restores orthonormal columns.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 The claims are those of arXiv 2601.22766.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import Array, by_name, measure

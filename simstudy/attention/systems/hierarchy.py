@@ -4,8 +4,6 @@ Every level halves the resolution of the one before, and scores of all levels ar
 2604.08829.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import RELATIVE, Array, by_name, matrices, measure

@@ -5,8 +5,6 @@ The claims are those of arXiv 2511.20698.
 The hidden state of a layer is h_l = α'h_{l−1} + (1 − α')s_l, s_l the logits of the layer, from h_1 = s_1 on.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import Array, measure

@@ -3,8 +3,6 @@
 The claims are those of arXiv 2604.23681; rank collapse is that of Dong, Cordonnier and Loukas (2021).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import RELATIVE, Array, by_name, matrices, measure

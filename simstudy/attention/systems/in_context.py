@@ -8,8 +8,6 @@ Over tasks, noise, and what tokens are across the query, the mean squared error 
 Index legend: r replicate; b prompt; h head; i token.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import Array, measure

@@ -6,8 +6,6 @@ Token i of chunk j adds σ(Ac_i·Bp_j)c_i to the latent of its chunk, with c_i i
 encoding of the position of the chunk.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special

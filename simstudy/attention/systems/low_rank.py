@@ -4,8 +4,6 @@ The claims are those of arXiv 2512.05916, and that of Bhojanapalli and others (2
 scores of rank p at most.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simstudy.attention.members import Array, by_name, matrices, measure

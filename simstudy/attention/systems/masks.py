@@ -5,8 +5,6 @@ The claims are those of arXiv 2511.04217.
 A mask is a choice of a subset; the best one is found exactly, by meeting in the middle (Horowitz and Sahni 1974).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import special
 

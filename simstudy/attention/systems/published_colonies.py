@@ -5,8 +5,6 @@ their repositories IsomorphismSim, IsomorphismSim_Part_II and IsomorphismSim_Par
 code.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -3,8 +3,6 @@
 The only system that looks at theory: how well it predicts is what is measured here.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable

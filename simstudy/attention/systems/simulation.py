@@ -1,7 +1,5 @@
 """Numbers of the user's own process and method: draws by address, data shared by all methods of a task."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

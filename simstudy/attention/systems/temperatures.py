@@ -1,7 +1,5 @@
 """Heads at a temperature, given their logits: their risk beside that at the best one, pairs, sinks and shared keys."""
 
-from __future__ import annotations
-
 import functools
 import math
 

@@ -1,7 +1,5 @@
 """Systems whose random instances are measured: each file states one, and is found by being here."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from typing import Annotated, Union, get_args

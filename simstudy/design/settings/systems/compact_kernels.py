@@ -1,7 +1,5 @@
 """Entmax as a compact kernel of adaptive bandwidth: what is stated, and which numbers are measured."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Hierarchies of resolutions: what is stated, and which numbers are measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Heads that are trained to solve new linear tasks in context: what is stated, and which numbers are measured."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

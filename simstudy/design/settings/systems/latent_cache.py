@@ -1,7 +1,5 @@
 """Attention over merged latents: what is stated, and which numbers are measured."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Scores of low rank, compressed or drawn: what is stated, and which numbers are measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Ant colonies as the code of their authors has them: what is stated, and which numbers are measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 

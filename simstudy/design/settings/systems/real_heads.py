@@ -1,7 +1,5 @@
 """Heads of trained transformers on random sequences: what is stated, and which numbers are measured."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from typing import ClassVar, Literal
 

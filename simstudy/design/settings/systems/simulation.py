@@ -1,7 +1,5 @@
 """Any process, method and measure: functions of the user's own Python file, called for many replicates or for one."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import threading

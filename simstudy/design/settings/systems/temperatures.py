@@ -1,7 +1,5 @@
 """Heads at a temperature: tuned at some number of keys, with a partner or a sink, or on shared keys: what is stated."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
