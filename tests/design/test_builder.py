@@ -1,7 +1,5 @@
 """Designs from Python: the same study as its file, and all mistakes at once."""
 
-from __future__ import annotations
-
 import inspect
 import tomllib
 

@@ -1,7 +1,5 @@
 """Cells: what they are named by, and what they have in common."""
 
-from __future__ import annotations
-
 from builders import minimal_cell
 
 from simstudy.design.feasibility import features_needed, impossibilities

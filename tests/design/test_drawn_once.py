@@ -1,7 +1,5 @@
 """Shipped designs: what a seed draws before the first replicate is a population, or named; statements stand alone."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files that a design names, and the design itself: what can be read is read, all else is refused at once."""
 
-from __future__ import annotations
-
 import os
 import socket
 

@@ -1,7 +1,5 @@
 """Claims on measures that their cells cannot have are refused before the run, with those that exist."""
 
-from __future__ import annotations
-
 import pytest
 from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 

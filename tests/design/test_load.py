@@ -1,7 +1,5 @@
 """Design files: the good are loaded, the bad are refused with every mistake named."""
 
-from __future__ import annotations
-
 import cProfile
 
 import pytest

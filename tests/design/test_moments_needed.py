@@ -1,7 +1,5 @@
 """Which moments estimates have: against simulated tails; what a design says of measures that lack them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, loaded, minimal_cell, mistakes

@@ -1,7 +1,5 @@
 """Data of one's own: what is read, how rows are split, scaled and fitted, what identifies them, what is refused."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -45,9 +43,6 @@ def stored(folder, kind, numbers=NUMBERS):
     return path
 
 
-# ---------------------------------------------------------------- reading
-
-
 @pytest.mark.parametrize(("kind", "response"), [(".npy", "3"), (".npz", "y"), (".csv", "y"), (".parquet", "y")])
 def test_files_of_every_kind__hold_the_same(tmp_path, kind, response):
     path = stored(tmp_path, kind)
@@ -76,9 +71,6 @@ def test_a_changed_file__is_read_again(tmp_path):
     assert len(digests) == 2
 
 
-# ---------------------------------------------------------------- split and scale
-
-
 def test_held_out_rows__are_others_under_another_seed_and_scaled_with_the_population(tmp_path):
     path = stored(tmp_path, ".npy")
     rows, other = (cell_of(path, held_out=6, seed=seed).rows for seed in (7, 8))
@@ -90,9 +82,6 @@ def test_held_out_rows__are_others_under_another_seed_and_scaled_with_the_popula
     np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(NUMBERS, axis=0))
     assert not np.array_equal(raw.points, apart.points) and rows != other
     np.testing.assert_array_equal(cell_of(path, held_out=3, standardise=False).rows.points, raw.points[:3])
-
-
-# ---------------------------------------------------------------- fit
 
 
 def test_fitted_regression__is_that_of_the_population_and_residuals_are_crossed(tmp_path):
@@ -116,9 +105,6 @@ def test_learners__find_what_is_there(learner):
     responses = cell_of("sklearn:diabetes", response="target", regression="file").rows.values
     assert rows.residuals.std() < 0.9 * responses.std()
     assert np.corrcoef(rows.values, responses)[0, 1] > 0.6
-
-
-# ---------------------------------------------------------------- identity
 
 
 def test_contents_and_not_the_path__identify_data(tmp_path):
@@ -166,9 +152,6 @@ def test_forged_rows__are_refused(stated):
     dumped = cell_of(columns=["bmi", "bp", "s1", "s2", "s3", "s4"]).model_dump()
     with pytest.raises(ValueError, match="no rows of data"):
         Cell.model_validate(dumped | {"file_rows": stated})
-
-
-# ---------------------------------------------------------------- what is refused
 
 
 def design_with(keys, **edits):

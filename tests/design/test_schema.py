@@ -1,7 +1,5 @@
 """What is said of designs comes from the records that validate them: the same settings, alternatives and refusals."""
 
-from __future__ import annotations
-
 import pytest
 
 from simstudy.design.schema import CHOICES, RECORDS, describe

@@ -1,7 +1,5 @@
 """Designs by name: where they are found, and two of one name told apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

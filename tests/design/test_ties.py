@@ -1,7 +1,5 @@
 """Factors that do nothing and claims on cells that cannot differ: refused, with the reason."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import DESIGN, edited, loaded, minimal_cell, mistakes

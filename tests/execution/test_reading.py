@@ -187,9 +187,6 @@ def test_statement__of_another_or_an_impossible_cell_is_none():
         Statement.parse(Statement(engine="e", cell=vast).model_dump_json().encode(), vast.identity("e"))
 
 
-# ---------------------------------------------------------------- verify
-
-
 def forge(store: Store) -> None:
     """Change a sum of one batch: digest, shapes and counts are right."""
     identity, cell, moments = first_batch(store)
@@ -267,9 +264,6 @@ def test_verify__judges_again_and_names_what_differs(tiny, tmp_path, in_process)
 def test_share_that_is_none__is_refused(share, store):
     with pytest.raises(UserError, match="above 0 and at most 1"):
         verify(store.folder, share)
-
-
-# ---------------------------------------------------------------- numbers of batches
 
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):

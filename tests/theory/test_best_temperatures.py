@@ -1,7 +1,5 @@
 """Exact risk of a head against double integrals over two keys; the exponents of simstudy/docs/how-hot.md."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Closed forms in principal angles against the general machinery and integrals, and each step of docs/ceiling.md."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Theory of compact kernels: against plain Monte Carlo integration, known constants, and the windows of the design."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Leading order and Gaussian expectations against quadrature, exact finite-n moments and plain Monte Carlo."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -81,9 +79,6 @@ def test_general_and_separate_projections_in_three_dimensions(logits, structure)
     compare(cell, key_projections, query_projections, RNG.normal(size=(2, 3)) / 2, step=0.2)
 
 
-# ---------------------------------------------------------------- finite n
-
-
 TARGETS = {
     "noise": (s.Zero(kind="zero"), 1.0),
     "linear": (s.Linear(kind="linear"), 0.0),
@@ -135,9 +130,6 @@ def test_effective_size_alone_would_admit_large_errors():
         assert np.isnan(variance_error)
         assert prediction.next_term[0, 0] < -NEXT_TERM_LIMIT
         assert "next term" in prediction.reason
-
-
-# ---------------------------------------------------------------- where the formula does not apply
 
 
 def test_only_invalid_queries_are_blank_and_the_reason_names_them():

@@ -1,7 +1,5 @@
 """Theory of products of kernels and of merged keys: against what sampled keys give, written out anew."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import minimal_cell

@@ -1,7 +1,5 @@
 """What `simstudy.theory` offers: every public function of its modules for users, exported and taught."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Optimal weights by their optimality conditions and against a general solver; measures of a prediction by hand."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 
@@ -29,9 +27,6 @@ def random_prediction(n_queries=3, n_heads=4, seed=0):
     return Prediction(bias, root @ root.mT, target, 0 * bias, "")
 
 
-# ---------------------------------------------------------------- risk
-
-
 def test_risk_of_any_weights_is_the_mean_squared_error():
     prediction = random_prediction()
     moments = w.error_moments(prediction)
@@ -43,9 +38,6 @@ def test_risk_of_any_weights_is_the_mean_squared_error():
     assert w.risk(np.full(4, 0.25), moments.errors) == pytest.approx(w.mean_squared_error(np.full(4, 0.25), moments))
     with pytest.raises(ValueError, match="sum to 4"):
         w.risk(np.ones(4), moments.errors)
-
-
-# ---------------------------------------------------------------- sum a = 1
 
 
 def sums_to_one_residual(moment, weights):
@@ -115,9 +107,6 @@ def test_what_is_no_moment_matrix_is_refused(moment, word):
             solver(moment)
 
 
-# ---------------------------------------------------------------- the simplex
-
-
 def simplex_residual(moment, weights):
     """Relative violation of the KKT conditions on a >= 0, sum a = 1: Ea >= a'Ea, with equality where a > 0."""
     gradient = moment @ weights
@@ -150,9 +139,6 @@ def test_badly_scaled_and_singular_moments_stay_on_the_simplex():
     np.testing.assert_allclose(simplex_weights(np.zeros((4, 4))).weights, 0.25)
 
 
-# ---------------------------------------------------------------- the front-greater class
-
-
 def test_a_general_solver_finds_no_better_front_greater_weights():
     for seed in range(4):
         moment = random_moment(5, seed)
@@ -179,9 +165,6 @@ def test_front_greater_edges():
     np.testing.assert_allclose(front_greater_weights(rising).weights, 1 / 3)
     np.testing.assert_allclose(front_greater_weights(rising[::-1, ::-1]).weights, np.array([6, 3, 2]) / 11)
     np.testing.assert_allclose(front_greater_weights(np.ones((4, 4))).weights, 0.25, atol=1e-5)
-
-
-# ---------------------------------------------------------------- no constraint
 
 
 def test_unconstrained_weights_are_least_squares():

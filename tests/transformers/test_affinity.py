@@ -1,7 +1,5 @@
 """Affinity of the weights of heads: against principal angles, whole forms and scikit-learn's areas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score

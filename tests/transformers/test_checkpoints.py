@@ -1,7 +1,5 @@
 """Weights read from files: every format, and files that want to do more than hold numbers."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`simstudy inspect`: from files to a data set and a page."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -3,8 +3,6 @@
 What these exporters write themselves, ``make verify`` reads.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from layouts import BERT, CONFIG, D, L, by_linear_maps, require_same

@@ -1,7 +1,5 @@
 """Files of weights that are made to take memory, time or more than they hold: each is refused in one line, at once."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

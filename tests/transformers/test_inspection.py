@@ -1,7 +1,5 @@
 """What is said of heads, against loops over the definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Heads that take the pattern of others: who gives to whom, and what it costs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel

@@ -1,7 +1,5 @@
 """GGUF files, made small by the library, and decoders: against the same weights under other names, and naive loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Heads read by the conventions of families of models: one set of projections, laid out as each lays it out."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Modules of torch and models of TransformerLens, of which stand-ins have as much as is asked for."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Key subspaces beside random ones, keys that heads share, and dimensions of keys: against loops and known keys."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

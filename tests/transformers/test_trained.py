@@ -1,7 +1,5 @@
 """A trained transformer: its forward pass, and its heads against its own attention."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import mean_correlation, patterns

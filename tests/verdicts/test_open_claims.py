@@ -14,8 +14,6 @@ from simstudy.study import run
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.judge import wanted_by_claims
 
-# ---------------------------------------------------------------- the rule alone
-
 X_LEVELS = [{"x": 0.0}, {"x": 1.0}]
 DONE, CEILING, PER_BATCH = 4, 1000, 256
 
@@ -115,8 +113,6 @@ def test_theory__counts_with_its_error(monkeypatch):
         found[error] = wanted(accounts_of([8.0]), a=stated)
     assert found[0.0] == [target(2.0)] and found[1.0] == [target(2.0 / 2**0.5)]
 
-
-# ---------------------------------------------------------------- through runs
 
 FLOOR = 512
 CLAIMS = """[claims.sure]

@@ -149,8 +149,6 @@ def test_theory_that_ends_beside_the_first_level__has_no_optimum_there():
     assert not list(optimum_slopes(claim(**stated), of))
 
 
-# ---------------------------------------------------------------- laws
-
 PLACES = np.array([3.0, 5.0, 6.0, 6.4])
 ALONG = np.array([8.0, 32.0, 128.0, 512.0])
 

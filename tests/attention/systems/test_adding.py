@@ -1,7 +1,5 @@
 """A worked example of adding a system: two files and a formula in a copy of the package, and a study measures it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

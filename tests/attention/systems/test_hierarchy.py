@@ -1,7 +1,5 @@
 """Hierarchies of resolutions against loops over positions and levels, their cost against counting numbers; theory."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -115,8 +113,6 @@ def test_theory_of_scores__holds_where_it_says_so():
     wide = measured(cell_of("score_kernel", {"levels": 1}, n_features=2), 50)
     assert wide["negative_eigenvalues"].mean() < 1.9
 
-
-# ---------------------------------------------------------------- errors of a level
 
 AR = {"kind": "autoregressive", "coefficient": 0.9}
 SIGNALS = {

@@ -1,7 +1,5 @@
 """Hidden states of logits: against recursions written out in loops, with what must change them and what must not."""
 
-from __future__ import annotations
-
 import math
 
 import naive

@@ -1,7 +1,5 @@
 """What is left of single heads and of tokens, against loops over positions, heads and channels; and its theory."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -34,8 +32,6 @@ def flat(cell, replicate, *shapes):
         row = row[math.prod(shape) :]
     return parts
 
-
-# ---------------------------------------------------------------- heads from their sum
 
 RECOVERIES = {
     "full rank": {},
@@ -125,9 +121,6 @@ def test_output_projection__has_the_rank_and_the_condition_stated(n_heads, defic
     np.testing.assert_allclose(shared[:P] @ shared[:P].T, np.eye(P) / n_heads**2, atol=1e-14)
 
 
-# ---------------------------------------------------------------- ranks after layer normalisation
-
-
 def normalised(token):
     mean = sum(token) / len(token)
     deviation = math.sqrt(sum((x - mean) ** 2 for x in token) / len(token))
@@ -168,9 +161,6 @@ def test_rank__is_not_that_of_rounding():
     assert np.linalg.matrix_rank(after, tol=1e-13) > 1  # the control: rounding there is
     after[3, 5] += 1e-6
     assert affine_rank(after) == 2
-
-
-# ---------------------------------------------------------------- depth
 
 
 def deep(cell, replicate):

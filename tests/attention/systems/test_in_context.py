@@ -1,7 +1,5 @@
 """Heads trained in context: against tasks that are drawn whole, and against descent by differences of loops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

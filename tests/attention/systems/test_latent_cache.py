@@ -1,7 +1,5 @@
 """Merged latents: against decoding written out in loops, at every length and stride."""
 
-from __future__ import annotations
-
 import math
 
 import naive

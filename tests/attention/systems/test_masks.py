@@ -1,7 +1,5 @@
 """Best masks of heads and stacks, changes of logits: against all subsets one by one, bounds, and theory."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -178,9 +176,6 @@ def test_rates__are_those_at_which_errors_fall():
 def test_formulas__are_silent_where_they_do_not_hold():
     assert not numbers_of(cell_of("masked_head", width=8, scale=4.0), instance_leading_order)
     assert not numbers_of(cell_of("random_heads", n_heads=8, correlation=0.5), instance_leading_order)
-
-
-# ---------------------------------------------------------------- many heads, and stacks of layers
 
 
 def blocks(columns, d, scale, units):

@@ -1,7 +1,5 @@
 """Patterns of attention that a head can draw: against a direct search for the best head, and its theory."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

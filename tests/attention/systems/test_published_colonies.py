@@ -1,7 +1,5 @@
 """Published colonies: against their rules written out ant by ant, and against what symmetry says of errors."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Numbers of trained heads on random sequences: against the definitions, on one group of sequences."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import importlib.util

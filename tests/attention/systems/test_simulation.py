@@ -1,7 +1,5 @@
 """Processes, methods and measures of the user's own: against a loop in NumPy over single replicates."""
 
-from __future__ import annotations
-
 import math
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """Numbers of random instances: through a batch to measures, in a design, and by replay."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """Heads at a temperature: risks given logits against averages over all that is random; pairs, sinks and shared keys."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

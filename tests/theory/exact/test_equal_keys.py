@@ -1,7 +1,5 @@
 """Exact moments over rows of data: against all samples there are, quasi-Monte Carlo, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Moments of the weights of heads with Gaussian logits, against drawing them and against what is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.integrate import quad

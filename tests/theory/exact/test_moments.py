@@ -1,7 +1,5 @@
 """Exact moments against closed cases, direct quadrature, an independent method, leading order and plain Monte Carlo."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builders import minimal_cell
@@ -55,9 +53,6 @@ def grid_moments(cell, query, *heads):
     return weights, regression_values(cell.data.regression, points), variance_values(cell.data, points), kernels
 
 
-# ---------------------------------------------------------------- self-check and numerical error
-
-
 @pytest.mark.parametrize(
     ("logits", "p", "n_keys"),
     [("distance", 1, 5), ("dot_product", 2, 40), pytest.param("distance", 2, 12, marks=pytest.mark.rare)],
@@ -73,9 +68,6 @@ def test_refinement_changes_less_than_the_stated_error(monkeypatch, logits, p, n
     assert (np.abs(finer.bias - prediction.bias) <= prediction.bias_error).all()
     assert (np.abs(finer.covariance - prediction.covariance) <= prediction.covariance_error).all()
     assert prediction.covariance_error.max() < 1e-6 * prediction.covariance.max()
-
-
-# ---------------------------------------------------------------- cases known without any of the integrals
 
 
 @pytest.mark.parametrize(("logits", "p"), [("distance", 1), ("dot_product", 1), ("dot_product", 2), ("distance", 2)])
@@ -140,9 +132,6 @@ def test_dot_products_with_the_origin_give_the_sample_mean():
     np.testing.assert_allclose(prediction.covariance[0], (1 + 0.25 + 1) / 9, rtol=1e-9)
 
 
-# ---------------------------------------------------------------- single heads and identical heads
-
-
 @pytest.mark.parametrize(
     ("logits", "bandwidth", "n_keys"),
     [
@@ -199,9 +188,6 @@ def test_nearly_aligned_heads_approach_aligned_ones():
         gaps.append((1 - covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])) / degrees**2)
     # The first angle is handled by another method than the last.
     np.testing.assert_allclose(gaps, gaps[0], rtol=0.02)
-
-
-# ---------------------------------------------------------------- two methods, symmetries, leading order
 
 
 @pytest.mark.parametrize(

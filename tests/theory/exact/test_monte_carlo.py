@@ -1,7 +1,5 @@
 """Exact moments against plain Monte Carlo, what is refused, and how numerical error reaches the measures."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -51,9 +49,6 @@ def test_monte_carlo_agrees(name, n_keys):
     assert largest_score(estimates, prediction) < 4
 
 
-# ---------------------------------------------------------------- what is refused
-
-
 @pytest.mark.parametrize(("p", "bandwidth", "word"), [(2, 0.05, "narrow"), (1, 1e-4, "narrow")])
 def test_grids_that_would_be_too_large_are_refused(p, bandwidth, word):
     cell = make_cell(3, 3, 2, p, "distance", bandwidth)
@@ -79,9 +74,6 @@ def test_neither_noise_nor_signal_leaves_zero_variance():
         prediction = exact_moments(make_cell(5, 3, 2, p, noise_sd=0.0), heads, heads, QUERY[None])
         assert prediction.reason == ""
         assert not prediction.covariance.any()
-
-
-# ---------------------------------------------------------------- numerical error of the measures
 
 
 def perturbed(prediction, sign):

@@ -1,7 +1,5 @@
 """Exact moments by quasi-Monte Carlo against quadrature, closed cases, Monte Carlo; their errors; what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -53,9 +51,6 @@ def scores(prediction, mean, covariance):
     return [z[0, 0], other[0, 0, 0], other[0, 0, 1]]
 
 
-# ---------------------------------------------------------------- against quadrature: values and honest errors
-
-
 @pytest.mark.parametrize(
     ("n_keys", "p", "bandwidth"),
     [pytest.param(3, 1, 0.3, marks=pytest.mark.rare), (40, 1, 0.3), pytest.param(8, 2, 0.9, marks=pytest.mark.rare)],
@@ -83,9 +78,6 @@ def test_kernels_too_narrow_for_quadrature(few_points):
     cell = make_cell(5, 3, 2, 2, "distance", 0.3, regression=RIDGE)
     prediction = predict(cell, HEADS)
     assert 1e-6 < prediction.covariance_error.max() < 0.01
-
-
-# ---------------------------------------------------------------- keys
 
 
 @pytest.mark.parametrize("keys", [*OTHERS, AUTOREGRESSIVE], ids=names)
@@ -117,9 +109,6 @@ def test_first_uniforms_move_keys_along_the_directions():
     np.testing.assert_allclose((points[1] - points[0]) @ HEADS[0], 0, atol=1e-12)
 
 
-# ---------------------------------------------------------------- closed cases
-
-
 def test_independent_projections_have_covariance_one_over_n():
     # The components of the mixture differ in the first two features only; those of a Student-t share their scale.
     heads, query = np.eye(4)[[2, 3]][:, :, None], np.full((1, 4), 0.4)
@@ -145,9 +134,6 @@ def test_dot_products_with_keys_on_a_sphere_are_distances():
         assert (np.abs(getattr(other, name) - getattr(by_distance, name)) > 2 * error).all()
 
 
-# ---------------------------------------------------------------- plain Monte Carlo
-
-
 def drawn_keys(keys, rng, count):
     """Keys (count, 3) by other means than quantile functions."""
     z = rng.normal(size=(count, 3))
@@ -171,9 +157,6 @@ def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
     other = MIXTURE if keys is SPHERE else SPHERE
     wrong = cell.model_copy(update={"data": cell.data.model_copy(update={"key_distribution": other})})
     assert largest_score(estimates, predict(wrong, HEADS)) > 6
-
-
-# ---------------------------------------------------------------- what is refused
 
 
 def refusal(**settings):
