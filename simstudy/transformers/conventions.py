@@ -1,7 +1,5 @@
 """What families of models call their projections, and what their configurations say of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -31,7 +29,7 @@ class Convention(NamedTuple):
     norms: tuple[str, ...] = ()  # Of queries and keys, if there are such
     newer: str = ""  # Where modules of newer versions of transformers have q_proj, ..., o_proj; files keep the names
 
-    def of(self, names: Iterable[str]) -> Convention:
+    def of(self, names: Iterable[str]) -> "Convention":
         """The same by the names of this version, of which some are given."""
         newer = _at(self.newer, _PROJECTIONS)
         is_newer = self.newer and any(newer.query.format(0) in name for name in names)
