@@ -21,11 +21,10 @@ from simstudy.design.own_code import require_word
 from simstudy.design.written import Source
 from simstudy.errors import UserError
 from simstudy.replicates.replay import INTERVAL, intervals_of, select
-from simstudy.report.figures import draw, draw_claims
+from simstudy.report.figures import draw, draw_claims, draw_z_scores
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS
-from simstudy.report.figures.shared import own_style
-from simstudy.report.figures.whole import compared_measures, z_score_figure
+from simstudy.report.figures.whole import compared_measures
 from simstudy.report.figures.zip_plot import draw_zip
 from simstudy.report.tables import verdict_lines
 from simstudy.results import named_grid
@@ -183,8 +182,9 @@ def z_scores(results: xr.Dataset, *measures: str) -> np.ndarray:
     for name in measures or ("",):
         if name not in known and (name or not known):
             raise UserError(f"measures = {name!r}: nothing to compare with theory; {hint(name, known)}")
-    with own_style():
-        return _panels(z_score_figure(results, list(measures) or known))
+    drawing = draw_z_scores(results, *measures)
+    assert drawing is not None
+    return _panels(drawing)
 
 
 def zip_plot(
@@ -223,8 +223,7 @@ def zip_plot(
     rows = intervals_of(chosen, replicates)
     if not np.isfinite(rows).all(axis=1).any():
         raise UserError(f"cell = {cell!r}: its replicates give no {', '.join(INTERVAL)}; take one with intervals")
-    with own_style():
-        return _panels(draw_zip(rows))
+    return _panels(draw_zip(rows))
 
 
 def _figure(

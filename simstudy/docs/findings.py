@@ -138,13 +138,8 @@ def replication() -> Iterator[str]:
     for grid, stated in design["grids"].items():
         claims = {name: claim for name, claim in design["claims"].items() if claim["grid"] == grid and name in told}
         if claims:
-            yield from (
-                "",
-                f"## {stated['title']}",
-                "",
-                "| claim | printed or claimed | found | interval | verdict |",
-                "|---|---|---|---|---|",
-            )
+            yield from ("", f"## {stated['title']}", "")
+            yield from ("| claim | printed or claimed | found | interval | verdict |", "|---|---|---|---|---|")
         for name, claim in claims.items():
             row, verdict = told[name]
             printed = f"{claim['value']} ± {claim['printed_mcse']}" if claim["kind"] == "printed" else row.claimed

@@ -36,17 +36,8 @@ STATES = {
 }  # fmt: skip
 _KEYS, _DIGITS = ("study", "design", "run"), 12
 COLUMNS = (
-    "claim",
-    "statement",
-    "origin",
-    "verdict",
-    "declared",
-    "statistic",
-    "estimate",
-    "claimed",
-    "confidence",
-    "level",
-)
+    "claim", "statement", "origin", "verdict", "declared", "statistic", "estimate", "claimed", "confidence", "level",
+)  # fmt: skip
 _BLOCK = re.compile(r"(<!-- verdicts: (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 

@@ -47,7 +47,9 @@ def claims_of(results: xr.Dataset, standing: Standing | None = None) -> list[dic
         claim = dict(zip(names, row, strict=True))
         statistic = standing.get(claim["claim"], claim["statistic"])
         own = compared.get((claim["claim"], statistic), dict.fromkeys(_NUMBERS, np.nan))
-        found.append(claim | own | {"statistic": statistic, "decisive": claim["statistic"]})
+        confidence = own["confidence_lower"], own["confidence_upper"]
+        seen = Found(claim["verdict"], own["estimate"], own["mcse"], confidence)
+        found.append(claim | own | {"statistic": statistic, "decisive": claim["statistic"], "found": seen})
     return found
 
 
@@ -98,12 +100,7 @@ def confirmed_runs(design: Design, output: Path) -> Iterator[Run]:
 
 def found_of(results: xr.Dataset, standing: Standing | None = None) -> dict[str, Found]:
     """Return what results say of each claim, by its name, of the comparison that stands for it."""
-    return {
-        row["claim"]: Found(
-            row["verdict"], row["estimate"], row["mcse"], (row["confidence_lower"], row["confidence_upper"])
-        )
-        for row in claims_of(results, standing)
-    }
+    return {row["claim"]: row["found"] for row in claims_of(results, standing)}
 
 
 def standing_in(design: Design, store: Store) -> Standing | None:

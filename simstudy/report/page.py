@@ -22,31 +22,10 @@ from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
 from simstudy.execution.seal import described
 from simstudy.execution.store import Store
-from simstudy.report import drawings
+from simstudy.report import drawings, labels, tables
 from simstudy.report.answer import formulas_of, groups, headline, said_of, sentence, standing_of
 from simstudy.report.confirmed import Confirmed, Standing, confirmed_of, counted_of, standing_in
 from simstudy.report.explorer import explored
-from simstudy.report.labels import (
-    RESOLUTION,
-    THEORY_NAMES,
-    Z_SCORES,
-    given_draws,
-    level_name,
-    measure_name,
-    number,
-    setting_name,
-    with_error,
-)
-from simstudy.report.tables import (
-    cell_frame,
-    comparison_frame,
-    comparison_lines,
-    count_origins,
-    csv_of,
-    estimator_words,
-    verdict_frame,
-    verdict_lines,
-)
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
@@ -81,7 +60,8 @@ def write_report(
     for name, content in report_files(results, design, *told).items():
         store.files.write(name, content)
     if vector:
-        for name, content in drawings.figure_files(results, design, verdict_lines(results, *told), vector).items():
+        lines = tables.verdict_lines(results, *told)
+        for name, content in drawings.figure_files(results, design, lines, vector).items():
             store.files.write(f"figures/{name}.{vector}", content)
     return store.folder / PAGE
 
@@ -92,9 +72,9 @@ def report_files(
     """Return the files of a report by name."""
     pictures = drawings.figure_files(results, design)
     texts = {
-        "cells.csv": csv_of(cell_frame(results)),
-        "verdicts.csv": csv_of(verdict_frame(results, confirmed)),
-        "comparisons.csv": csv_of(comparison_frame(results)),
+        "cells.csv": tables.csv_of(tables.cell_frame(results)),
+        "verdicts.csv": tables.csv_of(tables.verdict_frame(results, confirmed)),
+        "comparisons.csv": tables.csv_of(tables.comparison_frame(results)),
         PAGE: render(results, design, pictures, confirmed, standing),
     }
     files = {f"figures/{name}.png": picture for name, picture in pictures.items()}
@@ -137,7 +117,7 @@ def render(
 ) -> str:  # fmt: skip
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures, confirmed, standing)
-    study["comparisons"] = comparison_lines(results)
+    study["comparisons"] = tables.comparison_lines(results)
     study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
     study["grids"] = [_grid(results, design, name) for name in design.factors]
     return template("report.html").render(
@@ -179,9 +159,9 @@ def describe(
     standing: Standing | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what any page says about a study, with the pictures given of its figures."""
-    lines = verdict_lines(results, confirmed, standing)
+    lines = tables.verdict_lines(results, confirmed, standing)
     titles = {name: figure.title for name, figure in design.figures.items()}
-    titles |= {Z_SCORES: "All cells against theory, in errors"} if Z_SCORES in pictures else {}
+    titles |= {labels.Z_SCORES: "All cells against theory, in errors"} if labels.Z_SCORES in pictures else {}
     return {
         "name": design.study.name,
         "title": design.study.title,
@@ -195,7 +175,7 @@ def describe(
         "groups": groups(lines),
         "formulas": formulas_of(design),
         "own_page": "",
-        "origins": count_origins(lines),
+        "origins": tables.count_origins(lines),
         "confirmation": design.confirmation,
         "confirmed": confirmed,
         "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],
@@ -206,7 +186,7 @@ def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
     """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
     # Width and height in pixels stand at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an
     # inch.
-    width, height = (int.from_bytes(picture[at : at + 4], "big") * 96 // RESOLUTION for at in (16, 20))
+    width, height = (int.from_bytes(picture[at : at + 4], "big") * 96 // labels.RESOLUTION for at in (16, 20))
     data = base64.b64encode(picture).decode()
     return {"name": name, "title": title, "width": width, "height": height, "data": data}
 
@@ -214,7 +194,9 @@ def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
 def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
     planned = [planned for planned in design.cells if planned.grid == name]
-    levels = [[level_name(level(row, factor)) for factor in design.factors[name]] for row in coordinates_of(cells)]
+    levels = [
+        [labels.level_name(level(row, factor)) for factor in design.factors[name]] for row in coordinates_of(cells)
+    ]
     # Of ensembles, or the numbers of instances, whichever the grid has.
     measures = [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()] or list(MEASURES)
     theories = []
@@ -223,15 +205,17 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         n_applies = reasons.pop("", 0)
         listed = reasons.most_common(MAX_REASONS)
         further = reasons.total() - sum(count for _, count in listed)
-        theories.append({"name": THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": further})
+        theories.append(
+            {"name": labels.THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": further}
+        )
     told = any(theory["n_applies"] for theory in theories)
     return {
         "told": told,
-        "measures": [measure_name(measure) for measure in measures],
+        "measures": [labels.measure_name(measure) for measure in measures],
         "name": name,
         "title": design.titles[name],
         "factors": [
-            (setting_name(factor), list(dict.fromkeys(row[position] for row in levels)))
+            (labels.setting_name(factor), list(dict.fromkeys(row[position] for row in levels)))
             for position, factor in enumerate(design.factors[name])
         ],
         "n_cells": len(planned),
@@ -239,7 +223,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "n_failed": int(cells.n_failed.sum()),
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
         "wanted": precision_words(planned[0]),
-        "estimators": estimator_words(cells),
+        "estimators": tables.estimator_words(cells),
         "theories": theories,
         "rows": list(_rows(cells, levels[:MAX_ROWS], measures, told)),
     }
@@ -248,8 +232,10 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
 def precision_words(planned: PlannedCell) -> str:
     """The Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
     precision = planned.precision
-    wanted = [f"{name} ≤ {number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()]
-    wanted += [f"{name} ≤ {number(bound)}" for name, bound in precision.absolute_mcse.items()]
+    wanted = [
+        f"{name} ≤ {labels.number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()
+    ]
+    wanted += [f"{name} ≤ {labels.number(bound)}" for name, bound in precision.absolute_mcse.items()]
     replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
     parts = [f"MCSE of {'; of '.join(wanted)}"] if wanted and precision.stop != "verdict" else []
     parts += ["verdicts"] if precision.stop != "precision" else []
@@ -275,8 +261,8 @@ def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told:
             "reached": bool(reached[i]),
             "measures": [
                 [
-                    with_error(estimate[i], mcse[i]) + given_draws(mcse[i], given[i]),
-                    *(number(each[i]) for each in theories if told),
+                    labels.with_error(estimate[i], mcse[i]) + labels.given_draws(mcse[i], given[i]),
+                    *(labels.number(each[i]) for each in theories if told),
                 ]
                 for estimate, mcse, given, *theories in columns
             ],

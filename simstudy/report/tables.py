@@ -78,8 +78,7 @@ def verdict_lines(
 def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed], level: str) -> VerdictLine:
     name = claim["claim"]
     claimed = claim["claimed_lower"], claim["claimed_upper"]
-    confidence = claim["confidence_lower"], claim["confidence_upper"]
-    found = [(own, Found(claim["verdict"], claim["estimate"], claim["mcse"], confidence))]
+    found = [(own, claim["found"])]
     found += [(f"confirmed {each.folder}", each.found[name]) for each in confirmed if name in each.found]
     return VerdictLine(
         claim=name,
@@ -94,7 +93,7 @@ def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed], level
         draws=claim["verdict_draws"] + given_draws(claim["mcse"], claim["mcse_given"]),
         reason=claim["these_draws"],
         claimed=between(*claimed),
-        confidence=between(*confidence, claim["mcse"]),
+        confidence=between(claim["confidence_lower"], claim["confidence_upper"], claim["mcse"]),
         level=level,
         p_against=p_value_text(claim["p_against"]),
         p_in_favour=p_value_text(claim["p_in_favour"]),

@@ -1,7 +1,6 @@
 """The figures that a design declares, drawn by Matplotlib's objects: without `pyplot` nothing global is left behind."""
 
 import io
-from collections.abc import Sequence
 from functools import singledispatch
 
 import xarray as xr
@@ -16,12 +15,12 @@ from simstudy.report.figures.curve import curve_figure, law_figure, optimum_figu
 from simstudy.report.figures.diversity import diversity_figure, ordering_figure
 from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, winners_figure
 from simstudy.report.figures.shared import own_style
-from simstudy.report.figures.whole import claims_figure, compared_measures, z_score_figure
+from simstudy.report.figures.whole import draw_claims, draw_z_scores
 from simstudy.report.figures.zip_plot import zip_figure
 from simstudy.report.labels import RESOLUTION
-from simstudy.report.tables import VerdictLine
 from simstudy.results import factors_of
 
+__all__ = ["draw", "draw_claims", "draw_z_scores", "image"]
 COLOURS_OF_PNG = 64
 
 
@@ -37,11 +36,11 @@ for _function in (
     _drawn.register(_function)
 
 
+@own_style()
 def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
     """Draw one figure of a design, ``name`` there."""
     cells = chosen(figure, results)
-    with own_style():
-        return _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
+    return _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
 
 
 def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
@@ -55,19 +54,7 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     return cells.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
 
 
-def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
-    """Draw all claims of a study, each estimate in the interval claimed."""
-    with own_style():
-        return claims_figure(lines)
-
-
-def draw_z_scores(results: xr.Dataset) -> Drawing | None:
-    """Draw how far all cells are from theory, in errors; nothing where theory says nothing."""
-    with own_style():
-        measures = compared_measures(results)
-        return z_score_figure(results, measures) if measures else None
-
-
+@own_style()
 def image(drawing: Drawing, suffix: str = "png") -> bytes:
     """Return a drawing as a ``png`` file with a palette, or as ``pdf`` or ``svg``: the same bytes every time."""
     buffer = io.BytesIO()
@@ -78,13 +65,12 @@ def image(drawing: Drawing, suffix: str = "png") -> bytes:
             if not axis.get_label_text():
                 axis.set_label_coords(0.0, 0.0)
                 axis.set_in_layout(axis.get_tick_params().get(numbers, True))
-    with own_style():
-        if suffix == "png":
-            # `savefig` would lay it out in a drawing of its own, and pack pixels only to unpack them for the palette.
-            drawing.set_dpi(RESOLUTION)
-            (canvas := FigureCanvasAgg(drawing)).draw()
-            pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
-            pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
-        else:
-            drawing.savefig(buffer, format=suffix, metadata={"Date" if suffix == "svg" else "CreationDate": None})
+    if suffix == "png":
+        # `savefig` would lay it out in a drawing of its own, and pack pixels only to unpack them for the palette.
+        drawing.set_dpi(RESOLUTION)
+        (canvas := FigureCanvasAgg(drawing)).draw()
+        pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
+        pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
+    else:
+        drawing.savefig(buffer, format=suffix, metadata={"Date" if suffix == "svg" else "CreationDate": None})
     return buffer.getvalue()

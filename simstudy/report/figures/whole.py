@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Drawing
 from scipy.special import ndtri
 
 from simstudy.design.measures import MEASURES, THEORIES
-from simstudy.report.figures.shared import COLOURS, NEUTRAL, Look, canvas, label_y, legends
+from simstudy.report.figures.shared import COLOURS, NEUTRAL, Look, canvas, label_y, legends, own_style
 from simstudy.report.labels import THEORY_NAMES, measure_name
 from simstudy.report.tables import VerdictLine
 from simstudy.verdicts.figure_data import by_source, z_scores
@@ -27,7 +27,8 @@ MAX_CLAIMS = 200
 """Rows that are drawn: a picture with more can be neither rendered nor read."""
 
 
-def claims_figure(lines: Sequence[VerdictLine]) -> Drawing:
+@own_style()
+def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
     """Draw a row for each claim, on its own scale: decisive estimate, interval claimed, interval of the truth."""
     shown = lines[:MAX_CLAIMS]
     drawing = Drawing(figsize=(WIDTH, ROW_HEIGHT * len(shown) + 0.9), layout="constrained")
@@ -72,8 +73,11 @@ def compared_measures(results: xr.Dataset) -> list[str]:
     return [name for name in MEASURES if any(len(_known(results, name, source)) for source in THEORIES)]
 
 
-def z_score_figure(results: xr.Dataset, measures: Sequence[str]) -> Drawing:
-    """Draw a panel for each measure, a colour for each theory: by chance points would follow the line."""
+@own_style()
+def draw_z_scores(results: xr.Dataset, *measures: str) -> Drawing | None:
+    """Draw a panel for each measure, a colour for each theory: by chance points would follow the line; None without."""
+    if not (measures := measures or tuple(compared_measures(results))):
+        return None
     drawing, grid = canvas(len(measures), 3.0)
     known = {(name, source): _known(results, name, source) for name in measures for source in THEORIES}
     told = [source for source in THEORIES if any(len(known[name, source]) for name in measures)]

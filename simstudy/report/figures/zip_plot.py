@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.figures import ZipFigure
-from simstudy.report.figures.shared import COLOURS, COVERAGE, Look, canvas, characters, legends, levels_of
+from simstudy.report.figures.shared import COLOURS, COVERAGE, Look, canvas, characters, legends, levels_of, own_style
 from simstudy.report.labels import setting_and_level
 from simstudy.results import factors_of
 
@@ -24,6 +24,7 @@ def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
     return _finished(drawing, grid)
 
 
+@own_style()
 def draw_zip(rows: np.ndarray) -> Drawing:
     """Draw intervals less the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed."""
     drawing, grid = canvas(1, 4.8)
