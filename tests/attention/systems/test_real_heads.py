@@ -255,8 +255,8 @@ def test_processes__draw_what_they_state():
 
 
 def test_weights_of_another_release__are_refused(monkeypatch):
-    files = trained._FILES["rxnmapper"]
-    monkeypatch.setitem(trained._FILES, "rxnmapper", files._replace(vocabulary=files.weights))
+    module, weights, _, digest = trained._FILES["rxnmapper"]
+    monkeypatch.setitem(trained._FILES, "rxnmapper", (module, weights, weights, digest))
     with pytest.raises(UserError, match="weights are not those of the release; pip install"):
         load_trained.__wrapped__("rxnmapper")
 
