@@ -14,7 +14,6 @@ from simstudy.errors import UserError
 from simstudy.transformers.forward import Decoder, Encoder
 from simstudy.transformers.interventions import Edit
 
-
 _MASKED = 7
 """One token in so many is masked where a loss is measured."""
 
