@@ -1,10 +1,18 @@
-"""What is said of designs comes from the records that validate them: the same settings, alternatives and refusals."""
+"""What is said of settings comes from their records; what cells are named by, and designs found by."""
+
+from pathlib import Path
 
 import pytest
+from builders import DESIGN, edited, minimal_cell
 
+from simstudy.design import written
+from simstudy.design.feasibility import features_needed, impossibilities
+from simstudy.design.load import load_design
 from simstudy.design.schema import CHOICES, RECORDS, describe
 from simstudy.design.settings.cell import TABLE_OF
+from simstudy.design.written import find_design, known_designs
 from simstudy.errors import UserError
+from simstudy.study import run
 
 
 def test_every_setting_and_alternative__is_described():
@@ -28,3 +36,88 @@ def test_every_setting_and_alternative__is_described():
 def test_unknown_setting__is_refused_with_the_nearest():
     with pytest.raises(UserError, match='regresion: nothing that a design states; did you mean "regression"'):
         describe("regresion")
+
+
+def test_features_needed__by_arrangement():
+    def needed(**settings):
+        return features_needed(minimal_cell(n_heads=3, head_dim=2, **settings).heads)
+
+    assert needed(arrangement="aligned") == 2
+    assert needed(arrangement="orthogonal") == 6
+    assert needed(arrangement="rotated", angle=0) == 2
+    assert needed(arrangement="rotated", angle=1) == 6
+    assert needed(arrangement="principal_angles", principal_angles=[0, 5]) == 4
+    assert impossibilities(minimal_cell(arrangement="haar", n_heads=30)) == []
+
+
+def test_identity__follows_numbers_not_labels():
+    cell = minimal_cell()
+    assert cell.identity("a") != cell.identity("b")
+    assert cell.identity("a") == minimal_cell().identity("a")
+    for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"seed": 8}, {"batch_size": 64}, {"noise_sd": 2.0}):
+        assert minimal_cell(**change).identity("a") != cell.identity("a")
+
+
+def test_data_id__is_shared_by_cells_that_differ_in_the_estimator_only():
+    cell = minimal_cell()
+    for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"noise_sd": 2.0}, {"n_heads": 3}, {"regression": "linear"}):
+        assert minimal_cell(**change).data_id == cell.data_id
+    for change in ({"seed": 8}, {"key_distribution": "sphere"}):
+        assert minimal_cell(**change).data_id != cell.data_id
+
+
+def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
+    """Drawn bits rest on it: these are the digests of two cells of shipped studies."""
+    ids = {each.cell.data_id for name in ("principal-angles", "universality") for each in load_design(name).cells}
+    assert {"e4a18f3a863f4d7eab083d1de852c8c3", "66824d5583e20a06eb6cba3e262c7c6e"} <= ids
+    assert "59f306e2cabce839b7c4f461c192f430" in ids
+
+
+def test_changed_cell__has_coordinates_of_its_own():
+    cell = minimal_cell(seed=7)
+    assert cell.coordinates["seed"] == 7 and cell.coordinates is cell.coordinates
+    changed = cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"seed": 8})})
+    assert changed.coordinates["seed"] == 8 and cell.coordinates["seed"] == 7
+
+
+def test_names__are_those_of_shipped_designs_from_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_design("principal-angles") == Path(__file__).parents[2] / "designs" / "principal-angles.toml"
+    with pytest.raises(UserError, match=r"absent: neither a file nor the name of a design; known: alloc"):
+        find_design("absent")
+
+
+def test_inside_of_a_package__designs_are_in_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(written, "__file__", str(tmp_path / "simstudy" / "design" / "written.py"))
+    (tmp_path / "simstudy" / "designs").mkdir(parents=True)
+    (tmp_path / "simstudy" / "designs" / "inside.toml").touch()
+    assert find_design("inside") == tmp_path / "simstudy" / "designs" / "inside.toml"
+
+
+def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypatch):
+    (tmp_path / "designs").mkdir()
+    for name in ("own", "principal-angles"):
+        (tmp_path / "designs" / f"{name}.toml").write_text(DESIGN)
+    monkeypatch.chdir(tmp_path)
+    assert find_design("own") == Path("designs/own.toml")
+    assert sum(path.stem == "principal-angles" for path in known_designs()) == 2
+    with pytest.raises(UserError, match=r"the name of /.* and of designs/principal.*; give the path of one"):
+        find_design("principal-angles")
+    assert find_design("designs/principal-angles.toml") == Path("designs/principal-angles.toml")
+
+
+def test_results_of_another_design_of_the_name__are_not_written_over(tmp_path):
+    text = DESIGN.replace("[0, 45, 90]", "[0, 45]").replace("[0.5, 1.0]", "[0.5]")
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    first.write_text(text)
+    second.write_text(edited(text, "n_keys = 40", "n_keys = 41"))
+    run(first, output=tmp_path / "out", executor="serial")
+    results = tmp_path / "out" / "tiny" / "quick" / "results.nc"
+    before = results.read_bytes()
+    with pytest.raises(UserError, match=r"holds the results of .*first.toml, whose study has the same name; give one"):
+        run(second, output=tmp_path / "out", executor="serial")
+    assert results.read_bytes() == before
+    # Renamed in the file, or moved, the first is no other design any more.
+    first.rename(tmp_path / "moved.toml")
+    run(second, output=tmp_path / "out", executor="serial")
+    assert results.read_bytes() != before

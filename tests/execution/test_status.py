@@ -1,18 +1,22 @@
-"""How far a study is, as its run tells and as its batches say."""
+"""How far a study is, what a plan predicts of it, and a run that stops when its budget is spent."""
 
 import json
 
 import pytest
 from builders import DESIGN, edited, write_design
-from stored import remove, rows
+from stored import batches, remove, rows
 
+import simstudy
 from simstudy.design.load import load_design
 from simstudy.execution import status
 from simstudy.execution.ledger import Ledger
+from simstudy.execution.plan import plan
+from simstudy.execution.queue import Meter
+from simstudy.execution.seal import meaning
 from simstudy.execution.status import FILE, Status, Teller, counted, status_of, told
 from simstudy.execution.store import Store, store_of
 from simstudy.report.progress import status_line
-from simstudy.study import open_ledger, run
+from simstudy.study import judged_again, open_ledger, run
 
 
 @pytest.fixture
@@ -102,3 +106,117 @@ def test_design_by_another_path__has_the_status_that_was_told(finished, monkeypa
     design, store = finished
     monkeypatch.chdir(design.path.parent)
     assert told(load_design(design.path.name), store).finished == 6
+
+
+# Sixteen replicates in each of many batches; one grid repeats a cell of another.
+TEXT = edited(edited(DESIGN, "mse = 0.05", "mse = 0.02"), "[simulation]", '[simulation]\ncontrol = "none"').replace(
+    "max_replicates = 512", "max_replicates = 100_000"
+) + ("\n[grids.again]\nsettings = { angle = 45 }\n[grids.again.factors]\nbandwidth = [0.5]\n")
+
+
+@pytest.fixture
+def design(tmp_path):
+    return load_design(write_design(tmp_path, TEXT))
+
+
+def test_pilot__is_part_of_the_run_and_predicts_its_size(design, tmp_path):
+    found = plan(design, output=tmp_path, executor="serial")
+    pilot = batches(tmp_path)
+    assert len(pilot) == 6 * 4
+    results = run(design, output=tmp_path, executor="serial")
+    whole = batches(tmp_path)
+    assert pilot.items() < whole.items()
+    predicted = {grid.grid: grid for grid in found.grids}
+    assert predicted["angles"].cells == 6 and predicted["again"].batches == 0  # shared cells count once
+    # The pilot knows each MCSE to a tenth, and so the replicates to a fifth; six cells average that.
+    total = sum(grid.replicates for grid in found.grids)
+    assert total == pytest.approx(int((results.n_replicates + results.n_failed).sum()), rel=0.35)
+    assert sum(grid.bytes for grid in found.grids[:1]) == pytest.approx(sum(map(len, whole.values())), rel=0.35)
+    assert predicted["angles"].batches == pytest.approx(len(whole) - len(pilot), rel=0.45)
+    assert found.seconds(4) == pytest.approx(found.seconds(1) / 4) and found.peak_MiB > 50
+
+
+def test_plan_of_a_finished_study__asks_for_nothing(design, tmp_path):
+    results = run(design, output=tmp_path, executor="serial")
+    before = batches(tmp_path)
+    found = plan(design, output=tmp_path, executor="serial")
+    assert batches(tmp_path) == before and found.seconds(1) == 0.0
+    assert sum(grid.replicates for grid in found.grids) == int(results.n_replicates.sum())
+    assert store_of(design, tmp_path).owner() is None
+
+
+SPENT = "[budget]\nwall_seconds = 100\n\n[grids.angles.factors]"
+BUDGETED = edited(
+    edited(DESIGN, "[grids.angles.factors]", SPENT), "relative_mcse = { mse = 0.05 }", "relative_mcse = { mse = 0.001 }"
+)
+
+
+@pytest.fixture
+def after(monkeypatch):
+    """Let the clock of a run jump beyond its budget after so many tasks."""
+
+    def jump(tasks: int) -> None:
+        left = iter([0.0] * (tasks - 1))
+        monkeypatch.setattr(Meter, "wall_seconds", property(lambda _: next(left, 1000.0)))
+
+    return jump
+
+
+@pytest.fixture
+def cut(tmp_path, after):
+    """A design whose run was cut after 10 of 16 tasks, and the results."""
+    path = write_design(tmp_path, BUDGETED)
+    after(10)
+    return path, simstudy.run(path, output=tmp_path, executor="serial")
+
+
+def test_run__judges_what_stands_when_the_budget_is_spent(cut, tmp_path):
+    _, results = cut
+    batches = results.n_batches.values.tolist()
+    assert 4 < max(batches) < 16 and not results.precision_reached.values.any()
+    assert results.n_replicates.values.tolist() == [32 * count for count in batches]
+    assert results.look_replicates.max(dim="look").values.tolist() == results.n_replicates.values.tolist()
+
+
+def test_stopped_run__is_judged_again_alike_and_goes_on_with_another_budget(cut, tmp_path, after, in_process):
+    path, results = cut
+    shown = in_process("status", path, "--output", tmp_path).stdout
+    assert shown.count("budget spent") == 6 and "0 of 6 cells finished" in shown
+    design = load_design(path)
+    judged, _ = judged_again(design, store_of(design, tmp_path))
+    assert judged.mse.identical(results.mse) and judged.verdict.identical(results.verdict)
+    assert judged.look_replicates.identical(results.look_replicates)
+    after(1)
+    again = simstudy.run(path, output=tmp_path, executor="serial")
+    assert json.loads(again.attrs["run"])["batches_computed"] > 0
+
+
+def test_larger_budget__goes_on_with_stored_batches(cut, tmp_path, monkeypatch):
+    path, results = cut
+    monkeypatch.undo()
+    path.write_text(path.read_text().replace("wall_seconds = 100", "wall_seconds = 10000"))
+    whole = simstudy.run(path, output=tmp_path, executor="serial")
+    assert set(whole.n_batches.values.tolist()) == {16}
+    assert json.loads(whole.attrs["run"])["batches_reused"] == results.n_batches.values.sum()
+
+
+def test_budget_that_is_spent_at_once__judges_the_first_batch(tmp_path, after):
+    after(1)
+    results = simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial")
+    assert set(results.n_batches.values.tolist()) == {1} and results.verdict.item() == "inconclusive"
+
+
+def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in_process):
+    after(10)
+    path = write_design(tmp_path, BUDGETED.partition("[claims")[0] + "[profiles.quick]\n")
+    for _ in range(2):  # the second finds the results of the first
+        ran = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
+        assert ran.returncode == 3 and "stopped by the budget of 100 s on the clock" in ran.stderr
+    page = (tmp_path / "out" / "tiny" / "quick" / "report.html").read_text()
+    assert "Budget of a run: 100 s on the clock." in page
+
+
+def test_budget__is_sealed_where_it_is_stated_alone(tmp_path):
+    budget = {"processor_seconds": None, "wall_seconds": 100.0}
+    assert meaning(load_design(write_design(tmp_path, BUDGETED)))["budget"] == budget
+    assert "budget" not in meaning(load_design(write_design(tmp_path, DESIGN)))
