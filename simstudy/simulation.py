@@ -1,7 +1,5 @@
 """Any process, methods and measures as functions of Python: their source becomes the file that a design names."""
 
-from __future__ import annotations
-
 import builtins
 import dis
 import inspect

@@ -1,7 +1,5 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Whether results and report of a study are what its stored batches give: they are judged again and compared."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Work on what is stored: ``report``, ``replay``, ``merge`` and ``verify``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The cells of a design: the factors of every grid crossed, and each cell checked with the files that it names."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The claims that a design declares before the run, as immutable records; `verdicts.judge` evaluates them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Literal

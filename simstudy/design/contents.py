@@ -1,7 +1,5 @@
 """Contents of the files that a design names, read and checked into its cells: heads, masks, rows of data, functions."""
 
-from __future__ import annotations
-
 import functools
 import io
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a design file states, as immutable records."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

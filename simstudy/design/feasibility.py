@@ -1,7 +1,5 @@
 """Which cells are impossible, and why: rules that tie several settings together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The figures that a design declares before the run, as immutable records; `report.figures` draws them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field

@@ -1,7 +1,5 @@
 """Files that a user names: regular ones only, as opening another may wait for ever, and none beyond a limit."""
 
-from __future__ import annotations
-
 import errno
 import io
 import math

@@ -1,7 +1,5 @@
 """Formulas that a claim may name in the place of a number, a record of parameters each; `claimed` evaluates them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag

@@ -1,7 +1,5 @@
 """A design read once, strictly, into an immutable `Design`; the mistakes in it reported together."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import re

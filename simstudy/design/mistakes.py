@@ -1,12 +1,10 @@
 """Mistakes in a design file, as messages that say where, what and what to do."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any, Self, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -42,7 +40,7 @@ class Problem:
         return self.path == place or self.path.startswith((f"{place}.", f"{place}["))
 
     @classmethod
-    def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Problem:
+    def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Self:
         """Return the problem of a name that does not exist, with the nearest that does."""
         known = list(known)
         name = str(value) if what in ("grid", "factor") else path.rsplit(".", 1)[-1]

@@ -12,8 +12,6 @@ so that its tails are those of the noise drawn and of m(X) where keys have weigh
   must be far together: moments below nν/k.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The user's own functions: read from their files, and held against their contract where they are trusted."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import sys

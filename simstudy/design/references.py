@@ -1,7 +1,5 @@
 """What claims and figures refer to, found once: their grid, the cells they select, and the pairs they compare."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What no replicate can answer, and what the author of a design should know: a table of rules for each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +16,7 @@ from simstudy.design.settings.processes import FittedRegression
 from simstudy.design.settings.records import Choice, any_of
 from simstudy.design.settings.systems import NAMES
 
+Rule = Callable[[Reference, BaseClaim], Iterator[Problem]]
 _OF_LEARNERS = ("direct_mse", "query_correlation", "discrepancy", *OCCASIONAL)
 """Statistics of replicates that only some ensembles have."""
 _GAPS = ("decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads")
@@ -285,7 +284,6 @@ def _needless_reason(reference: Reference, claim: BaseClaim) -> Iterator[Problem
         yield Problem(f"{reference.path}.these_draws", claim.these_draws, "no draw is fixed in its cells; remove it")
 
 
-Rule = Callable[[Reference, BaseClaim], Iterator[Problem]]
 _UNANSWERABLE: tuple[Rule, ...] = (
     _compares_equals,
     _compares_batch_sizes,

@@ -1,7 +1,5 @@
 """What a design may state, for people: read off the records that validate it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

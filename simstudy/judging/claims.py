@@ -1,7 +1,5 @@
 """Claims on a user's numbers: the records of designs, of a mean under conditions instead of a measure in cells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace

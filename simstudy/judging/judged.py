@@ -1,7 +1,5 @@
 """Verdicts on claims about a table of numbers: `simstudy.judge`, and what it returns."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Verdicts on a table of numbers as a page, which draws each claim in its interval, and as plain data."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from pathlib import Path

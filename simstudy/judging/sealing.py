@@ -1,7 +1,5 @@
 """Claims sealed before the numbers exist: the seals of designs, of a file that states claims alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

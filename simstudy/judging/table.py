@@ -1,7 +1,5 @@
 """One number for each unit and condition, whatever table holds them, as estimates that the engine judges."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 

@@ -1,13 +1,11 @@
 """A cell: one combination of factor values, what it implies, and its identity."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -173,7 +171,7 @@ class Cell(Record):
         rows = {"rows"} if isinstance(keys, FileKeys) and keys.sampling == "with_replacement" else set()
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
-    def in_batch(self, batch: int) -> Cell:
+    def in_batch(self, batch: int) -> Self:
         """Return the cell with the query points, heads and rows of a batch, where these are a population."""
         return self.model_copy(update={"geometry": batch}) if self.population else self
 
@@ -240,7 +238,7 @@ class Cell(Record):
         return ignored | {setting: why for settings, why, holds in _IDLE if holds(self) for setting in settings}
 
     @property
-    def decisive(self) -> Cell:
+    def decisive(self) -> Self:
         """The cell of the same numbers that has all settings which decide none of them at neutral values."""
         idle = self.idle
         changes: dict[str, dict[str, Any]] = defaultdict(dict)

@@ -1,7 +1,5 @@
 """The user's own functions: source text that travels with a cell, and runs only where the user said so."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

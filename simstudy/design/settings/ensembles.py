@@ -1,7 +1,5 @@
 """How an ensemble is set and where it is evaluated: rules of bandwidth, combinations of heads, query points."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, ClassVar, Literal, get_args
 

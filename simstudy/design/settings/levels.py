@@ -1,7 +1,5 @@
 """Settings as people read them: names in words, and levels, by which cells are labelled, selected and grouped."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any

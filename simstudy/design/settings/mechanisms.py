@@ -1,7 +1,5 @@
 """What attention is made of beside logits: transformations, normalisers, masks, projections of values."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import numpy as np

@@ -1,8 +1,6 @@
 """What data may be made of: distributions of keys and noise, regression functions."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -205,7 +203,7 @@ class Sum(Choice):
     )
 
     @property
-    def decisive(self) -> Sum:
+    def decisive(self) -> Self:
         """The same sum of decisive terms."""
         return self.model_copy(update={"terms": tuple(term.decisive for term in self.terms)})
 

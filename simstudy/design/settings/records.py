@@ -1,7 +1,5 @@
 """Immutable validated records, and the numbers that they hold."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from types import UnionType

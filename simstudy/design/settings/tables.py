@@ -1,7 +1,5 @@
 """The tables of a cell, each field of one name over all tables, and what every system states of its instances."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
