@@ -253,8 +253,7 @@ class Begun(Confirmation):
 
 def begin(design: Design, seal: Seal, output: Path) -> Store:
     """Write down that a confirmation begins, before anything is computed for it, and return its store."""
-    if design.confirmation is None:
-        raise ValueError("a pilot is no confirmation")
+    assert design.confirmation is not None  # a pilot is none
     store = store_of(design, output)
     if begun_in(store) is None:
         earlier = [
