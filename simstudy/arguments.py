@@ -1,7 +1,5 @@
 """Arrays that callers give: real numbers of a size that can be held, or one ValueError that says what to give."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Mistakes that a user can mend, and how a message shows what a file says."""
 
-from __future__ import annotations
-
 import importlib.util
 
 from simstudy.text import control_character, printable

@@ -5,8 +5,6 @@ are independent of one another.  Cells of one seed and batch size have the same 
 their errors are paired.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Every function takes any leading batch axes.  Index legend: h and g head, j prin
 p dimension of a head.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

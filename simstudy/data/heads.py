@@ -5,8 +5,6 @@ have the same heads and the same query points; and where they are a population, 
 which those of batch 0 are the fixed ones.  All arrays are float64.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 

@@ -4,8 +4,6 @@ This is the simulator's own evaluation; theory derives its own.  Sums over featu
 that the value at a key has the same bits in whatever array the key stands.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

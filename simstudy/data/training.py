@@ -9,8 +9,6 @@ Fewer ``n_features`` take a prefix of the features, except on the sphere, whose 
 all their coordinates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import singledispatch
 

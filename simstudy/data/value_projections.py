@@ -5,8 +5,6 @@ what heads average are the same in every direction.  Then E e_h'e_g of the error
 tr(A_h'A_g) times that of errors of numbers, in the bias, the signal and the noise alike, whatever the weights.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

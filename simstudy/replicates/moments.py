@@ -7,8 +7,6 @@ head errors.  When noise is drawn, e_h = f_h − m(x) and P_hg = e_h e_g.  When 
 An expansion of mean 0 may be taken off both: its sums stand beside, and `controlled` judges them.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ The integrals over log t are then exact for n keys drawn from the N with replace
 Index legend: h head; Q queries; U values of log t; N keys; j feature.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Such are all dot-product heads, K = exp(k.X), and distance heads of dimension 1.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

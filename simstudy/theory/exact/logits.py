@@ -9,8 +9,6 @@ integral, and their own part of sum_i w_hi w_gi, sum_a e^{l_ha + l_ga} E 1/(S_h 
 Index legend: h, g head; a known token; U values of log t; X nodes of the first logit, Y nodes of the second.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

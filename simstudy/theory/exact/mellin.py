@@ -11,8 +11,6 @@ Index legend: h, g head; q query; U values of log t; N nodes on the line; P poin
 k coordinates of one or two projections; j feature.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

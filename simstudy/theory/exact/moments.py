@@ -3,8 +3,6 @@
 Index legend: h, g head; q query.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

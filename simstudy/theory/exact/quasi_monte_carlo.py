@@ -8,8 +8,6 @@ the order of the squared error of one.
 Index legend: N points; d features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import singledispatch
 

@@ -7,8 +7,6 @@ that vanish at both ends, which converge exponentially (Trefethen and Weideman 2
 Index legend: h, g head; q query; U values of log t; Z fine nodes; N coarse nodes; j feature.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 
