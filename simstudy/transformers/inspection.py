@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
+from scipy.stats import sem
 from threadpoolctl import threadpool_limits
 
 from simstudy.arguments import real_array
@@ -290,14 +291,9 @@ def _effective_heads(grams: list[np.ndarray], name: str) -> dict[str, np.ndarray
     for gram in grams:
         own, whole, n_heads = np.trace(gram, axis1=-2, axis2=-1), gram.sum(axis=(-2, -1)), gram.shape[-1]
         ratio = own.mean(axis=0) / whole.mean(axis=0)
-        found.append((n_heads * ratio, n_heads * _error(own - ratio * whole) / np.abs(whole.mean(axis=0))))
+        found.append((n_heads * ratio, n_heads * sem(own - ratio * whole) / np.abs(whole.mean(axis=0))))
     values, errors = map(np.array, zip(*found, strict=True))
     return {name: values, f"{name}_mcse": errors}
-
-
-def _error(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Standard error of means over sequences."""
-    return values.std(axis=axis, ddof=1) / np.sqrt(values.shape[axis])
 
 
 def _labelled(layers: list[_Layer], fixed: Fixed, null: np.ndarray, judged: np.ndarray, scored: bool) -> xr.Dataset:
@@ -318,11 +314,11 @@ def _labelled(layers: list[_Layer], fixed: Fixed, null: np.ndarray, judged: np.n
         added = [layer.gram * overlap for layer, overlap in zip(layers, overlaps, strict=True)]
         found |= _effective_heads(added, "effective_contributions") | {"contribution_overlap": overlaps}
     for name, values in numbers.items():
-        found |= {name: values.mean(axis=1), f"{name}_mcse": _error(values, 1)}
+        found |= {name: values.mean(axis=1), f"{name}_mcse": sem(values, axis=1)}
     whole = numbers["layer_correlation"].mean(axis=0)
-    found |= {"mean_correlation": whole.mean(axis=0), "mean_correlation_mcse": _error(whole)}
+    found |= {"mean_correlation": whole.mean(axis=0), "mean_correlation_mcse": sem(whole)}
     slope = gaps.mean(axis=1)
-    found |= {"gap_dimension": 2.0 / slope, "gap_dimension_mcse": 2.0 / slope**2 * _error(gaps, 1)}
+    found |= {"gap_dimension": 2.0 / slope, "gap_dimension_mcse": 2.0 / slope**2 * sem(gaps, axis=1)}
     found |= _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])
     found |= {"key_group": fixed.groups, "hdi": fixed.indices}
     found |= {"hdi_haar_mean": null.mean(axis=0), "hdi_haar_deviation": null.std(axis=0, ddof=1)}

@@ -241,13 +241,13 @@ def intervene(
             damage[k, s] = (np.sum(change**2) if own.ndim else change) / scale
     about = _described("squared change of the output over its variance" if own.ndim else "rise of the loss")
     differences = damage[:, None] - damage
-    mean, error = differences.mean(axis=2), _error(differences)
+    mean, error = differences.mean(axis=2), scipy.stats.sem(differences, axis=-1)
     half_width = error * scipy.stats.t.ppf(0.975, len(sequences) - 1)
     return xr.Dataset(
         {
             "damage": (("edit", "sequence"), damage, about),
             "mean_damage": ("edit", damage.mean(axis=1), about),
-            "mean_damage_mcse": ("edit", _error(damage), _described("standard error over sequences")),
+            "mean_damage_mcse": ("edit", scipy.stats.sem(damage, axis=-1), _described("standard error over sequences")),
             "difference": (("edit", "other"), mean, _described("mean damage of one edit less that of the other")),
             "difference_mcse": (("edit", "other"), error, _described("standard error, paired by sequence")),
             "difference_interval": (
@@ -261,8 +261,3 @@ def intervene(
 
 def _described(long_name: str) -> dict[str, str]:
     return {"long_name": long_name, "units": "1"}
-
-
-def _error(values: np.ndarray) -> np.ndarray:
-    """Standard error of means along the last axis."""
-    return values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
