@@ -50,6 +50,8 @@ def test_ensemble__with_all_of_attention_is_the_formula(n_values, logits):
     attention = {"head_bandwidths": factors, "query_projections": own, "mask": SEEN}
     found = nw_ensemble(**given, logits=logits, **attention, value_projections=into, output_projections=out)
     plain = nw_ensemble(**given, logits=logits, **attention, combination=[1.0, 0.0, 0.0])
+    mapped = nw_ensemble(**given, logits=logits, **attention, value_projections=into)
+    np.testing.assert_array_equal(mapped.head_estimate, found.head_estimate)
     estimate = np.zeros((Q, 5))
     for q, seen in enumerate(SEEN):
         w = [

@@ -11,8 +11,17 @@ from typing import Any
 import pytest
 from builders import write_design
 from fuzzing.arrays import check_ensemble, check_geometry, ensembles
-from fuzzing.designs import check_design, damaged, documents
-from fuzzing.results import RUNS, changes, check_layout, check_results, check_run, edits
+from fuzzing.designs import (
+    RUNS,
+    changes,
+    check_design,
+    check_layout,
+    check_results,
+    check_run,
+    damaged,
+    documents,
+    edits,
+)  # fmt: skip
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

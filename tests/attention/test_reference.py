@@ -1,20 +1,26 @@
-"""Attention written as machine learning writes it, against the ensemble: equal where it must be, not elsewhere."""
+"""Attention as machine learning writes it, against the ensemble; masks: estimates and theory of keys that are seen."""
 
+import naive
 import numpy as np
 import pytest
-from builders import estimated, minimal_cell, needs
+from builders import DESIGN, edited, estimated, minimal_cell, mistakes, needs, write_design
 
 from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
-from simstudy.data.shared import SharedData
+from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.data.shared import SharedData, projections_of
+from simstudy.design.feasibility import impossibilities
+from simstudy.design.load import load_design
+from simstudy.execution.provenance import contents
+from simstudy.theory import exact_moments, leading_order, masked
 
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
-QUERIES = {"kind": "gaussian", "count": 6}
+SIX_QUERIES = {"kind": "gaussian", "count": 6}
 needs_torch = needs("torch")
 
 
 def discrepancy(**settings) -> float:
-    cell = minimal_cell(regression=RIDGE, queries=QUERIES, bandwidth="attention", n_heads=3, **settings)
+    cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, bandwidth="attention", n_heads=3, **settings)
     return float(estimated(cell).estimate["discrepancy"])
 
 
@@ -64,7 +70,7 @@ def test_statistics__without_a_meaning_are_nan():
 
 @pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
 def test_direct_mse__closes_the_decomposition(noise_treatment):
-    cell = minimal_cell(regression=RIDGE, queries=QUERIES, noise_treatment=noise_treatment)
+    cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, noise_treatment=noise_treatment)
     found = estimated(cell).estimate
     variance, covariance, n_heads = found["mean_variance"], found["mean_covariance"], cell.heads.n_heads
     closed = found["squared_bias"] + variance / n_heads + (1 - 1 / n_heads) * covariance
@@ -73,7 +79,136 @@ def test_direct_mse__closes_the_decomposition(noise_treatment):
 
 
 def test_query_correlation__by_hand():
-    cell = minimal_cell(regression=RIDGE, queries=QUERIES, noise_treatment="drawn", batch_size=16)
+    cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, noise_treatment="drawn", batch_size=16)
     means = members_of(cell, SharedData(cell, 0, 16)).means
     expected = np.mean([np.corrcoef(means[r].T)[0, 1] for r in range(16)])
     assert estimated(cell).estimate["query_correlation"] == pytest.approx(expected)
+
+
+N, QUERIES = 21, {"kind": "gaussian", "count": 6}
+SEEN = np.random.default_rng(7).random((6, N)) < 0.4
+SEEN[3] = SEEN[0]
+MASKS = {
+    "causal": {"mask": "causal"},
+    "banded": {"mask": {"kind": "banded", "width": 4}},
+    "file": {"mask": {"kind": "file", "path": "mask.npy"}},
+}
+VISIBLE = {
+    "causal": [[key < np.ceil((q + 1) * N / 6) for key in range(N)] for q in range(6)],
+    "banded": [[np.ceil((q + 1) * N / 6) - 4 <= key < np.ceil((q + 1) * N / 6) for key in range(N)] for q in range(6)],
+    "file": SEEN.tolist(),
+}
+MECHANISMS = {
+    "softmax": {},
+    "dot product": {"logits": "dot_product"},
+    "entmax": {"normaliser": {"kind": "entmax", "power": 2}},
+    "compact": {"normaliser": {"kind": "compact", "power": 1, "window": 9.0}},
+    "product": {"combination": {"kind": "product", "logits": "sum"}},
+}
+
+
+def cell_of(mask, **settings):
+    base = {"n_keys": N, "regression": "linear", "queries": QUERIES, "noise_sd": 0.5}
+    cell = minimal_cell(**base | MASKS.get(mask, {}) | settings)
+    contents = tuple("".join("01"[int(key)] for key in row) for row in SEEN) if mask == "file" else None
+    return cell.model_copy(update={"file_mask": contents})
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_mask__lets_each_query_see_the_keys_that_it_says(mask):
+    np.testing.assert_array_equal(cell_of(mask).visible, VISIBLE[mask])
+
+
+@pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mask", MASKS)
+def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanism, noise_treatment):
+    cell = cell_of(mask, noise_treatment=noise_treatment, **MECHANISMS[mechanism])
+    shared = SharedData(cell, 3, 2)
+    found = members_of(cell, shared)
+    key, query = projections_of(cell)
+    values, variances = shared.values(cell), shared.variances(cell)
+    for r in range(2):
+        for q, (point, seen) in enumerate(zip(query_points(cell), np.array(VISIBLE[mask]), strict=True)):
+            keys = np.array([shared.keys(N)[r].T[seen] @ w for w in key])
+            images = np.array([[point @ w for w in query]])
+            data = values[r, seen], variances[r, seen]
+            means, gram = naive.moments(MECHANISMS[mechanism], keys, *data, images, cell.bandwidth)
+            np.testing.assert_allclose(found.means[r, q], means[0], atol=1e-10)
+            if noise_treatment == "integrated":
+                np.testing.assert_allclose(found.gram[r, q], gram[0], atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "reference", ["attention", "multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs("torch"))]
+)
+@pytest.mark.parametrize("mask", MASKS)
+def test_masked_heads__are_masked_attention(mask, reference):
+    settings = {"reference": reference, "logits": "dot_product", "bandwidth": "attention"}
+    assert estimated(cell_of(mask, **settings)).estimate["discrepancy"] < 1e-13
+
+
+@pytest.mark.parametrize("method", [exact_moments, leading_order])
+def test_theory__of_a_masked_query_is_that_of_as_many_keys(method):
+    settings = {"bandwidth": {"kind": "rate", "constant": 6.0}, "head_dim": 1, "logits": "dot_product"}
+    cell = cell_of("causal", **settings, n_keys=300)
+    heads = key_projections(cell), query_projections(cell), query_points(cell)
+    found = masked(method, cell, *heads)
+    for q, n_seen in enumerate((50, 100, 150, 200, 250, 300)):
+        alone = cell_of("none", **settings | {"bandwidth": cell.bandwidth}, n_keys=n_seen)
+        expected = method(alone, *heads[:2], heads[2][q : q + 1])
+        np.testing.assert_array_equal(found.covariance[q], expected.covariance[0])
+        np.testing.assert_array_equal(found.bias[q], expected.bias[0])
+    assert np.isfinite(found.bias).any()
+
+
+def test_exact_theory__is_what_masked_replicates_average_to():
+    cell = cell_of("file", head_dim=1, logits="dot_product", batch_size=2048)
+    found = estimated(cell)
+    predicted = masked(exact_moments, cell, key_projections(cell), query_projections(cell), query_points(cell))
+    second = predicted.covariance + predicted.bias[:, :, None] * predicted.bias[:, None, :]
+    mse = second.mean(axis=(1, 2)).mean()
+    assert abs(found.estimate["mse"] - mse) < 4 * found.mcse["mse"] < 0.1 * mse
+
+
+def test_without_a_mask__cells_keep_the_identity_that_they_had():
+    cell = cell_of("none")
+    assert not {"mask", "file_mask", "query_file", "file_query_projections"} & set(str(cell.model_dump()).split("'"))
+    assert cell_of("causal").identity("") != cell.identity("")
+
+
+def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path):
+    text = edited(DESIGN, "[grids.angles.factors]", '[grids.angles.settings]\nmask = { kind = "file", path = "a.npy" }'
+                  "\n[grids.angles.factors]")  # fmt: skip
+    path = write_design(tmp_path, text)
+    shape = (1, load_design(write_design(tmp_path, DESIGN)).cells[0].cell.data.n_keys)
+    path = write_design(tmp_path, text)
+    seen = np.arange(shape[1])[None] % 3 == 0
+    np.save(tmp_path / "a.npy", seen)
+    cell = load_design(path).cells[0].cell
+    np.testing.assert_array_equal(cell.visible, seen)
+    np.save(tmp_path / "b.npy", seen)
+    other = load_design(write_design(tmp_path, text.replace("a.npy", "b.npy"))).cells[0].cell
+    assert other.identity("") == cell.identity("")
+    np.save(tmp_path / "b.npy", ~seen)
+    changed = load_design(write_design(tmp_path, text.replace("a.npy", "b.npy"))).cells[0].cell
+    assert changed.identity("") != cell.identity("")
+    assert contents([changed]).keys() != contents([cell]).keys() == contents([other]).keys()
+    wrong = {"holds shape": seen[:, :-1], "booleans, not int64": seen.astype(int), "sees no key": seen & False}
+    for message, array in wrong.items():
+        np.save(tmp_path / "a.npy", array)
+        assert message in mistakes(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"transformation": {"kind": "merge", "stride": 3}}, 'transformation = "none"'),
+        ({"learner": "trained", "noise_treatment": "drawn"}, 'learner = "nadaraya_watson"'),
+        ({"combination": {"kind": "fitted", "n_validation": 9}, "noise_treatment": "drawn"}, "not fitted"),
+    ],
+)
+def test_what_cannot_be_masked__is_named(settings, remedy):
+    assert ("mask", f'"causal" needs {remedy}; change that or use "none"') in [
+        (name, text.replace("weights that are ", "")) for name, text in impossibilities(cell_of("causal", **settings))
+    ]

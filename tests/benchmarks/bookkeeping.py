@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from builders import DESIGN, edited
-from measure import Row
+from limits import Row
 
 from simstudy.design.load import load_design
 from simstudy.execution.queue import DaskQueue, Meter, Task

@@ -9,12 +9,11 @@ from typing import Any
 import bookkeeping
 import digits
 import limits
-import measure
 import numpy as np
 import recorded
 import simulations
 import workloads
-from measure import Row, interleaved, ratio, several
+from limits import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
 
@@ -132,5 +131,5 @@ def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     for size in sizes:
         repeats = max(1, round(0.2 / limits.fastest(functools.partial(workloads.moments, workloads.draw(size)), 3)))
-        yield Row("W1", size.name, "two threads", measure.two_threads(workloads.draw(size), repeats, 5), "speed-up")
+        yield Row("W1", size.name, "two threads", limits.two_threads(workloads.draw(size), repeats, 5), "speed-up")
     yield from bookkeeping.client_rows()

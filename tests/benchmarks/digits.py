@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import measure
+import limits
 import numpy as np
 from builders import minimal_cell
-from measure import Row
+from limits import Row
 from peers import numpy_drawn, numpy_estimates
 from workloads import Arrays, Size
 
@@ -77,10 +77,10 @@ def digit_rows(size: Size, rounds: int) -> Iterator[Row]:
             known = np.mean([found.estimate[name] for found in ours], axis=0)
             own = [_seconds_needed(found, name, known) for found in ours]
             label = f"{target.name}, {name}"
-            milliseconds = measure.ratio([1e3 * seconds for seconds in own], [1.0] * rounds)
+            milliseconds = limits.ratio([1e3 * seconds for seconds in own], [1.0] * rounds)
             yield Row("1 % error", label, "simstudy", milliseconds, "CPU ms")
             for who, studies in zip(rivals, others, strict=True):
-                factor = measure.ratio([_seconds_needed(found, name, known) for found in studies], own)
+                factor = limits.ratio([_seconds_needed(found, name, known) for found in studies], own)
                 yield Row("1 % error", label, who, factor, "times the CPU of simstudy")
 
 

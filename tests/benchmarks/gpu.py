@@ -11,7 +11,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from measure import Ratio, interleaved, ratio  # noqa: E402
+from limits import Ratio, interleaved, ratio  # noqa: E402
 from workloads import SIZES, Size, cell, draw  # noqa: E402
 
 from simstudy.kernels import nw_moments, project  # noqa: E402

@@ -16,7 +16,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 
 import numpy as np  # noqa: E402
 from builders import estimated, minimal_cell  # noqa: E402
-from measure import interleaved  # noqa: E402
+from limits import interleaved  # noqa: E402
 from recorded import PROCESSOR  # noqa: E402
 
 from simstudy.attention.expansion import expectations  # noqa: E402

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import rich
-from measure import Ratio, Row
+from limits import Ratio, Row
 from rich.table import Table
 
 from simstudy.kernels.jit import VECTOR_BYTES, processor

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import Row, interleaved, ratio
+from limits import Row, interleaved, ratio
 
 from simstudy import study
 from simstudy.design.builder import Study

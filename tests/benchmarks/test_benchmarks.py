@@ -7,7 +7,6 @@ import bookkeeping
 import contests
 import digits
 import limits
-import measure
 import naive
 import numpy as np
 import pytest
@@ -113,14 +112,14 @@ def test_missing_peers__are_named_in_the_table(monkeypatch):
 def test_kernel_that_lost_a_third_of_its_share__is_named():
     (processor, known), *_ = recorded.RECORDED.items()
     key = "W1", "S2 float32"
-    shares = [measure.spread([factor * known[key]]) for factor in (1.0, 0.72, 0.66)]
-    rows = [measure.Row(*key, recorded.SHARE, share, "1") for share in shares]
+    shares = [limits.spread([factor * known[key]]) for factor in (1.0, 0.72, 0.66)]
+    rows = [limits.Row(*key, recorded.SHARE, share, "1") for share in shares]
     assert recorded.lost(rows, processor) == ["W1 S2 float32: 0.28 of the bound, recorded 0.43"]
     assert recorded.lost(rows, "another") == []
 
 
 def test_two_threads__are_measured():
-    assert measure.two_threads(workloads.draw(SMALL), 1, 2).median > 0
+    assert limits.two_threads(workloads.draw(SMALL), 1, 2).median > 0
 
 
 SMALLER = replace(SIZE, keys=64, queries=3, replicates=1024)

@@ -93,17 +93,7 @@ class Rates(NamedTuple):
 
 
 def rates(setting: Setting, studies: int, true_value: float | None = None, looks: Sequence[int] = (N_BLOCKS,)) -> Rates:
-    """Judge studies at every look; a verdict counts if any look gave it.
-
-    Parameters
-    ----------
-    setting, studies
-        What is judged, and how often.
-    true_value
-        What the interval of the first comparison must hold.
-    looks
-        Blocks at each look.
-    """
+    """Judge studies at every look; a verdict counts if any gave it, and so does a true value that an interval left."""
     rng = np.random.default_rng(sum(map(ord, setting.name)))
     counts = np.zeros(3)
     for _ in range(studies):
@@ -140,17 +130,7 @@ class Spent(NamedTuple):
 
 
 def spent(setting: Setting, rng: np.random.Generator, ceiling: int) -> Spent:
-    """Run one study of a single cell with ``stop = "verdict"``: batches are added as the package says, up to a ceiling.
-
-    Parameters
-    ----------
-    setting
-        What is judged.
-    rng
-        Draws the block values.
-    ceiling
-        Batches that ``max_replicates`` allows.
-    """
+    """Run one study of a cell with ``stop = "verdict"``: batches are added as the package says, up to a ceiling."""
     design: Any = SimpleNamespace(claims={"c": setting.stated}, factors={"g": setting.factors})
     blocks, done = setting.study(rng, ceiling * PER_BATCH), MIN_BATCHES
     for looks in itertools.count(1):  # noqa: B007
