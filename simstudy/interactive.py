@@ -123,7 +123,6 @@ class Findings:
         return declared_figures(self._results.attrs["design"], self._results.attrs["profile"])
 
     def __repr__(self) -> str:
-        """Return title, sizes and verdicts."""
         return "\n".join([*self._summary(), *([self._brief().to_string()] if "claim" in self._results else [])])
 
     def _repr_html_(self) -> str:

@@ -197,7 +197,6 @@ def _installed(module: str) -> bool:
 
 
 def _named(code: types.CodeType, *operations: str) -> Iterator[str]:
-    """Names that operations of a code take."""
     yield from (step.argval for step in dis.get_instructions(code) if step.opname in operations)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

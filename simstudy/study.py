@@ -117,7 +117,6 @@ def _write_results(
     ledger: Ledger, design: Design, store: Store, tell: Observer, device: str, record: dict[str, Any],
     told: dict[int, Any],
 ) -> None:  # fmt: skip
-    """Join theory, judge the claims, and write down what was found and by what."""
     results, details = _judged(ledger, design, lambda predicted: tell(ledger, predicted), device, told)
     machine = provenance(device, [planned.cell for planned in design.cells])
     record |= {name: machine[name] for name in ("device", "processor", "system")}
@@ -131,7 +130,6 @@ def _write_results(
 def _judged(
     ledger: Ledger, design: Design, tell: Callable[[int], None], device: str, told: dict[int, Any]
 ) -> tuple[xr.Dataset, xr.Dataset]:
-    """Return results and details of a study of which all is simulated."""
     # Imported here: with the theory they take a second, which a command that only looks need not wait for.
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge

@@ -83,7 +83,6 @@ def _judged(numbers: Path, stated: Stated, given: dict[str, Any]) -> Verdicts:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """Return the table of a file."""
     import pandas as pd
 
     from simstudy.design.files import open_regular

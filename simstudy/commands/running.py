@@ -91,7 +91,6 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
 
 
 def _show(results: xr.Dataset, loaded: Design, lines: Sequence[VerdictLine]) -> None:
-    """Show the verdicts of a study, or else its measures, and what they rest on."""
     from simstudy.report import tables
     from simstudy.report.terminal import counted, say, show_table
 
@@ -121,7 +120,6 @@ def _warn_of(results: xr.Dataset, loaded: Design, accounts: Sequence[Account]) -
 
 
 def _run_share(loaded: Design, text: str, output: Path, quiet: bool, **how: Any) -> None:
-    """Run a share of a study, and say where it is."""
     from simstudy.execution.shares import Share
     from simstudy.report.progress import ProgressDisplay
     from simstudy.report.terminal import say

@@ -116,7 +116,6 @@ class Study(dict[str, Any]):
         return self
 
     def __repr__(self) -> str:
-        """Return the name, and how much is stated."""
         sizes = {table: len(self.get(table, {})) for table in ("grids", "claims", "figures", "profiles")}
         said = ", ".join(f"{n} {table if n != 1 else table[:-1]}" for table, n in sizes.items())
         return f"<simstudy.Study {self.get('study', {}).get('name')!r}: {said}>"

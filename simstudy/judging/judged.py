@@ -116,7 +116,6 @@ class Verdicts:
         return pd.DataFrame(rows).set_index("claim")
 
     def __repr__(self) -> str:
-        """Return sizes, one row for each claim, and the units that would probably decide those that are open."""
         return "\n".join([*self.summary, self.brief().to_string(), *self.wanted])
 
     def _repr_html_(self) -> str:

@@ -148,7 +148,6 @@ class Estimator(Record):
     @model_validator(mode="before")
     @classmethod
     def _without_bandwidth(cls, values: Any) -> Any:
-        """State a bandwidth if the learner looks at none."""
         stated = values.get("learner") if isinstance(values, dict) else None
         kind = stated.get("kind") if isinstance(stated, dict) else getattr(stated, "kind", stated)
         idle = isinstance(kind, str) and kind in ensembles.WITHOUT_BANDWIDTH
