@@ -69,7 +69,7 @@ def check(
 ) -> None:
     """Check designs under every profile and list all mistakes, each with its place and remedy."""
     from simstudy.report.terminal import counted, say, say_json, warn
-    from simstudy.verdicts.power import powerless
+    from simstudy.verdicts.predictions import powerless
 
     checked = _checked(designs, trust or ())
     loaded = [(place, design) for place, profiles, _ in checked for design in profiles.values()]

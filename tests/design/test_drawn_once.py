@@ -19,7 +19,7 @@ from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.rules import draws_of
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import Evaluation
-from simstudy.verdicts.power import powerless
+from simstudy.verdicts.predictions import powerless
 
 DESIGNS = Path(__file__).parents[2] / "designs"
 SHIPPED = sorted([*DESIGNS.glob("*.toml"), *DESIGNS.glob("examples/*.toml")])

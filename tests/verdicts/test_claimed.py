@@ -16,7 +16,7 @@ from test_optima import allocation, of
 from simstudy.design.schema import alternatives_of
 from simstudy.verdicts.comparisons import FUNCTIONS, claimed
 from simstudy.verdicts.paths import optimum_slopes
-from simstudy.verdicts.power import powerless
+from simstudy.verdicts.predictions import powerless
 
 RECORDS = alternatives_of("formulas")
 
