@@ -23,9 +23,8 @@ from simstudy.errors import UserError
 from simstudy.replicates.replay import INTERVAL, intervals_of, select
 from simstudy.report.figures import draw, draw_claims, draw_z_scores
 from simstudy.report.figures.beside_theory import STRIP
-from simstudy.report.figures.factorial import LEVELS
+from simstudy.report.figures.factorial import LEVELS, draw_zip
 from simstudy.report.figures.whole import compared_measures
-from simstudy.report.figures.zip_plot import draw_zip
 from simstudy.report.tables import verdict_lines
 from simstudy.results import named_grid
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 SECONDS = 600
 """After which a command hangs."""
 PRINTED = {"COLUMNS": "200", "NO_COLOR": "1"}
-UNDRAWN = "from simstudy.report import drawings; drawings.figure_files = lambda *_: {}\n"
+UNDRAWN = "from simstudy.report import page; page.figure_files = lambda *_: {}\n"
 """Reports without pictures, which take longer to draw than a small study to run."""
 FORKS = multiprocessing.get_context("forkserver")
 """Starts processes that have imported everything, and have seen nothing of the test."""

@@ -61,9 +61,9 @@ def warm_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of this process are without pictures, as those of `commands.simstudy`."""
-    from simstudy.report import drawings
+    from simstudy.report import page
 
-    monkeypatch.setattr(drawings, "figure_files", lambda *_: {})
+    monkeypatch.setattr(page, "figure_files", lambda *_: {})
 
 
 @pytest.fixture

@@ -150,10 +150,10 @@ def in_fork(work: Callable[[], str]) -> str:
 def ran(design: Path, output: Path, disk: Disk | None = None) -> tuple[int, str]:
     """Run a study as the command does, and return its exit code and what it printed as errors."""
     from simstudy.__main__ import _outcome
-    from simstudy.report import drawings, page
+    from simstudy.report import page
 
-    before = drawings.figure_files, page.render
-    drawings.figure_files, page.render = lambda *_: {}, lambda *_: "page"  # which take longest
+    before = page.figure_files, page.render
+    page.figure_files, page.render = lambda *_: {}, lambda *_: "page"  # which take longest
     sys.argv = ["simstudy", "run", str(design), "--output", str(output), "--executor", "serial", "--quiet"]
     log = output.with_name(f"{output.name}.log")
     kept = sys.stderr
@@ -163,7 +163,7 @@ def ran(design: Path, output: Path, disk: Disk | None = None) -> tuple[int, str]
         except SystemExit as end:
             code = int(end.code or 0)
     sys.stderr = kept
-    drawings.figure_files, page.render = before
+    page.figure_files, page.render = before
     return code, log.read_text()
 
 

@@ -26,7 +26,7 @@ from simstudy.design.document import Document
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.schema import RECORDS, alternatives_of
 from simstudy.execution.seal import note, read_register, write_register
-from simstudy.report import sentences
+from simstudy.report import answer
 from simstudy.report.answer import EQUATIONS
 from simstudy.transformers import interventions
 from simstudy.transformers.modules import ARRAYS
@@ -75,10 +75,10 @@ def test_list_of_designs__has_a_question_for_every_study():
 def test_abstracts__nothing_is_left_out_in_silence():
     """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
     every = {name: claim["origin"] for name, claim in findings._claims().items()}
-    told = [sentence for paper in sentences.papers() for sentence in paper["sentences"]]
-    shown = {name for sentence in told for name in sentences.claims_of(sentence, every)}
+    told = [sentence for paper in answer.papers() for sentence in paper["sentences"]]
+    shown = {name for sentence in told for name in answer.claims_of(sentence, every)}
     assert all(sentence["answer"] in findings.ANSWERS and sentence["because"] for sentence in told)
-    assert all(bool(sentences.claims_of(sentence, every)) == ("test" in sentence) for sentence in told)
+    assert all(bool(answer.claims_of(sentence, every)) == ("test" in sentence) for sentence in told)
     assert shown <= every.keys()
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
 
@@ -87,8 +87,8 @@ def test_card__draws_and_tells_every_judged_claim_of_its_sentence():
     """A bar in a statement, |x|, cut a row of a Markdown table, and lost two claims."""
     cards = "\n".join(findings.cards())
     every = {name: line.origin for name, line in findings._lines().items()}
-    told = [sentence for paper in sentences.papers() for sentence in paper["sentences"]]
-    names = {name for sentence in told for name in sentences.claims_of(sentence, every)}
+    told = [sentence for paper in answer.papers() for sentence in paper["sentences"]]
+    names = {name for sentence in told for name in answer.claims_of(sentence, every)}
     assert all(f"{name}, " in cards for name in names & every.keys())
     assert cards.count('class="card"') == len(told)
     assert "For the target |x|²/4" in cards

@@ -21,10 +21,9 @@ from simstudy import theory
 from simstudy.commands import app as command_line
 from simstudy.design.load import load_design
 from simstudy.design.settings.ensembles import bandwidth_of
-from simstudy.report import sentences
-from simstudy.report.answer import EQUATIONS
+from simstudy.report import answer
+from simstudy.report.answer import EQUATIONS, Line
 from simstudy.report.pictures import Found, Picture, picture
-from simstudy.report.sentences import Line
 from simstudy.temperatures import Problem, best_sharpness, exact_risk
 
 ROOT = verdicts.ROOT
@@ -48,7 +47,7 @@ _PAGES.globals["bibliography"] = "bibliography.html"
 
 def cards() -> Iterator[str]:
     """Yield a card for each sentence of each abstract, as HTML between headings of the papers."""
-    for title, told in sentences.cards(_PAGES.get_template("card.html"), _lines()):
+    for title, told in answer.cards(_PAGES.get_template("card.html"), _lines()):
         yield from (f"## {title}", "")
         for card in told:
             yield from (card, "")
@@ -56,7 +55,7 @@ def cards() -> Iterator[str]:
 
 def answers() -> Iterator[str]:
     """Yield how many sentences have which answer: of the main paper, and of the related ones."""
-    main, *related = ([each["answer"] for each in paper["sentences"]] for paper in sentences.papers())
+    main, *related = ([each["answer"] for each in paper["sentences"]] for paper in answer.papers())
     yield from ("| answer | main paper | related papers |", "|---|---|---|")
     others = [answer for paper in related for answer in paper]
     yield from (f"| {answer} | {main.count(answer)} | {others.count(answer)} |" for answer in ANSWERS)
@@ -254,7 +253,7 @@ def theories() -> Iterator[str]:
 def papers() -> Iterator[str]:
     """Yield a table of the papers whose abstracts are tested."""
     yield from ("| paper | arXiv |", "|---|---|")
-    for each in sentences.papers():
+    for each in answer.papers():
         yield f"| {each['title']} | [{each['arxiv']}](https://arxiv.org/abs/{each['arxiv']}) |"
     yield ""
 

@@ -13,11 +13,10 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
-from simstudy.report.answer import headline
+from simstudy.report.answer import Line, cards, headline
 from simstudy.report.confirmed import Run, confirmed_of, confirmed_runs, runs_of
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, require_same_design, template
-from simstudy.report.sentences import Line, cards
 from simstudy.report.tables import count_origins
 from simstudy.report.terminal import warn
 
@@ -99,15 +98,13 @@ def _shown(design: Design, output: Path) -> Run | None:
 
 def _described(shown: Run, design: Design, output: Path) -> dict[str, Any]:
     """What the page says about a study: with its first figure, as all of them would weigh too much."""
-    pictures = {
-        name: image(draw(figure, name, shown.results), "png") for name, figure in list(shown.design.figures.items())[:1]
-    }
+    first = list(shown.design.figures.items())[:1]
+    pictures = {name: image(draw(figure, name, shown.results)) for name, figure in first}
     page = shown.store.folder / "report.html"
     # Relative, so that the folder of all studies can be moved or published as it is.
     link = quote(page.relative_to(output).as_posix()) if page.exists() else ""
-    return describe(shown.results, design, pictures, confirmed_of(design, store_of(design, output))) | {
-        "own_page": link
-    }
+    told = describe(shown.results, design, pictures, confirmed_of(design, store_of(design, output)))
+    return told | {"own_page": link}
 
 
 def _lines(design: Design, study: dict[str, Any]) -> dict[str, Line]:

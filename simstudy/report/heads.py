@@ -28,6 +28,7 @@ CAUTION = (
     "Heads that are alike may be able to share a pattern. Likeness does not say that a head is unimportant: measure "
     "the loss without a head before you remove it (simstudy.transformers.interventions)."
 )
+_PREDICTIONS = [source for source in SOURCE_NAMES if source != "observed"]
 _THEORIES = ("angles", "leading", "exact")
 _SHOWN = ("angles", "exact", "half")
 """What predicts correlations in the panels of a figure."""
@@ -58,7 +59,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             caution=CAUTION,
             alike=[(*pair, _sizes(found, *pair[:3])) for pair in most_alike(found, _LISTED)],
             contributions="effective_contributions" in found,
-            agreement=[(SOURCE_NAMES[source], *scores(found, source)) for source in _theories(found)],
+            agreement=[(SOURCE_NAMES[source], *scores(found, source)) for source in _PREDICTIONS],
             figure=figure_of("agreement", agreement, picture),
             maps=_maps(found),
             sources=list(SOURCE_NAMES.values()),
@@ -148,10 +149,6 @@ def _sizes(found: xr.Dataset, layer: int, *heads: int) -> str:
     return " and ".join(number(float(size[head] / size.mean()), 2) for head in heads)
 
 
-def _theories(found: xr.Dataset) -> list[str]:
-    return [source for source in found.source.values.tolist() if source != "observed"]
-
-
 def _pairs(found: xr.Dataset, source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Predicted and observed correlations of every two heads of one layer, and the layer."""
     first, second = np.triu_indices(found.sizes["head_i"], 1)
@@ -209,7 +206,7 @@ def _diversity(found: xr.Dataset, layer: int) -> list[tuple[str, str]]:
 def _reasons(found: xr.Dataset) -> list[str]:
     """Where theories are blank: layers that share a reason in one line."""
     layers: dict[str, list[str]] = {}
-    for source in _theories(found):
+    for source in _PREDICTIONS:
         for layer, reason in enumerate(found.inapplicable.sel(source=source).values.tolist()):
             if reason:
                 layers.setdefault(f"{SOURCE_NAMES[source]}: {reason}", []).append(str(layer))

@@ -1,6 +1,7 @@
 """The report of a study: one page with verdicts, figures and tables, and the same as files."""
 
 import base64
+import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
 from simstudy.execution.seal import described
 from simstudy.execution.store import Store
-from simstudy.report import drawings, labels, tables
+from simstudy.report import labels, tables
 from simstudy.report.answer import formulas_of, groups, headline, said_of, sentence, standing_of
 from simstudy.report.confirmed import Confirmed, Standing, confirmed_of, counted_of, standing_in
 from simstudy.report.explorer import explored
@@ -61,7 +62,7 @@ def write_report(
         store.files.write(name, content)
     if vector:
         lines = tables.verdict_lines(results, *told)
-        for name, content in drawings.figure_files(results, design, lines, vector).items():
+        for name, content in figure_files(results, design, lines, vector).items():
             store.files.write(f"figures/{name}.{vector}", content)
     return store.folder / PAGE
 
@@ -70,7 +71,7 @@ def report_files(
     results: xr.Dataset, design: Design, confirmed: Sequence[Confirmed] = (), standing: Standing | None = None
 ) -> dict[str, bytes]:
     """Return the files of a report by name."""
-    pictures = drawings.figure_files(results, design)
+    pictures = figure_files(results, design)
     texts = {
         "cells.csv": tables.csv_of(tables.cell_frame(results)),
         "verdicts.csv": tables.csv_of(tables.verdict_frame(results, confirmed)),
@@ -79,6 +80,20 @@ def report_files(
     }
     files = {f"figures/{name}.png": picture for name, picture in pictures.items()}
     return files | {name: text.encode() for name, text in texts.items()}
+
+
+def figure_files(
+    results: xr.Dataset, design: Design, lines: Sequence[tables.VerdictLine] = (), suffix: str = "png"
+) -> dict[str, bytes]:  # fmt: skip
+    """Return the figures of a study by name: declared ones, cells against theory, and the claims of ``lines``."""
+    with contextlib.chdir(Path(__file__).parent):
+        # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
+        from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
+
+    files = {name: image(draw(figure, name, results), suffix) for name, figure in design.figures.items()}
+    if (drawing := draw_z_scores(results)) is not None:
+        files[labels.Z_SCORES] = image(drawing, suffix)
+    return files | ({labels.ALL_CLAIMS: image(draw_claims(lines), suffix)} if lines else {})
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
@@ -194,9 +209,8 @@ def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
 def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
     planned = [planned for planned in design.cells if planned.grid == name]
-    levels = [
-        [labels.level_name(level(row, factor)) for factor in design.factors[name]] for row in coordinates_of(cells)
-    ]
+    factors = design.factors[name]
+    levels = [[labels.level_name(level(row, factor)) for factor in factors] for row in coordinates_of(cells)]
     # Of ensembles, or the numbers of instances, whichever the grid has.
     measures = [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()] or list(MEASURES)
     theories = []
@@ -216,7 +230,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "title": design.titles[name],
         "factors": [
             (labels.setting_name(factor), list(dict.fromkeys(row[position] for row in levels)))
-            for position, factor in enumerate(design.factors[name])
+            for position, factor in enumerate(factors)
         ],
         "n_cells": len(planned),
         "n_replicates": f"{int(cells.n_replicates.sum()):,}".replace(",", "\u202f"),
@@ -250,9 +264,8 @@ def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told:
         estimate, *theories = (cells[name].sel(source=source) for source in ("empirical", *THEORIES))
         told_of = [estimate, cells[f"{name}_mcse"], cells[f"{name}_mcse_given"], *theories]
         columns.append([each.values.tolist() for each in told_of])
-    replicates, failed, reached = (
-        cells[name].values.tolist() for name in ("n_replicates", "n_failed", "precision_reached")
-    )
+    counts = (cells[name].values.tolist() for name in ("n_replicates", "n_failed", "precision_reached"))
+    replicates, failed, reached = counts
     for i, row in enumerate(levels):
         yield {
             "levels": row,

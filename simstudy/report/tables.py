@@ -263,10 +263,8 @@ def _drawn(rows: Sequence[Any]) -> dict[int, Picture]:
         axes.setdefault((row.claim, row.claimed_lower, row.claimed_upper), []).append(i)
     found: dict[int, Picture] = {}
     for (_, *claimed), numbers in axes.items():
-        marks = [
-            Found("", r.estimate, r.mcse, (r.confidence_lower, r.confidence_upper))
-            for r in map(rows.__getitem__, numbers)
-        ]
+        own = [rows[i] for i in numbers]
+        marks = [Found("", row.estimate, row.mcse, (row.confidence_lower, row.confidence_upper)) for row in own]
         if shared := picture((claimed[0], claimed[1]), marks):
             found |= {i: shared._replace(marks=(mark,)) for i, mark in zip(numbers, shared.marks, strict=True)}
     return found

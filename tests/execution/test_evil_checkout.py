@@ -48,7 +48,7 @@ WALL = {
     "execution/clients.py": "looks for commands of the batch system",
     "report/terminal.py": "opens the null device",
     "report/figures/__init__.py": "reads a picture from memory",
-    "report/sentences.py": "reads published sentences of the package",
+    "report/answer.py": "reads published sentences of the package",
     "__main__.py": "opens the null device",
     "commands/designs.py": "writes a new design into the current folder, where nothing may lie",
 }

@@ -14,7 +14,7 @@ from simstudy.design.load import load_design
 from simstudy.design.written import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
 from simstudy.execution.seal import begin, seal_of
-from simstudy.report import all_studies, sentences
+from simstudy.report import all_studies, answer
 from simstudy.report.all_studies import gather
 
 
@@ -81,7 +81,7 @@ def test_page_of_shipped_studies__begins_with_cards_of_published_sentences(page,
     }
     monkeypatch.setattr(all_studies, "is_shipped", lambda path: path.stem == "first")
     monkeypatch.setattr(
-        sentences, "papers", lambda: [{"title": "A paper", "arxiv": "2605.20271", "sentences": [sentence]}]
+        answer, "papers", lambda: [{"title": "A paper", "arxiv": "2605.20271", "sentences": [sentence]}]
     )
     before = page[0].read_text()
     text = gather(page[1], "quick", page[0].parent).read_text()

@@ -13,10 +13,9 @@ from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.levels import selected
 from simstudy.report.figures.curve import curve_figure, law_figure, optimum_figure
 from simstudy.report.figures.diversity import diversity_figure, ordering_figure
-from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, winners_figure
+from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, winners_figure, zip_figure
 from simstudy.report.figures.shared import own_style
 from simstudy.report.figures.whole import draw_claims, draw_z_scores
-from simstudy.report.figures.zip_plot import zip_figure
 from simstudy.report.labels import RESOLUTION
 from simstudy.results import factors_of
 

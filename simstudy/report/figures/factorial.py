@@ -1,4 +1,4 @@
-"""Figures of every cell of a factorial grid: kinds "nested_loop", "lollipop" and "winners".
+"""Figures of every cell of a factorial grid: kinds "nested_loop", "lollipop", "winners" and "zip".
 
 In a nested loop, cells stand side by side in the order of loops over the factors, the last of the grid running fastest;
 stairs below show which levels they have (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).
@@ -13,10 +13,11 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from simstudy.design.figures import LollipopFigure, NestedLoopFigure, WinnersFigure
+from simstudy.design.figures import LollipopFigure, NestedLoopFigure, WinnersFigure, ZipFigure
 from simstudy.report.figures import beside_theory, shared
-from simstudy.report.figures.shared import COVERAGE, NEUTRAL, RING, Entries, Look
+from simstudy.report.figures.shared import COLOURS, COVERAGE, NEUTRAL, RING, Entries, Look, own_style
 from simstudy.report.labels import level_name, measure_name, number, setting_and_level, setting_name
+from simstudy.results import factors_of
 from simstudy.verdicts.figure_data import by_source, residuals
 
 Loops = dict[str, list[Any]]
@@ -200,3 +201,52 @@ def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
     reading = f"least {measure_name(figure.y)} ± MCSE; by exact theory where there is one (in brackets)"
     shared.legends(drawing, looks, [reading], figure.over)
     return drawing
+
+
+def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
+    """Draw the intervals of the first replicates of each cell."""
+    factors = [name for name in factors_of(cells)[figure.grid] if len(set(shared.levels_of(cells, name))) > 1]
+    levels = [shared.levels_of(cells, name) for name in factors]
+    drawing, grid = shared.canvas(cells.sizes["cell"], 3.4)
+    for cell, (axes, rows) in enumerate(zip(grid.flat, cells.interval.values, strict=False)):
+        text = ", ".join(setting_and_level(name, each[cell]) for name, each in zip(factors, levels, strict=True))
+        _zip(axes, rows, textwrap.fill(text, shared.characters(axes)) + "\n" if text else "")
+    return _with_legend(drawing, grid)
+
+
+@own_style()
+def draw_zip(rows: np.ndarray) -> Drawing:
+    """Draw intervals less the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed."""
+    drawing, grid = shared.canvas(1, 4.8)
+    _zip(grid[0, 0], rows, "")
+    return _with_legend(drawing, grid)
+
+
+def _with_legend(drawing: Drawing, grid: np.ndarray) -> Drawing:
+    for axes in grid[:, 0]:
+        axes.set_ylabel("centile of distance over half length")
+    shared.legends(drawing, {None: Look.of(0)}, [({"color": colour}, text) for colour, text in _COLOURS.items()])
+    return drawing
+
+
+_COLOURS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}
+
+
+def _zip(axes: Axes, rows: np.ndarray, title: str) -> None:
+    known = rows[np.isfinite(rows).all(axis=1)]
+    lower, upper, truth = known.T
+    lower, upper = lower - truth, upper - truth
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.abs(lower + upper) / (upper - lower)
+    order = np.argsort(np.nan_to_num(far, nan=np.inf), kind="stable")
+    lower, upper, covers = lower[order], upper[order], ((lower <= 0) & (upper >= 0))[order]
+    n = max(len(covers), 1)
+    share, height = covers.sum() / n, 100.0 * (np.arange(len(covers)) + 0.5) / n
+    for part, (colour, text) in zip((covers, ~covers), _COLOURS.items(), strict=True):
+        axes.hlines(height[part], lower[part], upper[part], color=colour, linewidth=min(2.0, 220.0 / n), label=text)
+    axes.axvline(0.0, color="black", linewidth=0.8)
+    axes.set(xlabel="interval less the truth", ylim=(0, 100))
+    error = COVERAGE * float(np.sqrt(share * (1 - share) / n))
+    failed = len(rows) - len(covers)
+    said = f"{len(covers)} replicates cover in {100 * share:.3g} ± {100 * error:.2g} %; {failed} failed"
+    axes.set_title(title + textwrap.fill(said, shared.characters(axes)), loc="left", fontsize=10)
