@@ -1,6 +1,9 @@
-"""Closed forms in principal angles against the general machinery and integrals, and each step of docs/ceiling.md."""
+"""Closed forms in principal angles against integrals, each step of docs/ceiling.md, and what theory offers to users."""
 
+import importlib
+import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 from theory_oracle import gaussian_grid, make_cell
 
+from simstudy import theory
 from simstudy.theory import closed_forms as cf
 from simstudy.theory import leading_order
 
@@ -173,3 +177,26 @@ def test_sixth_step__dot_products(length):
         for m in (1.0, 2.0)
     ]
     assert moments[1] / moments[0] ** 2 == pytest.approx(math.exp(length**2), rel=1e-9)
+
+
+FOR_USERS = (
+    "closed_forms", "compact_kernels", "exact.logits", "exact.moments", "leading", "measures",
+    "weighting",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOR_USERS)
+def test_public_functions__are_exported(name):
+    module = importlib.import_module(f"simstudy.theory.{name}")
+    functions = {
+        key
+        for key, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
+    }
+    assert functions and functions <= set(theory.__all__)
+
+
+def test_docstring__says_which_function_answers_what():
+    taught = set(re.findall(r":func:`(\w+)`", theory.__doc__))
+    functions = {name for name in theory.__all__ if inspect.isfunction(getattr(theory, name))}
+    assert taught == functions

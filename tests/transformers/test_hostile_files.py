@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_checkpoints import CONTENT, LEGACY_MAGIC, Tensor, matrix, pickled, write_archive, write_legacy
-from test_graphs import GRAPH, TENSOR, message
+from test_reading_modules import GRAPH, TENSOR, message
 
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import read_weights
