@@ -6,14 +6,14 @@ saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global ch
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.document import Design
-from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure
+from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure, Scale
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, STATISTICS
 from simstudy.design.mistakes import hint
@@ -28,7 +28,6 @@ from simstudy.report.figures.whole import compared_measures
 from simstudy.report.tables import verdict_lines
 from simstudy.results import named_grid
 
-Scale = Literal["linear", "log"]
 _Figure = TypeVar("_Figure", bound=PanelFigure)
 
 

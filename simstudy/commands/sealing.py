@@ -135,7 +135,7 @@ def confirm(
     from simstudy.design.load import load_design
     from simstudy.design.written import find_design, is_shipped
     from simstudy.execution.seal import begin, count_confirmation, described, read_seal, require_unbroken, seal_path
-    from simstudy.report.confirmed import found_of
+    from simstudy.report.confirmed import claims_of
     from simstudy.report.terminal import say
     from simstudy.results import open_results
 
@@ -152,7 +152,7 @@ def confirm(
     code = run_and_report(confirmed, output, quiet, executor=executor, workers=workers)
     # Confirmations of shipped designs are counted by make table, which gathers those of several machines.
     if not again and not is_shipped(path):
-        verdicts = {claim: found.verdict for claim, found in found_of(open_results(folder)).items()}
+        verdicts = {row["claim"]: row["verdict"] for row in claims_of(open_results(folder))}
         count_confirmation(place, verdicts)
     _show_beside(loaded, output, quiet)
     raise typer.Exit(code)

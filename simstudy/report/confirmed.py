@@ -98,11 +98,6 @@ def confirmed_runs(design: Design, output: Path) -> Iterator[Run]:
             yield Run(open_results(store.folder), confirmatory(design, begun), store)
 
 
-def found_of(results: xr.Dataset, standing: Standing | None = None) -> dict[str, Found]:
-    """Return what results say of each claim, by its name, of the comparison that stands for it."""
-    return {row["claim"]: row["found"] for row in claims_of(results, standing)}
-
-
 def standing_in(design: Design, store: Store) -> Standing | None:
     """Return what stands for the claims of a study in all its runs, by its pilot; None without one of this design."""
     try:
@@ -129,7 +124,7 @@ def _confirmed(begun: Begun, store: Store, design: Design, standing: Standing | 
     else:
         if (results.attrs["seal"], results.attrs["beacon"]) != (begun.seal, begun.beacon):
             void = void or "void, as its results are of another seal or beacon"
-        found = found_of(results, standing)
+        found = {row["claim"]: row["found"] for row in claims_of(results, standing)}
     day = time.strftime("%Y-%m-%d", time.gmtime(begun.started))
     return Confirmed(begun.beacon, store.folder.name, day, void, {} if void else found, begun.promise)
 

@@ -12,7 +12,7 @@ from simstudy.execution.store import store_of
 from simstudy.report import answer
 from simstudy.report.all_studies import campaign
 from simstudy.report.answer import formulas_of, groups, headline, said_of
-from simstudy.report.confirmed import Confirmed, claims_of, found_of, history_of, standing_in, standing_of, verdict_of
+from simstudy.report.confirmed import Confirmed, claims_of, history_of, standing_in, standing_of, verdict_of
 from simstudy.report.page import render
 from simstudy.report.pictures import Found
 from simstudy.report.tables import verdict_lines
@@ -134,9 +134,8 @@ def test_pilot_of_another_text_of_the_design__does_not_say_what_stands(twofold, 
 
 
 def test_runs_of_another_quantity__are_on_no_axis(twofold):
-    found = found_of(twofold, {"falls": "elsewhere"})["falls"]
-    assert math.isnan(found.estimate) and found.verdict == "supported"
     row = claims_of(twofold, {"falls": "elsewhere"})[0]
+    assert math.isnan(row["found"].estimate) and row["found"].verdict == "supported"
     assert row["statistic"] == "elsewhere" and math.isnan(row["claimed_lower"])
 
 
