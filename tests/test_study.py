@@ -158,11 +158,7 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
     assert again.keys() == first.keys()
     # A netCDF file holds the time when it was written, to the second.
     changed = {name for name in again if again[name] != first[name]}
-    assert changed - {"details.nc"} == {
-        "provenance.json",
-        "results.nc",
-        ".status.json",
-    }
+    assert changed - {"details.nc"} == {"provenance.json", "results.nc", ".status.json"}
     details, same = (read_results_of(tmp_path / "d", files["details.nc"]) for files in (first, again))
     assert details.identical(same)
     results, same = (read_results_of(tmp_path / "r", files["results.nc"]) for files in (first, again))

@@ -46,10 +46,7 @@ def _signal(keys: np.ndarray) -> np.ndarray:
 
 SIGNAL = {
     "kind": "sum",
-    "terms": [
-        {"kind": "ridge", "amplitude": 2.0, "direction": [1.0]},
-        {"kind": "interaction", "coordinates": [4, 6]},
-    ],
+    "terms": [{"kind": "ridge", "amplitude": 2.0, "direction": [1.0]}, {"kind": "interaction", "coordinates": [4, 6]}],
 }
 TARGETS = (Target("noise alone", "zero", _no_signal, 1.0), Target("signal", SIGNAL, _signal, 0.3))
 ANGLES = (30.0, 90.0)

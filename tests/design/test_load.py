@@ -81,16 +81,8 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ("[heads]", 'key_distribution = { kind = "mixture", n_components = 9 }\n[heads]', "needs as many features"),
         ("bandwidth = 0.8", "bandwidth = 0.8\ncombination = [0.5]", "1 weights for n_heads = 2"),
         ("min_replicates = 64", "min_replicates = 640", "max_replicates = 512: below min_replicates = 640"),
-        (
-            "min_replicates = 64\nmax_replicates = 512",
-            "min_replicates = 70000",
-            "max_replicates = 65536: below",
-        ),
-        (
-            "[heads]",
-            "[budget]\nwall_seconds = -1\n[heads]",
-            "give a positive number of seconds on the clock",
-        ),
+        ("min_replicates = 64\nmax_replicates = 512", "min_replicates = 70000", "max_replicates = 65536: below"),
+        ("[heads]", "[budget]\nwall_seconds = -1\n[heads]", "give a positive number of seconds on the clock"),
         ("max_replicates = 512", f"max_replicates = {2**53}", f"takes {2**48} batches, above 10000000; raise it or"),
         ('name = "tiny"', 'name = "../tiny"', "study.name"),
         ('name = "tiny"', 'name = "tiny\\n"', "study.name"),
@@ -290,8 +282,7 @@ def test_claims_without_a_wish_for_replicates__are_noted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ceiling", "population", "told"),
-    [(96, False, True), (97, False, False), (2016, True, True), (2017, True, False)],
+    ("ceiling", "population", "told"), [(96, False, True), (97, False, False), (2016, True, True), (2017, True, False)]
 )
 def test_ceiling_that_allows_no_verdict__is_noted(tmp_path, ceiling, population, told):
     text = edited(DESIGN, "max_replicates = 512", f"max_replicates = {ceiling}")

@@ -181,11 +181,7 @@ def test_optimum_shares__are_how_often_a_cell_is_least():
 
 @pytest.mark.parametrize(
     ("law", "truth"),
-    [
-        ("log", lambda n: -2.0 + 1.1 * np.log(n)),
-        ("constant", lambda n: 4.0),
-        ("power", lambda n: 0.45 * n**0.33),
-    ],
+    [("log", lambda n: -2.0 + 1.1 * np.log(n)), ("constant", lambda n: 4.0), ("power", lambda n: 0.45 * n**0.33)],
 )
 def test_law_of_the_optimum__is_told_from_the_others(law, truth):
     estimates, chosen = allocation(0.0005, truth)

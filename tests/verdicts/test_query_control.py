@@ -13,14 +13,7 @@ from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.theory import damped_leading_order, leading_order
 from simstudy.verdicts import query_control
-from simstudy.verdicts.query_control import (
-    CONTROLLED,
-    N_RANDOMISATIONS,
-    QueryControl,
-    _normal_points,
-    _slopes,
-    applies,
-)
+from simstudy.verdicts.query_control import CONTROLLED, N_RANDOMISATIONS, QueryControl, _normal_points, _slopes, applies
 
 N_DRAWS = 24
 

@@ -43,11 +43,7 @@ REGRESSIONS = (
     {"kind": "interaction", "coordinates": [1, 3]},
     {"kind": "sum", "terms": [LINEAR, WAVE, {"kind": "quadratic"}]},
 )
-NOISES = (
-    {"kind": "gaussian"},
-    {"kind": "student_t", "df": 5.0},
-    {"kind": "heteroscedastic", "strength": 2.0},
-)
+NOISES = ({"kind": "gaussian"}, {"kind": "student_t", "df": 5.0}, {"kind": "heteroscedastic", "strength": 2.0})
 KEYS = (
     {"kind": "gaussian"},
     {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.4},

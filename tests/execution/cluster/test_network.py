@@ -94,9 +94,7 @@ def removals(log: Path) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "protocol"),
-    [(5.0, "tcp"), (None, "tls")],
-    ids=["for-5-s", "for-good-with-certificates"],
+    ("seconds", "protocol"), [(5.0, "tcp"), (None, "tls")], ids=["for-5-s", "for-good-with-certificates"]
 )
 def test_cut_link__loses_no_replicate(
     hosts: str, design: Path, calm: Calm, tmp_path: Path, seconds: float | None, protocol: str
