@@ -256,12 +256,8 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
 def _attributes(design: Design) -> dict[str, Any]:
     factors = "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items())
     digest = hashlib.sha256(design.text.encode()).hexdigest()
-    study = {
-        "study": design.study.name,
-        "title": design.study.title,
-        "profile": design.profile,
-        "aim": design.study.aim,
-    }
+    stated = design.study
+    study = {"study": stated.name, "title": stated.title, "profile": design.profile, "aim": stated.aim}
     unconfirmed = {"run": "{}", "seal": "", "beacon": ""}
     return {name: f"some {name}" for name in ATTRIBUTES} | study | unconfirmed | {
         "design": design.text, "design_hash": digest, "factors": factors,

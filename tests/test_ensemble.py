@@ -175,10 +175,7 @@ MISTAKES = [
     ({"queries": np.ones((Q, 1))}, "queries has shape (4, 1); give (Q, 5)"),
     ({"queries": np.full((Q, D), np.inf)}, "queries holds NaN or infinity"),
     ({"projections": np.ones(D)}, "projections has shape (5,); give (H, d, p)"),
-    (
-        {"projections": np.ones((H, 2, 3))},
-        "projections have p = 3 columns in d = 2 features; give (H, d, p) with p <= d",
-    ),
+    ({"projections": np.ones((H, 2, 3))}, "projections have p = 3 columns in d = 2 features; give (H, d, p)"),
     ({"head_bandwidths": [1.0, 2.0]}, "head_bandwidths has shape (2,); give (3,), no length zero"),
     ({"head_bandwidths": [1.0, 0.0, 2.0]}, "head_bandwidths holds 0; give positive factors on the bandwidth"),
     ({"query_projections": np.ones((H, D, 1))}, "query_projections has shape (3, 5, 1); give (3, 5, 2)"),

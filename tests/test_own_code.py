@@ -345,12 +345,7 @@ def test_own_heads__that_break_their_contract_are_told(name, message, tmp_path):
     [
         (study, 'name = "quadratic"', 'name = "quadratic", code = "raise SystemExit"', "code is read from the file"),
         (partial(study, measure_function=own("squared_error")), '"drawn"', '"integrated"', 'treatment = "drawn"'),
-        (
-            heads_study,
-            'arrangement = "own"',
-            'arrangement = "orthogonal"',
-            'heads_function for arrangement = "orthogon',
-        ),
+        (heads_study, 'arrangement = "own"', 'arrangement = "orthogonal"', 'heads_function for arrangement = "ortho'),
     ],
 )
 def test_designs_that_own_code_does_not_fit__are_refused(made, old, new, said, tmp_path):

@@ -156,9 +156,7 @@ query_projections = ["same", "haar"]
 settings = { arrangement = "scattered", noise = { kind = "student_t", df = 5 } }
 factors.spread = [0.3, 1.0]
 [grids.keys.factors]
-key_distribution = [
-    { kind = "student_t", df = 5 }, "mixture", { kind = "gaussian", structure = "equicorrelated" },
-]
+key_distribution = [{ kind = "student_t", df = 5 }, "mixture", { kind = "gaussian", structure = "equicorrelated" }]
 [grids.vectors]
 settings = { arrangement = "aligned", value_projections = { kind = "random", n_components = 3, value_dim = 2 } }
 [grids.trees]

@@ -138,11 +138,7 @@ def _plain_measures(errors: np.ndarray) -> dict[str, np.ndarray]:
     n_heads, together = errors.shape[2], centred.sum(axis=2) ** 2
     pairs = (together - (centred**2).sum(axis=2)) / (n_heads * (n_heads - 1))
     mse = (errors.mean(axis=2) ** 2).mean(axis=1)
-    return {
-        "ensemble_variance": (together / n_heads**2).mean(axis=1),
-        "mean_covariance": pairs.mean(axis=1),
-        "mse": mse,
-    }
+    return {"ensemble_variance": (together / n_heads**2).mean(1), "mean_covariance": pairs.mean(1), "mse": mse}
 
 
 def _standard_error(values: np.ndarray) -> float:

@@ -113,10 +113,8 @@ def test_logdet__keeps_its_digits_at_any_bandwidth(bandwidth):
     """One angle t: ½ log[1 + sin² t/(b²(b² + 2))], here in exact rational arithmetic."""
     b, sine2 = Fraction(bandwidth), Fraction(1, 4)
     ratio = sine2 / (b**2 * (b**2 + 2))
-    logarithm = (
-        math.log((1 + ratio).numerator) - math.log((1 + ratio).denominator) if ratio > 1e-3 else math.log1p(ratio)
-    )
-    assert named(turned(30), bandwidth)["logdet"] == pytest.approx(logarithm / 2, rel=1e-12, abs=1e-300)
+    log = math.log((1 + ratio).numerator) - math.log((1 + ratio).denominator) if ratio > 1e-3 else math.log1p(ratio)
+    assert named(turned(30), bandwidth)["logdet"] == pytest.approx(log / 2, rel=1e-12, abs=1e-300)
 
 
 def make(d=20, seed=0, queries="origin", keys="gaussian", **heads):

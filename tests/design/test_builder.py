@@ -114,9 +114,7 @@ def test_methods__have_the_signature_of_their_records():
         assert all(name in inspect.getdoc(method) for name in record.model_fields)
 
 
-@pytest.mark.parametrize(
-    ("given", "levels"), [("[0, 3]", [0, 1, 2]), ("[3, 0, -2]", [3, 1]), ("[5, 12, 3]", [5, 8, 11])]
-)
+@pytest.mark.parametrize("given, levels", [("[0, 3]", [0, 1, 2]), ("[3, 0, -2]", [3, 1]), ("[5, 12, 3]", [5, 8, 11])])
 def test_range__is_the_list_that_python_makes_of_it(tmp_path, given, levels):
     text = edited(DESIGN, "angle = [0, 45, 90]", f"angle = {{ range = {given} }}")
     written = edited(DESIGN, "angle = [0, 45, 90]", f"angle = {levels}")

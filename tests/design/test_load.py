@@ -93,11 +93,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "unknown setting; did you mean"),
         ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2"),
         ('kind = "monotone"', 'kind = "smaller_than"', "unknown kind; known: agrees_with_theory, monotone, "),
-        (
-            "[profiles.full.precision]",
-            "[profiles.full.precison]",
-            "profiles.full.precison = {'max_replicates': 1024}: ",
-        ),
+        ("[profiles.full.precision]", "[profiles.full.precison]", "profiles.full.precison = {'max_replicates': 1024}"),
         ("max_replicates = 1024", "max_replicates = 10", "profiles.full.precision.max_replicates = 10: below min_r"),
         ("[profiles.quick]", "[profile.quick]", 'profile: unknown key; did you mean "profiles"?'),
         ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "is the kind or the label of a choice; write"),

@@ -9,12 +9,7 @@ from simstudy.replicates.batch import simulate_batch
 STUDENT = {"kind": "student_t", "df": 3.0}
 ROUGH = {"kind": "additive", "decay": "none"}
 FOREST = {"learner": "random_forest", "noise_treatment": "drawn", "n_keys": 12}
-ANTS = {
-    "learner": "ant_colony",
-    "noise_treatment": "drawn",
-    "n_keys": 6,
-    "queries": {"kind": "points", "points": [[1]]},
-}
+ANTS = dict(learner="ant_colony", noise_treatment="drawn", n_keys=6, queries={"kind": "points", "points": [[1]]})
 SILENT = {"noise_sd": 0.0, "noise_treatment": "drawn"}
 LEVELS = [{"kind": "mixture", "levels": 1, "decay": decay} for decay in (1.0, 3.0)]
 SAME = {

