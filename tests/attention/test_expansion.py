@@ -158,9 +158,7 @@ def gaps_from_theory(cell, blocks, found):
 CELLS = {
     "distance": {"n_keys": 12, "bandwidth": 0.9, "query_projections": "same"},
     "uneven noise": {"n_keys": 12, "bandwidth": 0.9, "noise": {"kind": "heteroscedastic"}},
-    "opposite queries, correlated keys": {
-        "n_keys": 20, "query_projections": "opposite", "key_distribution": AUTOREGRESSIVE,
-    },
+    "opposite, correlated": {"n_keys": 20, "query_projections": "opposite", "key_distribution": AUTOREGRESSIVE},
     "dot product": {"n_keys": 12, "logits": "dot_product", "bandwidth": 2.2},
     "noise above all": {
         "n_keys": 60, "bandwidth": 1.2, "query_projections": "same", "regression": {"kind": "ridge", "amplitude": 0.01},

@@ -85,9 +85,7 @@ def test_number(value, text):
 
 def test_names__are_those_of_every_index_and_of_settings_whose_own_names_do_not_do():
     assert {name for name in SETTINGS if "." not in name} <= set(TABLE_OF)
-    assert not [
-        name for name, words in SETTINGS.items() if words == (name.rpartition(".")[2].replace("_", " "), "", "")
-    ]
+    assert not [name for name, words in SETTINGS.items() if words == (name.split(".")[-1].replace("_", " "), "", "")]
     assert tuple(INDEX_NAMES) == INDICES
 
 

@@ -48,11 +48,7 @@ def test_nothing_else_prints():
     """Nor writes to a standard stream, nor makes a console or text of its own."""
     for path in set(PACKAGE.rglob("*.py")) - {PACKAGE / "report" / "terminal.py"}:
         tree = ast.walk(ast.parse(path.read_text()))
-        used = {
-            getattr(node, "id", getattr(node, "attr", ""))
-            for node in tree
-            if isinstance(node, ast.Name | ast.Attribute)
-        }
+        used = {getattr(n, "id", getattr(n, "attr", "")) for n in tree if isinstance(n, ast.Name | ast.Attribute)}
         assert not used & PRINTED, path
         assert "sys.stdout.write" not in path.read_text() and "sys.stderr.write" not in path.read_text(), path
 

@@ -235,9 +235,7 @@ RECORDS = (POLYNOMIAL, WAVES, RIDGE)
 def on_grid(*records):
     """E of the product of the records' values under N(mean, COVARIANCE), for every mean."""
     nodes, weights = gaussian_grid(COVARIANCE, step=0.05)
-    return np.array(
-        [weights @ np.prod([regression_values(r, nodes + mean) for r in records], axis=0) for mean in MEANS]
-    )
+    return np.array([weights @ np.prod([regression_values(r, nodes + m) for r in records], axis=0) for m in MEANS])
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: r.kind)

@@ -335,7 +335,5 @@ def test_weights_of_no_known_model__are_told_what_else_is_read():
 
 
 def test_reading_heads__loads_no_torch():
-    code = (
-        "import sys, simstudy; simstudy.read_heads; simstudy.inspect_heads; print({'torch', 'onnx'} & set(sys.modules))"
-    )
+    code = "import sys, simstudy as s; s.read_heads; s.inspect_heads; print({'torch', 'onnx'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

@@ -52,9 +52,7 @@ CELLS = {
     "linear, n = 50, opposite queries": {"n_keys": 50, "regression": "linear", "query_projections": "opposite"},
     "quadratic, n = 100": {"n_keys": 100, "regression": "quadratic", "noise_sd": 0.5},
     "quadratic, n = 200, three heads": {"n_keys": 200, "regression": "quadratic", "n_heads": 3, "bandwidth": 0.4},
-    "interaction, n = 100, uneven noise": {
-        "n_keys": 100, "regression": "interaction", "noise": {"kind": "heteroscedastic"},
-    },
+    "interaction, uneven noise": {"n_keys": 100, "regression": "interaction", "noise": {"kind": "heteroscedastic"}},
 }  # fmt: skip
 
 

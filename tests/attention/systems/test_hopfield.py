@@ -58,9 +58,7 @@ def tower(drawn, layers, memory, skip, tied, normalised):
         first = D + (0 if tied else layer) * (2 * P + D)
 
         def image(token, column, count, first=first):
-            parts = [
-                sum(token[j] * drawn[first + column + k, j] for j in range(D)) / math.sqrt(D) for k in range(count)
-            ]
+            parts = [sum(token[j] * drawn[first + column + k, j] for j in range(D)) / D**0.5 for k in range(count)]
             length = math.sqrt(sum(x * x for x in parts) / count) if normalised and column < 2 * P else 1.0
             return [x / length for x in parts]
 

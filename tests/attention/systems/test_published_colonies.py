@@ -182,9 +182,7 @@ def test_generations__are_those_of_waves_with_a_scaled_trail_between():
             runs.append(np.array(fitness))
         scaled = [(run.max() - run) / (run.max() - run.min()) for run in runs]
         for name, (one, other) in (("gacl_variance", runs), ("scaled_gacl_variance", scaled)):
-            assert found[name][r] == pytest.approx(
-                np.mean([np.var([a, b], ddof=1) for a, b in zip(one, other, strict=True)])
-            )
+            assert found[name][r] == pytest.approx(np.var([one, other], axis=0, ddof=1).mean())
         assert found["gacl_fitness"][r] == pytest.approx(np.mean([run[-6:] for run in runs]))
 
 

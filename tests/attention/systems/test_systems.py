@@ -60,9 +60,7 @@ def test_names__are_those_of_one_quantity_each():
     assert sorted(NAMES) == sorted(name for name, _ in set(defined))
     assert not set(NAMES) & set(MEASURES)
     # Trained models take seconds, and simulations need functions: their own files test them.
-    assert {kind for kind, record in KINDS.items() if record.system() not in ("real_heads", "simulation")} == set(
-        INSTANCES
-    )
+    assert {kind for kind, r in KINDS.items() if r.system() not in ("real_heads", "simulation")} == set(INSTANCES)
 
 
 @pytest.mark.parametrize("kind", INSTANCES)
@@ -212,9 +210,7 @@ def test_parameter__is_a_factor_an_axis_and_a_coordinate(tmp_path):
     assert grid.softmax_distance.sel({"instance.power": 4, "source": "empirical"}) < 0.5
     page = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert page.count('<th class="number">softmax distance</th>') == 1 and "squared bias" not in page
-    assert (
-        pd.read_csv(tmp_path / "cells.csv")["softmax_distance"].tolist() == results.softmax_distance[0].values.tolist()
-    )
+    assert pd.read_csv(tmp_path / "cells.csv").softmax_distance.tolist() == results.softmax_distance[0].values.tolist()
     wrong = edited(INSTANCE_DESIGN, 'direction = "decreasing"', 'direction = "increasing"')
     contradicted = simstudy.run(load_design(write_design(tmp_path, wrong)), output=tmp_path, executor="serial")
     assert contradicted.verdict.item() == "contradicted"
