@@ -1,5 +1,7 @@
-"""Batches that a client takes from many threads, stores and looks at."""
+"""Batches that a client takes from many threads, stores and looks at, and what Dask adds to a loop over batches."""
 
+import contextlib
+import functools
 import tempfile
 import time
 import tomllib
@@ -7,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from builders import DESIGN, edited
-from limits import Row
+from limits import Ratio, Row, interleaved, ratio
 
 from simstudy.design.load import load_design
-from simstudy.execution.queue import DaskQueue, Meter, Task
+from simstudy.design.settings.cell import Cell
+from simstudy.execution.queue import DaskQueue, Meter, Queue, Task, open_queue
 from simstudy.execution.store import store_of
 from simstudy.study import open_ledger, simulate
 
@@ -67,3 +70,19 @@ def client_rows(batches: int = 12_000, seconds: float = TASK_SECONDS) -> Iterato
     size = f"{done} batches of {1e3 * seconds:g} ms, {THREADS} threads"
     yield Row("client", size, "simstudy", done / taken, "batches a second")
     yield Row("client", size, "simstudy", 1e3 * busy / done, "ms of its process a batch")
+
+
+def dask_overhead(made: Cell, batches: int, rounds: int) -> dict[str, Ratio]:
+    """Time of batches through one worker of a Dask executor over that of a loop; the worker is there already."""
+    executors = ("threads", "processes")
+    with contextlib.ExitStack() as stack:
+        queues = [stack.enter_context(open_queue(name, 1)) for name in ("serial", *executors)]
+        jobs = [functools.partial(_drain, queue, made, batches) for queue in queues]
+        loop, *others = interleaved(jobs, rounds, time.perf_counter)
+    return {name: ratio(taken, loop) for name, taken in zip(executors, others, strict=True)}
+
+
+def _drain(queue: Queue, made: Cell, batches: int) -> None:
+    queue.add(Task((made,), batch) for batch in range(batches))
+    for _ in queue:
+        pass

@@ -17,9 +17,13 @@ from limits import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
 
+from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.design.settings.tables import Simulation
+
 WORKS = ("W0", "W1", "whole W0", "whole W1")
 _CALLS = 8
 """Calls of kernels in one round."""
+_DEFAULT_BATCH = Simulation.model_fields["batch_size"].default
 
 
 def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
@@ -126,10 +130,15 @@ def costs(rounds: int) -> Iterator[Row]:
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
-    """Two threads, and a client with many: on all cores again."""
+    """Two threads, Dask, and a client with many: on all cores again."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     for size in sizes:
         repeats = max(1, round(0.2 / limits.fastest(functools.partial(workloads.moments, workloads.draw(size)), 3)))
         yield Row("W1", size.name, "two threads", limits.two_threads(workloads.draw(size), repeats, 5), "speed-up")
+    for size in sizes:
+        made = workloads.cell(replace(size, replicates=_DEFAULT_BATCH // N_BLOCKS), "integrated")
+        batches = max(4, round(6.0 / limits.fastest(functools.partial(workloads.whole_job, made), 3)))
+        for executor, overhead in bookkeeping.dask_overhead(made, batches, 3).items():
+            yield Row("batches", size.name, f"Dask, one of its {executor}", overhead, "times a loop")
     yield from bookkeeping.client_rows()

@@ -122,6 +122,10 @@ def test_two_threads__are_measured():
     assert limits.two_threads(workloads.draw(SMALL), 1, 2).median > 0
 
 
+def test_overhead_of_dask__is_measured():
+    assert set(bookkeeping.dask_overhead(workloads.cell(TINY, "integrated"), 3, 1)) == {"threads", "processes"}
+
+
 SMALLER = replace(SIZE, keys=64, queries=3, replicates=1024)
 
 

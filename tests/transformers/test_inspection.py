@@ -1,6 +1,7 @@
 """What is said of heads, against loops over the definition."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -352,3 +353,16 @@ def test_lengths__are_inspected_as_if_each_were_alone():
 def test_mistakes__are_refused(states, options, said):
     with pytest.raises(ValueError, match=said):
         simstudy.inspect_heads(random_heads(np.random.default_rng(7)), states, **options)
+
+
+@pytest.mark.rare
+def test_144_heads__are_inspected_in_less_than_a_gigabyte():
+    """Layers and heads as in the base model of BERT, 16 sequences of 128 tokens; layers come one after another."""
+    rng, shape = np.random.default_rng(0), (12, 12, 768, 64)
+    heads = TransformerHeads(*(rng.standard_normal((4, *shape), dtype=np.float32) / np.float32(768**0.5)))
+    states = rng.standard_normal((12, 16, 128, 768), dtype=np.float32)
+    tracemalloc.start()
+    simstudy.inspect_heads(heads, states)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**30
