@@ -1,6 +1,7 @@
 """How far a study is, what a plan predicts of it, and a run that stops when its budget is spent."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from builders import DESIGN, edited, write_design
@@ -13,7 +14,7 @@ from simstudy.execution.ledger import Ledger
 from simstudy.execution.plan import plan
 from simstudy.execution.queue import Meter
 from simstudy.execution.seal import meaning
-from simstudy.execution.status import FILE, Status, Teller, counted, status_of, told
+from simstudy.execution.status import FILE, Status, Teller, counted, seconds_left, status_of, told
 from simstudy.execution.store import Store, store_of
 from simstudy.report.progress import status_line
 from simstudy.study import judged_again, open_ledger, run
@@ -220,3 +221,20 @@ def test_budget__is_sealed_where_it_is_stated_alone(tmp_path):
     budget = {"processor_seconds": None, "wall_seconds": 100.0}
     assert meaning(load_design(write_design(tmp_path, BUDGETED)))["budget"] == budget
     assert "budget" not in meaning(load_design(write_design(tmp_path, DESIGN)))
+
+
+@pytest.mark.parametrize(
+    ("batches", "now", "seconds"),
+    [((3, 4), 110.0, 12.0), ((0, 4), 104.0, 12.0), ((0, 0), 110.0, None), ((3, 4), 90.0, None)],
+)
+def test_time_left__is_that_of_the_work_that_is_missing(batches, now, seconds, monkeypatch):
+    """Cells of 2 and 1 units of work a batch, of which 6 and 0 are missing; a clock may be set back."""
+    numbers = zip(("a", "b"), (2.0, 1.0), (10, 5), (4, 5), strict=True)
+    names = ("identity", "work", "expected", "stored")
+    cells = [SimpleNamespace(looked=True, **dict(zip(names, each, strict=True))) for each in numbers]
+    since = dict(zip("ab", batches, strict=True))
+    store = SimpleNamespace(
+        known=(), owner=lambda: SimpleNamespace(started=100.0), batches_since=lambda name, _: since[name]
+    )
+    monkeypatch.setattr("time.time", lambda: now)
+    assert seconds_left(SimpleNamespace(cells=cells), store) == seconds
