@@ -225,7 +225,7 @@ def test_budget__is_sealed_where_it_is_stated_alone(tmp_path):
 
 @pytest.mark.parametrize(
     ("batches", "now", "seconds"),
-    [((3, 4), 110.0, 12.0), ((0, 4), 104.0, 12.0), ((0, 0), 110.0, None), ((3, 4), 90.0, None)],
+    [((3, 4), 120.0, 24.0), ((0, 4), 101.0, 3.0), ((0, 0), 110.0, None), ((3, 4), 90.0, None)],
 )
 def test_time_left__is_that_of_the_work_that_is_missing(batches, now, seconds, monkeypatch):
     """Cells of 2 and 1 units of work a batch, of which 6 and 0 are missing; a clock may be set back."""
