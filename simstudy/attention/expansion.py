@@ -17,8 +17,10 @@ Where few keys carry weight the terms have heavy tails, which c_h and G_hg have 
 u_hg = E[K_h² K_g²] / (n (E[K_h K_g])²), the variance of G_hg (1 + a_h) (1 + a_g) over its squared mean but for 1/n.
 Terms of first order get the factor 1 / (1 + u³), of second order 1 / (1 + 3 u²) and of third order 1 / (1 + 10 u^1.5):
 all near 1 at many keys.  Where u_hh
-reaches 1 for one head at one query, nothing is taken off at any: errors at two queries cancel in part, and would not if
-one of them were corrected alone.
+or E K_h⁸ / (n (E K_h⁴)²), the excess kurtosis of γ_hh but for 1/n, reaches 1 for one head at one query, nothing is
+taken off at any: errors at two queries cancel in part, and would not if one of them were corrected alone.  Beyond the
+latter, rare keys make known means that replicates do not see, and intervals are too short: this needs logits without
+bound, as dot products are.
 
 For keys X ~ N(0, Σ), a kernel times the density of a key is a Gaussian again, and so is a product of kernels.  m is a
 polynomial of degree 2 plus waves A cos(k·x + φ), and of such functions mean and variance under any Gaussian are closed.
@@ -70,6 +72,8 @@ class Expectations(NamedTuple):
         ln E[K_h² K_g²].
     log_first, log_second : (query, pair)
         ln E[K_h² K_g] and ln E[K_h K_g²].
+    log_eighth : (query, head)
+        ln E K_h⁸.
     spread : (query, pair)
         E[K_h K_g (m − μ_h)(m − μ_g)] / E[K_h K_g].
     third : Third | None
@@ -84,6 +88,7 @@ class Expectations(NamedTuple):
     log_fourth: Array
     log_first: Array
     log_second: Array
+    log_eighth: Array
     spread: Array
     third: Third | None = None
 
@@ -185,12 +190,13 @@ def known_of(cell: Cell) -> Known | str:
     found, n = expectations(cell) if nets is None else _averaged(nets), cell.data.n_keys
     rows, columns = pairs_of(cell.heads.n_heads)
     own, of_pairs = rows == columns, found.log_mass[:, rows] + found.log_mass[:, columns]
-    # As a logarithm, since kernels may catch hardly any key.
-    log_share = found.log_fourth - 2.0 * found.log_product - math.log(n)
-    if not (log_share[:, own] < 0.0).all():
-        return "at some query point few keys carry weight, where a control variate would have heavy tails"
     if np.abs(of_pairs).max() > _LARGEST_EXPONENT:
         return "at some query point all weights are so small or large that rounding decides"
+    # As logarithms, since kernels may catch hardly any key.
+    log_share = found.log_fourth - 2.0 * found.log_product - math.log(n)
+    log_kurtosis = found.log_eighth - 2.0 * found.log_fourth[:, own] - math.log(n)
+    if not ((log_share[:, own] < 0.0) & (log_kurtosis < 0.0)).all():
+        return "at some query point few keys carry weight, where a control variate would have heavy tails"
     share = np.exp(np.minimum(log_share, _LARGEST_SHARE))
     product = np.exp(found.log_product - of_pairs)
     first = np.exp(found.log_first - of_pairs - found.log_mass[:, rows])
@@ -239,7 +245,7 @@ def _means_of_third_order(found: Expectations, third: Third, leading: Array) -> 
 
 def _averaged(nets: OneKey) -> Expectations:
     """Expectations as averages over nets."""
-    kernel, gap, product, product_gap, product_square, first, fourth = (each.mean(axis=0) for each in nets[2:])
+    kernel, gap, product, product_gap, product_square, first, fourth, eighth = (each.mean(axis=0) for each in nets[2:])
     rows, columns = pairs_of(kernel.shape[-1])
     both, bias, logs = nets.offset[:, rows] + nets.offset[:, columns], gap / kernel, np.log(kernel) + nets.offset
     spread = _spread(product, product_gap, product_square, bias)[:, rows, columns] / product[:, rows, columns]
@@ -249,7 +255,7 @@ def _averaged(nets: OneKey) -> Expectations:
     return Expectations(
         logs, bias + nets.target[:, None], bias, tilt, log_product, log_fourth,
         np.log(first[:, rows, columns]) + both + nets.offset[:, rows],
-        np.log(first[:, columns, rows]) + both + nets.offset[:, columns], spread,
+        np.log(first[:, columns, rows]) + both + nets.offset[:, columns], np.log(eighth) + 8.0 * nets.offset, spread,
     )  # fmt: skip
 
 
@@ -318,7 +324,7 @@ def expectations(cell: Cell) -> Expectations:
         third = Third(cubed, most_first, most_second, spread_first, spread_second)
     return Expectations(
         alone.log_mass.T, mean, bias, tilt, products.log_mass.T, fourth.log_mass.T, first.log_mass.T,
-        second.log_mass.T, spread, third,
+        second.log_mass.T, laws((np.arange(cell.heads.n_heads), 8.0)).log_mass.T, spread, third,
     )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ class OneKey(NamedTuple):
         Of K_h and K_h M.
     product, product_gap, product_square, first, fourth : (net, query, head, head)
         Of K_h K_g, K_h K_g M, K_h K_g M², K_h² K_g and K_h² K_g².
+    eighth : (net, query, head)
+        Of K_h⁸.
     """
 
     target: Array
@@ -49,6 +51,7 @@ class OneKey(NamedTuple):
     product_square: Array
     first: Array
     fourth: Array
+    eighth: Array
 
 
 def one_key(cell: Cell) -> OneKey:
@@ -59,7 +62,7 @@ def one_key(cell: Cell) -> OneKey:
     offset, means = np.zeros((n_queries, n_heads)), []
     for x, m in _nets(cell):
         projected = projections.swapaxes(1, 2) @ x
-        means.append([np.zeros((n_queries, n_heads, *[n_heads] * (field > 1))) for field in range(7)])
+        means.append([np.zeros((n_queries, n_heads, *[n_heads] * (1 < field < 7))) for field in range(8)])
         for query, image in enumerate(images):
             logits = (image[:, None] @ projected)[:, 0]
             if cell.estimator.logits == "distance":
@@ -71,7 +74,7 @@ def one_key(cell: Cell) -> OneKey:
                 k = np.exp(logits - offset[query, :, None])
                 moved, square = k * (m - targets[query]), k**2
                 found = (k.sum(axis=1), moved.sum(axis=1), k @ k.T, k @ moved.T, moved @ moved.T, square @ k.T,
-                         square @ square.T)  # fmt: skip
+                         square @ square.T, (square**4).sum(axis=1))  # fmt: skip
             for mean, each in zip(means[-1], found, strict=True):
                 mean[query] = each / len(m)
     return OneKey(targets, offset, *map(np.stack, zip(*means, strict=True)))

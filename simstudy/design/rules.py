@@ -10,7 +10,7 @@ from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import ORDER, order_of, without_error, without_value
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, TABLE_OF, Cell
-from simstudy.design.settings.known_means import MIN_THIRD_ORDER
+from simstudy.design.settings.known_means import MIN_THIRD_ORDER, WAVES, have_closed_forms
 from simstudy.design.settings.levels import level
 from simstudy.design.settings.processes import FittedRegression
 from simstudy.design.settings.records import Choice, any_of
@@ -47,9 +47,12 @@ def unanswerable(
         yield from _impossible_in_all(path, measure, cells)
     yield from _empty_populations(grids.values())
     for grid in grids.values():
-        controls = {cell.simulation.control for cell in grid.cells if cell.controlled}
-        if "third_order" in controls and grid.precision.min_replicates < MIN_THIRD_ORDER:
+        third = [cell for cell in grid.cells if cell.simulation.control == "third_order"]
+        if third and grid.precision.min_replicates < MIN_THIRD_ORDER:
             why = f"with fewer replicates its intervals are too short; state min_replicates = {MIN_THIRD_ORDER} or more"
+            yield Problem("simulation.control", "third_order", why)
+        if not all(map(have_closed_forms, third)):
+            why = f'its means are known of Gaussian keys and of {any_of(sorted(WAVES))} alone; use "expansion"'
             yield Problem("simulation.control", "third_order", why)
 
 

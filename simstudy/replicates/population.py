@@ -18,7 +18,7 @@ import numpy as np
 from simstudy.attention.combinations import Combine, combine_heads
 from simstudy.data.value_projections import overlap
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.known_means import have_closed_forms
+from simstudy.design.settings.known_means import MIN_THIRD_ORDER, have_closed_forms
 from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
 from simstudy.replicates.moments import EXPANSION, PLAIN, Array, Moments, controlled, stack
 from simstudy.replicates.performance import Performance, failures, jackknifed, performance, placed, quadratic_errors
@@ -39,19 +39,28 @@ def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None 
         if sum(map(_usable, batches)) < 2:
             return None
         overlaps = [_overlap(cell.in_batch(number)) for number in range(len(batches))]
-        blocks, estimator = controlled(stack(list(batches)))
+        blocks, estimator = _controlled(cell, batches, None)
         if estimator == EXPANSION:
             sums = zip(*(np.split(each, len(batches)) for each in blocks[1:3]), strict=True)
             batches = [each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(batches, sums, strict=True)]
         found = population_performance(batches, combine, cell.statistics, overlaps)
         return found._replace(estimator=_stated(estimator, cell))
     nets = _nets(cell) if cell.controlled and not have_closed_forms(cell) else None
-    blocks, estimator = controlled(stack(list(batches)), nets)
+    blocks, estimator = _controlled(cell, batches, nets)
     if np.count_nonzero(blocks.n_defined) < 2:
         return None
     used = nets if estimator == EXPANSION else None
     found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths, used)
     return found._replace(estimator=_stated(estimator, cell))
+
+
+def _controlled(cell: Cell, batches: Sequence[Moments], nets: Array | None) -> tuple[Moments, str]:
+    """As `controlled`; a budget may leave too few replicates for third order."""
+    blocks = stack(list(batches))
+    if cell.simulation.control == "third_order" and blocks.n_defined.sum() + len(blocks.failed) < MIN_THIRD_ORDER:
+        bare = blocks._replace(control_sum=blocks.control_sum[..., :0])
+        return bare, f"{PLAIN}: with fewer than {MIN_THIRD_ORDER} replicates intervals of third order are too short"
+    return controlled(blocks, nets)
 
 
 def _nets(cell: Cell) -> Array | None:
@@ -70,7 +79,7 @@ def _known(cell: Cell) -> Known | str:
 def _stated(estimator: str, cell: Cell) -> str:
     """Estimator with the reason why nothing was taken off a cell that asked for it."""
     if estimator != PLAIN or not cell.controlled:
-        return estimator
+        return cell.simulation.control if estimator == EXPANSION else estimator
     known = _known(cell)
     if not isinstance(known, str):
         known = "replicates do not differ" if cell.even_noise else "outcomes are noise alone, of uneven variance"

@@ -115,8 +115,9 @@ def predict(
     leading = np.where(
         np.outer(valid, valid), np.exp(np.where(np.outer(valid, valid), covariance, 0.0)) / n_keys, np.nan
     )
-    # Of a token no more than e^-700 times as heavy as the heaviest, nothing but the presence matters.
-    pooled = np.exp(np.maximum(logits - logits.max(axis=1, keepdims=True), -700.0))
+    # Of a token no more than e^-300 times as heavy as the heaviest, nothing but the presence matters; products of two
+    # such weights are still above 0.
+    pooled = np.exp(np.maximum(logits - logits.max(axis=1, keepdims=True), -300.0))
     drawn = rng.integers(logits.shape[1], size=(_REDRAWS, n_keys))
     counts = np.array([np.bincount(each, minlength=logits.shape[1]) for each in drawn], np.float64)
     sums = counts @ pooled.T

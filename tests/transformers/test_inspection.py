@@ -366,3 +366,11 @@ def test_144_heads__are_inspected_in_less_than_a_gigabyte():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**30
+
+
+@pytest.mark.filterwarnings("error")
+def test_redrawn_tokens__have_weights_however_large_logits_are():
+    rng = np.random.default_rng(4)
+    heads = TransformerHeads(*rng.standard_normal((4, L, H, D, P)), scale=1e4)
+    found = simstudy.inspect_heads(heads, rng.standard_normal((L, 12, 8, D)), queries=3)
+    assert np.isfinite(found.weight_correlation.sel(source="redrawn")).all()

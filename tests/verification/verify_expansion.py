@@ -49,6 +49,10 @@ CELLS = {
     "wave, n = 100": {"n_keys": 100, "regression": RIDGE, "head_dim": 2, "noise_sd": 0.3},
     "wave, n = 400, dot product": {"n_keys": 400, "regression": RIDGE, "logits": "dot_product", "bandwidth": 1.5},
     "wave, n = 1024": {"n_keys": 1024, "regression": RIDGE, "bandwidth": 0.3, "n_features": 2},
+    "quadratic, n = 300, dot product": {
+        "n_keys": 300, "regression": "quadratic", "logits": "dot_product", "bandwidth": 1.0, "n_features": 2,
+        "arrangement": "orthogonal", "queries": {"kind": "points", "points": [[0.55, 0.55]]},
+    },
     "linear, n = 50, opposite queries": {"n_keys": 50, "regression": "linear", "query_projections": "opposite"},
     "quadratic, n = 100": {"n_keys": 100, "regression": "quadratic", "noise_sd": 0.5},
     "quadratic, n = 200, three heads": {"n_keys": 200, "regression": "quadratic", "n_heads": 3, "bandwidth": 0.4},

@@ -10,7 +10,7 @@ from simstudy.design.settings.processes import FileKeys
 if TYPE_CHECKING:
     from simstudy.design.settings.cell import Cell
 
-_WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
+WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
 _MOST_OPERATIONS = 4e9
 """Most operations that the known means of a cell may take: about a second."""
 MIN_THIRD_ORDER = 1000
@@ -21,7 +21,7 @@ N_POINTS = 1 << 20
 
 def have_closed_forms(cell: Cell) -> bool:
     """Whether known means are closed forms; others come from nets, or from the rows that keys are drawn from."""
-    return cell.data.key_distribution.kind == "gaussian" and {term.kind for term in cell.data.terms} <= _WAVES
+    return cell.data.key_distribution.kind == "gaussian" and {term.kind for term in cell.data.terms} <= WAVES
 
 
 def _dependent(cell: Cell) -> bool:

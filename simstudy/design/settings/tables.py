@@ -188,9 +188,9 @@ class Simulation(Record):
     control: Literal["none", "expansion", "third_order"] = Field(
         "expansion",
         description='"expansion": an expansion of known mean is taken off each replicate, where such means are known: '
-        'less Monte Carlo error; "third_order": with one order more, for 1000 replicates or more; or "none". Unless '
-        'stated, "none" in grids of which a cell has no closed forms or a population, and "third_order" from '
-        "min_replicates = 1000",
+        'less Monte Carlo error; "third_order": with one order more, in closed forms and for 1000 replicates or more; '
+        'or "none". Unless stated, "none" in grids of which a cell has no closed forms or a population, and '
+        '"third_order" from min_replicates = 1000',
     )
     dtype: Literal["float64", "float32"] = "float64"
     population: Population = Field(
