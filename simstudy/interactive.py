@@ -21,12 +21,12 @@ from simstudy.design.mistakes import hint
 from simstudy.design.written import Source
 from simstudy.errors import UserError
 from simstudy.execution.plan import Plan
-from simstudy.execution.plan import plan as plan_design
 from simstudy.execution.store import DEFAULT_OUTPUT
 from simstudy.report.progress import ProgressDisplay
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import open_results
+from simstudy.study import plan as plan_design
 from simstudy.study import run as run_design
 
 if TYPE_CHECKING:

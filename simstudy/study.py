@@ -23,6 +23,7 @@ from simstudy.errors import UserError
 from simstudy.execution.clients import Jobs
 from simstudy.execution.folder import require_writable
 from simstudy.execution.ledger import Ledger
+from simstudy.execution.plan import Plan, pilot
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Meter, Queue, open_queue
 from simstudy.execution.shares import Share, open_share
@@ -222,6 +223,21 @@ def simulate(ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[L
             observer(ledger)
         if spent:
             break
+
+
+def plan(
+    design: Design,
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    executor: str = "threads",
+    track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
+) -> Plan:
+    """Run a `pilot` of a study, by the rule and the control that the run will have."""
+    require_word(planned.cell for planned in design.cells)
+    store = store_of(design, output)
+    require_writable(store.folder)
+    with open_queue(executor) as queue, store.locked():
+        return pilot(open_ledger(design, store, queue.device), store, queue, track)
 
 
 def design_file_of(store: Store) -> Path | None:

@@ -208,9 +208,9 @@ def plan(
     trust: TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
-    from simstudy.execution.plan import plan as plan_study
     from simstudy.report.progress import plan_lines, plan_record, plan_table
     from simstudy.report.terminal import say, say_json, show_table, track
+    from simstudy.study import plan as plan_study
 
     loaded, _ = opened(design, profile, output, trust)
     found = plan_study(loaded, output=output, track=(lambda tasks, _: tasks) if as_json else track)

@@ -4,18 +4,14 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.document import Design
-from simstudy.design.own_code import require_word
 from simstudy.execution.batch_files import ENTRY, record_of
-from simstudy.execution.folder import require_writable
 from simstudy.execution.ledger import Account, Ledger, cost
-from simstudy.execution.queue import Meter, open_queue
-from simstudy.execution.store import DEFAULT_OUTPUT, Store, store_of
+from simstudy.execution.queue import Meter, Queue
+from simstudy.execution.store import Store
 
 PILOT_BATCHES = 4
 """Batches of each cell in the pilot: 64 blocks, from which an MCSE is known to a tenth or so."""
@@ -45,37 +41,31 @@ class Plan(NamedTuple):
         return sum(grid.cpu_seconds for grid in self.grids) / workers
 
 
-def plan(
-    design: Design,
-    *,
-    output: str | Path = DEFAULT_OUTPUT,
-    executor: str = "threads",
+def pilot(
+    ledger: Ledger,
+    store: Store,
+    queue: Queue,
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
 ) -> Plan:
     """Compute the first missing batches of every unfinished cell, and predict what the rest will take.
 
     Batches of the pilot are those of the run. ``track`` passes on its tasks, of which it is told the number.
     """
-    require_word(planned.cell for planned in design.cells)
-    store = store_of(design, output)
-    require_writable(store.folder)
     meter = Meter()
     seconds: dict[str, list[float]] = defaultdict(list)
-    with open_queue(executor) as queue, store.locked():
-        ledger = Ledger(design, store, queue.device)
-        ledger.state_cells()
-        tasks = ledger.pilot_tasks(PILOT_BATCHES)
-        queue.add(tasks)
-        for task, outcome in track(queue, len(tasks)):
-            meter.add(outcome.usage)
-            ledger.record(task, outcome.batches)
-            costs = [cost(cell) for cell in task.cells]
-            for identity, share in zip(ledger.identities(task), costs, strict=True):
-                seconds[identity].append(outcome.usage.cpu_seconds * share / sum(costs))
-        workers = queue.workers()
-        accounts = [account if account.finished else ledger.preview(account) for account in ledger.accounts]
-        # The first batch on a worker waits for the compiler: the median does not.
-        grids = _grids(accounts, {identity: float(np.median(times)) for identity, times in seconds.items()}, store)
+    ledger.state_cells()
+    tasks = ledger.pilot_tasks(PILOT_BATCHES)
+    queue.add(tasks)
+    for task, outcome in track(queue, len(tasks)):
+        meter.add(outcome.usage)
+        ledger.record(task, outcome.batches)
+        costs = [cost(cell) for cell in task.cells]
+        for identity, share in zip(ledger.identities(task), costs, strict=True):
+            seconds[identity].append(outcome.usage.cpu_seconds * share / sum(costs))
+    workers = queue.workers()
+    accounts = [account if account.finished else ledger.preview(account) for account in ledger.accounts]
+    # The first batch on a worker waits for the compiler: the median does not.
+    grids = _grids(accounts, {identity: float(np.median(times)) for identity, times in seconds.items()}, store)
     return Plan(grids, min(workers, os.cpu_count() or 1), meter.read()["peak_memory_largest_process_MiB"])
 
 

@@ -11,13 +11,12 @@ import simstudy
 from simstudy.design.load import load_design
 from simstudy.execution import status
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.plan import plan
 from simstudy.execution.queue import Meter
 from simstudy.execution.seal import meaning
 from simstudy.execution.status import FILE, Status, Teller, counted, seconds_left, status_of, told
 from simstudy.execution.store import Store, store_of
 from simstudy.report.progress import status_line
-from simstudy.study import judged_again, open_ledger, run
+from simstudy.study import judged_again, open_ledger, plan, run
 
 
 @pytest.fixture
@@ -238,3 +237,14 @@ def test_time_left__is_that_of_the_work_that_is_missing(batches, now, seconds, m
     )
     monkeypatch.setattr("time.time", lambda: now)
     assert seconds_left(SimpleNamespace(cells=cells), store) == seconds
+
+
+def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
+    """Theory as control over a population of query points counts for the plan as for the run."""
+    text = edited(DESIGN, "seed = 7\n", 'seed = 7\npopulation = ["queries"]\n')
+    text = edited(text, "max_replicates = 512", "max_replicates = 16384")
+    design = load_design(write_design(tmp_path, text + '[queries]\nqueries = { kind = "gaussian", count = 2 }\n'))
+    run(design, output=tmp_path, executor="serial")
+    stored = [*rows(tmp_path)]
+    (grid,) = plan(design, output=tmp_path, executor="serial").grids
+    assert grid.batches == 0 and [*rows(tmp_path)] == stored
