@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
+from pydantic import ValidationError
 
 from simstudy.design.document import Design
 from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure, Scale
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, STATISTICS
-from simstudy.design.mistakes import hint
+from simstudy.design.mistakes import from_validation, hint
 from simstudy.design.own_code import require_word
 from simstudy.design.written import Source
 from simstudy.errors import UserError
@@ -235,7 +236,11 @@ def _figure(
     measures = [measure for measure in MEASURES | STATISTICS if measure in results]
     if entries["y"] not in measures:
         raise UserError(f"y = {entries['y']!r}: not in these results; {hint(entries['y'], measures)}")
-    return kind.model_validate({"kind": name, "title": entries["y"], "grid": grid, **entries})
+    stated = {"kind": name, "title": entries["y"], "grid": grid, **entries}
+    try:
+        return kind.model_validate(stated)
+    except ValidationError as error:
+        raise UserError("; ".join(map(str, from_validation(error, stated, kind)))) from None
 
 
 def _panels(drawing: Drawing) -> np.ndarray:

@@ -144,6 +144,7 @@ def test_z_scores__leave_out_errors_of_rounding(results):
         ({"y": "mse", "x": "angle"}, "grid: left out, but these results have several"),
         ({"y": "mse", "x": "angle", "grid": "angels"}, 'grid = .angels.: not in these results; did you mean "angles"'),
         ({"y": "mes", "x": "angle", "grid": "angles"}, 'y = .mes.: not in these results; did you mean "mse"'),
+        ({"y": "mse", "x": "angle", "grid": "angles", "x_scale": "lgo"}, "x_scale = 'lgo': "),
         ({"y": "mse", "x": "angel", "grid": "angles"}, 'no factor of grid .angles.; did you mean "angle"'),
         ({"y": "mse", "x": "angle", "grid": "angles", "hue": "bandwidth"}, "no factor of grid .angles.; known"),
         ({"y": "mse", "x": "regression", "grid": "angles"}, "its levels are no numbers"),
