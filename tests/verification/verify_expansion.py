@@ -212,7 +212,8 @@ def shipped_cells(count, control):
         for planned in load_design(path).cells:
             simulation = planned.cell.simulation.model_copy(update={"control": control, "population": ()})
             cell = planned.cell.model_copy(update={"simulation": simulation}).decisive
-            if cell.instance is None and cell.controlled:
+            # Rows that each batch holds out anew are none without a population.
+            if cell.instance is None and cell.controlled and "held_out" not in planned.cell.population:
                 found.setdefault(cell.identity(""), cell)
     cells = list(found.values())
     return [cells[i * len(cells) // count] for i in range(min(count, len(cells)))], len(cells)
