@@ -317,7 +317,7 @@ KINDS = {"serial": simulation("serial"), "threads": simulation("threads"), "resu
 
 
 SURROUNDINGS = {
-    "few open files": 'ulimit -n 64; exec "$@"',
+    "few open files": 'ulimit -n 96; exec "$@"',
     "one core": f'exec taskset --cpu-list {min(os.sched_getaffinity(0))} "$@"',
     "no home": 'export HOME=/dev/null/home; exec "$@"',
     "no place for temporary files": 'export TMPDIR=/dev/null/none; exec "$@"',

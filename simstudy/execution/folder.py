@@ -268,16 +268,19 @@ def _in_the_way(path: Path, mode: int, wanted: str = "file") -> UserError:
 
 def unreadable(path: Path, error: Exception) -> UserError:
     """Return what to tell of a path that cannot be read."""
-    reason = getattr(error, "strerror", None) or error
-    return UserError(f"{path}: cannot be read ({reason}); mend the disk or its permissions, and run again")
+    return _refused(path, error, "read", "mend the disk or its permissions")
 
 
 def unwritable(path: Path, error: Exception) -> UserError:
     """Return what to tell of a path that cannot be written."""
+    return _refused(path, error, "written", "free space, mend permissions or name another folder")
+
+
+def _refused(path: Path, error: Exception, what: str, remedy: str) -> UserError:
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        remedy = "allow more open files (ulimit -n 256)"
     reason = getattr(error, "strerror", None) or error
-    return UserError(
-        f"{path}: cannot be written ({reason}); free space, mend permissions or name another folder, and run again"
-    )
+    return UserError(f"{path}: cannot be {what} ({reason}); {remedy}, and run again")
 
 
 def require_writable(folder: Path) -> None:

@@ -1,10 +1,12 @@
 """Files of a study: whole or absent, checked when read."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
 import stat
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +19,7 @@ from stored import rows
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import LENGTH, Segment, record_of, same, segments
+from simstudy.execution.folder import unreadable, unwritable
 from simstudy.execution.store import Store, read_results
 from simstudy.replicates.moments import Moments, empty
 
@@ -223,3 +226,9 @@ def test_batches_that_wait__are_written_for_whoever_reads_and_when_the_work_fail
     assert only(store).batches() == {0: 0, 1: 1}
     store.write_batch("abc", 2, some_moments(2), CELL)  # without the lock nothing waits
     assert only(store).batches().keys() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("told", [unreadable, unwritable])
+def test_too_many_open_files__are_no_fault_of_the_disk(told):
+    assert "allow more open files" in str(told(Path("a"), OSError(errno.EMFILE, "Too many open files")))
+    assert "mend" in str(told(Path("a"), OSError(errno.EIO, "Input/output error")))
