@@ -16,11 +16,12 @@ before the terms.
 Where few keys carry weight the terms have heavy tails, which c_h and G_hg have not.  The measure of this is
 u_hg = E[K_h² K_g²] / (n (E[K_h K_g])²), the variance of G_hg (1 + a_h) (1 + a_g) over its squared mean but for 1/n.
 Terms of first order get the factor 1 / (1 + u³), of second order 1 / (1 + 3 u²) and of third order 1 / (1 + 10 u^1.5):
-all near 1 at many keys.  Where u_hh
-or E K_h⁸ / (n (E K_h⁴)²), the excess kurtosis of γ_hh but for 1/n, reaches 1 for one head at one query, nothing is
-taken off at any: errors at two queries cancel in part, and would not if one of them were corrected alone.  Beyond the
-latter, rare keys make known means that replicates do not see, and intervals are too short: this needs logits without
-bound, as dot products are.
+all are near 1 at many keys.
+
+Nothing is taken off where u_hh ≥ 1, or where E K_h⁸ ≥ n (E K_h⁴)², for one head at one query.  The latter is where the
+variance of the terms is that of rare keys.  Their share in the known means is not seen by replicates, so that intervals
+were too short with dot products (64 to 1000 keys).  Then nothing is taken off at any query: errors at two queries
+cancel in part, and would not if one of them were corrected alone.
 
 For keys X ~ N(0, Σ), a kernel times the density of a key is a Gaussian again, and so is a product of kernels.  m is a
 polynomial of degree 2 plus waves A cos(k·x + φ), and of such functions mean and variance under any Gaussian are closed.
