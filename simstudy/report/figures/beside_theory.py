@@ -1,7 +1,6 @@
 """What theory says in a figure: strips of Monte Carlo over theory − 1, and in grey what no theory speaks of."""
 
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,19 +9,18 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.transforms import offset_copy
 
 from simstudy.design.measures import THEORIES
-from simstudy.report.figures.shared import COVERAGE, NEUTRAL, RING, Entries, Look
+from simstudy.report.figures.shared import COVERAGE, NEUTRAL, RING, Entries, Look, draw_marks, is_first, short
 from simstudy.report.labels import number
+from simstudy.report.terminal import counted
 from simstudy.verdicts.figure_data import Residuals, by_source
 
 HEIGHT = 0.85
 """Of a strip, in inches."""
 STRIP = "residuals"
 """Label of the axes of a strip."""
-WHAT = "Monte Carlo over theory − 1 (exact where there is one)"
-"""What strips show, in words."""
 TELLING = 0.5
 """Longest half of an error bar, as a share of theory, of a point that decides how far strips go."""
 FAR = 4.0
@@ -51,33 +49,20 @@ def reach(found: Residuals) -> float:
     return 1.1 * max(min(float(needed.max()), FAR * float(np.quantile(needed, 0.75))), 1e-9)
 
 
-def side_by_side(position: int, n_colours: int) -> float:
-    """Return how far to the right the residuals of a colour stand, in points."""
-    return min(APART, WIDEST / n_colours) * (position - (n_colours - 1) / 2)
-
-
-def draw_residuals(
-    axes: Axes, x: np.ndarray, found: Residuals, look: Look, limit: float, shift: float = 0.0
-) -> list[float]:
-    """Draw the residuals of cells, ``shift`` points to the right; return those beyond, which are arrows at the edge."""
-    drawing = axes.get_figure(root=True)
-    assert drawing is not None
-    moved = axes.transData + ScaledTranslation(shift / 72, 0.0, drawing.dpi_scale_trans)
+def draw_residuals(axes: Axes, x: np.ndarray, found: Residuals, look: Look, limit: float, shift: float = 0.0) -> None:
+    """Draw the residuals of cells, ``shift`` points to the right; those beyond the limit are arrows at the edge."""
+    moved = offset_copy(axes.transData, axes.get_figure(root=True), shift, units="points")
     known = np.isfinite(found.values) & np.isfinite(x)
     inside = known & (np.abs(found.values) <= limit)
-    axes.errorbar(x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], fmt=look.marker,
-                  color=look.colour, elinewidth=1.0, markersize=3.5, markerfacecolor="white",
-                  markeredgewidth=1.1, transform=moved)  # fmt: skip
+    draw_marks(axes, look, x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], transform=moved,
+               elinewidth=1.0, markersize=3.5, markeredgewidth=1.1, zorder=2)  # fmt: skip
     for sign, marker in ((1, "^"), (-1, "v")):
         if (beyond := known & (sign * found.values > limit)).any():
             axes.plot(x[beyond], np.full(beyond.sum(), 0.93 * sign * limit), marker, color=look.colour, markersize=4,
                       transform=moved)  # fmt: skip
-    return found.values[known & ~inside].tolist()
 
 
-def settle_strips(
-    strips: Sequence[Axes], named: Sequence[Axes], limit: float, title: str = "Monte Carlo/theory − 1"
-) -> None:
+def settle_strips(strips: Sequence[Axes], limit: float, title: str = "Monte Carlo/theory − 1") -> None:
     """Give strips one symmetrical axis in per cent, named at those in the first column."""
     for axes in strips:
         axes.set_label(STRIP)
@@ -85,9 +70,9 @@ def settle_strips(
         axes.set_ylim(-limit, limit)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=3, symmetric=True, min_n_ticks=3))
         axes.yaxis.set_major_formatter(FuncFormatter(_percent))
-        axes.tick_params(axis="y", labelsize=9, labelleft=axes in named)
-    for axes in named:
-        axes.set_title(title, loc="left", fontsize=9, pad=3)
+        axes.tick_params(axis="y", labelsize=9, labelleft=is_first(axes))
+        if is_first(axes):
+            axes.set_title(title, loc="left", fontsize=9, pad=3)
 
 
 def _percent(value: float, _: int) -> str:
@@ -95,14 +80,17 @@ def _percent(value: float, _: int) -> str:
     return f"{'+' if value > 1e-12 else ''}{text} %"
 
 
-def residual_entries(beyond: Sequence[float], what: str = WHAT) -> Entries:
-    """Entries of the legend on what strips show, and on what lies beyond them."""
+def strip_entries(
+    found: Residuals, limit: float, what: str = "Monte Carlo over theory − 1 (exact where there is one)"
+) -> Entries:
+    """Entries of the legend on what strips show, and on what lies beyond them; none without strips."""
+    if not limit:
+        return []
     entries: Entries = [f"strip: {what} ± {COVERAGE} MCSE"]
-    if beyond:
+    if beyond := [value for value in found.values.tolist() if abs(value) > limit]:
         furthest = max(beyond, key=abs)
-        points = "1 point" if len(beyond) == 1 else f"{len(beyond)} points"
         shown = _percent(float(f"{furthest:.3g}"), 0) if abs(furthest) < MANY_TIMES else f"{1 + furthest:.3g} times"
-        entries.append(f"arrows: {points} beyond the strip, the furthest at {shown}")
+        entries.append(f"arrows: {counted(len(beyond), 'point')} beyond the strip, the furthest at {shown}")
     return entries
 
 
@@ -115,30 +103,33 @@ _LONGEST = 150
 """Characters of a reason."""
 
 
-def covered(cells: xr.Dataset, measure: str) -> np.ndarray:
-    """Return of which cells some theory has a value."""
-    return np.any(np.isfinite([by_source(cells, measure, source) for source in THEORIES]), axis=0)
+def theory_of(cells: xr.Dataset, measure: str) -> np.ndarray:
+    """Return the value of theory in each cell, the exact one where there is one; NaN where no theory has any."""
+    exact, leading = (by_source(cells, measure, source) for source in THEORIES)
+    return np.where(np.isnan(exact), leading, exact)
 
 
-def draw_points(
-    axes: Axes, x: np.ndarray, y: np.ndarray, bars: np.ndarray, known: np.ndarray, look: Look, **style: Any
-) -> None:  # fmt: skip
-    """Draw points with error bars, white inside where some theory speaks of them and grey where none does."""
-    drawn = axes.errorbar(x, y, yerr=bars, fmt=look.marker, color=look.colour, markerfacecolor="white", zorder=3,
-                          **style)  # fmt: skip
-    if not known.all():
-        size = drawn.lines[0].get_markersize()
-        axes.plot(x[~known], y[~known], look.marker, color=look.colour, markerfacecolor=GREY, markersize=size,
+def is_grey(cells: xr.Dataset, measure: str) -> np.ndarray:
+    """Return which cells no theory speaks of, where some speaks of others."""
+    unknown = np.isnan(theory_of(cells, measure))
+    return unknown & ~unknown.all()
+
+
+def draw_points(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, grey: np.ndarray, **style: Any) -> None:
+    """Draw points with error bars, white inside, or grey where no theory speaks of them."""
+    size = draw_marks(axes, look, x, y, **style)
+    if grey.any():
+        axes.plot(x[grey], y[grey], look.marker, color=look.colour, markerfacecolor=GREY, markersize=size,
                   zorder=4, label="uncovered")  # fmt: skip
 
 
-def uncovered_entries(cells: xr.Dataset, measure: str) -> Entries:
+def grey_entries(cells: xr.Dataset, measure: str) -> Entries:
     """Entry of the legend that says of which points there is no theory, and why; none if there is of all."""
-    known = covered(cells, measure)
-    if known.all():
+    unknown = np.isnan(theory_of(cells, measure))
+    if not unknown.any():
         return []
-    words = "; ".join(_reasons(cells.isel(cell=np.flatnonzero(~known))))
-    if not known.any():
+    words = "; ".join(_reasons(cells.isel(cell=np.flatnonzero(unknown))))
+    if unknown.all():
         return [f"no theory: {words}"]
     return [(RING | {"markerfacecolor": GREY}, f"filled grey: no theory, as {words}")]
 
@@ -150,6 +141,5 @@ def _reasons(cells: xr.Dataset) -> list[str]:
     whys = [re.sub(r"\([^)]*\)", "", why.partition(";")[0]) or _NO_FORMULA for why in given]
     kinds = [re.sub(r"\d[\d.,e-]*", "#", why) for why in whys]
     common = Counter(kinds).most_common(MAX_REASONS)
-    named = [(textwrap.shorten(whys[kinds.index(kind)], _LONGEST, placeholder=" …"), n) for kind, n in common]
-    shown = [f"{why} ({n} point{'s' if n > 1 else ''})" for why, n in named]
+    shown = [f"{short(whys[kinds.index(kind)], _LONGEST)} ({counted(n, 'point')})" for kind, n in common]
     return shown + (["others"] if len(set(kinds)) > MAX_REASONS else [])

@@ -5,6 +5,7 @@ stairs below show which levels they have (Rücker and Schwarzer 2014, BMC Medica
 """
 
 import itertools
+import math
 import textwrap
 from typing import Any
 
@@ -14,10 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.figures import LollipopFigure, NestedLoopFigure, WinnersFigure, ZipFigure
+from simstudy.design.measures import coordinates_of
+from simstudy.design.settings.levels import level
 from simstudy.report.figures import beside_theory, shared
-from simstudy.report.figures.shared import COLOURS, COVERAGE, NEUTRAL, RING, Entries, Look, own_style
+from simstudy.report.figures.shared import COLOURS, COVERAGE, NEUTRAL, RING, Entries, Look, own_style, short
 from simstudy.report.labels import level_name, measure_name, number, setting_and_level, setting_name
-from simstudy.results import factors_of
 from simstudy.verdicts.figure_data import by_source, residuals
 
 Loops = dict[str, list[Any]]
@@ -28,39 +30,42 @@ _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
-    panels = list(shared.split(cells, figure.panel))
-    loops = {name: list(dict.fromkeys(shared.levels_of(cells, name))) for name in shared.unshown(figure, cells)}
-    limit, beyond = beside_theory.reach(residuals(cells, figure.y)), list[float]()
+    loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
+    found = residuals(cells, figure.y)
+    limit = beside_theory.reach(found)
+    cells["grey"] = "cell", beside_theory.is_grey(cells, figure.y)
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.42 * len(loops)]
-    drawing, *grids = shared.canvas(
-        len(panels), heights[0], *([beside_theory.HEIGHT] if limit else []), *heights[1:], columns=1
-    )
-    grid = np.hstack(grids)
-    looks = shared.looks_of(cells, figure.hue)
-    theory = False
-    for (axes, *below), (level, inside) in zip(grid, panels, strict=True):
+    heights[1:1] = [beside_theory.HEIGHT] if limit else []
+    drawing, panels = shared.panelled(figure, cells, *heights, columns=1)
+    looks = shared.looks_of(shared.levels_of(cells, figure.hue))
+    for inside, axes, *below in panels:
         strips = below[:1] if limit else []
         for hue, coloured in shared.split(inside, figure.hue):
-            theory |= _steps(axes, figure, coloured, loops, looks[hue], not limit)
+            _steps(axes, figure, coloured, loops, looks[hue])
             for strip in strips:
                 place = positions(coloured, loops).astype(float)
-                beyond += beside_theory.draw_residuals(strip, place, residuals(coloured, figure.y), looks[hue], limit)
-        beside_theory.settle_strips(strips, strips, limit)
+                beside_theory.draw_residuals(strip, place, residuals(coloured, figure.y), looks[hue], limit)
+        beside_theory.settle_strips(strips, limit)
         shared.set_scales(axes, "linear", figure.y_scale)
-        axes.set_ylabel(measure_name(figure.y))
         if len(loops) == 1:
-            _names((axes, *strips)[-1], *loops.items())
+            ((name, levels),) = loops.items()
+            texts = [short(level_name(each), 40) for each in levels]
+            lowest = (axes, *strips)[-1]
+            lowest.set_xticks(range(len(levels)), texts, rotation=30, ha="right", rotation_mode="anchor", fontsize=8.5)
+            lowest.set(xlabel=setting_name(name), xlim=(-0.5, len(levels) - 0.5))
         else:
             _stairs(below[-1], loops)
-        if figure.panel:
-            axes.set_title(textwrap.shorten(setting_and_level(figure.panel, level), 110, placeholder=" …"), loc="left")
-    drawn = list(grid[:, 0])
-    aimed = shared.aim(drawn, figure.target)
-    shared.share_y(drawn, figure.y_scale)
-    entries = [*_reading(loops, theory), *aimed, *beside_theory.uncovered_entries(cells, figure.y)]
-    entries += beside_theory.residual_entries(beyond) if limit else []
-    shared.legends(drawing, looks, [*entries, *shared.from_zero(drawn, figure.y_scale)], figure.hue)
+    drawn = [axes for _, axes, *_ in panels]
+    combination = "level" if len(loops) == 1 else "combination of the levels below"
+    text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each {combination}"
+    entries: Entries = [(RING | {"markersize": 3.5, "linestyle": "-"}, text)]
+    if "theory" in shared.drawn_in(drawn):
+        entries.append((_PALE, "broad pale steps: theory, exact where there is such, or else leading order"))
+    entries += shared.aim(drawn, figure.target)
+    shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
+    entries += beside_theory.grey_entries(cells, figure.y) + beside_theory.strip_entries(found, limit)
+    shared.legends(drawing, looks, [*entries, *shared.said_of_y(drawn, figure.y_scale)], figure.hue)
     return drawing
 
 
@@ -68,36 +73,30 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
     """Return the place of each cell in the nested loops, counted from 0."""
     place = np.zeros(cells.sizes["cell"], int)
     for name, levels in loops.items():
-        place = place * len(levels) + np.array([levels.index(level) for level in shared.levels_of(cells, name)])
+        place = place * len(levels) + np.array([levels.index(each) for each in shared.levels_of(cells, name)])
     return place
 
 
-def _steps(
-    axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look, unspoken: bool
-) -> bool:  # fmt: skip
-    """Draw a colour as steps, theory as pale ones; return whether there is any. ``unspoken``: nowhere at all."""
-    size = int(np.prod([len(levels) for levels in loops.values()]))
-    place = positions(cells, loops)
-    exact, leading = (by_source(cells, figure.y, source) for source in ("exact", "leading"))
-    lines = []
-    for values in (by_source(cells, figure.y, "empirical"), np.where(np.isnan(exact), leading, exact)):
-        line = np.full(size, np.nan)
-        line[place] = np.where(shared.visible(values, figure.y_scale), values, np.nan)
-        lines.append(line)
-    bars, known = np.full(size, np.nan), np.ones(size, bool)
-    bars[place] = COVERAGE * cells[f"{figure.y}_mcse"].values
-    known[place] = beside_theory.covered(cells, figure.y) | unspoken
+def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look) -> None:
+    """Draw a colour as steps, theory as pale ones."""
+    place, size = positions(cells, loops), math.prod(map(len, loops.values()))
+    values, theory = by_source(cells, figure.y, "empirical"), beside_theory.theory_of(cells, figure.y)
+    steps, pale, bars = np.full((3, size), np.nan)
+    for line, each in ((steps, values), (pale, theory)):
+        line[place] = np.where(shared.visible(each, figure.y_scale), each, np.nan)
+    bars[place], grey = COVERAGE * cells[f"{figure.y}_mcse"].values, np.zeros(size, bool)
+    grey[place] = cells.grey.values
     edges = np.arange(size + 1) - 0.5
-    axes.stairs(lines[0], edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
-    beside_theory.draw_points(axes, np.arange(size), lines[0], bars, known, look, markersize=3.5, elinewidth=1.0)
-    if np.isfinite(lines[1]).any():
-        axes.stairs(lines[1], edges, baseline=None, color=look.colour, label="theory", **_PALE)
-    return bool(np.isfinite(lines[1]).any())
+    axes.stairs(steps, edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
+    beside_theory.draw_points(axes, look, np.arange(size), steps, grey, yerr=bars, markersize=3.5, elinewidth=1.0,
+                              markeredgewidth=1.0)  # fmt: skip
+    if np.isfinite(pale).any():
+        axes.stairs(pale, edges, baseline=None, color=look.colour, label="theory", **_PALE)
 
 
 def _stairs(axes: Axes, loops: Loops) -> None:
     """Draw the levels of every factor as a flight of stairs, the outermost on top, and list them beside it."""
-    inner = int(np.prod([len(levels) for levels in loops.values()]))
+    inner = math.prod(map(len, loops.values()))
     edges = np.arange(inner + 1) - 0.5
     outer = 1
     for row, (name, levels) in enumerate(loops.items()):
@@ -106,29 +105,15 @@ def _stairs(axes: Axes, loops: Loops) -> None:
         outer *= len(levels)
         base = len(loops) - 1 - row
         axes.stairs(base + 0.62 * steps / max(len(levels) - 1, 1), edges, baseline=None, color=NEUTRAL, linewidth=1.1)
-        text = f"{setting_name(name)}: {', '.join(level_name(level) for level in levels)}"
+        text = f"{setting_name(name)}: {', '.join(map(level_name, levels))}"
         # In the room that is left above the stairs.
-        axes.text(-0.5, base + 0.8, textwrap.shorten(text, 130, placeholder=" …"), fontsize=8.5, va="center",
+        axes.text(-0.5, base + 0.8, short(text, 130), fontsize=8.5, va="center",
                   color=NEUTRAL)  # fmt: skip
     axes.set(yticks=[], ylim=(-0.1, len(loops)), xlim=(-0.5, len(edges) - 1.5), label=LEVELS)
     axes.tick_params(labelbottom=False, bottom=False)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     axes.grid(False)
-
-
-def _names(axes: Axes, loop: tuple[str, list[Any]]) -> None:
-    name, levels = loop
-    texts = [textwrap.shorten(level_name(level), 40, placeholder=" …") for level in levels]
-    axes.set_xticks(range(len(levels)), texts, rotation=30, ha="right", rotation_mode="anchor", fontsize=8.5)
-    axes.set(xlabel=setting_name(name), xlim=(-0.5, len(levels) - 0.5))
-
-
-def _reading(loops: Loops, theory: bool) -> Entries:
-    combination = "level" if len(loops) == 1 else "combination of the levels below"
-    text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each {combination}"
-    pale = (_PALE, "broad pale steps: theory, exact where there is such, or else leading order")
-    return [(RING | {"markersize": 3.5, "linestyle": "-"}, text), *([pale] if theory else [])]
 
 
 APART = 0.22
@@ -138,48 +123,37 @@ _THEORY: dict[str, Any] = {"marker": "|", "linestyle": "", "color": "black", "ma
 
 def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     """Draw a row for each combination of levels that neither colour nor panel shows, a stick for each colour in it."""
-    loops = {name: list(dict.fromkeys(shared.levels_of(cells, name))) for name in shared.unshown(figure, cells)}
-    n_rows = int(np.prod([len(levels) for levels in loops.values()]))
-    looks = shared.looks_of(cells, figure.hue)
-    height = 0.9 + max(0.32, 0.16 * len(looks)) * n_rows
-    drawing, grid, panels = shared.panelled(figure, cells, height, height)
-    told = False
-    for axes, inside in panels:
-        for position, (hue, coloured) in enumerate(shared.split(inside, figure.hue)):
-            step = min(APART, 0.8 / len(looks))
-            rows = positions(coloured, loops) + step * (position - (len(looks) - 1) / 2)
-            told |= _sticks(axes, figure, coloured, rows, looks[hue])
-        axes.axvline(figure.target or 0.0, color=NEUTRAL, linewidth=1.0, label="target")
-        axes.set(xlabel=measure_name(figure.y), ylim=(n_rows - 0.5, -0.5))
-        axes.grid(axis="y", visible=False)
-        axes.set_yticks(range(n_rows), [""] * n_rows)
+    loops, target = shared.varying(cells, figure.grid, figure.hue, figure.panel), figure.target or 0.0
     # In the order of `positions`.
     names = [", ".join(map(level_name, levels)) for levels in itertools.product(*loops.values())]
-    for axes in grid[:, 0]:
-        axes.set_yticks(range(n_rows), [textwrap.shorten(name, 40, placeholder=" …") for name in names])
-        axes.set_ylabel(", ".join(map(setting_name, loops)))
-    entries: Entries = [f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(figure.target or 0.0)}"]
-    entries += [(_THEORY, "bars: theory, exact where there is such, or else leading order")] if told else []
+    looks = shared.looks_of(shared.levels_of(cells, figure.hue))
+    drawing, panels = shared.panelled(figure, cells, 0.9 + max(0.32, 0.16 * len(looks)) * len(names))
+    for inside, axes in panels:
+        for hue, part in shared.split(inside, figure.hue):
+            rows = positions(part, loops) + min(APART, 0.8 / len(looks)) * looks[hue].place
+            values, theory = by_source(part, figure.y, "empirical"), beside_theory.theory_of(part, figure.y)
+            axes.hlines(rows, target, values, color=looks[hue].colour, linewidth=1.4, label="stick")
+            bars = COVERAGE * part[f"{figure.y}_mcse"].values
+            shared.draw_marks(axes, looks[hue], values, rows, xerr=bars, capsize=2.5)
+            if np.isfinite(theory).any():
+                axes.plot(theory, rows, label="theory", **_THEORY)
+        axes.axvline(target, color=NEUTRAL, linewidth=1.0, label="target")
+        axes.set(xlabel=measure_name(figure.y), ylim=(len(names) - 0.5, -0.5))
+        axes.grid(axis="y", visible=False)
+        first = shared.is_first(axes)
+        axes.set_yticks(range(len(names)), [short(name, 40) if first else "" for name in names])
+        axes.set_ylabel(", ".join(map(setting_name, loops)) if first else "")
+    entries: Entries = [f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(target)}"]
+    if "theory" in shared.drawn_in(axes for _, axes in panels):
+        entries.append((_THEORY, "bars: theory, exact where there is such, or else leading order"))
     shared.legends(drawing, looks, entries, figure.hue)
     return drawing
-
-
-def _sticks(axes: Axes, figure: LollipopFigure, cells: xr.Dataset, rows: np.ndarray, look: Look) -> bool:
-    """Draw the sticks of one colour, and theory as bars; return whether there is any."""
-    values, exact, leading = (by_source(cells, figure.y, source) for source in ("empirical", "exact", "leading"))
-    axes.hlines(rows, figure.target or 0.0, values, color=look.colour, linewidth=1.4, label="stick")
-    axes.errorbar(values, rows, xerr=COVERAGE * cells[f"{figure.y}_mcse"].values, fmt=look.marker, color=look.colour,
-                  markerfacecolor="white", capsize=2.5, elinewidth=1.1, zorder=3)  # fmt: skip
-    theory = np.where(np.isnan(exact), leading, exact)
-    if told := bool(np.isfinite(theory).any()):
-        axes.plot(theory, rows, label="theory", **_THEORY)
-    return told
 
 
 def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
     """Draw a field for each level of x and row, in the colour of the best level there."""
     rows, columns = list(shared.split(cells, figure.rows)), list(dict.fromkeys(shared.levels_of(cells, figure.x)))
-    looks = shared.looks_of(cells, figure.over)
+    looks = shared.looks_of(shared.levels_of(cells, figure.over))
     drawing, ((axes,),) = shared.canvas(1, 1.2 + 0.9 * len(rows))
     for place, (_, inside) in enumerate(rows):
         for each, there in shared.split(inside, figure.x):
@@ -205,27 +179,25 @@ def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
 
 def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
     """Draw the intervals of the first replicates of each cell."""
-    factors = [name for name in factors_of(cells)[figure.grid] if len(set(shared.levels_of(cells, name))) > 1]
-    levels = [shared.levels_of(cells, name) for name in factors]
-    drawing, grid = shared.canvas(cells.sizes["cell"], 3.4)
-    for cell, (axes, rows) in enumerate(zip(grid.flat, cells.interval.values, strict=False)):
-        text = ", ".join(setting_and_level(name, each[cell]) for name, each in zip(factors, levels, strict=True))
-        _zip(axes, rows, textwrap.fill(text, shared.characters(axes)) + "\n" if text else "")
-    return _with_legend(drawing, grid)
+    names = shared.varying(cells, figure.grid)
+    rows = coordinates_of(cells)
+    titles = [", ".join(setting_and_level(name, level(row, name)) for name in names) for row in rows]
+    return _zips(cells.interval.values, titles, 3.4)
 
 
 @own_style()
 def draw_zip(rows: np.ndarray) -> Drawing:
     """Draw intervals less the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed."""
-    drawing, grid = shared.canvas(1, 4.8)
-    _zip(grid[0, 0], rows, "")
-    return _with_legend(drawing, grid)
+    return _zips(rows[None], [""], 4.8)
 
 
-def _with_legend(drawing: Drawing, grid: np.ndarray) -> Drawing:
+def _zips(intervals: np.ndarray, titles: list[str], height: float) -> Drawing:
+    drawing, grid = shared.canvas(len(titles), height)
+    for axes, rows, title in zip(grid.flat, intervals, titles, strict=False):
+        _zip(axes, rows, textwrap.fill(title, shared.characters(axes)) + "\n" if title else "")
     for axes in grid[:, 0]:
         axes.set_ylabel("centile of distance over half length")
-    shared.legends(drawing, {None: Look.of(0)}, [({"color": colour}, text) for colour, text in _COLOURS.items()])
+    shared.legends(drawing, {}, [({"color": colour}, text) for colour, text in _COLOURS.items()])
     return drawing
 
 

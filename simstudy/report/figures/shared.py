@@ -2,9 +2,10 @@
 
 import contextlib
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -18,6 +19,7 @@ from simstudy.design.figures import PanelFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.levels import by_levels, level
 from simstudy.report.labels import level_name, number, setting_and_level, setting_name
+from simstudy.report.terminal import counted
 from simstudy.results import factors_of
 
 MAX_COLUMNS = 4
@@ -49,6 +51,8 @@ THEORY_LINES: dict[str, Any] = {
 
 RING: Any = {"marker": "o", "markerfacecolor": "white", "linestyle": ""}
 DASHED: Any = {"linestyle": (0, (5, 3)), "linewidth": 1.0}
+
+short = partial(textwrap.shorten, placeholder=" …")
 
 Entries = list[tuple[dict[str, Any], str] | str]
 """Of a legend: how something is drawn, in grey unless a colour is stated, and what it is; or text alone."""
@@ -82,9 +86,7 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
 
 def characters(axes: Axes) -> int:
     """Return how many characters of a title fit over a panel."""
-    drawing = axes.get_figure(root=True)
-    assert drawing is not None
-    return int(axes.get_position().width * drawing.get_size_inches()[0] / 0.085)
+    return int(axes.bbox.width / axes.figure.dpi / 0.085)
 
 
 def aim(panels: Sequence[Axes], target: float | None) -> Entries:
@@ -135,111 +137,120 @@ class PlainLog(LogFormatter):
         return number(x) if super().__call__(x, pos) else ""
 
 
-def share_y(panels: list[Axes], scale: str, always: bool = False) -> None:
-    """Give panels one y axis, unless some would then be squeezed to less than an eighth of their height."""
-    limits = np.array([axes.get_ylim() for axes in panels if axes.has_data()])
-    if not len(limits):
-        return
-    lower, upper = limits[:, 0].min(), limits[:, 1].max()
-    spans = np.diff(np.log(limits) if scale == "log" else limits)
-    whole = np.log(upper / lower) if scale == "log" else upper - lower
-    if always or spans.min() >= whole / 8:
-        for axes in panels:
-            axes.set_ylim(lower, upper)
-
-
 CLOSE_TO_ZERO = 0.4
 """Of the largest value: an axis whose least value is no larger begins at 0."""
 
 
-def from_zero(panels: list[Axes], scale: str) -> list[str]:
-    """Let linear y axes begin at 0 where that costs little; return what has to be said of the others and of scales."""
+def settle_y(panels: Sequence[Axes], scale: str, text: str, always: bool = False) -> None:
+    """Give panels one y axis, with its name; it begins at 0 where that costs little.
+
+    Each has its own if some would else be squeezed to less than an eighth of their height, unless ``always``.
+    """
     drawn = [axes for axes in panels if axes.has_data()]
-    words = []
-    if scale == "linear":
-        for axes in drawn:
-            low, high = axes.get_ylim()
-            if 0 < low <= CLOSE_TO_ZERO * high:
-                axes.set_ylim(bottom=0.0)
-        cut = [axes for axes in drawn if axes.get_ylim()[0] > 0 or axes.get_ylim()[1] < 0]
-        words += ["y does not begin at 0" + ("" if len(cut) == len(drawn) else " in every panel")] if cut else []
-    return words + (["panels have y axes of their own"] if len({axes.get_ylim() for axes in drawn}) > 1 else [])
+    limits = np.array([axes.get_ylim() for axes in drawn]).reshape(-1, 2)
+    ends = np.log(limits) if scale == "log" else limits
+    if len(drawn) and (always or np.diff(ends).min() >= np.ptp(ends) / 8):
+        limits[:] = limits[:, 0].min(), limits[:, 1].max()
+    for axes, (low, high) in zip(drawn, limits.tolist(), strict=True):
+        axes.set_ylim(0.0 if scale == "linear" and 0 < low <= CLOSE_TO_ZERO * high else low, high)
+    label_y(panels, text)
 
 
-def label_y(grid: np.ndarray, text: str, n_panels: int) -> None:
-    """Name the y axis once in each row, and leave numbers to the first panel where all have the same."""
-    shared = len({axes.get_ylim() for axes in grid.flat[:n_panels]}) == 1
-    for axes in grid[:, 0]:
-        axes.set_ylabel(text)
-    for axes in grid[:, 1:].flat if shared else ():
-        axes.tick_params(which="both", labelleft=False)
+def label_y(panels: Sequence[Axes], text: str) -> None:
+    """Name the y axis once in each row, and leave numbers to its first panel where all have the same."""
+    shared = len({axes.get_ylim() for axes in panels}) == 1
+    for axes in panels:
+        if is_first(axes):
+            axes.set_ylabel(text)
+        elif shared:
+            axes.tick_params(which="both", labelleft=False)
+
+
+def is_first(axes: Axes) -> bool:
+    """Whether a panel or strip is the first of its row."""
+    place = axes.get_subplotspec()
+    return place is not None and place.is_first_col()
+
+
+def said_of_y(panels: Sequence[Axes], scale: str) -> list[str]:
+    """Return what has to be said of y axes: where they begin, and that they differ."""
+    limits = [axes.get_ylim() for axes in panels if axes.has_data()]
+    cut = [low for low, high in limits if scale == "linear" and (low > 0 or high < 0)]
+    words = ["y does not begin at 0" + ("" if len(cut) == len(limits) else " in every panel")] if cut else []
+    return words + (["panels have y axes of their own"] if len(set(limits)) > 1 else [])
 
 
 class Look(NamedTuple):
-    """Colour and marker of one hue level, so that it is told apart in grey as well."""
+    """Colour and marker of a level, so that it is told apart in grey as well, and its place among all from -n/2 up."""
 
     colour: str
     marker: str
-
-    @classmethod
-    def of(cls, position: int) -> Self:
-        """Return the look of a level; no two of the first 49 agree in both."""
-        turn, colour = divmod(position, len(COLOURS))
-        return cls(COLOURS[colour], MARKERS[(colour + turn) % len(MARKERS)])
+    place: float
 
 
-def levels_of(cells: xr.Dataset, factor: str) -> list[Any]:
-    """Return the level of a factor in each cell."""
-    return [level(row, factor) for row in coordinates_of(cells)]
+def looks_of(levels: Iterable[Any]) -> dict[Any, Look]:
+    """Return the look of each different level; no two of the first 49 agree in colour and marker."""
+    found = list(dict.fromkeys(levels))
+    return {
+        each: Look(COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)], i - (len(found) - 1) / 2)
+        for i, each in enumerate(found)
+    }
 
 
-def split(cells: xr.Dataset, factor: str | None) -> Iterator[tuple[Any, xr.Dataset]]:
-    """Yield (level, cells) for each level of a factor, in the order of the design; (None, all cells) for None."""
-    if factor is None:
+def draw_marks(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, **style: Any) -> float:
+    """Draw marks, white inside, with bars of errors ``xerr`` and ``yerr``; return their size in points."""
+    style = {"elinewidth": 1.1, "markeredgewidth": 1.3, "zorder": 3} | style
+    drawn = axes.errorbar(x, y, fmt=look.marker, color=look.colour, markerfacecolor="white", **style)
+    return float(drawn.lines[0].get_markersize())
+
+
+def levels_of(cells: xr.Dataset, factor: str | None) -> list[Any]:
+    """Return the level of a factor in each cell; None without a factor."""
+    return [level(row, factor) if factor else None for row in coordinates_of(cells)]
+
+
+def split(cells: xr.Dataset, *factors: str | None) -> Iterator[tuple[Any, xr.Dataset]]:
+    """Yield (level of the first, cells) for each combination of levels, in the order of the design; None is none."""
+    names = [name for name in factors if name]
+    if not names:
         yield None, cells
         return
     rows = coordinates_of(cells)
-    for inside in by_levels(rows, (factor,), range(len(rows))):
-        yield level(rows[inside[0]], factor), cells.isel(cell=inside)
-
-
-def strata_of(cells: xr.Dataset, factors: list[str]) -> Iterator[xr.Dataset]:
-    """Yield the cells of each combination of levels of some factors."""
-    rows = coordinates_of(cells)
-    parts = by_levels(rows, factors, range(len(rows)))
-    yield from (cells.isel(cell=inside) for inside in parts) if factors else [cells]
+    for inside in by_levels(rows, names, range(len(rows))):
+        yield level(rows[inside[0]], names[0]), cells.isel(cell=inside)
 
 
 def panelled(
-    figure: PanelFigure, cells: xr.Dataset, height: float, height_of_one: float, *below: float
-) -> tuple[Any, ...]:
-    """Return drawing, grid of axes, axes and cells of each panel, and strips; heights of a row, of the only one."""
+    figure: PanelFigure, cells: xr.Dataset, height: float, *below: float, alone: float = 0.0, columns: int = MAX_COLUMNS
+) -> tuple[Drawing, list[tuple[Any, ...]]]:
+    """Return a drawing, and of each level of the panel its cells, axes and strips; ``alone``: more for an only one."""
     levels = list(split(cells, figure.panel))
-    drawing, grid, *strips = canvas(len(levels), height_of_one if len(levels) == 1 else height, *below)
-    for axes, (each, _) in zip(grid.flat, levels, strict=False):
+    drawing, *grids = canvas(len(levels), height + (alone if len(levels) == 1 else 0.0), *below, columns=columns)
+    panels = [(inside, *axes) for (_, inside), *axes in zip(levels, *(grid.flat for grid in grids), strict=False)]
+    for (each, _), (_, axes, *_) in zip(levels, panels, strict=True):
         if figure.panel:
             axes.set_title(textwrap.fill(setting_and_level(figure.panel, each), characters(axes)), loc="left")
-    return drawing, grid, [(axes, inside) for axes, (_, inside) in zip(grid.flat, levels, strict=False)], *strips
+    return drawing, panels
 
 
-def looks_of(cells: xr.Dataset, hue: str | None) -> dict[Any, Look]:
-    """Look of each hue level, the same in all panels; without a hue the single level is None."""
-    levels = dict.fromkeys(levels_of(cells, hue) if hue else [None])
-    return {each: Look.of(position) for position, each in enumerate(levels)}
+def varying(cells: xr.Dataset, grid: str, *shown: str | None) -> dict[str, list[Any]]:
+    """Return the factors of a grid that vary among cells, with their levels; none of those ``shown``."""
+    names = (name for name in factors_of(cells)[grid] if name not in shown)
+    found = {name: list(dict.fromkeys(levels_of(cells, name))) for name in names}
+    return {name: levels for name, levels in found.items() if len(levels) > 1}
 
 
-def unshown(figure: PanelFigure, cells: xr.Dataset, *shown: str) -> list[str]:
-    """Factors that vary among the cells but that neither colour nor panel shows, nor any other part of the figure."""
-    hidden = [name for name in factors_of(cells)[figure.grid] if name not in (*shown, figure.hue, figure.panel)]
-    return [name for name in hidden if len(set(levels_of(cells, name))) > 1]
+def drawn_in(panels: Iterable[Axes]) -> set[str]:
+    """Return the labels of all that is drawn in panels."""
+    return {str(each.get_label()) for axes in panels for each in axes.get_children()}
 
 
 def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str | None = None) -> None:
     """Put colours above the panels and the reading of points and lines below them."""
-    if None not in looks:
+    if looks and None not in looks:
         title = setting_name(hue) if hue else None
-        names = [textwrap.shorten(level_name(each), 70, placeholder=" …") for each in looks]
-        handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m in looks.values()]
+        names = [short(level_name(each), 70) for each in looks]
+        handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m, _ in looks.values()]
         fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
         drawing.legend(handles, names, loc="outside upper left", title=title, alignment="left",
                        ncol=max(1, min(len(names), fitting)))  # fmt: skip
@@ -249,16 +260,8 @@ def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str
     drawing.legend(handles, texts, loc="outside lower left")
 
 
-class Notes:
-    """What the drawing has to admit to, collected while it is drawn and printed below it."""
-
-    def __init__(self) -> None:
-        self.exact = self.leading = self.joined = self.limit_fallback = self.uncovered = False
-        self.dropped = 0
-        self.beyond: list[float] = []
-
-
-def dropped(notes: Notes) -> Entries:
+def left_out(figure: Any, x: np.ndarray, y: np.ndarray) -> Entries:
     """Entry of the legend that says how many points a logarithmic axis cannot show."""
-    points = "1 point" if notes.dropped == 1 else f"{notes.dropped} points"
-    return [f"{points} ≤ 0 left out of a log axis"] if notes.dropped else []
+    shown = visible(x, figure.x_scale) & visible(y, figure.y_scale)
+    count = int((np.isfinite(x) & np.isfinite(y) & ~shown).sum())
+    return [f"{counted(count, 'point')} ≤ 0 left out of a log axis"] if count else []

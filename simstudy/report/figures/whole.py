@@ -1,6 +1,5 @@
 """Figures of a whole study, which no design declares: all claims, and all cells against theory."""
 
-import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 from scipy.special import ndtri
 
 from simstudy.design.measures import MEASURES, THEORIES
-from simstudy.report.figures.shared import COLOURS, NEUTRAL, Look, canvas, label_y, legends, own_style
+from simstudy.report.figures.shared import COLOURS, NEUTRAL, canvas, label_y, legends, looks_of, own_style, short
 from simstudy.report.labels import THEORY_NAMES, measure_name
 from simstudy.report.tables import VerdictLine
 from simstudy.verdicts.figure_data import by_source, z_scores
@@ -35,7 +34,7 @@ def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
     words, axes = drawing.subplots(1, 2, sharey=True, width_ratios=(6, 5))
     for row, line in enumerate(shown):
         colour = COLOUR_OF[line.verdict] if line.outcome == "expected" else UNEXPECTED
-        text = textwrap.shorten(line.statistic, CHARACTERS, placeholder=" …")
+        text = short(line.statistic, CHARACTERS)
         outcome = line.verdict + ("" if line.outcome == "expected" else f", not as declared ({line.declared})")
         words.text(0, row, f"{line.claim}: {outcome}\n{text}\n{line.estimate}; claimed {line.claimed}",
                    va="center", fontsize=8, color=colour)  # fmt: skip
@@ -81,12 +80,12 @@ def draw_z_scores(results: xr.Dataset, *measures: str) -> Drawing | None:
     drawing, grid = canvas(len(measures), 3.0)
     known = {(name, source): _known(results, name, source) for name in measures for source in THEORIES}
     told = [source for source in THEORIES if any(len(known[name, source]) for name in measures)]
-    looks = {THEORY_NAMES[source]: Look.of(THEORIES.index(source)) for source in told}
+    looks = looks_of(THEORIES)
     beyond = 0
     for axes, measure in zip(grid.flat, measures, strict=False):
         axes.plot([-FURTHEST, FURTHEST], [-FURTHEST, FURTHEST], color=NEUTRAL, linewidth=0.8, label="by chance")
         for source in told:
-            found, look = np.sort(known[measure, source]), looks[THEORY_NAMES[source]]
+            found, look = np.sort(known[measure, source]), looks[source]
             # Median ranks (Blom 1958).
             expected = ndtri((np.arange(len(found)) + 0.625) / (len(found) + 0.25))
             beyond += int((np.abs(found) > FURTHEST).sum())
@@ -94,12 +93,12 @@ def draw_z_scores(results: xr.Dataset, *measures: str) -> Drawing | None:
                       markerfacecolor="white", label=source)  # fmt: skip
         axes.set(xlim=(-3.6, 3.6), ylim=(-1.08 * FURTHEST, 1.08 * FURTHEST), xlabel="normal quantile")
         axes.set_title(measure_name(measure), loc="left")
-    label_y(grid, "z-score", len(measures))
+    label_y(grid.flat[: len(measures)], "z-score")
     words = ["z: (Monte Carlo − theory) / error, a point for each cell; line: where chance would put independent cells",
              "cells that share data move together",
              "leading order is theory for many keys: far from the line, its own error shows"]  # fmt: skip
     words += [f"drawn at the edge: {beyond} beyond ±{FURTHEST:g}"] if beyond else []
-    legends(drawing, looks, [*words])
+    legends(drawing, {THEORY_NAMES[source]: looks[source] for source in told}, [*words])
     return drawing
 
 

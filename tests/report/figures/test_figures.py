@@ -15,7 +15,7 @@ from simstudy.design.figures import CurveFigure, DiversityFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures import draw, image
 from simstudy.report.figures.beside_theory import STRIP
-from simstudy.report.figures.shared import COLOURS, COVERAGE, MARKERS, Look, PlainLog, own_style
+from simstudy.report.figures.shared import COLOURS, COVERAGE, MARKERS, PlainLog, looks_of, own_style
 from simstudy.report.labels import RESOLUTION
 from simstudy.verdicts.figure_data import rank_correlation
 
@@ -111,7 +111,7 @@ def test_curve__does_not_join_points_that_exact_theory_joins(results):
 
 def test_limit__is_told_by_exact_theory_first(results):
     figure = curve(y="ensemble_variance", limit="mean_covariance", where={"n_keys": 400, "regression": "zero"})
-    (line,) = lines(visible_axes(draw(figure, "f", results))[0], "limit")
+    (line,) = lines(visible_axes(draw(figure, "f", results))[0], "limit, exact")
     at_end = cells_where(results, regression="zero", n_keys=400.0, angle=90.0).mean_covariance.values[:, 0]
     assert line.get_ydata()[0] == at_end[1] != at_end[2]
 
@@ -141,7 +141,9 @@ def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results
 
 def test_limit__is_the_leading_order_value_at_the_largest_x_or_the_estimate(design, results):
     drawing = draw(design.figures["saturation"], "f", results)
-    limits = [line.get_ydata()[0] for line in lines(visible_axes(drawing)[0], "limit")]
+    (axes,) = visible_axes(drawing)
+    told, estimated = lines(axes, "limit, leading"), lines(axes, "limit, empirical")
+    limits = [line.get_ydata()[0] for line in told + estimated]
     at_end = results.isel(cell=np.flatnonzero((results.grid.values == "many-heads") & (results.n_heads.values == 16.0)))
     leading = at_end.mean_covariance.sel(source="leading").values
     empirical = at_end.mean_covariance.sel(source="empirical").values
@@ -268,7 +270,7 @@ def test_panels__are_at_most_four_to_a_row(results):
 
 def test_looks__differ_in_colour_or_marker():
     n_looks = len(COLOURS) * len(MARKERS)
-    assert len({Look.of(position) for position in range(n_looks)}) == n_looks
+    assert len({look[:2] for look in looks_of(range(n_looks)).values()}) == n_looks
 
 
 def test_png__shows_what_matplotlib_draws_up_to_the_palette(design, results):
