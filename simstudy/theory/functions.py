@@ -1,13 +1,11 @@
 """Regression and noise-variance functions in the one form whose Gaussian expectations are closed, and these.
 
-A function is a quadratic polynomial plus waves, which are exponentials with an imaginary linear part.  Expectations are
-exact, also of products of two functions, under Gaussian laws that share a covariance.  The next term is what leading
-order leaves out of the variance of a ratio of averages.
+A function is a quadratic polynomial plus waves.  Expectations are exact, also of its square.  The next term is what
+leading order leaves out of the variance of a ratio of averages.
 """
 
 from collections.abc import Sequence
-from functools import reduce, singledispatch
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +17,8 @@ Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
 
-class Exponentials(NamedTuple):
-    """x -> Re sum_t amplitude_t exp(linear_t . x): waves, of complex amplitude (T,) and imaginary linear (T, d)."""
-
-    amplitude: ComplexArray
-    linear: ComplexArray
-
-    def __call__(self, points: Array) -> Array:
-        """Values at points of shape (..., d), as an array of shape (...)."""
-        return (np.exp(points @ self.linear.T) @ self.amplitude).real
-
-
 class Function(NamedTuple):
-    """x -> constant + gradient . x + x' curvature x + exponentials(x), on R^d.
+    """x -> constant + gradient . x + x' curvature x + Re sum_t amplitudes_t exp(i frequencies_t . x), on R^d.
 
     Attributes
     ----------
@@ -40,17 +27,21 @@ class Function(NamedTuple):
         Gradient at the origin of the polynomial part.
     curvature : (d, d) array
         Symmetric; half the Hessian of the polynomial part.
-    exponentials : tuple of Exponentials
+    amplitudes : (T,) array
+        Complex amplitudes of the waves.
+    frequencies : (T, d) array
+        Their angular frequencies, along each feature.
     """
 
     constant: float
     gradient: Array
     curvature: Array
-    exponentials: tuple[Exponentials, ...] = ()
+    amplitudes: ComplexArray
+    frequencies: Array
 
     def __call__(self, points: Array) -> Array:
         """Values at points of shape (..., d), as an array of shape (...)."""
-        return self.polynomial(points) + sum(part(points) for part in self.exponentials)
+        return self.polynomial(points) + (np.exp(1j * (points @ self.frequencies.T)) @ self.amplitudes).real
 
     def polynomial(self, points: NDArray) -> NDArray:
         """Value of the polynomial part at real or complex points of shape (..., d)."""
@@ -64,17 +55,13 @@ class Function(NamedTuple):
         """Whether the polynomial part is a constant."""
         return not (self.gradient.any() or self.curvature.any())
 
-    def plus(self, other: Self) -> Self:
-        """Return the sum of two functions on the same space."""
-        return self._replace(
-            constant=self.constant + other.constant,
-            gradient=self.gradient + other.gradient,
-            curvature=self.curvature + other.curvature,
-            exponentials=self.exponentials + other.exponentials,
-        )
+
+def polynomial(n_features: int) -> Function:
+    """Return zero, to be replaced in parts."""
+    d = n_features
+    return Function(0.0, np.zeros(d), np.zeros((d, d)), np.zeros(0, np.complex128), np.zeros((0, d)))
 
 
-@singledispatch
 def regression_function(regression: processes.Regression, n_features: int) -> Function:
     """Return the regression function m of a design as a :class:`Function` on R^d.
 
@@ -90,22 +77,46 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
     ValueError
         If the record names more coordinates than `n_features`.
     """
+    zero = polynomial(n_features)
+    match regression:
+        case processes.Zero():
+            return zero
+        case processes.Linear():
+            return zero._replace(gradient=_padded(regression.coefficients, n_features))
+        case processes.Quadratic():
+            coefficients = regression.coefficients * (n_features if len(regression.coefficients) == 1 else 1)
+            return zero._replace(curvature=np.diag(_padded(coefficients, n_features)))
+        case processes.Interaction():
+            axes = [_padded([0.0] * (c - 1) + [1.0], n_features) for c in regression.coordinates]
+            return zero._replace(curvature=regression.amplitude / 2 * (np.outer(*axes) + np.outer(*axes[::-1])))
+        case processes.Ridge():
+            direction = _padded(regression.direction, n_features)
+            frequencies = regression.frequency * direction / np.linalg.norm(direction)
+            return _waves(regression, np.ones(1), frequencies[None])
+        case processes.Additive():
+            active = np.ones(n_features if regression.n_active is None else regression.n_active)
+            axes = np.diag(_padded(active, n_features))[: len(active)]
+            position = np.cumsum(active)
+            fall = {"none": active, "exponential": np.exp(-regression.rate * (position - 1)),
+                    "power": position**-regression.rate}  # fmt: skip
+            return _waves(regression, fall[regression.decay], regression.frequency * axes)
+        case processes.Sum():
+            terms = zip(*(regression_function(term, n_features) for term in regression.terms), strict=True)
+            constants, gradients, curvatures, *waves = terms
+            return Function(sum(constants), sum(gradients), sum(curvatures), *map(np.concatenate, waves))
     raise TypeError(f"no closed form is known for the regression function {regression!r}")
 
 
-@regression_function.register
-def _(_: processes.Zero, n_features: int) -> Function:
-    return _polynomial(n_features)
+def _waves(record: processes.Ridge | processes.Additive, shares: Array, frequencies: Array) -> Function:
+    # sin u = Re(-i e^{iu}),  cos u = Re(e^{iu})
+    amplitudes = np.complex128(-1j if record.wave == "sin" else 1.0) * (record.amplitude * shares)
+    return polynomial(frequencies.shape[1])._replace(amplitudes=amplitudes, frequencies=frequencies)
 
 
-@regression_function.register
-def _(record: processes.Linear, n_features: int) -> Function:
-    return _polynomial(n_features, gradient=_padded(record.coefficients, n_features))
-
-
-@regression_function.register
-def _(record: processes.Sum, n_features: int) -> Function:
-    return reduce(Function.plus, (regression_function(term, n_features) for term in record.terms))
+def _padded(values: Sequence[float] | Array, n_features: int) -> Array:
+    if len(values) > n_features:
+        raise ValueError(f"{len(values)} coordinates are given, but n_features is {n_features}")
+    return np.concatenate([np.asarray(values, dtype=float), np.zeros(n_features - len(values))])
 
 
 def targets(cell: Cell, queries: Array) -> Array:
@@ -134,85 +145,12 @@ def noise_variance(noise: processes.Noise, noise_sd: float, n_features: int) -> 
     Function
         On R^d, in units of Y^2.
     """
+    zero = polynomial(n_features)
     if not isinstance(noise, processes.HeteroscedasticNoise):
-        return _polynomial(n_features, constant=noise_sd**2)
+        return zero._replace(constant=noise_sd**2)
     base = noise_sd**2 / (1 + noise.strength)
-    slope = np.zeros((n_features, n_features))
-    slope[0, 0] = base * noise.strength
-    return _polynomial(n_features, constant=base, curvature=slope)
-
-
-def product_of_exponentials(first: Exponentials, second: Exponentials) -> Exponentials:
-    """Pointwise product, by Re a Re b = Re(a b + a conj(b)) / 2 for every pair of terms."""
-    # In a square, the pair (t, u) equals (u, t): one of them is enough.
-    n_terms = len(first.amplitude), len(second.amplitude)
-    t, u = np.triu_indices(n_terms[0]) if first is second else np.indices(n_terms).reshape(2, -1)
-    multiplicity = np.where(t == u, 0.5, 1.0) if first is second else 0.5
-    amplitude = multiplicity * np.stack([second.amplitude, second.amplitude.conj()])[:, u] * first.amplitude[t]
-    linear = first.linear[t] + np.stack([second.linear, second.linear.conj()])[:, u]
-    return Exponentials(amplitude.ravel(), linear.reshape(-1, first.linear.shape[1]))
-
-
-def _polynomial(
-    n_features: int, constant: float = 0.0, gradient: Array | None = None, curvature: Array | None = None
-) -> Function:
-    return Function(
-        constant,
-        np.zeros(n_features) if gradient is None else gradient,
-        np.zeros((n_features, n_features)) if curvature is None else curvature,
-    )
-
-
-def _padded(values: Sequence[float], n_features: int) -> Array:
-    if len(values) > n_features:
-        raise ValueError(f"{len(values)} coordinates are given, but n_features is {n_features}")
-    return np.concatenate([np.asarray(values, dtype=float), np.zeros(n_features - len(values))])
-
-
-@regression_function.register
-def _(record: processes.Quadratic, n_features: int) -> Function:
-    coefficients = record.coefficients
-    diagonal = _padded(coefficients, n_features) if len(coefficients) > 1 else np.full(n_features, coefficients[0])
-    return _polynomial(n_features, curvature=np.diag(diagonal))
-
-
-@regression_function.register
-def _(record: processes.Interaction, n_features: int) -> Function:
-    if max(record.coordinates) > n_features:
-        raise ValueError(f"coordinates {record.coordinates} are given, but n_features is {n_features}")
-    first, second = (c - 1 for c in record.coordinates)
-    curvature = np.zeros((n_features, n_features))
-    curvature[first, second] = curvature[second, first] = record.amplitude / 2
-    return _polynomial(n_features, curvature=curvature)
-
-
-def _waves(wave: str, amplitudes: Array, frequencies: Array) -> Function:
-    # sin u = Re(-i e^{iu}),  cos u = Re(e^{iu})
-    phase = np.complex128(-1j if wave == "sin" else 1.0)
-    linear = 1j * frequencies.astype(np.complex128)
-    terms = Exponentials(phase * amplitudes, linear)
-    return _polynomial(frequencies.shape[1])._replace(exponentials=(terms,))
-
-
-@regression_function.register
-def _(record: processes.Ridge, n_features: int) -> Function:
-    direction = _padded(record.direction, n_features)
-    frequencies = record.frequency * direction / np.linalg.norm(direction)
-    return _waves(record.wave, np.array([record.amplitude]), frequencies[None])
-
-
-@regression_function.register
-def _(record: processes.Additive, n_features: int) -> Function:
-    n_active = n_features if record.n_active is None else record.n_active
-    if n_active > n_features:
-        raise ValueError(f"n_active is {n_active}, but n_features is {n_features}")
-    position = np.arange(1.0, n_active + 1)
-    fall = {
-        "none": np.ones(n_active),
-        "exponential": np.exp(-record.rate * (position - 1)),
-        "power": position**-record.rate,
-    }[record.decay]
-    return _waves(record.wave, record.amplitude * fall, record.frequency * np.eye(n_features)[:n_active])
+    zero.curvature[0, 0] = base * noise.strength
+    return zero._replace(constant=base)
 
 
 def next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array:
@@ -228,72 +166,54 @@ def next_term(ratio: Array, leading: Array, third: Array, drift: Array) -> Array
 
 def expectation(function: Function, means: Array, covariance: Array) -> Array:
     """E f(X), (Q,), for X ~ N(mean, covariance), with means (Q, d) and covariance (d, d)."""
-    total = _polynomial_mean(function, means, covariance)
-    for part in function.exponentials:
-        total = total + _phasors(part, means)[0] @ np.exp(-_halves(part, covariance))
-    return total
+    falls = np.exp(-0.5 * np.sum((function.frequencies @ covariance) * function.frequencies, axis=1))
+    return polynomial_mean(function, means, covariance) + _phasors(function, means)[0] @ falls
 
 
-def product_expectation(first: Function, second: Function, means: Array, covariance: Array) -> Array:
-    """E f(X) g(X) for X ~ N(mean, covariance); arguments and result as in :func:`expectation`."""
-    total = _polynomial_product(first, second, means, covariance)
-    for polynomial, other in ((first, second), (second, first)):
-        # A wave alone is the product of its polynomial, which is 0, with nothing.
-        for part in () if polynomial.flat and polynomial.constant == 0.0 else other.exponentials:
-            # Tilted by a wave, a Gaussian law keeps its covariance and moves its mean by an imaginary vector.
-            shifts = _times(part.linear, covariance)
-            exponents = 0.5 * np.sum(shifts * part.linear, axis=1) + _times(part.linear, means.T).T
-            smoothed = _polynomial_mean(polynomial, means[:, None, :] + shifts, covariance)
-            total = total + (part.amplitude * np.exp(exponents) * smoothed).sum(axis=1).real
-    for one in first.exponentials:
-        for two in second.exponentials:
-            total = total + _product_of_waves(one, two, means, covariance)
-    return total
-
-
-def _product_of_waves(one: Exponentials, two: Exponentials, means: Array, covariance: Array) -> Array:
+def square_expectation(function: Function, means: Array, covariance: Array) -> Array:
+    """E f(X)^2 for X ~ N(mean, covariance); arguments and result as in :func:`expectation`."""
+    total = polynomial_square(function, means, covariance)
+    if not len(function.amplitudes):
+        return total
+    real, imaginary = _phasors(function, means)
+    shifts = function.frequencies @ covariance
+    across = shifts @ function.frequencies.T
+    halves = 0.5 * np.diagonal(across)
+    # Tilted by a wave, a Gaussian law keeps its covariance and moves its mean by i times a shift.
+    even = polynomial_mean(function, means, covariance)[:, None] - np.sum(
+        (shifts @ function.curvature) * shifts, axis=1
+    )
+    odd = (function.gradient + 2 * means @ function.curvature) @ shifts.T
+    total = total + 2 * (real * even - imaginary * odd) @ np.exp(-halves)
     # Angles add up, so that sines and cosines of each wave do instead of those of each pair:
     # Re a Re b = Re(a b + a conj(b)) / 2, and |k +- l|^2 / 2 in the exponents of their expectations.
-    across = one.linear.imag @ covariance @ two.linear.imag.T
-    ends = _halves(one, covariance)[:, None] + _halves(two, covariance)
+    ends = halves[:, None] + halves
     plus, minus = np.exp(-ends - across), np.exp(-ends + across)
-    real, imaginary = _phasors(one, means)
-    other_real, other_imaginary = (real, imaginary) if two is one else _phasors(two, means)
-    both = (real @ (minus + plus)) * other_real + (imaginary @ (minus - plus)) * other_imaginary
-    return np.asarray(0.5 * both.sum(axis=1))
+    both = (real @ (minus + plus)) * real + (imaginary @ (minus - plus)) * imaginary
+    return np.asarray(total + 0.5 * both.sum(axis=1))
 
 
-def _phasors(waves: Exponentials, means: Array) -> tuple[Array, Array]:
+def _phasors(function: Function, means: Array) -> tuple[Array, Array]:
     """Real and imaginary parts (Q, T) of waves at the means."""
     # NumPy's tangent of the half angle gives both, to rounding, in a fifth of the time of its cosine and sine.
-    tangents = np.tan(0.5 * (means @ waves.linear.imag.T))
+    tangents = np.tan(0.5 * (means @ function.frequencies.T))
     doubled = 2.0 / (1.0 + tangents**2)
     cosines, sines = doubled - 1.0, tangents * doubled
-    real, imaginary = waves.amplitude.real, waves.amplitude.imag
+    real, imaginary = function.amplitudes.real, function.amplitudes.imag
     return real * cosines - imaginary * sines, imaginary * cosines + real * sines
 
 
-def _halves(waves: Exponentials, covariance: Array) -> Array:
-    frequencies = waves.linear.imag
-    return np.asarray(0.5 * np.sum((frequencies @ covariance) * frequencies, axis=1))
+def polynomial_mean(function: Function, means: NDArray, covariance: NDArray) -> NDArray:
+    """Expectation of the polynomial part; a covariance (P, d, d) for each of means (P, Q, d), real or complex."""
+    return function.polynomial(means) + np.sum(function.curvature * covariance, axis=(-2, -1))[..., None]
 
 
-def _times(x: ComplexArray, matrix: Array) -> ComplexArray:
-    # Of numbers without a real part.  NumPy would turn the matrix complex, and does not pass strided views to BLAS.
-    return np.array(1j * (np.ascontiguousarray(x.imag) @ matrix), np.complex128)
-
-
-def _polynomial_mean(function: Function, means: NDArray, covariance: Array) -> NDArray:
-    return function.polynomial(means) + np.sum(function.curvature * covariance)
-
-
-def _polynomial_product(first: Function, second: Function, means: Array, covariance: Array) -> Array:
-    expected = _polynomial_mean(first, means, covariance)
-    expected = expected * (expected if second is first else _polynomial_mean(second, means, covariance))
-    if first.flat or second.flat:
-        return expected
-    # Isserlis' theorem about the mean: Cov(q1, q2) = g1'S g2 + 2 tr(M1 S M2 S), g = gradient at the mean.
-    slopes = first.gradient + 2 * means @ first.curvature
-    other_slopes = slopes if second is first else second.gradient + 2 * means @ second.curvature
-    spread = 2 * np.sum((first.curvature @ covariance) * (second.curvature @ covariance).T)
-    return expected + (np.sum((slopes @ covariance) * other_slopes, axis=1) + spread)
+def polynomial_square(function: Function, means: NDArray, covariance: NDArray) -> NDArray:
+    """Expectation of the square of the polynomial part; arguments as in :func:`polynomial_mean`."""
+    expected = polynomial_mean(function, means, covariance)
+    if function.flat:
+        return expected**2
+    # Isserlis' theorem about the mean: Var q = g'S g + 2 tr(M S M S), g = gradient at the mean.
+    slopes, bent = function.gradient + 2 * means @ function.curvature, function.curvature @ covariance
+    spread = 2 * np.sum(bent * np.swapaxes(bent, -2, -1), axis=(-2, -1))
+    return expected**2 + (np.sum((slopes @ covariance) * slopes, axis=-1) + spread[..., None])

@@ -5,6 +5,7 @@ The head estimate is a ratio of averages over n keys.  With R = E[KK] / (E K E K
 for Gaussian keys.  Index legend: h, g head; G pair of heads g >= h; q query.
 """
 
+import functools
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -15,15 +16,14 @@ from simstudy.design.settings.ensembles import ProductCombination
 from simstudy.design.settings.processes import GaussianKeys
 from simstudy.theory.functions import (
     Array,
-    Function,
     expectation,
     next_term,
     noise_variance,
-    product_expectation,
     regression_function,
+    square_expectation,
     targets,
 )
-from simstudy.theory.tilting import HeadKernels, TiltedKeys, head_kernels
+from simstudy.theory.tilting import heads_of, key_covariance
 
 # Measured against the exact finite-n variance (one-dimensional integrals: distance logits with p = 1, 2, 4, 8 and
 # b = 0.1 to 2, dot-product logits, six targets, n = 10 to 3e5): the next term of the expansion gives the relative
@@ -94,14 +94,12 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
     target = targets(cell, queries)
     if reason := _inapplicable(cell):
         return Prediction.blank(target, cell.heads.n_heads, reason)
-    expansion = _expansion(cell, head_kernels(cell, key_projections, query_projections, queries), with_next_term=True)
+    mean, covariance, ratio, neglected = _expansion(cell, key_projections, query_projections, queries)
     # Stated by what is valid, so that NaN is not.
-    large = cell.data.n_keys >= MIN_EFFECTIVE_SIZE * expansion.ratio
-    invalid = ~(large & (np.abs(expansion.next_term) <= NEXT_TERM_LIMIT))
+    invalid = ~((cell.data.n_keys >= MIN_EFFECTIVE_SIZE * ratio) & (np.abs(neglected) <= NEXT_TERM_LIMIT))
     blank = np.where(invalid.any(axis=1), np.nan, 0.0)
-    bias = expansion.mean - target[:, None] + blank[:, None]
-    covariance = expansion.covariance + blank[:, None, None]
-    return Prediction(bias, covariance, target, expansion.next_term, _outside(cell, invalid, expansion))
+    bias, covariance = mean - target[:, None] + blank[:, None], covariance + blank[:, None, None]
+    return Prediction(bias, covariance, target, neglected, _outside(cell, invalid, ratio, neglected))
 
 
 def damped_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
@@ -125,70 +123,49 @@ def damped_leading_order(cell: Cell, key_projections: Array, query_projections: 
     target = targets(cell, queries)
     if reason := _inapplicable(cell):
         return Prediction(np.zeros(0), np.zeros(0), target, np.zeros(0), reason)
-    expansion = _expansion(cell, head_kernels(cell, key_projections, query_projections, queries), with_next_term=False)
-    damping = 1.0 / np.sqrt(1.0 + expansion.ratio / cell.data.n_keys)
-    covariance = expansion.covariance * damping[:, :, None] * damping[:, None, :]
-    return Prediction(expansion.mean - target[:, None], covariance, target, expansion.next_term, "")
-
-
-class _Smoothed(NamedTuple):
-    """Moments of m and v under keys tilted by kernels; arrays (G, Q)."""
-
-    log_mass: Array
-    mean: Array
-    square: Array
-    noise: Array
-
-    def error(self, first: Array, second: Array) -> Array:
-        """E[v + (m - first)(m - second)] under the tilted law."""
-        return self.noise + self.square - (first + second) * self.mean + first * second
-
-
-class _Expansion(NamedTuple):
-    """Arrays (Q, H), and (Q, H, H) for the covariance; ratio is R_hh."""
-
-    mean: Array
-    covariance: Array
-    ratio: Array
-    next_term: Array
-
-
-def _smoothed(keys: TiltedKeys, regression: Function, variance: Function) -> _Smoothed:
-    laws = list(zip(keys.means, keys.covariances, strict=True))
-    return _Smoothed(
-        keys.log_mass,
-        np.array([expectation(regression, *law) for law in laws]),
-        np.array([product_expectation(regression, regression, *law) for law in laws]),
-        np.array([expectation(variance, *law) for law in laws]),
-    )
+    mean, covariance, ratio, neglected = _expansion(cell, key_projections, query_projections, queries, damped=True)
+    damping = 1.0 / np.sqrt(1.0 + ratio / cell.data.n_keys)
+    covariance = covariance * damping[:, :, None] * damping[:, None, :]
+    return Prediction(mean - target[:, None], covariance, target, neglected, "")
 
 
 # A query far outside the keys overflows the ratios: infinity or NaN is then the right sign that it is invalid.
 @np.errstate(over="ignore", invalid="ignore")
-def _expansion(cell: Cell, kernels: HeadKernels, *, with_next_term: bool) -> _Expansion:
-    data, n_keys, n_heads = cell.data, cell.data.n_keys, len(kernels.projections)
+def _expansion(
+    cell: Cell, key_projections: Array, query_projections: Array, queries: Array, damped: bool = False
+) -> tuple[Array, Array, Array, Array]:
+    """Mean (Q, H), covariance (Q, H, H), R_hh (Q, H) and next term (Q, H); that is NaN if variances are damped."""
+    data, n_keys, n_heads = cell.data, cell.data.n_keys, len(key_projections)
     regression = regression_function(data.regression, data.n_features)
     variance = noise_variance(data.noise, data.noise_sd, data.n_features)
+    kernels = heads_of(cell, key_projections, query_projections, queries)
+    normal = key_covariance(data.key_distribution, data.n_features)
     heads = np.arange(n_heads)
-    first, second = np.triu_indices(n_heads)
-    alone = kernels.tilt(heads)
+    alone = kernels.tilt(normal, heads)
     smooth = np.array([expectation(regression, *law) for law in zip(alone.means, alone.covariances, strict=True)])
-    pairs = _smoothed(kernels.tilt(first, second), regression, variance)
 
-    ratios = np.exp(pairs.log_mass - alone.log_mass[first] - alone.log_mass[second])
+    def errors(*factors: NDArray[np.intp]) -> tuple[Array, Array, Array]:
+        """E[K_1 K_2 ...] / (E K_1 E K_2 ...) of heads, and E m and E[v + (m - mu_1)(m - mu_2)] of such keys, (G, Q)."""
+        tilted = kernels.tilt(normal, *factors)
+        laws = list(zip(tilted.means, tilted.covariances, strict=True))
+        mean, square = (np.array([of(regression, *law) for law in laws]) for of in (expectation, square_expectation))
+        noise = np.array([expectation(variance, *law) for law in laws])
+        first, second = smooth[factors[0]], smooth[factors[1]]
+        log_ratios = functools.reduce(lambda logs, h: logs - alone.log_mass[h], factors, tilted.log_mass)
+        return np.exp(log_ratios), mean, noise + square - (first + second) * mean + first * second
+
+    first, second = np.triu_indices(n_heads)
+    ratios, means, error = errors(first, second)
     covariance = np.empty((smooth.shape[1], n_heads, n_heads))
-    covariance[:, first, second] = (ratios * pairs.error(smooth[first], smooth[second]) / n_keys).T
-    covariance[:, second, first] = covariance[:, first, second]
-
-    same = first == second
-    ratio, doubles = ratios[same], _Smoothed(*(moment[same] for moment in pairs))
-    drift = ratio * (doubles.mean - smooth)
+    covariance[:, first, second] = covariance[:, second, first] = (ratios * error / n_keys).T
+    own = first == second
+    ratio, leading = ratios[own], (ratios * error)[own]
+    drift = ratio * (means[own] - smooth)
     neglected = np.full_like(ratio, np.nan)
-    if with_next_term:
-        triples = _smoothed(kernels.tilt(heads, heads, heads), regression, variance)
-        third = np.exp(triples.log_mass - 3 * alone.log_mass) * triples.error(smooth, smooth)
-        neglected = next_term(ratio, ratio * doubles.error(smooth, smooth), third, drift) / n_keys
-    return _Expansion((smooth - drift / n_keys).T, covariance, ratio.T, neglected.T)
+    if not damped:
+        cubes, _, error = errors(heads, heads, heads)
+        neglected = next_term(ratio, leading, cubes * error, drift) / n_keys
+    return (smooth - drift / n_keys).T, covariance, ratio.T, neglected.T
 
 
 def _inapplicable(cell: Cell) -> str:
@@ -199,18 +176,18 @@ def _inapplicable(cell: Cell) -> str:
     return ""
 
 
-def _outside(cell: Cell, invalid: NDArray[np.bool_], expansion: _Expansion) -> str:
+def _outside(cell: Cell, invalid: NDArray[np.bool_], ratio: Array, neglected: Array) -> str:
     if not invalid.any():
         return ""
-    effective_size = cell.data.n_keys / expansion.ratio
+    effective_size = cell.data.n_keys / ratio
     query, head = np.unravel_index(np.argmin(np.where(invalid, effective_size, np.inf)), invalid.shape)
     where = f"outside leading order at {invalid.any(axis=1).sum()} of {len(invalid)} queries"
     worst = f"at query {query}, head {head} (counted from 0)"
-    log_ratio = np.log(expansion.ratio[query, head])
+    log_ratio = np.log(ratio[query, head])
     limit = 0.5 * np.log(cell.data.n_keys)
     if cell.estimator.logits == "dot_product" and log_ratio > limit:
         return f"{where}; {worst} the softmax is condensed on a few keys: k'Σk = {log_ratio:.3g} > ½ ln n = {limit:.3g}"
-    size, next_term = effective_size[query, head], expansion.next_term[query, head]
+    size, next_term = effective_size[query, head], neglected[query, head]
     return (
         f"{where}; {worst} the effective sample size is {size:.3g} of {cell.data.n_keys} "
         f"(at least {MIN_EFFECTIVE_SIZE:g} needed) and the next term {next_term:+.1%} of the variance "

@@ -46,21 +46,29 @@ class Heads:
         squares = self.logits == "dot_product" or np.allclose(one @ one.T, two @ two.T, _COINCIDENT, _COINCIDENT)
         return squares and np.allclose(pulled, other, _COINCIDENT, _COINCIDENT)
 
-
-@dataclass(frozen=True)
-class HeadKernels(Heads):
-    """Kernels of all heads at all queries over keys N(0, covariance), a (d, d) array."""
-
-    covariance: Array
-
-    def tilt(self, *factors: NDArray[np.intp]) -> TiltedKeys:
-        """Keys tilted by K_{h1} K_{h2} ..., where each factor is an array (G,) of head indices."""
-        if self.logits == "distance":
-            projections = np.concatenate([self.projections[h] for h in factors], axis=-1)
-            projected = np.concatenate([self.projected_queries[h] for h in factors], axis=-1)
-            return _observed(self.covariance, self.bandwidth, projections, projected)
-        pulled_back = np.matmul(self.projected_queries, self.projections.mT) / self.bandwidth**2
-        return _shifted(self.covariance, sum(pulled_back[h] for h in factors))
+    @np.errstate(invalid="ignore")
+    def tilt(self, covariance: Array, *factors: NDArray[np.intp]) -> TiltedKeys:
+        """Keys N(0, covariance) tilted by K_{h1} K_{h2} ..., where each factor is an array (G,) of head indices."""
+        if self.logits == "dot_product":
+            # Esscher transform: weighting N(0, S) by exp(k.z) moves its mean to S k and leaves S.
+            pulled_back = np.matmul(self.projected_queries, self.projections.mT) / self.bandwidth**2
+            shift = sum(pulled_back[h] for h in factors)
+            means = shift @ covariance
+            log_mass = 0.5 * np.sum(means * shift, axis=-1)
+            return TiltedKeys(log_mass, means, np.broadcast_to(covariance, (len(means), *covariance.shape)))
+        # A Gaussian kernel is, up to a factor, the likelihood of observing c = W'X + N(0, b^2 I):
+        # the tilted law is the posterior of a linear Gaussian model, which costs one solve of the head dimensions only.
+        projections = np.concatenate([self.projections[h] for h in factors], axis=-1)
+        projected = np.concatenate([self.projected_queries[h] for h in factors], axis=-1)
+        spread = covariance @ projections
+        evidence = projections.mT @ spread + self.bandwidth**2 * np.eye(projections.shape[-1])
+        if self.bandwidth**2 < _LOST * np.abs(evidence).max():  # of two heads of one subspace it would be singular
+            evidence = np.full_like(evidence, np.nan)
+        gain = np.linalg.solve(evidence, spread.mT)
+        surprise = np.sum(np.linalg.solve(evidence, projected.mT).mT * projected, axis=-1)
+        log_det = np.linalg.slogdet(evidence / self.bandwidth**2)[1]
+        log_mass = -0.5 * (surprise + log_det[:, None])
+        return TiltedKeys(log_mass, projected @ gain, covariance - spread @ gain)
 
 
 def heads_of(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Heads:
@@ -68,14 +76,8 @@ def heads_of(cell: Cell, key_projections: Array, query_projections: Array, queri
     return Heads(cell.estimator.logits, cell.bandwidth, key_projections, np.matmul(queries, query_projections))
 
 
-def head_kernels(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> HeadKernels:
-    """Heads of a cell with Gaussian keys; arguments as in :func:`heads_of`."""
-    heads = heads_of(cell, key_projections, query_projections, queries)
-    return HeadKernels(**vars(heads), covariance=key_covariance(cell.data.key_distribution, cell.data.n_features))
-
-
 def key_covariance(keys: Keys, n_features: int) -> Array:
-    """Covariance matrix (d, d) of Gaussian keys: identity, equicorrelated or autoregressive; ValueError for others."""
+    """Covariance matrix (d, d) of Gaussian keys: identity, equicorrelated or autoregressive; TypeError for others."""
     if not isinstance(keys, GaussianKeys):
         raise TypeError(f"Gaussian keys are needed, and these are {keys.label}")
     if keys.structure == "identity":
@@ -83,25 +85,3 @@ def key_covariance(keys: Keys, n_features: int) -> Array:
     position = np.arange(n_features)
     lag = np.abs(position[:, None] - position)
     return keys.correlation ** (np.minimum(lag, 1) if keys.structure == "equicorrelated" else lag)
-
-
-def _observed(covariance: Array, bandwidth: float, projections: Array, projected: Array) -> TiltedKeys:
-    # A Gaussian kernel is, up to a factor, the likelihood of observing c = W'X + N(0, b^2 I):
-    # the tilted law is the posterior of a linear Gaussian model, which costs one solve of the head dimensions only.
-    spread = covariance @ projections
-    evidence = projections.mT @ spread + bandwidth**2 * np.eye(projections.shape[-1])
-    if bandwidth**2 < _LOST * np.abs(evidence).max():  # a matrix of two heads of one subspace would be singular
-        shape, d = projected.shape[:-1], len(covariance)
-        return TiltedKeys(*(np.full(each, np.nan) for each in (shape, (*shape, d), (shape[0], d, d))))
-    gain = np.linalg.solve(evidence, spread.mT)
-    surprise = np.sum(np.linalg.solve(evidence, projected.mT).mT * projected, axis=-1)
-    log_det = np.linalg.slogdet(evidence / bandwidth**2)[1]
-    log_mass = -0.5 * (surprise + log_det[:, None])
-    return TiltedKeys(log_mass, projected @ gain, covariance - spread @ gain)
-
-
-def _shifted(covariance: Array, pulled_back: Array) -> TiltedKeys:
-    # Esscher transform: weighting N(0, S) by exp(k.z) moves its mean to S k and leaves S.
-    means = pulled_back @ covariance
-    log_mass = 0.5 * np.sum(means * pulled_back, axis=-1)
-    return TiltedKeys(log_mass, means, np.broadcast_to(covariance, (len(means), *covariance.shape)))

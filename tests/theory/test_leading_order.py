@@ -18,7 +18,7 @@ from theory_oracle import (
 from simstudy import theory
 from simstudy.design.settings import processes as s
 from simstudy.theory import leading_order, regression_function
-from simstudy.theory.functions import expectation, product_expectation
+from simstudy.theory.functions import expectation, square_expectation
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT
 
 RNG = np.random.default_rng(20240607)
@@ -246,10 +246,10 @@ def test_expectation(record):
 
 @pytest.mark.parametrize("second", RECORDS, ids=lambda r: r.kind)
 @pytest.mark.parametrize("first", RECORDS, ids=lambda r: r.kind)
-def test_expectation_of_a_product(first, second):
-    functions = (regression_function(record, 2) for record in (first, second))
-    actual = product_expectation(*functions, MEANS, COVARIANCE)
-    np.testing.assert_allclose(actual, on_grid(first, second), rtol=1e-9, atol=1e-12)
+def test_expectation_of_a_square(first, second):
+    both = s.Sum(kind="sum", terms=(*getattr(first, "terms", [first]), *getattr(second, "terms", [second])))
+    actual = square_expectation(regression_function(both, 2), MEANS, COVARIANCE)
+    np.testing.assert_allclose(actual, on_grid(both, both), rtol=1e-9, atol=1e-12)
 
 
 def test_a_degenerate_law_gives_the_value_itself():
@@ -257,14 +257,12 @@ def test_a_degenerate_law_gives_the_value_itself():
         function = regression_function(record, 2)
         nothing = np.zeros((2, 2))
         np.testing.assert_allclose(expectation(function, MEANS, nothing), function(MEANS), rtol=1e-12)
-        np.testing.assert_allclose(
-            product_expectation(function, function, MEANS, nothing), function(MEANS) ** 2, rtol=1e-12
-        )
+        np.testing.assert_allclose(square_expectation(function, MEANS, nothing), function(MEANS) ** 2, rtol=1e-12)
 
 
 def test_fast_waves_keep_their_variance():
     function = regression_function(s.Ridge(kind="ridge", frequency=40.0), 2)
-    assert product_expectation(function, function, MEANS, np.eye(2)) == pytest.approx(0.5)
+    assert square_expectation(function, MEANS, np.eye(2)) == pytest.approx(0.5)
     assert expectation(function, MEANS, np.eye(2)) == pytest.approx(0.0)
 
 
@@ -274,5 +272,5 @@ def test_waves_at_half_a_turn(wave):
     function = regression_function(s.Ridge(kind="ridge", wave=wave, frequency=np.pi), 1)
     means, nothing = np.array([[-1.0], [0.0], [1.0]]), np.zeros((1, 1))
     np.testing.assert_allclose(expectation(function, means, nothing), function(means), rtol=0.0, atol=1e-15)
-    product = product_expectation(function, function, means, nothing)
-    np.testing.assert_allclose(product, function(means) ** 2, rtol=0.0, atol=1e-15)
+    square = square_expectation(function, means, nothing)
+    np.testing.assert_allclose(square, function(means) ** 2, rtol=0.0, atol=1e-15)

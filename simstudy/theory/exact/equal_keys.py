@@ -1,18 +1,24 @@
 """Expectations over one key that is any of N with the same probability: means over these keys.
 
 The integrals over log t are then exact for n keys drawn from the N with replacement, such as rows of a user's data.
+For keys of any distribution, the N are a scrambled Sobol sequence (Owen 1995): the only error left is that of N
+points.  It is seen in how results scatter over independent scramblings; what all of them have in common, the bias of a
+smooth function of averages, is of the order of the squared error of one.
 
-Index legend: h head; Q queries; U values of log t; N keys; j feature.
+Index legend: h head; Q queries; U values of log t; N keys; d features, j one of them.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
+from scipy.special import gammaincinv, logsumexp, ndtri
 
-from simstudy.theory.exact.integrals import Factors, Moments
-from simstudy.theory.functions import Array
-from simstudy.theory.tilting import Heads
+from simstudy.design.settings.processes import GaussianKeys, Keys, MixtureKeys, SphereKeys, StudentKeys
+from simstudy.theory.exact.integrals import Factors, Law, Moments, damped
+from simstudy.theory.functions import Array, Function
+from simstudy.theory.tilting import Heads, key_covariance
 
 # Part of the integrals over t that is neglected at either end of log t.
 _TAIL = 1e-10
@@ -20,15 +26,18 @@ _TAIL = 1e-10
 NEGLECTED = 4 * _TAIL
 # At this step, sums over e^{-tS} (tS)^2 are 1 within 3e-9 for every S from 0 to n max K.
 _STEP = 0.38
-# e^{-tK} = 0 beyond.
-_LARGE = 100.0
 # Numbers held at once, and multiplications for the tables of one pair of heads: half a minute.
-_NUMBERS = 6e7
-_WORK = 3e11
+_NUMBERS, _WORK = 6e7, 3e11
 _TABLES = 7
 
+N_RANDOMISATIONS = 16
+_SEED = 20240613
+_LOG2_FEWEST, _LOG2_MOST = 10, 14
+# Of a randomisation: numbers held at once; and multiplications of all of them, which take some seconds.
+_RANDOM_NUMBERS, _RANDOM_WORK = 2e7, 4e10
 
-class EqualKeysLaw:
+
+class EqualKeysLaw(Law):
     """One key with its response, as seen by heads of any kind: N equally likely keys (N, d), moments of Y (N,) given
     each.
     """
@@ -37,7 +46,12 @@ class EqualKeysLaw:
         self, heads: Heads, keys: Array, means: Array, variances: Array, n_keys: int, coarsening: float = 1.0
     ) -> None:
         self._n_keys, self._step = n_keys, coarsening * _STEP
-        self._log_kernels = _log_kernels(heads, keys)
+        projected = keys @ heads.projections
+        if heads.logits == "dot_product":
+            self._log_kernels = heads.projected_queries @ projected.mT / heads.bandwidth**2
+        else:
+            gaps = heads.projected_queries[:, :, None] - projected[:, None]
+            self._log_kernels = -0.5 * np.sum((gaps / heads.bandwidth) ** 2, axis=-1)
         self._law = Moments(*(np.stack([np.ones(len(keys)), means, means**2 + variances]) / len(keys)))
 
     def n_steps(self) -> int:
@@ -59,30 +73,18 @@ class EqualKeysLaw:
 
     def factors(self, query: int) -> list[Factors]:
         """Functions of tK of every head at the N keys."""
-        return [self._factors(log_kernel) for log_kernel in self._log_kernels[:, query]]
+        found = []
+        for log_kernel in self._log_kernels[:, query]:
+            # A trapezoid rule in y, log t = y - e^{y0 - y}.
+            y0, low, high = self._range(log_kernel)
+            y = np.arange(low, high, self._step)
+            bend = np.exp(y0 - y)
+            found.append(Factors(*damped((y - bend)[:, None] + log_kernel), self._step * (1 + bend)))
+        return found
 
-    def alone(self, query: int, head: int) -> Moments:
-        """Law of one key, (N,): the same for every head."""
+    def moments(self, query: int, *heads: int) -> Moments:
+        """Law of one key, (N,): the same for all heads."""
         return self._law
-
-    def together(
-        self, query: int, factors: list[Factors], first: int, second: int
-    ) -> tuple[tuple[Factors, Factors], tuple[Moments, Moments], Moments]:
-        """Factors of two heads, the law of one key as each sees it and as both see it."""
-        return (factors[first], factors[second]), (self._law, self._law), self._law
-
-    def _factors(self, log_kernel: Array) -> Factors:
-        log_t, steps = self._grid(log_kernel)
-        z = np.exp(np.minimum(log_t[:, None] + log_kernel, _LARGE))
-        left = np.exp(-z)
-        first = z * left
-        return Factors(1 - left, first, z * first, steps)
-
-    def _grid(self, log_kernel: Array) -> tuple[Array, Array]:
-        """Nodes log t and weights of a trapezoid rule in y, log t = y - e^{y0 - y}, for one kernel at the N keys."""
-        y0, low, high = self._range(log_kernel)
-        y = np.arange(low, high, self._step)
-        return y - np.exp(y0 - y), self._step * (1 + np.exp(y0 - y))
 
     def _range(self, log_kernel: Array) -> tuple[float, float, float]:
         """Return y0 and the ends of y."""
@@ -95,10 +97,70 @@ class EqualKeysLaw:
         return y0, y0 - np.log(y0 - low), high
 
 
-def _log_kernels(heads: Heads, keys: Array) -> Array:
-    """Log K of every head and query at every key, (H, Q, N)."""
-    projected = keys @ heads.projections
-    if heads.logits == "dot_product":
-        return heads.projected_queries @ projected.mT / heads.bandwidth**2
-    gaps = heads.projected_queries[:, :, None] - projected[:, None]
-    return -0.5 * np.sum((gaps / heads.bandwidth) ** 2, axis=-1)
+def qmc_law(
+    heads: Heads, keys: Keys, regression: Function, variance: Function, n_keys: int
+) -> tuple[Callable[[int], EqualKeysLaw], str]:
+    """Return the law of one key as a function of the number of its randomisation; else why there is none."""
+    directions = np.concatenate(list(heads.projections), axis=1)
+
+    def law(randomisation: int, log2_points: int) -> EqualKeysLaw:
+        rng = np.random.default_rng([_SEED, randomisation])
+        sobol = scipy.stats.qmc.Sobol(n_uniforms(keys, len(directions)), rng=rng)
+        # Half a step of the generator away from 0, which has no quantile.
+        points = keys_at(keys, sobol.random_base2(log2_points) + 2.0**-31, directions)
+        return EqualKeysLaw(heads, points, regression(points), variance(points), n_keys)
+
+    n_steps = law(0, _LOG2_FEWEST).n_steps()
+    n_heads, n_queries = heads.projected_queries.shape[:2]
+    pairs = max(1, n_heads * (n_heads - 1) // 2)
+    by_time = _RANDOM_WORK / (N_RANDOMISATIONS * n_queries * pairs * _TABLES * n_steps**2)
+    by_memory = _RANDOM_NUMBERS / (3 * n_heads * n_steps)
+    log2_points = min(math.floor(np.log2(min(by_time, by_memory))), _LOG2_MOST)
+    reason = _heavy_tails(heads, keys, regression, variance)
+    if not reason and log2_points < _LOG2_FEWEST:
+        reason = (
+            f"quasi-Monte Carlo with {n_steps} values of log t and 2^{_LOG2_FEWEST} points would take too long: "
+            "kernels too narrow, or too many heads or queries"
+        )
+    return lambda randomisation: law(randomisation, log2_points), reason
+
+
+def _heavy_tails(heads: Heads, keys: Keys, regression: Function, variance: Function) -> str:
+    """Say why the scatter of a few randomisations would not show the error, or nothing."""
+    if heads.logits == "dot_product" and not isinstance(keys, SphereKeys):
+        return "quasi-Monte Carlo misses keys that are rare and have most of the weight of a dot-product head"
+    if isinstance(keys, StudentKeys):
+        degrees = [2 if each.curvature.any() else int(each.gradient.any()) for each in (regression, variance)]
+        # Squares of m^2 and of v need a mean.
+        needed = max(4 * degrees[0], 2 * degrees[1])
+        if keys.df <= needed:
+            return f"quasi-Monte Carlo errors have no variance unless Student keys have more than {needed} degrees"
+    return ""
+
+
+def n_uniforms(keys: Keys, n_features: int) -> int:
+    """Count the uniform numbers that one key takes."""
+    return n_features + isinstance(keys, (StudentKeys, MixtureKeys))
+
+
+def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
+    """Keys (N, d) at points (N, n_uniforms) of the unit cube; the directions (d, k) take the first uniforms."""
+    gaussian, d = isinstance(keys, GaussianKeys), len(directions)
+    root = np.linalg.cholesky(key_covariance(keys, d)) if gaussian else np.eye(d)
+    # Rotations leave standard normal vectors what they are.
+    basis = np.linalg.qr(root.T @ directions, mode="complete")[0]
+    normals = ndtri(uniforms[:, -d:]) @ basis.T @ root.T
+    match keys:
+        case GaussianKeys():
+            return normals
+        case SphereKeys():
+            return keys.radius * normals / np.linalg.norm(normals, axis=1, keepdims=True)
+        case StudentKeys():
+            # Z (df / C)^(1/2) is Student-t if C is chi-square of df degrees, and has covariance df / (df - 2).
+            half_chi_square = gammaincinv(keys.df / 2, uniforms[:, 0])
+            return normals * np.sqrt((keys.df / 2 - 1) / half_chi_square)[:, None]
+        case MixtureKeys():
+            centres = keys.separation * np.eye(keys.n_components, d)
+            centres -= centres.mean(axis=0)
+            return normals + centres[(keys.n_components * uniforms[:, 0]).astype(int)]
+    raise TypeError(f"no distribution of keys is known as {keys!r}")

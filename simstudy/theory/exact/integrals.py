@@ -26,6 +26,8 @@ from simstudy.theory.functions import Array
 
 # phi is a difference from 1 of rounded numbers; below this it cannot be told from 0.
 _SMALLEST_PHI = 1e-16
+# e^{-e^z} = 0 beyond.
+_LARGE = 100.0
 
 
 class Factors(NamedTuple):
@@ -51,6 +53,32 @@ class Moments(NamedTuple):
     def certain(self) -> Moments:
         """The same law with Y = 1."""
         return Moments(self.one, self.one, self.one)
+
+
+class Law:
+    """One key with its response, as seen by heads of some kind."""
+
+    def factors(self, query: int) -> list[Factors]:
+        """Functions of tK of every head."""
+        raise NotImplementedError
+
+    def moments(self, query: int, *heads: int) -> Moments:
+        """Law of one key as one head sees it, or two."""
+        raise NotImplementedError
+
+    def pair(
+        self, query: int, factors: list[Factors], first: int, second: int
+    ) -> tuple[tuple[Factors, Factors], tuple[Moments, Moments], Moments]:
+        """Factors of two heads, the law of one key as each sees it and as both see it."""
+        each = self.moments(query, first), self.moments(query, second)
+        return (factors[first], factors[second]), each, self.moments(query, first, second)
+
+
+def damped(log_z: Array) -> Array:
+    """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
+    z = np.exp(np.minimum(log_z, _LARGE))
+    left = np.exp(-z)
+    return np.array([-np.expm1(-z), z * left, z * (z * left)], dtype=np.float64)
 
 
 def head_mean(head: Factors, law: Moments, n_keys: int) -> float:

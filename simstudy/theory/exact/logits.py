@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from simstudy.arguments import real_array
-from simstudy.theory.exact.heads import ScalarHead, log_grid
+from simstudy.theory.exact.scalar import ScalarHead, log_grid
 from simstudy.theory.functions import Array
 
 # Sums are computed at both; convergence is exponential in 1/step, so their difference exceeds the error of the finer.

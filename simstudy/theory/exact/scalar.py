@@ -1,26 +1,34 @@
 """Expectations over one Gaussian key, for heads whose kernels depend on one linear function of the key each.
 
-A kernel may be far narrower than the law of the keys: functions of it are integrated on a fine grid, against a joint
-density that is interpolated from a coarse one by cardinal series.  All sums are trapezoid sums of analytic functions
-that vanish at both ends, which converge exponentially (Trefethen and Weideman 2014, SIAM Review 56, 385).
+Such are all dot-product heads, K = exp(k.X), and distance heads of dimension 1.  A kernel may be far narrower than the
+law of the keys: functions of it are integrated on a fine grid, against a joint density that is interpolated from a
+coarse one by cardinal series.  All sums are trapezoid sums of analytic functions that vanish at both ends, which
+converge exponentially (Trefethen and Weideman 2014, SIAM Review 56, 385).
 
 Index legend: h, g head; q query; U values of log t; Z fine nodes; N coarse nodes; j feature.
 """
 
 import itertools
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+import scipy
+from scipy.special import expit, ndtr, ndtri
 
-from simstudy.theory.exact.heads import EXTENT, MARGIN, ScalarHead, log_grid, scalar_heads
-from simstudy.theory.exact.integrals import Factors, Moments
-from simstudy.theory.functions import Array, Function, expectation, product_expectation
-from simstudy.theory.tilting import HeadKernels
+from simstudy.theory.exact.integrals import Factors, Law, Moments, damped
+from simstudy.theory.functions import Array, Function, expectation, square_expectation
+from simstudy.theory.tilting import Heads
 
+# A key lies further out with probability 2e-17.  Weights are at most 1, so what it does to a moment is of that order.
+EXTENT = 8.5
+# Part of the integral of |d phi^n| that is neglected at either end of log t.
+_TAIL = 1e-14
+# e^{-tK} < _TAIL at log t = depth + MARGIN if log K > -depth.
+MARGIN = float(np.log(-np.log(_TAIL)))
+# At this step in log t, sums over e^{-tS} tS and e^{-tS} (tS)^2 are 1 within 2e-12 for every S.
+_STEP = 0.3
 # Spectra of Gaussians and of e^{-e^z} are cut where they have fallen to exp(-_DECAY).
 _DECAY = 36.0
-# e^{-e^z} = 0 beyond.
-_LARGE = 100.0
 # Heads that see the same linear function of the key have a smaller 1 - correlation^2, by rounding alone.
 _ALIGNED = 1e-13
 _BLOCK = 4096
@@ -32,15 +40,93 @@ MAX_COARSE = 2500
 MAX_FINE = 200_000
 
 
-class ScalarLaw:
+class ScalarHead(NamedTuple):
+    """Kernel exp(-(offset - spread x)^2 / 2 + slope x) of x = axis.X ~ N(0, 1)."""
+
+    axis: Array
+    offset: float
+    spread: float
+    slope: float
+
+    def log_kernel(self, x: Array) -> Array:
+        """Log K at values x of any shape."""
+        return -0.5 * (self.offset - self.spread * x) ** 2 + self.slope * x
+
+    def log_mass(self) -> float:
+        """Log E K, or an upper bound of it over keys within `EXTENT`."""
+        if self.slope:
+            return self.slope * min(0.5 * self.slope, EXTENT)
+        width = 1 + self.spread**2
+        return -0.5 * (np.log(width) + self.offset**2 / width)
+
+    def log_depth(self, n_keys: int) -> float:
+        """The depth that -log max_i K(X_i) over n keys exceeds with probability `_TAIL`."""
+        probability = _TAIL ** (1 / n_keys)
+        if self.slope:
+            return float(-self.slope * ndtri(probability))
+        if not self.spread:
+            return 0.5 * self.offset**2
+
+        def excess(r: float) -> float:
+            beyond = ndtr((self.offset - r) / self.spread) + ndtr(-(self.offset + r) / self.spread)
+            return float(beyond - probability)
+
+        return 0.5 * float(scipy.optimize.brentq(excess, 0.0, abs(self.offset) + 2 * EXTENT * self.spread)) ** 2
+
+    def steepness(self, n_keys: int) -> float:
+        """Bound of |d log K / dx| where -log K is at most the depth and a margin."""
+        return self.slope + self.spread * np.sqrt(2 * (max(self.log_depth(n_keys), 0.0) + MARGIN))
+
+
+def scalar_heads(kernels: Heads, covariance: Array, query: int) -> list[ScalarHead]:
+    """Heads at one query, for dot-product logits of any dimension or distance logits of dimension 1."""
+    projected = kernels.projected_queries[:, query]
+    if kernels.logits == "distance":
+        directions, offsets = kernels.projections[:, :, 0] / kernels.bandwidth, projected[:, 0] / kernels.bandwidth
+    else:
+        directions = np.einsum("hjk,hk->hj", kernels.projections, projected) / kernels.bandwidth**2
+        offsets = np.zeros(len(directions))
+    heads = []
+    for direction, offset in zip(directions, offsets, strict=True):
+        scale = float(np.sqrt(direction @ covariance @ direction))
+        # A kernel that ignores the keys may be read along any axis.
+        axis = direction / scale if scale else np.eye(len(direction))[0] / np.sqrt(covariance[0, 0])
+        spread, slope = (scale, 0.0) if kernels.logits == "distance" else (0.0, scale)
+        heads.append(ScalarHead(axis, float(offset), spread, slope))
+    return heads
+
+
+def log_grid(head: ScalarHead, n_keys: int, distinctness: float, coarsening: float) -> tuple[Array, Array]:
+    """Nodes and weights of a trapezoid rule in log t that resolves e^{-tK} and the law of log max_i K(X_i)."""
+    low = np.log(_TAIL / n_keys) - head.log_mass()
+    high = head.log_depth(n_keys) + MARGIN
+    step = coarsening * _STEP
+    if head.slope:
+        # The largest of n normal variables has a standard deviation of order 1 / (2 ln n)^(1/2).
+        step *= max(1.0, head.slope * min(1 / (1 + np.sqrt(2 * np.log(n_keys))), distinctness))
+        log_t = low + step * np.arange(np.ceil((high - low) / step) + 1)
+        return log_t, np.full(len(log_t), step)
+    bend = (min(np.sqrt(2 * high) / 40, head.spread * min(0.1, 0.3 * distinctness)) / _STEP) ** 2
+    knee = 5 + 1.2 * bend
+
+    def bent(y: Array) -> Array:
+        return y + 0.5 * bend * np.logaddexp(0, y - knee) ** 2
+
+    start = scipy.optimize.brentq(lambda y: bent(y) - low, low - 1 - bend if low < knee else knee - 1 - bend, low + 1)
+    y = np.arange(start, start + (high - low) + 2 * step, step)
+    y = y[: np.searchsorted(bent(y), high) + 1]
+    return bent(y), step * (1 + bend * np.logaddexp(0, y - knee) * expit(y - knee))
+
+
+class ScalarLaw(Law):
     """One key N(0, covariance) with its response, as seen by heads that depend on one linear function of it each."""
 
     def __init__(
-        self, kernels: HeadKernels, regression: Function, variance: Function, n_keys: int, coarsening: float
+        self, heads: Heads, covariance: Array, regression: Function, variance: Function, n_keys: int, coarsening: float
     ) -> None:
-        self._covariance, self._regression, self._variance = kernels.covariance, regression, variance
+        self._covariance, self._regression, self._variance = covariance, regression, variance
         self._n_keys, self._coarsening = n_keys, coarsening
-        self._heads = [scalar_heads(kernels, q) for q in range(kernels.projected_queries.shape[1])]
+        self._heads = [scalar_heads(heads, covariance, q) for q in range(heads.projected_queries.shape[1])]
         highest, self._distinctness = self._resolution()
         self._spacing = coarsening * np.pi / highest
         self._coarse = _centred_grid(max(self._spacing, 2 * EXTENT / MAX_COARSE))
@@ -62,33 +148,25 @@ class ScalarLaw:
         return ""
 
     def factors(self, query: int) -> list[Factors]:
-        """Functions of tK of every head, on the coarse nodes."""
+        """Functions of tK of every head, integrated against the cardinal functions of the coarse nodes."""
         nodes, spacing = self._fine(query)
         heads = self._heads[query]
         grids = [log_grid(head, self._n_keys, self._distinctness, self._coarsening) for head in heads]
-        return self._project(heads, nodes, spacing, grids)
+        parts = [np.zeros((3, len(log_t), len(self._coarse))) for log_t, _ in grids]
+        for block in _blocks(len(nodes), _NARROW_BLOCK):
+            basis = spacing * _cardinal(nodes[block], self._coarse, self._spacing)
+            for head, (log_t, _), part in zip(heads, grids, parts, strict=True):
+                log_kernel = head.log_kernel(nodes[block])
+                # Below `low` tK is negligible at all nodes of the block, from `high` on e^{-tK} is.
+                low = np.searchsorted(log_t, -_DECAY - np.log(self._n_keys) - log_kernel.max())
+                high = np.searchsorted(log_t, MARGIN + 1 - log_kernel.min())
+                part[:, low:high] += damped(log_t[low:high, None] + log_kernel) @ basis
+                part[0, high:] += basis.sum(axis=0)
+        return [Factors(*part, steps) for part, (_, steps) in zip(parts, grids, strict=True)]
 
-    def alone(self, query: int, head: int) -> Moments:
-        """Law of one key as one head sees it, (N,)."""
-        return self._coarsely(self._heads[query][head].axis[None])
-
-    def together(
-        self, query: int, factors: list[Factors], first: int, second: int
-    ) -> tuple[tuple[Factors, Factors], tuple[Moments, Moments], Moments]:
-        """Factors of two heads, the law of one key as each sees it and as both see it."""
-        heads = self._heads[query][first], self._heads[query][second]
-        axes = np.array([head.axis for head in heads])
-        correlation = axes[0] @ self._covariance @ axes[1]
-        if 1 - correlation**2 < _ALIGNED:
-            return self._aligned(query, heads, float(np.sign(correlation)))
-        return (
-            (factors[first], factors[second]),
-            (self.alone(query, first), self.alone(query, second)),
-            self._coarsely(axes),
-        )
-
-    def _coarsely(self, axes: Array) -> Moments:
-        """Law of one key on the coarse nodes of one axis or two."""
+    def moments(self, query: int, *heads: int) -> Moments:
+        """Law of one key as one head sees it, (N,), or two, (N, N), on the coarse nodes."""
+        axes = np.array([self._heads[query][head].axis for head in heads])
         key = axes.tobytes()
         if key not in self._known:
             if sum(known.one.size for known in self._known.values()) > _KEPT_NUMBERS:
@@ -97,19 +175,28 @@ class ScalarLaw:
             self._known[key] = self._moments(axes, grid)
         return self._known[key]
 
-    def _aligned(
-        self, query: int, heads: tuple[ScalarHead, ScalarHead], sign: float
+    def pair(
+        self, query: int, factors: list[Factors], first: int, second: int
     ) -> tuple[tuple[Factors, Factors], tuple[Moments, Moments], Moments]:
+        """As of any law; of heads that see the same linear function of the key, on the fine nodes."""
+        one, other = heads = self._heads[query][first], self._heads[query][second]
+        correlation = one.axis @ self._covariance @ other.axis
+        if 1 - correlation**2 >= _ALIGNED:
+            return super().pair(query, factors, first, second)
         nodes, spacing = self._fine(query)
-        law = Moments(*(spacing * moment for moment in self._moments(heads[0].axis[None], nodes[:, None])))
+        law = Moments(*(spacing * moment for moment in self._moments(one.axis[None], nodes[:, None])))
         # The kernels are functions of one another, so no step in log t may be longer than what e^{-tK} allows.
         grids = [log_grid(head, self._n_keys, 0.0, self._coarsening) for head in heads]
         if len(nodes) * len(grids[0][0]) * len(grids[1][0]) > _LARGEST_PRODUCT:
             # Too coarse for the pair: the error estimate will say so.
             grids = [log_grid(head, self._n_keys, 1.0, self._coarsening) for head in heads]
-        turned = heads[1]._replace(offset=sign * heads[1].offset, slope=sign * heads[1].slope)
-        first, second = self._expand([heads[0], turned], nodes, grids)
-        return (first, second), (law, law), law
+        sign = float(np.sign(correlation))
+        turned = other._replace(offset=sign * other.offset, slope=sign * other.slope)
+        found = [
+            Factors(*damped(log_t[:, None] + head.log_kernel(nodes)), steps)
+            for head, (log_t, steps) in zip((one, turned), grids, strict=True)
+        ]
+        return (found[0], found[1]), (law, law), law
 
     def _fine_spacing(self, heads: list[ScalarHead]) -> float:
         # e^{-tK} is analytic where |Im log tK| < pi/2, that is in a strip of half-width pi / (2 |d log K / dx|).
@@ -124,31 +211,6 @@ class ScalarLaw:
         seen = [head.log_kernel(nodes) > -head.log_depth(self._n_keys) - MARGIN - _DECAY for head in heads]
         return nodes[np.any(seen, axis=0)], spacing
 
-    def _expand(self, heads: list[ScalarHead], nodes: Array, grids: list[tuple[Array, Array]]) -> list[Factors]:
-        """Functions of tK at the nodes."""
-        expanded = []
-        for head, (log_t, steps) in zip(heads, grids, strict=True):
-            z = np.exp(np.minimum(log_t[:, None] + head.log_kernel(nodes), _LARGE))
-            lost, first, second = _functions(z)
-            expanded.append(Factors(lost, first, second, steps))
-        return expanded
-
-    def _project(
-        self, heads: list[ScalarHead], nodes: Array, spacing: float, grids: list[tuple[Array, Array]]
-    ) -> list[Factors]:
-        """Functions of tK integrated against the cardinal functions of the coarse nodes."""
-        parts = [np.zeros((3, len(log_t), len(self._coarse))) for log_t, _ in grids]
-        for block in _blocks(len(nodes), _NARROW_BLOCK):
-            basis = spacing * _cardinal(nodes[block], self._coarse, self._spacing)
-            for head, (log_t, _), part in zip(heads, grids, parts, strict=True):
-                log_kernel = head.log_kernel(nodes[block])
-                # Below `low` tK is negligible at all nodes of the block, from `high` on e^{-tK} is.
-                low = np.searchsorted(log_t, -_DECAY - np.log(self._n_keys) - log_kernel.max())
-                high = np.searchsorted(log_t, MARGIN + 1 - log_kernel.min())
-                part[:, low:high] += _functions(np.exp(log_t[low:high, None] + log_kernel)) @ basis
-                part[0, high:] += basis.sum(axis=0)
-        return [Factors(part[0], part[1], part[2], steps) for part, (_, steps) in zip(parts, grids, strict=True)]
-
     def _moments(self, axes: Array, values: Array) -> Moments:
         """Density of the values (..., A) of the key on A axes, times 1 and conditional moments of Y."""
         gram = axes @ self._covariance @ axes.T
@@ -162,40 +224,29 @@ class ScalarLaw:
         for block in _blocks(len(near), _BLOCK):
             index = tuple(near[block].T)
             means = values[index] @ slopes
-            own = product_expectation(self._regression, self._regression, means, spread)
+            square = square_expectation(self._regression, means, spread) + expectation(self._variance, means, spread)
             moments.mean[index] = density[index] * expectation(self._regression, means, spread)
-            moments.square[index] = density[index] * (own + expectation(self._variance, means, spread))
+            moments.square[index] = density[index] * square
         return moments
 
-    def _axes(self) -> Iterator[Array]:
-        """Distinct axes (1, d) of heads, and distinct pairs (2, d) of axes that are not aligned."""
-        distinct = {}
+    def _resolution(self) -> tuple[float, float]:
+        """Highest frequency in joint densities times E[m^2 | values], and least conditional deviation, on an axis."""
+        distinct, frequencies, largest = {}, [], 1.0
         for heads in self._heads:
             for one, two in itertools.combinations_with_replacement(heads, 2):
                 correlation = one.axis @ self._covariance @ two.axis
                 axes = np.array([one.axis] if 1 - correlation**2 < _ALIGNED else [one.axis, two.axis])
                 distinct[axes.tobytes()] = axes
-        yield from distinct.values()
-
-    def _resolution(self) -> tuple[float, float]:
-        """Highest frequency in joint densities times E[m^2 | values], and least conditional deviation, on an axis."""
-        frequencies, largest = [], 1.0
         # The error of a density is multiplied by n in the moments.
         decay = _DECAY + 2 * np.log(self._n_keys)
-        for axes in self._axes():
+        for axes in distinct.values():
             precisions = np.linalg.inv(axes @ self._covariance @ axes.T)
             slopes = precisions @ axes @ self._covariance
             for slope, precision in zip(slopes, np.diag(precisions), strict=True):
-                waves = (2 * np.abs(part.linear.imag @ slope).max() for part in self._regression.exponentials)
-                frequencies.append(max(waves, default=0.0) + np.sqrt(2 * decay * precision))
+                waves = 2 * np.abs(self._regression.frequencies @ slope)
+                frequencies.append(waves.max(initial=0.0) + np.sqrt(2 * decay * precision))
                 largest = max(largest, precision)
         return max(frequencies), largest**-0.5
-
-
-def _functions(z: Array) -> Array:
-    """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
-    left = np.exp(-z)
-    return np.array([-np.expm1(-z), z * left, z * (z * left)], dtype=np.float64)
 
 
 def _centred_grid(spacing: float) -> Array:

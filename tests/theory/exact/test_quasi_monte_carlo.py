@@ -16,8 +16,8 @@ from simstudy.theory import (
     predicted_measure_errors,
     predicted_measures,
 )
-from simstudy.theory.exact import moments, quasi_monte_carlo
-from simstudy.theory.exact.quasi_monte_carlo import keys_at, n_uniforms
+from simstudy.theory.exact import equal_keys, moments
+from simstudy.theory.exact.equal_keys import keys_at, n_uniforms
 
 HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
 QUERY = np.array([[0.6, -0.3, 0.8]])
@@ -35,14 +35,14 @@ def names(keys):
 
 @pytest.fixture(autouse=True)
 def fewer_points(monkeypatch):
-    monkeypatch.setattr(quasi_monte_carlo, "_LOG2_MOST", 12)
+    monkeypatch.setattr(equal_keys, "_LOG2_MOST", 12)
 
 
 @pytest.fixture
 def few_points(monkeypatch):
     """So that errors are large, and soon computed."""
-    monkeypatch.setattr(quasi_monte_carlo, "_LOG2_FEWEST", 8)
-    monkeypatch.setattr(quasi_monte_carlo, "_LOG2_MOST", 8)
+    monkeypatch.setattr(equal_keys, "_LOG2_FEWEST", 8)
+    monkeypatch.setattr(equal_keys, "_LOG2_MOST", 8)
     monkeypatch.setattr(moments, "RANDOM_ERROR_LIMIT", 0.05)
 
 
@@ -69,13 +69,13 @@ def test_errors_stated_are_those_of_independent_scramblings(monkeypatch, few_poi
     heads = HEADS[:, :, :p]
     known = predict(cell, heads)
     assert known.covariance_error.max() < 1e-7
-    monkeypatch.setattr(moments, "_law", lambda *_: (None, "not used"))
+    monkeypatch.setattr(moments, "_quadratures", lambda _: [])
     z = []
     for seed in range(20, 52):
-        monkeypatch.setattr(quasi_monte_carlo, "_SEED", seed)
+        monkeypatch.setattr(equal_keys, "_SEED", seed)
         z.append(scores(predict(cell, heads), known.bias + known.target[:, None], known.covariance))
     # Errors from 16 randomisations have 15 degrees of freedom.
-    normal = stats.norm.ppf(stats.t.cdf(np.array(z), quasi_monte_carlo.N_RANDOMISATIONS - 1))
+    normal = stats.norm.ppf(stats.t.cdf(np.array(z), equal_keys.N_RANDOMISATIONS - 1))
     low, high = stats.chi2.ppf([0.001, 0.999], len(z))
     squares = np.sum(normal**2, axis=0)
     assert (low < squares).all() and (squares < high).all()
