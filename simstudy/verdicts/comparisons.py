@@ -95,11 +95,6 @@ class Comparison(NamedTuple):
     given: float = np.nan  # Error given the points and heads that were drawn
     ordered: OrderedPairs | None = None  # Pairs of cells that it comes from, if it is on an order
 
-    def without_evidence(self, why: str) -> Comparison:
-        """Return the comparison as one that decides nothing."""
-        kept = {name: getattr(self, name) for name in ("estimate", "mcse", "lower", "upper", "claimed")}
-        return undecided(self.statistic, why)._replace(**kept)
-
 
 def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, cells: Iterable[int] = ()) -> Comparison:
     """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
@@ -219,42 +214,27 @@ def _level_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(label(tuple(value) if isinstance(value, list) else value))
 
 
-def _dot_product_floor(length: float) -> float:
-    return float(theory.dot_product_correlation([length, 0.0], [0.0, length], np.eye(2)))
-
-
-def _correlation_floor(head_dim: int, bandwidth: float) -> float:
-    return (1 - (1 / (1 + bandwidth**2)) ** 2) ** (head_dim / 2)
-
-
-def _origin_variance(n_keys: int, head_dim: int, bandwidth: float) -> float:
-    middle = np.zeros(head_dim)
-    return float(theory.noise_ratio(middle, middle, middle, bandwidth)) / n_keys
-
-
 def _query_averaged_heads(n_heads: int, head_dim: int, bandwidth: float) -> float:
     # Covariances of orthogonal heads average to 1 over n, variances to those of aligned heads.
     covariance = 1 / float(theory.averaged_noise_ratio(np.zeros(head_dim), bandwidth))
     return n_heads / (1 + (n_heads - 1) * covariance)
 
 
-def _fibonacci_learners(n_heads: int) -> float:
-    return theory.effective_learners(np.array(weights_of(FibonacciCombination(kind="fibonacci"), n_heads)))
-
-
-def _geometric_learners(n_heads: int, ratio: float) -> float:
-    return theory.effective_learners(np.array(weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads)))
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tuned_risk_ratio": theory.tuned_risk_ratio,
-    "correlation_floor": _correlation_floor,
-    "origin_variance": _origin_variance,
-    "dot_product_floor": _dot_product_floor,
+    "correlation_floor": lambda head_dim, bandwidth: (1 - (1 / (1 + bandwidth**2)) ** 2) ** (head_dim / 2),
+    "origin_variance": lambda n_keys, head_dim, bandwidth: (
+        theory.noise_ratio(*[np.zeros(head_dim)] * 3, bandwidth) / n_keys
+    ),
+    "dot_product_floor": lambda length: theory.dot_product_correlation([length, 0.0], [0.0, length], np.eye(2)),
     "query_averaged_heads": _query_averaged_heads,
     "limiting_slope": theory.limiting_slope,
-    "fibonacci_learners": _fibonacci_learners,
-    "geometric_learners": _geometric_learners,
+    "fibonacci_learners": lambda n_heads: theory.effective_learners(
+        weights_of(FibonacciCombination(kind="fibonacci"), n_heads)
+    ),
+    "geometric_learners": lambda n_heads, ratio: theory.effective_learners(
+        weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads)
+    ),
     "noise_factor": noise_factor,
     "nearest_sum_rate": subset_sums.nearest_sum_rate,
     "needed_width_rate": subset_sums.needed_width_rate,

@@ -18,7 +18,7 @@ that are still open want of each cell.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -90,7 +90,10 @@ def judge_claim(claim: BaseClaim, of: Selected, n_claims: int) -> Judgement:
 def _doubted(comparison: Comparison, of: Selected) -> Comparison:
     """Return a comparison without evidence if it rests on a doubtful cell; one of no cells of its own rests on all."""
     whys = [why for cell, why in of.doubtful.items() if cell in (comparison.cells or of.doubtful)]
-    return comparison.without_evidence(whys[0]) if whys else comparison
+    if not whys:
+        return comparison
+    kept = {name: getattr(comparison, name) for name in ("estimate", "mcse", "lower", "upper", "claimed")}
+    return undecided(comparison.statistic, whys[0])._replace(**kept)
 
 
 def decide(comparisons: list[Comparison], level: float) -> Judgement:
@@ -115,17 +118,11 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return result
 
 
-class Judged(NamedTuple):
-    """Verdicts and their comparisons, and what goes to the details: the pairs of cells of claims on orders."""
-
-    verdicts: xr.Dataset
-    pairs: xr.Dataset
-
-
-def judge(design: Design, accounts: Sequence[Account], told: Told) -> Judged:
+def judge(design: Design, accounts: Sequence[Account], told: Told) -> tuple[xr.Dataset, xr.Dataset]:
     """Return a verdict on every claim of the design, along ``claim``, and all comparisons, along ``comparison``.
 
-    What theories were ``told`` to say of cells is not evaluated again.
+    Also return what goes to the details: the pairs of cells of claims on orders.  What theories were ``told`` to say
+    of cells is not evaluated again.
     """
     judgements, shown, behind, pairs = {}, {}, {}, []
     for name, claim in design.claims.items():
@@ -136,9 +133,9 @@ def judge(design: Design, accounts: Sequence[Account], told: Told) -> Judged:
         shown[name] = standing(claim, judgements[name].comparisons, of, inside, told)
         pairs += [_pair_table(name, positions, c.ordered) for c in judgements[name].comparisons if c.ordered]
     if not judgements:
-        return Judged(xr.Dataset(), xr.Dataset())
+        return xr.Dataset(), xr.Dataset()
     verdicts = tabled(design.claims, judgements, shown, behind)
-    return Judged(verdicts, xr.concat(pairs, "ordered") if pairs else xr.Dataset())
+    return verdicts, xr.concat(pairs, "ordered") if pairs else xr.Dataset()
 
 
 def tabled(
@@ -148,30 +145,47 @@ def tabled(
     draws: Mapping[str, str] = MappingProxyType({}),
 ) -> xr.Dataset:
     """Return verdicts and comparisons as labelled tables: which are ``shown``, and on what ``draws`` they rest."""
-    rows = []
+    verdicts, comparisons = [], []
     for name, judgement in judgements.items():
-        claim = claims[name]
-        numbers = _numbers(judgement.decisive, judgement.level)
-        rows.append({
+        claim, level = claims[name], judgement.level
+        verdicts.append(_row(judgement.decisive, judgement.evidence, level, judgement.verdict != "inconclusive") | {
             "verdict": judgement.verdict,
             "declared_verdict": claim.expected,
             "statement": claim.words,
             "origin": claim.origin,
-            "statistic": judgement.decisive.statistic,
             "standing_statistic": shown.get(name, ""),
-            "no_verdict_because": judgement.decisive.doubt if judgement.verdict == "inconclusive" else "",
-            **{f"verdict_{part}": numbers.pop(part) for part in ("estimate", "mcse", "mcse_given")},
-            "verdict_draws": draws.get(name, ""),
+            "draws": draws.get(name, ""),
             "these_draws": claim.these_draws,
             "claimed_value": judgement.decisive.claimed,
-            **numbers,
-            "p_against": _adjusted(judgement.evidence.against, judgement.level),
-            "p_in_favour": _adjusted(judgement.evidence.in_favour, judgement.level),
-            "verdict_comparisons": len(judgement.comparisons),
+            "comparisons": len(judgement.comparisons),
         })  # fmt: skip
-    columns = {part: [row[part] for row in rows] for part in rows[0]}
-    verdicts = labelled(columns, coords={"claim": list(judgements)}, attrs={})
-    return xr.merge([verdicts, _comparison_table(judgements)], combine_attrs="override")
+        against = holm(np.array([float(each.evidence.against) for each in judgement.comparisons]))
+        for each, adjusted in zip(judgement.comparisons, against, strict=True):
+            rows = [(each, "", each.evidence._replace(against=adjusted))]
+            rows += [(part, each.statistic, part.evidence) for part in each.parts]
+            for row, part_of, evidence in rows:
+                decided = min(row.evidence) < level
+                comparisons.append(_row(row, evidence, level, decided) | {"claim": name, "part_of": part_of})
+    arrays = _columns("claim", "verdict_", verdicts) | _columns("comparison", "comparison_", comparisons)
+    return labelled(arrays, {"claim": list(judgements), "comparison": np.arange(len(comparisons))}, {})
+
+
+def _row(found: Comparison, evidence: Evidence, level: float, decided: bool) -> dict[str, Any]:
+    """Numbers and words of a comparison; p-values are compared with LEVEL, whatever was divided among claims."""
+    low, high = found.confidence(level)
+    return {
+        "statistic": found.statistic, "no_verdict_because": "" if decided else found.doubt,
+        "estimate": found.estimate, "mcse": found.mcse, "mcse_given": found.given,
+        "claimed_lower": found.lower, "claimed_upper": found.upper, "confidence_lower": low, "confidence_upper": high,
+        **{f"p_{side}": float(min(p * LEVEL / level, 1.0)) for side, p in evidence._asdict().items()},
+    }  # fmt: skip
+
+
+def _columns(dimension: str, prefix: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Columns of the registered variables along a dimension, from rows that name them without prefix."""
+    of = {name: variable for name, variable in VARIABLES.items() if variable.dims == (dimension,)}
+    columns = {name: [row[name.removeprefix(prefix)] for row in rows] for name in of}
+    return {name: np.array(each, object if of[name].unit == "text" else None) for name, each in columns.items()}
 
 
 def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> str:
@@ -190,39 +204,6 @@ def _range(numbers: set[int]) -> str:
     return str(max(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
 
 
-def _comparison_table(judgements: Mapping[str, Judgement]) -> xr.Dataset:
-    """All comparisons of all claims along ``comparison``; after each the parts of which it is made."""
-    rows = [row for name, judgement in judgements.items() for row in _comparison_rows(name, judgement)]
-    arrays = {}
-    for name in (name for name, variable in VARIABLES.items() if variable.dims == ("comparison",)):
-        column = [row[name.removeprefix("comparison_")] for row in rows]
-        arrays[name] = np.array(column, object if VARIABLES[name].unit == "text" else float)
-    return labelled(arrays, coords={"comparison": np.arange(len(rows))}, attrs={})
-
-
-def _comparison_rows(claim: str, judgement: Judgement) -> Iterable[dict[str, Any]]:
-    against = holm(np.array([float(each.evidence.against) for each in judgement.comparisons]))
-    for each, adjusted in zip(judgement.comparisons, against, strict=True):
-        for row, p_against in ((each, adjusted), *((part, float(part.evidence.against)) for part in each.parts)):
-            yield _numbers(row, judgement.level) | {
-                "claim": claim,
-                "statistic": row.statistic,
-                "part_of": "" if row is each else each.statistic,
-                "p_against": _adjusted(p_against, judgement.level),
-                "p_in_favour": _adjusted(row.evidence.in_favour, judgement.level),
-                "no_verdict_because": "" if min(row.evidence) < judgement.level else row.doubt,
-            }
-
-
-def _numbers(comparison: Comparison, level: float) -> dict[str, float]:
-    low, high = comparison.confidence(level)
-    return {
-        "estimate": comparison.estimate, "mcse": comparison.mcse, "mcse_given": comparison.given,
-        "claimed_lower": comparison.lower, "claimed_upper": comparison.upper,
-        "confidence_lower": low, "confidence_upper": high,
-    }  # fmt: skip
-
-
 def _pair_table(claim: str, positions: list[int], pairs: OrderedPairs) -> xr.Dataset:
     place = np.array(positions)
     columns = {
@@ -235,11 +216,6 @@ def _pair_table(claim: str, positions: list[int], pairs: OrderedPairs) -> xr.Dat
         "pair_p_in_favour": pairs.evidence.in_favour,
     }
     return labelled(columns, coords={}, attrs={})
-
-
-def _adjusted(p_value: Any, level: float) -> float:
-    """p-value to be compared with LEVEL: corrected for the number of claims among which that is divided."""
-    return float(min(p_value * LEVEL / level, 1.0))
 
 
 def standing(

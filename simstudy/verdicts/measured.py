@@ -22,27 +22,20 @@ def on_grid(claim: BaseClaim, design: Design, accounts: Sequence[Account], told:
     """Return the cells of the grid of a claim by their number, and what the claim speaks of in them."""
     positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
     inside = [accounts[i] for i in positions]
-    return positions, selected_by(claim, inside, design.factors[claim.grid], predictions(claim, inside, told))
+    of = selected_by(claim, inside, design.factors[claim.grid])
+    if (source := getattr(claim, "source", None)) is not None:
+        theories = list(predict([account.planned for account in inside], told))
+        errors = np.array([float(theory[source].errors.get(claim.measure, 0.0)) for theory in theories])
+        of = of._replace(theory=Predictions(values_of(theories, source, claim.measure), errors))
+    return positions, of
 
 
-def selected_by(
-    claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...], theory: Predictions | None = None
-) -> Selected:
-    """Return what a claim speaks of in the cells of its grid."""
+def selected_by(claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...]) -> Selected:
+    """Return what a claim speaks of in the cells of its grid, without theory."""
     estimates = estimates_of(accounts, claim.measure, claim.index)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, claim.where)]
     diversity = estimates_of(accounts, "hdi", claim.against) if isinstance(claim, OrderingClaim) else None
-    return Selected(estimates, chosen, factors, theory, diversity, doubtful=without_error(claim, accounts))
-
-
-def predictions(claim: BaseClaim, accounts: Sequence[Account], told: Told) -> Predictions | None:
-    """Return what theory says of the cells of a claim that compares with it."""
-    source = getattr(claim, "source", None)
-    if source is None:
-        return None
-    theories = list(predict([account.planned for account in accounts], told))
-    errors = np.array([float(theory[source].errors.get(claim.measure, 0.0)) for theory in theories])
-    return Predictions(values_of(theories, source, claim.measure), errors)
+    return Selected(estimates, chosen, factors, diversity=diversity, doubtful=without_error(claim, accounts))
 
 
 def without_error(claim: BaseClaim, accounts: Sequence[Account]) -> dict[int, str]:

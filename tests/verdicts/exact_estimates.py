@@ -79,7 +79,7 @@ def compare(
     level: float = LEVEL,
 ) -> list[Comparison]:  # fmt: skip
     """Return what a claim comes down to in the cells of its grid."""
-    return list(comparisons_of(stated, selected_by(stated, accounts, factors, theory)._replace(level=level)))
+    return list(comparisons_of(stated, selected_by(stated, accounts, factors)._replace(theory=theory, level=level)))
 
 
 def judged(stated: Any, accounts: Sequence[Any], n_claims: int = 1, factors: tuple[str, ...] = ("x",)) -> Judgement:
