@@ -23,7 +23,7 @@ from simstudy.design.load import load_design
 from simstudy.design.settings.ensembles import bandwidth_of
 from simstudy.report import answer
 from simstudy.report.answer import EQUATIONS, Line
-from simstudy.report.pictures import Found, Picture, picture
+from simstudy.report.confirmed import Found, Picture, picture
 from simstudy.temperatures import Problem, best_sharpness, exact_risk
 
 ROOT = verdicts.ROOT

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from simstudy.design.claims import ORIGINS
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
-from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED
-from simstudy.report.pictures import Picture
+from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED, Picture
 from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
 from simstudy.report.terminal import counted
 
@@ -90,29 +89,18 @@ EQUATIONS: dict[str, str] = {
 """Label, in simstudy/theory/README.md, of the equation that each formula evaluates."""
 
 
-class NamedFormula(NamedTuple):
-    """The formula of a claim: its name, the values of its parameters, what it says, and the label of its equation."""
-
-    name: str
-    values: str
-    meaning: str
-    equation: str
-
-
-def formulas_of(design: Design) -> dict[str, NamedFormula]:
-    """Return the formulas that claims of a design name, by claim."""
-    return {
-        name: _named(value)
-        for name, claim in design.claims.items()
-        if isinstance(value := getattr(claim, "value", None), Record)
-    }
-
-
-def _named(formula: Record) -> NamedFormula:
-    parameters = formula.model_dump()
-    name = parameters.pop("kind")
-    values = ", ".join(f"{parameter} = {value:g}" for parameter, value in parameters.items())
-    return NamedFormula(name, values, inspect.getdoc(type(formula)) or "", EQUATIONS[name])
+def formulas_of(design: Design) -> dict[str, dict[str, str]]:
+    """Return the formulas that claims name, by claim: name, parameters, what it says, and label of its equation."""
+    found = {}
+    for claim in design.claims:
+        formula = getattr(design.claims[claim], "value", None)
+        if isinstance(formula, Record):
+            stated = formula.model_dump()
+            name = stated.pop("kind")
+            given = ", ".join(f"{parameter} = {value:g}" for parameter, value in stated.items())
+            meaning = inspect.getdoc(type(formula)) or ""
+            found[claim] = {"name": name, "parameters": given, "meaning": meaning, "equation": EQUATIONS[name]}
+    return found
 
 
 class Line(NamedTuple):

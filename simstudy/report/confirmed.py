@@ -1,56 +1,102 @@
 """The runs of a study that lie in a folder, its pilot and its confirmations, and what they found of each claim."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import xarray as xr
 
 from simstudy.design.document import Design, confirmatory
 from simstudy.errors import UserError
 from simstudy.execution.seal import OWN_WORD, Begun, confirmations
 from simstudy.execution.store import Store, store_of
-from simstudy.report.pictures import Found
 from simstudy.results import open_results
 
+COVERAGE = 1.96
+"""Half-width of an error bar in MCSE: a 95 % interval."""
+ROOM, NARROWEST = 0.1, 0.008
+"""Of the line of a picture: on either side of what is shown, and width of an interval claimed, if it is narrower."""
 _NUMBERS = ("estimate", "mcse", "mcse_given", "claimed_lower", "claimed_upper", "confidence_lower", "confidence_upper")
 
 Standing = Mapping[str, str]
 """By claim, the statistic of the comparison that stands for it."""
 
 
+class Found(NamedTuple):
+    """What one run found of a claim: its verdict, estimate with MCSE, and the interval in which the truth lies."""
+
+    verdict: str
+    estimate: float
+    mcse: float
+    confidence: tuple[float, float]
+
+
+class Mark(NamedTuple):
+    """Places of one run from 0 to 1: the interval in which the truth lies, estimate ± 1.96 MCSE, and the estimate."""
+
+    confidence: tuple[float, ...]
+    error: tuple[float, ...]
+    estimate: float
+
+
+class Picture(NamedTuple):
+    """Places from 0 to 1: the interval claimed, and the marks of every run."""
+
+    claimed: tuple[float, float]
+    marks: tuple[Mark | None, ...]
+
+
+def picture(claimed: Sequence[float], runs: Sequence[Found]) -> Picture | None:
+    """Return the places of the interval claimed and of what runs found, on one line; None without any estimate."""
+    shown = [run for run in runs if math.isfinite(run.estimate)]
+    ends = [end for run in shown for end in (run.estimate, *run.confidence)] + list(claimed)
+    ends = [end for end in ends if math.isfinite(end)]
+    if not shown or max(ends) == min(ends):
+        return None
+    low, width = min(ends), max(ends) - min(ends)
+
+    def places(*values: float) -> tuple[float, ...]:
+        return tuple(min(max(ROOM + (1 - 2 * ROOM) * (value - low) / width, 0.0), 1.0) for value in values)
+
+    def mark(run: Found) -> Mark:
+        reach = COVERAGE * run.mcse if math.isfinite(run.mcse) else 0.0
+        around = places(run.estimate - reach, run.estimate + reach)
+        return Mark(places(*run.confidence), around, *places(run.estimate))
+
+    first, last = places(*claimed)
+    room = max(NARROWEST - (last - first), 0.0) / 2
+    return Picture((first - room, last + room), tuple(mark(run) if run in shown else None for run in runs))
+
+
 def standing_of(results: xr.Dataset) -> dict[str, str]:
     """Return what stands for each claim: the comparison that theory names, or else the one that decides this run."""
-    if "claim" not in results:
-        return {}
-    columns = (results[name].values.tolist() for name in ("claim", "standing_statistic", "statistic"))
-    return {claim: named or decisive for claim, named, decisive in zip(*columns, strict=True)}
+    return {row["claim"]: row["standing_statistic"] or row["statistic"] for row in _rows(results, "claim")}
 
 
 def claims_of(results: xr.Dataset, standing: Standing | None = None) -> list[dict[str, Any]]:
     """Return the variables of each claim, with the numbers of what stands for it; NaN if the run does not have it."""
     standing = standing_of(results) if standing is None else standing
-    # By columns: to take one claim of a data set copies its hundred variables.
-    names = [str(name) for name, variable in results.variables.items() if variable.dims == ("claim",)]
-    rows = zip(*(results.variables[name].values.tolist() for name in names), strict=True)
     compared: dict[tuple[str, str], dict[str, float]] = {}
-    if "claim" in results:
-        columns = ("claim", "statistic", "part_of", *_NUMBERS)
-        lists = (results.variables[f"comparison_{name}"].values.tolist() for name in columns)
-        for of, statistic, part_of, *numbers in zip(*lists, strict=True):
-            if not part_of:
-                compared.setdefault((of, statistic), dict(zip(_NUMBERS, numbers, strict=True)))
+    for row in _rows(results, "comparison"):
+        if not row["comparison_part_of"]:
+            numbers = {name: row[f"comparison_{name}"] for name in _NUMBERS}
+            compared.setdefault((row["comparison_claim"], row["comparison_statistic"]), numbers)
     found = []
-    for row in rows:
-        claim = dict(zip(names, row, strict=True))
+    for claim in _rows(results, "claim"):
         statistic = standing.get(claim["claim"], claim["statistic"])
-        own = compared.get((claim["claim"], statistic), dict.fromkeys(_NUMBERS, np.nan))
+        own = compared.get((claim["claim"], statistic), dict.fromkeys(_NUMBERS, math.nan))
         confidence = own["confidence_lower"], own["confidence_upper"]
         seen = Found(claim["verdict"], own["estimate"], own["mcse"], confidence)
         found.append(claim | own | {"statistic": statistic, "decisive": claim["statistic"], "found": seen})
     return found
+
+
+def _rows(results: xr.Dataset, dimension: str) -> list[dict[str, Any]]:
+    """The variables along a dimension, by columns: to take one entry of a data set copies its hundred variables."""
+    columns = {str(name): each.values.tolist() for name, each in results.variables.items() if each.dims == (dimension,)}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 NOT_CONFIRMED = "not confirmed"

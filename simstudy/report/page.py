@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,12 +14,13 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup
 
-from simstudy.design.claims import LEVEL
+from simstudy.design.claims import LEVEL, BaseClaim
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.figures import ZipFigure
-from simstudy.design.measures import MEASURES, THEORIES, coordinates_of
-from simstudy.design.settings.levels import level
+from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, coordinates_of
+from simstudy.design.settings.levels import level, selected
 from simstudy.design.settings.systems import NAMES
+from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
 from simstudy.execution.seal import described
@@ -26,7 +28,6 @@ from simstudy.execution.store import Store
 from simstudy.report import labels, tables
 from simstudy.report.answer import formulas_of, groups, headline, said_of, sentence, standing_of
 from simstudy.report.confirmed import Confirmed, Standing, confirmed_of, counted_of, standing_in
-from simstudy.report.explorer import explored
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
@@ -36,6 +37,10 @@ MAX_REASONS = 3
 """Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
+MAX_CELLS = 4000
+"""Cells that a page holds as data: about two megabytes."""
+_DIGITS = 6
+"""Significant digits: more than any error allows; `cells.csv` has all."""
 MAX_COMPARED = 200
 """Comparisons of one claim listed in the page."""
 _PROVENANCE = {
@@ -110,20 +115,16 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
 
 def _has_all_of(results: xr.Dataset, design: Design) -> bool:
     """Whether results have the cells, claims and figures of a design: readers look for them by name and number."""
-    wanted = {name: np.array(column).tolist() for name, (_, column) in coordinates(design).items()}
-    wanted["claim"] = list(design.claims)
-    if factors_of(results) != design.factors:
-        return False
-    if any(_names(results, name) != list(map(str, names)) for name, names in wanted.items()):
-        return False
-    if "interval" not in results and any(isinstance(figure, ZipFigure) for figure in design.figures.values()):
-        return False
     stored = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
-    return _names(results, "figure") == list(stored) and set().union(*stored.values()) <= set(results.data_vars)
-
-
-def _names(results: xr.Dataset, coordinate: str) -> list[str]:
-    return list(map(str, results[coordinate].values.tolist())) if coordinate in results.coords else []
+    wanted = {name: np.array(column).tolist() for name, (_, column) in coordinates(design).items()}
+    wanted |= {"claim": list(design.claims), "figure": list(stored)}
+    found = {name: results[name].values.tolist() if name in results.coords else [] for name in wanted}
+    if factors_of(results) != design.factors or any(
+        list(map(str, found[name])) != list(map(str, names)) for name, names in wanted.items()
+    ):
+        return False
+    zipped = any(isinstance(figure, ZipFigure) for figure in design.figures.values())
+    return ("interval" in results or not zipped) and set().union(*stored.values()) <= set(results.data_vars)
 
 
 def render(
@@ -154,19 +155,17 @@ def template(name: str) -> jinja2.Template:
     )
     # As given: claims in the order of the design.
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
-    style, script = (loader.get_source(environment, f"page.{kind}")[0] for kind in ("css", "js"))
-    allowed = f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}"
+    policy = "default-src 'none'; img-src data:"
+    for kind, suffix in (("style", "css"), ("script", "js")):
+        text = loader.get_source(environment, f"page.{suffix}")[0]
+        environment.globals[kind] = Markup(text)
+        # Content Security Policy Level 3, hash-source: by what a policy knows an inline script or style.
+        policy += f"; {kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
     environment.globals |= {
-        "style": Markup(style), "script": Markup(script), "said_of": said_of, "standing_of": standing_of,
-        "counted_of": counted_of, "described": described,
-        "policy": f"{allowed}; base-uri 'none'; form-action 'none'",
+        "said_of": said_of, "standing_of": standing_of, "counted_of": counted_of, "described": described,
+        "policy": f"{policy}; base-uri 'none'; form-action 'none'",
     }  # fmt: skip
     return environment.get_template(name)
-
-
-def _digest(text: str) -> str:
-    """Return by what a policy knows an inline script or style (Content Security Policy Level 3, hash-source)."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def describe(
@@ -208,7 +207,7 @@ def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
 
 def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
-    planned = [planned for planned in design.cells if planned.grid == name]
+    planned = next(planned for planned in design.cells if planned.grid == name)
     factors = design.factors[name]
     levels = [[labels.level_name(level(row, factor)) for factor in factors] for row in coordinates_of(cells)]
     # Of ensembles, or the numbers of instances, whichever the grid has.
@@ -216,27 +215,23 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     theories = []
     for source in THEORIES:  # in how many cells it applies, and why not in the others
         reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
-        n_applies = reasons.pop("", 0)
-        listed = reasons.most_common(MAX_REASONS)
+        applies, listed = reasons.pop("", 0), reasons.most_common(MAX_REASONS)
         further = reasons.total() - sum(count for _, count in listed)
-        theories.append(
-            {"name": labels.THEORY_NAMES[source], "n_applies": n_applies, "reasons": listed, "n_further": further}
-        )
+        name_of = labels.THEORY_NAMES[source]
+        theories.append({"name": name_of, "n_applies": applies, "reasons": listed, "n_further": further})
     told = any(theory["n_applies"] for theory in theories)
+    columns = [list(dict.fromkeys(column)) for column in zip(*levels, strict=True)]
     return {
         "told": told,
         "measures": [labels.measure_name(measure) for measure in measures],
         "name": name,
         "title": design.titles[name],
-        "factors": [
-            (labels.setting_name(factor), list(dict.fromkeys(row[position] for row in levels)))
-            for position, factor in enumerate(factors)
-        ],
-        "n_cells": len(planned),
+        "factors": list(zip(map(labels.setting_name, factors), columns, strict=True)),
+        "n_cells": len(levels),
         "n_replicates": f"{int(cells.n_replicates.sum()):,}".replace(",", "\u202f"),
         "n_failed": int(cells.n_failed.sum()),
         "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
-        "wanted": precision_words(planned[0]),
+        "wanted": precision_words(planned),
         "estimators": tables.estimator_words(cells),
         "theories": theories,
         "rows": list(_rows(cells, levels[:MAX_ROWS], measures, told)),
@@ -259,24 +254,96 @@ def precision_words(planned: PlannedCell) -> str:
 def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told: bool) -> Iterator[dict[str, Any]]:
     """Cells in the table of results: levels, counts, of each measure the estimate ± MCSE, and the theories if any."""
     # By columns: to take one cell of a data set copies its hundred variables.
-    columns = []
+    shown = []
     for name in measures:
-        estimate, *theories = (cells[name].sel(source=source) for source in ("empirical", *THEORIES))
-        told_of = [estimate, cells[f"{name}_mcse"], cells[f"{name}_mcse_given"], *theories]
-        columns.append([each.values.tolist() for each in told_of])
+        estimate, *theories = (cells[name].sel(source=source).values.tolist() for source in ("empirical", *THEORIES))
+        errors = (cells[f"{name}_{error}"].values.tolist() for error in ("mcse", "mcse_given"))
+        texts = [
+            labels.with_error(value, mcse) + labels.given_draws(mcse, given)
+            for value, mcse, given in zip(estimate, *errors, strict=True)
+        ]
+        shown.append([texts, *(list(map(labels.number, theory)) for theory in theories if told)])
     counts = (cells[name].values.tolist() for name in ("n_replicates", "n_failed", "precision_reached"))
-    replicates, failed, reached = counts
-    for i, row in enumerate(levels):
+    for i, (row, replicates, failed, reached) in enumerate(zip(levels, *counts, strict=False)):
         yield {
             "levels": row,
-            "n_replicates": replicates[i],
-            "n_failed": failed[i],
-            "reached": bool(reached[i]),
-            "measures": [
-                [
-                    labels.with_error(estimate[i], mcse[i]) + labels.given_draws(mcse[i], given[i]),
-                    *(labels.number(each[i]) for each in theories if told),
-                ]
-                for estimate, mcse, given, *theories in columns
-            ],
+            "n_replicates": replicates,
+            "n_failed": failed,
+            "reached": reached,
+            "measures": [[column[i] for column in columns] for columns in shown],
         }
+
+
+def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
+    """Return the cells of a study as a page holds them: plain data without NaN, to be written as JSON."""
+    measures, planned, rows = _measures(results), design.cells[:MAX_CELLS], coordinates_of(results)
+    counts = (results[name].values.tolist() for name in ("n_replicates", "n_failed"))
+    cells = [
+        {
+            "number": number,
+            "levels": [labels.level_name(level(row, factor)) for factor in design.factors[each.grid]],
+            "replicates": replicates,
+            "failed": failed,
+            "seed": each.cell.simulation.seed,
+            # Cells with the same see the same data; a replicate of them is told by its number.
+            "data": each.cell.data_id[:12],
+            "values": [column[number] for column in measures.values()],
+        }
+        for number, (each, row, replicates, failed) in enumerate(zip(planned, rows, *counts, strict=False))
+    ]
+    grids = []
+    for name, factors in design.factors.items():
+        numbers = [number for number, each in enumerate(planned) if each.grid == name]
+        shown = [{"name": factor, "label": labels.setting_name(factor)} for factor in factors]
+        ends = [numbers[0], numbers[-1] + 1] if numbers else [0, 0]
+        grids.append({"name": name, "title": design.titles[name], "factors": shown, "cells": ends})
+    # As a command takes the design: by name if it is shipped, and by the name of its file else.
+    path = design.path or Path(f"{design.study.name}.toml")
+    return {
+        "measures": [
+            {"name": name, "label": f"diversity: {index}" if index else labels.measure_name(measure)}
+            for name in measures
+            for measure, _, index in (name.partition(" "),)
+        ],
+        "grids": grids,
+        "cells": cells,
+        "claims": {name: _claim(claim, design) for name, claim in design.claims.items()},
+        "replay": f"simstudy replay {path.stem if is_shipped(path) else path.name} --profile {design.profile}",
+        "n_left_out": max(len(design.cells) - MAX_CELLS, 0),
+    }
+
+
+def _claim(claim: BaseClaim, design: Design) -> dict[str, Any]:
+    """Which cells a claim selects, and how they are best looked at."""
+    wheres = [claim.where, claim.where | (getattr(claim, "versus", None) or {})]
+    index = f" {claim.index}" if claim.index else ""
+    return {
+        "statement": claim.words,
+        "grid": claim.grid,
+        "measure": claim.measure + index,
+        "x": getattr(claim, "x", ""),
+        "cells": [
+            number for number, planned in enumerate(design.cells[:MAX_CELLS])
+            if planned.grid == claim.grid and any(selected(planned.cell.coordinates, where) for where in wheres)
+        ],
+    }  # fmt: skip
+
+
+def _measures(results: xr.Dataset) -> dict[str, list[list[float | None] | None]]:
+    """Estimate, MCSE, exact theory and leading order of each measure that some cell has, by name and cell."""
+    columns = {}
+    for name in MEASURES | STATISTICS:
+        if name in results:
+            sources = [results[name].sel(source=source).values for source in ("empirical", *THEORIES)]
+            columns[name] = [sources[0], results[f"{name}_mcse"].values, *sources[1:]]
+    for index in results["index"].values.tolist():
+        columns[f"hdi {index}"] = [results[name].sel(index=index).values for name in ("hdi", "hdi_mcse")]
+    return {
+        name: [list(map(_plain, values)) if math.isfinite(values[0]) else None for values in np.transpose(column)]
+        for name, column in columns.items()
+        if np.isfinite(column[0]).any()
+    }
+
+
+def _plain(value: float) -> float | None:
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

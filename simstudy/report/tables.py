@@ -1,7 +1,7 @@
 """Results as tables: verdicts for the terminal and the report, and one row for each claim, comparison and cell."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,9 +13,18 @@ from simstudy.design.claims import ABSTRACT, LEVEL, ORIGINS
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
 from simstudy.design.settings.systems import NAMES
-from simstudy.report.confirmed import NOT_CONFIRMED, Confirmed, Standing, claims_of, history_of, verdict_of
+from simstudy.report.confirmed import (
+    NOT_CONFIRMED,
+    Confirmed,
+    Found,
+    Picture,
+    Standing,
+    claims_of,
+    history_of,
+    picture,
+    verdict_of,
+)  # fmt: skip
 from simstudy.report.labels import between, given_draws, level_of, measure_name, number, with_error
-from simstudy.report.pictures import Found, Picture, picture
 from simstudy.report.progress import place
 from simstudy.report.terminal import counted, entry
 
@@ -72,40 +81,39 @@ def verdict_lines(
 ) -> list[VerdictLine]:
     """Return a line for each claim, in order, with the comparison that stands for it: by default that of this run."""
     own = "confirmed" if results.attrs.get("seal") else "pilot"
-    rows = claims_of(results, standing)
-    return [_line(row, own, confirmed, level_of(len(rows))) for row in rows]
+    claims, lines = claims_of(results, standing), []
+    for claim in claims:
+        name, claimed = claim["claim"], (claim["claimed_lower"], claim["claimed_upper"])
+        found = [(own, claim["found"])]
+        found += [(f"confirmed {each.folder}", each.found[name]) for each in confirmed if name in each.found]
+        line = VerdictLine(
+            claim=name,
+            statement=claim["statement"],
+            origin=claim["origin"],
+            verdict=claim["verdict"],
+            declared=claim["declared_verdict"],
+            confirmed=verdict_of(name, confirmed),
+            statistic=claim["statistic"] or claim["no_verdict_because"],
+            decided_by=claim["decisive"] if claim["decisive"] != claim["statistic"] else "",
+            estimate=_estimate(claim["found"]),
+            draws=claim["verdict_draws"] + given_draws(claim["mcse"], claim["mcse_given"]),
+            reason=claim["these_draws"],
+            claimed=between(*claimed),
+            confidence=between(claim["confidence_lower"], claim["confidence_upper"], claim["mcse"]),
+            level=level_of(len(claims)),
+            p_against=p_value_text(claim["p_against"]),
+            p_in_favour=p_value_text(claim["p_in_favour"]),
+            comparisons=int(claim["verdict_comparisons"]),
+            why=claim["no_verdict_because"],
+            runs=tuple((which, run, _estimate(run)) for which, run in found),
+            picture=picture(claimed, [run for _, run in found]),
+        )
+        lines.append(line)
+    return lines
 
 
-def _line(claim: dict[str, Any], own: str, confirmed: Sequence[Confirmed], level: str) -> VerdictLine:
-    name = claim["claim"]
-    claimed = claim["claimed_lower"], claim["claimed_upper"]
-    found = [(own, claim["found"])]
-    found += [(f"confirmed {each.folder}", each.found[name]) for each in confirmed if name in each.found]
-    return VerdictLine(
-        claim=name,
-        statement=claim["statement"],
-        origin=claim["origin"],
-        verdict=claim["verdict"],
-        declared=claim["declared_verdict"],
-        confirmed=verdict_of(name, confirmed),
-        statistic=claim["statistic"] or claim["no_verdict_because"],
-        decided_by=claim["decisive"] if claim["decisive"] != claim["statistic"] else "",
-        estimate=_estimate(found[0][1]),
-        draws=claim["verdict_draws"] + given_draws(claim["mcse"], claim["mcse_given"]),
-        reason=claim["these_draws"],
-        claimed=between(*claimed),
-        confidence=between(claim["confidence_lower"], claim["confidence_upper"], claim["mcse"]),
-        level=level,
-        p_against=p_value_text(claim["p_against"]),
-        p_in_favour=p_value_text(claim["p_in_favour"]),
-        comparisons=int(claim["verdict_comparisons"]),
-        why=claim["no_verdict_because"],
-        runs=tuple((which, run, _estimate(run)) for which, run in found),
-        picture=picture(claimed, [run for _, run in found]),
-    )
-
-
-def _estimate(run: Found) -> str:
+def _estimate(run: Any) -> str:
+    """Of a run or comparison: its estimate with the error, or alone where it has none."""
     return number(run.estimate) if math.isnan(run.mcse) else with_error(run.estimate, run.mcse)
 
 
@@ -235,37 +243,28 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
 
 def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
     """Return, by claim, one line for each comparison, its parts after it; those of one interval claimed on one axis."""
+    axes, lines = defaultdict[Any, list[Found]](list), defaultdict[str, list[dict[str, Any]]](list)
     rows = list(comparison_frame(results).itertuples())
-    drawn = _drawn(rows)
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for i, row in enumerate(rows):
-        claimed, confidence = (row.claimed_lower, row.claimed_upper), (row.confidence_lower, row.confidence_upper)
+    for row in rows:
+        found = Found("", row.estimate, row.mcse, (row.confidence_lower, row.confidence_upper))
+        axes[row.claim, row.claimed_lower, row.claimed_upper].append(found)
+    drawn = {(claim, *claimed): picture(claimed, found) for (claim, *claimed), found in axes.items()}
+    marks = {axis: iter(shared.marks) for axis, shared in drawn.items() if shared}
+    for row in rows:
+        axis = row.claim, row.claimed_lower, row.claimed_upper
+        shared = drawn[axis]
         part = f"part of {row.part_of}" if row.part_of else ""
         side = "outside" if row.p_against < LEVEL else "inside" if row.p_in_favour < LEVEL else "undecided"
-        lines.setdefault(row.claim, []).append(
+        lines[row.claim].append(
             {
                 "statistic": row.statistic,
-                "estimate": number(row.estimate) if math.isnan(row.mcse) else with_error(row.estimate, row.mcse),
-                "claimed": between(*claimed),
-                "confidence": between(*confidence, row.mcse),
+                "estimate": _estimate(row),
+                "claimed": between(row.claimed_lower, row.claimed_upper),
+                "confidence": between(row.confidence_lower, row.confidence_upper, row.mcse),
                 "p_against": p_value_text(row.p_against),
                 "p_in_favour": p_value_text(row.p_in_favour),
                 "finding": row.no_verdict_because or part or side,
-                "picture": drawn.get(i),
+                "picture": shared and shared._replace(marks=(next(marks[axis]),)),
             }
         )
     return lines
-
-
-def _drawn(rows: Sequence[Any]) -> dict[int, Picture]:
-    """Pictures by the number of the row, with one mark each."""
-    axes: dict[Any, list[int]] = {}
-    for i, row in enumerate(rows):
-        axes.setdefault((row.claim, row.claimed_lower, row.claimed_upper), []).append(i)
-    found: dict[int, Picture] = {}
-    for (_, *claimed), numbers in axes.items():
-        own = [rows[i] for i in numbers]
-        marks = [Found("", row.estimate, row.mcse, (row.confidence_lower, row.confidence_upper)) for row in own]
-        if shared := picture((claimed[0], claimed[1]), marks):
-            found |= {i: shared._replace(marks=(mark,)) for i, mark in zip(numbers, shared.marks, strict=True)}
-    return found

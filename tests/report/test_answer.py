@@ -12,9 +12,8 @@ from simstudy.execution.store import store_of
 from simstudy.report import answer
 from simstudy.report.all_studies import campaign
 from simstudy.report.answer import formulas_of, groups, headline, said_of
-from simstudy.report.confirmed import Confirmed, claims_of, history_of, standing_in, standing_of, verdict_of
+from simstudy.report.confirmed import Confirmed, Found, claims_of, history_of, standing_in, standing_of, verdict_of
 from simstudy.report.page import render
-from simstudy.report.pictures import Found
 from simstudy.report.tables import verdict_lines
 
 
@@ -78,8 +77,9 @@ VALUE = 'measure = "mean_covariance"\nvalue = { kind = "correlation_floor", head
 def test_page__names_formula_parameters_and_equation_of_a_claimed_value(tmp_path):
     design = build_design(tmp_path, edited(WITHOUT_FIGURES, 'measure = "mean_covariance"', VALUE))
     ((claim, formula),) = formulas_of(design).items()
-    assert claim == "floor" and formula[:2] == ("correlation_floor", "head_dim = 2, bandwidth = 0.5")
-    assert "(1 − κ²)^{p/2}" in formula.meaning and formula.equation == "correlation-floor"
+    assert claim == "floor" and [formula[name] for name in ("name", "parameters", "equation")] == [
+        "correlation_floor", "head_dim = 2, bandwidth = 0.5", "correlation-floor"]  # fmt: skip
+    assert "(1 − κ²)^{p/2}" in formula["meaning"]
     page = " ".join(render(build_results(design), design, {}).split())
     article = page[page.index(f'id="{design.study.name}-floor"') :].partition("</article>")[0]
     assert "<code>correlation_floor</code> at head_dim = 2, bandwidth = 0.5." in article

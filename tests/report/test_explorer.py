@@ -9,11 +9,9 @@ import pytest
 from builders_results import DESIGN, build_design, build_results
 from pages import dom, needs_browser
 
-from simstudy.design.load import load_design
 from simstudy.design.written import shipped_folder
-from simstudy.report import explorer
-from simstudy.report.explorer import explored
-from simstudy.report.page import render
+from simstudy.report import page as page_module
+from simstudy.report.page import explored, render
 
 
 def test_explored__has_every_cell_with_its_numbers_and_address(design, results):
@@ -51,12 +49,12 @@ def test_claims__know_their_cells(tmp_path):
 
 def test_replay__is_given_as_a_command_takes_it(design, results):
     assert explored(results, design)["replay"] == "simstudy replay made-up.toml --profile quick"
-    shipped = load_design(shipped_folder() / "own-data.toml")
-    assert explorer.argument(shipped) == "own-data"
+    shipped = design.model_copy(update={"path": shipped_folder() / "own-data.toml"})
+    assert explored(results, shipped)["replay"] == "simstudy replay own-data --profile quick"
 
 
 def test_large_study__holds_a_part_and_says_so(design, results, monkeypatch):
-    monkeypatch.setattr(explorer, "MAX_CELLS", 30)
+    monkeypatch.setattr(page_module, "MAX_CELLS", 30)
     found = explored(results, design)
     assert len(found["cells"]) == 30 and found["n_left_out"] == 14
     assert [grid["cells"] for grid in found["grids"]] == [[0, 28], [28, 30], [0, 0]]

@@ -15,12 +15,11 @@ from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_results
 from simstudy.report import page as page_module
-from simstudy.report.confirmed import Confirmed
+from simstudy.report.confirmed import Confirmed, Found
 from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
 from simstudy.report.figures.whole import COLOUR_OF, UNEXPECTED
 from simstudy.report.labels import Z_SCORES
 from simstudy.report.page import render, write_report
-from simstudy.report.pictures import Found
 from simstudy.report.tables import (
     cell_frame,
     comparison_frame,
