@@ -5,13 +5,13 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from simstudy.design.claims import AveragedMeasure, Claim
 from simstudy.design.figures import Figure
-from simstudy.design.mistakes import RULE
-from simstudy.design.settings.cell import Cell
+from simstudy.design.mistakes import RULE, hint
+from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.records import Count, Line, Paragraphs, Positive, Record
 
 MAX_CELLS = 20_000
@@ -93,6 +93,18 @@ def _of_range(value: Any) -> Any:
     return list(numbers)
 
 
+def _setting(name: str) -> str:
+    """Refuse a name that is no setting, and no parameter of one that is a level by itself."""
+    setting, _, parameter = name.partition(".")
+    if setting not in TABLE_OF:
+        raise PydanticCustomError(RULE, "unknown key; {hint}", {"hint": hint(setting, [*TABLE_OF])})
+    if parameter in ("kind", "label"):
+        remedy = "is the kind or the label of a choice; write {setting} = […], of choices in whole"
+        raise PydanticCustomError(RULE, remedy, {"setting": setting})
+    return name
+
+
+Setting = Annotated[str, AfterValidator(_setting)]
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range)]
 
 
@@ -100,8 +112,8 @@ class Grid(Record):
     """Factors crossed with one another over fixed settings."""
 
     title: Line = Field("", description="what the grid is for")
-    settings: dict[str, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
-    factors: dict[str, Levels] = Field(
+    settings: dict[Setting, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
+    factors: dict[Setting, Levels] = Field(
         default_factory=dict, description="setting = nonempty list of values to cross, or { range = [first, stop] }"
     )
     precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")

@@ -1,42 +1,53 @@
-"""A design read once, strictly, into an immutable `Design`; the mistakes in it reported together."""
+"""A design read once, strictly: what it states, its cells, what claims refer to, and all mistakes in it together."""
 
 import copy
 import dataclasses
+import functools
+import itertools
+import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from simstudy.design.cells import plan_grids
-from simstudy.design.document import NAME, Design, Document, PlannedCell
+from simstudy.design.contents import read_contents
+from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
+from simstudy.design.feasibility import impossibilities, too_many_batches
 from simstudy.design.figures import Figure
-from simstudy.design.mistakes import DesignError, Problem, from_validation
-from simstudy.design.references import refer
+from simstudy.design.mistakes import DesignError, Problem, from_validation, validated
+from simstudy.design.own_code import texts_of
+from simstudy.design.references import Entry, PlannedGrid, refer
 from simstudy.design.rules import notes, unanswerable
-from simstudy.design.settings.cell import TABLE_OF, TABLES
-from simstudy.design.settings.levels import setting_of
+from simstudy.design.settings.cell import TABLE_OF, TABLES, Cell
+from simstudy.design.settings.known_means import MIN_THIRD_ORDER, have_closed_forms
+from simstudy.design.settings.levels import by_levels, label, level, setting_of
+from simstudy.design.settings.records import Impossibility
 from simstudy.design.written import Source, Written, read_design
+
+Reader = Callable[[Cell], tuple[Cell, list[Impossibility]]]
 
 
 def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
     """Return a design under one profile, or raise every mistake; code that is not trusted is never run."""
     written = read_design(design)
-    merged = _under_profile(written, profile)
-    document, problems = _validate(merged)
-    problems += [*_table_problems(merged), *_in_other_profiles(written, profile)]
-    if document is None:
-        raise _refused(written, profile, problems)
-    grids, found = plan_grids(merged, document, written.folder, trust, problems)
-    problems = _with_first(problems, found)
-    entries = {f"claims.{name}": claim for name, claim in document.claims.items()}
-    references, unknown = refer(grids, entries | {f"figures.{name}": each for name, each in document.figures.items()})
-    problems += unknown
-    problems = problems or list(unanswerable(document, grids, references))
-    if written.problems or problems:
-        raise _refused(written, profile, problems)
+    raw = _under_profile(written, profile)
+    document, problems = _validate(raw)
+    if document is not None:
+        read = functools.partial(read_contents, folder=written.folder, trusted=texts_of(trust))
+        grids, found = _plan_grids(raw, document, read, problems)
+        problems = _with_first(problems, found)
+        entries: dict[str, Entry] = {f"claims.{name}": claim for name, claim in document.claims.items()}
+        entries |= {f"figures.{name}": figure for name, figure in document.figures.items()}
+        complete = not any(problem.within(place) for problem in problems for place in ("grids", *TABLES))
+        references, unknown = refer(grids, entries, complete)
+        problems += unknown
+        problems = problems or list(unanswerable(document, grids, references))
+    if document is None or written.problems or problems:
+        placed = [_in_profile(problem, written, profile) for problem in problems]
+        raise DesignError(written.place, _with_first(written.problems, placed))
     return Design(
         study=document.study,
         profile=profile,
@@ -56,11 +67,6 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
     )
 
 
-def _refused(written: Written, profile: str, problems: list[Problem]) -> DesignError:
-    placed = [_in_profile(problem, written, profile) for problem in problems]
-    return DesignError(written.place, _with_first(written.problems, placed))
-
-
 def _in_profile(problem: Problem, written: Written, profile: str) -> Problem:
     """Return a problem with the place of its entry in the file: in the profile if that states it."""
     stated: Any = written.tables["profiles"][profile]
@@ -71,13 +77,6 @@ def _in_profile(problem: Problem, written: Written, profile: str) -> Problem:
             return problem
         stated = stated[step]
     return dataclasses.replace(problem, path=f"profiles.{profile}.{problem.path}")
-
-
-def _in_other_profiles(written: Written, profile: str) -> Iterator[Problem]:
-    """Yield the wrong entries of profiles that are not used, as far as they show without the cells."""
-    for other in written.tables["profiles"].keys() - {profile}:
-        found = (_in_profile(each, written, other) for each in _validate(_under_profile(written, other))[1])
-        yield from (problem for problem in found if problem.within(f"profiles.{other}"))
 
 
 def _with_first(first: list[Problem], further: list[Problem]) -> list[Problem]:
@@ -126,24 +125,25 @@ def profiles_of(design: Source) -> tuple[str, ...]:
     return tuple(profiles) if isinstance(profiles, dict) else ()
 
 
+# ---------------------------------------------------------------- what the design states
+
+
 def _under_profile(written: Written, profile: str) -> dict[str, Any]:
     profiles = written.tables.get("profiles", {})
-    problem = None
+    problems: list[Problem] = []
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
-        problem = Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")
+        problems = [Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")]
     elif written.tables and written.tables.keys() <= {"claims", "numbers"}:
-        problem = Problem("", None, "claims about numbers of your own, and no design; give them to simstudy judge")
+        problems = [Problem("", None, "claims about numbers of your own, and no design; give them to simstudy judge")]
     elif profile not in profiles:
-        known = ", ".join(profiles) or f"none; add [profiles.{profile}]"
-        problem = Problem("profiles", profile, f"no such profile; the design has: {known}")
         tables = (*Document.model_fields, "profiles")
-        unknown = [Problem.unknown(name, None, tables) for name in written.tables if name not in tables]
-        if unknown:
-            raise DesignError(written.place, unknown)
+        problems = [Problem.unknown(name, None, tables) for name in written.tables if name not in tables]
+        known = ", ".join(profiles) or f"none; add [profiles.{profile}]"
+        problems = problems or [Problem("profiles", profile, f"no such profile; the design has: {known}")]
     elif not re.fullmatch(NAME, profile):
-        problem = Problem("profiles", profile, "lower-case letters, digits and single hyphens only")
-    if problem is not None:
-        raise DesignError(written.place, [problem])
+        problems = [Problem("profiles", profile, "lower-case letters, digits and single hyphens only")]
+    if problems:
+        raise DesignError(written.place, problems)
     return _merge({name: table for name, table in written.tables.items() if name != "profiles"}, profiles[profile])
 
 
@@ -158,58 +158,144 @@ def _merge(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] 
 
 
 def _validate(raw: dict[str, Any]) -> tuple[Document | None, list[Problem]]:
-    """Validate the document; after a mistake, also what is left without the faulty entries, so that all are found."""
+    """Validate the document, after a mistake without the faulty entries; and tables whose entries grids replace."""
+    in_tables: list[Problem] = []
+    for table, model in TABLES.items():
+        if isinstance(content := raw.get(table), dict):
+            found = validated(model, content, prefix=table)[1]
+            # Whether an entry is missing shows in the cells.
+            in_tables += [problem for problem in found if problem.value is not None]
     problems: list[Problem] = []
     while True:
         try:
-            return Document.model_validate(raw), problems
+            return Document.model_validate(raw), _with_first(problems, in_tables)
         except ValidationError as error:
             problems += [problem for problem in from_validation(error, raw, Document) if problem not in problems]
             sound = _without(raw, error)
         if sound == raw or not sound.get("grids"):
-            return None, problems
+            return None, _with_first(problems, in_tables)
         raw = sound
 
 
 def _without(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
-    """Remove each faulty entry: a claim or figure whole, elsewhere the innermost key; a faulty [study] is replaced."""
-    sound = copy.deepcopy(raw)
-    for detail in error.errors():
-        steps = list(detail["loc"])
-        if steps[0] == "study":
-            sound["study"] = {"name": "unnamed", "title": "untitled", "aim": "unstated"}
-            continue
-        depth = 2 if steps[0] in ("claims", "figures") else len(steps)
-        node, parent = sound, None
-        for step in steps[:depth]:
+    """Remove each faulty entry: a claim or figure whole, elsewhere the innermost key; no cell rests on [study]."""
+    sound = copy.deepcopy(raw) | {"study": {"name": "unnamed", "title": "untitled", "aim": "unstated"}}
+    for loc in (detail["loc"] for detail in error.errors() if detail["loc"][0] != "study"):
+        node: Any = sound
+        parent: dict[Any, Any] = {}
+        key: Any = None
+        for step in loc[:2] if loc[0] in ("claims", "figures") else loc:
             if not isinstance(node, dict) or step not in node:
                 break
             parent, key, node = node, step, node[step]
-        if parent is not None:
-            parent.pop(key, None)
-        if parent is not None and steps == ["precision", "min_replicates"]:
-            parent["min_replicates"] = 1  # below any ceiling, as the default may not be
+        parent.pop(key, None)
+        if loc == ("precision", "min_replicates"):
+            parent[key] = 1  # below any ceiling, as the default may not be
     return sound
 
 
-def _table_problems(raw: dict[str, Any]) -> Iterator[Problem]:
-    """Faulty entries of the setting tables, also those that every grid replaces; unknown settings of a grid."""
-    for table, model in TABLES.items():
-        content = _table(raw, table)
-        try:
-            model.model_validate(content)
-        except ValidationError as error:
-            found = from_validation(error, content, model, prefix=table)
-            yield from (problem for problem in found if problem.value is not None)
-    for name in _table(raw, "grids"):
-        for section in ("settings", "factors"):
-            content = _table(raw, "grids", name, section)
-            for key in content:
-                if setting_of(key) not in TABLE_OF:
-                    yield Problem.unknown(f"grids.{name}.{section}.{key}", content[key], TABLE_OF)
+# ---------------------------------------------------------------- cells
 
 
-def _table(raw: Any, *path: str) -> dict[str, Any]:
-    for step in path:
-        raw = raw.get(step) if isinstance(raw, dict) else None
-    return raw if isinstance(raw, dict) else {}
+def _plan_grids(
+    raw: dict[str, Any], document: Document, read: Reader, earlier: list[Problem]
+) -> tuple[dict[str, PlannedGrid], list[Problem]]:
+    """Plan every grid that the file writes, also faulty ones; what one lacks by an earlier problem is no new one."""
+    # A wrong name may stand for any factor, so that no claim names an unknown one.
+    grids = {name: PlannedGrid(name, None, [], exact=True) for name in raw["grids"]}
+    problems: list[Problem] = []
+    total = sum(math.prod(map(len, grid.factors.values())) for grid in document.grids.values())
+    if total > MAX_CELLS:
+        return grids, [Problem("grids", total, f"more than {MAX_CELLS} cells; use fewer values of factors")]
+    for name, grid in document.grids.items():
+        faulty = any(problem.within(f"grids.{name}") for problem in earlier)
+        stated = document.precision.model_dump() | grid.precision
+        precision, found = validated(Precision, stated, prefix=f"grids.{name}.precision")
+        precision = precision or document.precision
+        cells, of_cells = _crossed(document, name, grid, precision, read)
+        found += of_cells or _equal_cells(name, grid, cells)
+        problems += [problem for problem in found if not (faulty and problem.value is None)]
+        if not faulty:
+            chosen = _of_one_estimator(cells, precision)
+            grids[name] = PlannedGrid(name, tuple(grid.factors), chosen, grid.exact, grid.by_query, precision)
+    if not (earlier or problems):
+        idle = TABLE_OF.keys() - {name for grid in grids.values() for cell in grid.cells for name in cell.meaningful}
+        for table in TABLES:
+            stated = {name: value for name, value in getattr(document, table).items() if name in idle}
+            remedy = "is used by none of the instances; remove it"
+            problems += [Problem(f"{table}.{name}", value, remedy) for name, value in stated.items()]
+    return grids, list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
+
+
+def _crossed(
+    document: Document, name: str, grid: Grid, precision: Precision, read: Reader
+) -> tuple[list[Cell], list[Problem]]:
+    """Return the valid cells of a grid, the last factor running fastest, and the problems of all."""
+    base = {
+        table: {key: value for key, value in getattr(document, table).items() if key in model.model_fields}
+        for table, model in TABLES.items()
+    }
+    for setting, value in grid.settings.items():
+        _assign(base, setting, value)
+    cells: list[Cell] = []
+    problems: list[Problem] = []
+    for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
+        levels = dict(zip(grid.factors, indices, strict=True))
+        tables = {table: dict(content) for table, content in base.items()}
+        for factor, index in levels.items():
+            _assign(tables, factor, grid.factors[factor][index])
+        place = functools.partial(_place, name, grid, levels)
+        cell, found = validated(Cell, tables, place=place)
+        problems += found
+        if cell is None:
+            continue
+        cell, broken = read(cell)
+        for setting, remedy in broken or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]:
+            value = getattr(getattr(cell, TABLE_OF[setting]), setting)
+            problems.append(Problem(place(setting), None if value is None else label(value), remedy))
+        for section, stated in (("settings", grid.settings), ("factors", grid.factors)):
+            for key in (key for key in stated if setting_of(key) not in cell.meaningful):
+                knows = ", ".join(sorted(cell.meaningful))
+                remedy = (
+                    f"is not used by instance = {getattr(cell.instance, 'kind', '')!r}, which uses {knows}; remove it"
+                )
+                problems.append(Problem(f"grids.{name}.{section}.{key}", stated[key], remedy))
+        cells.append(cell)
+    return cells, problems
+
+
+def _place(name: str, grid: Grid, levels: dict[str, int], setting: str) -> str:
+    """Where the file states a setting of a cell; empty for a parameter that it does not state apart."""
+    if setting in levels:
+        return f"grids.{name}.factors.{setting}[{levels[setting]}]"
+    if setting in grid.settings:
+        return f"grids.{name}.settings.{setting}"
+    return "" if "." in setting else f"{TABLE_OF[setting]}.{setting}"
+
+
+def _assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
+    """Set a setting, or one parameter of it, in raw tables, without changing the settings themselves."""
+    name, _, parameter = factor.partition(".")
+    table = tables[TABLE_OF[name]]
+    before = table.get(name)
+    table[name] = {**(before if isinstance(before, dict) else {}), parameter: value} if parameter else value
+
+
+def _equal_cells(name: str, grid: Grid, cells: list[Cell]) -> list[Problem]:
+    coordinates = [cell.coordinates for cell in cells]
+    strata = by_levels(coordinates, grid.factors, range(len(cells)))
+    twice = [tuple(level(coordinates[first], factor) for factor in grid.factors) for first, *more in strata if more]
+    remedy = "two cells have these values; remove one, or label it otherwise"
+    return [Problem(f"grids.{name}.factors", levels, remedy) for levels in twice[:1]]
+
+
+def _of_one_estimator(cells: list[Cell], precision: Precision) -> list[Cell]:
+    """Choose the control of a grid that states none: plain if one of its cells, all paired, has no closed forms."""
+    control = "third_order" if precision.min_replicates >= MIN_THIRD_ORDER else "expansion"
+    if not all(cell.controlled and have_closed_forms(cell) and not cell.population for cell in cells):
+        control = "none"
+    chosen = [cell.simulation.model_copy(update={"control": control}) for cell in cells]
+    return [
+        cell if "control" in cell.simulation.model_fields_set else cell.model_copy(update={"simulation": simulation})
+        for cell, simulation in zip(cells, chosen, strict=True)
+    ]

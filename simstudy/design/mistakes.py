@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Self, get_args, get_origin
+from typing import Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +18,9 @@ MAX_ECHOED = 200
 """Characters of a name in a design that a message shows."""
 RULE = "rule"
 """Type of the errors of validators whose message says all."""
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,16 @@ class DesignError(UserError):
         super().__init__(*(f"{place}: {problem}" for problem in problems))
 
 
+def validated(
+    model: type[_Model], raw: Any, prefix: str = "", place: Callable[[str], str] | None = None
+) -> tuple[_Model | None, list[Problem]]:
+    """Return a record, or None and what is wrong with it; further arguments as for `from_validation`."""
+    try:
+        return model.model_validate(raw), []
+    except ValidationError as error:
+        return None, from_validation(error, raw, model, prefix, place)
+
+
 def from_validation(
     error: ValidationError,
     raw: Any,
@@ -82,93 +95,79 @@ def from_validation(
     place: Callable[[str], str] | None = None,
 ) -> list[Problem]:
     """Translate what pydantic raised on content at ``prefix``; ``place`` tells paths of settings and parameters."""
-    problems = []
+    found: dict[str, Problem] = {}
     for detail in error.errors(include_url=False):
-        steps = _steps(detail, raw)
+        steps, description, kinds, around = _way_to(detail, raw, model)
+        head, tail = [prefix] if prefix else [], steps
         if place is not None and len(steps) > 1:
             # A parameter may be stated as a factor or setting of its own.
             parameter = place(f"{steps[1]}.{steps[2]}") if len(steps) > 2 else ""
             head, tail = ([parameter], steps[3:]) if parameter else ([place(str(steps[1]))], steps[2:])
-        else:
-            head, tail = [prefix] if prefix else [], steps
         path = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in [*head, *tail]).lstrip(".")
-        description, kinds = _expected_at(model, detail["loc"])
         value = None if detail["type"] == "missing" or detail["loc"][-1] == "[key]" else detail["input"]
         if detail["type"].startswith("union_tag") and isinstance(value, dict):
             path, value = f"{path}.kind", value.get("kind")
             description = any_of([tag for kind in kinds for tag in tags(kind)])
         remedy = _remedy(detail, description)
         if detail["type"] == "extra_forbidden":
-            known = [name for kind in _expected_at(model, detail["loc"][:-1])[1] for name in _fields(kind)]
             kind = f' for "{detail["loc"][-2]}"' if len(detail["loc"]) > len(steps) > 1 else ""
+            known = [name for kind in around for name in _fields(kind)]
             remedy = f"unknown key{kind}; {hint(str(detail['loc'][-1]), known)}"
-        problems.append(Problem(path, value, remedy))
-    return _without_echoes(problems)
+        # A union reports an entry once for each alternative.
+        found.setdefault(path, Problem(path, value, remedy))
+    # A list that is none of the alternatives is one problem, and none of its items.
+    return [each for each in found.values() if not any(path.startswith(f"{each.path}[") for path in found)]
 
 
-def _steps(detail: Any, raw: Any) -> list[str | int]:
-    """The place of an error in the file, which has no tags of unions; with a key that is missing, or its default."""
+def _way_to(detail: Any, raw: Any, model: type[BaseModel]) -> tuple[list[str | int], str, list[Any], list[Any]]:
+    """What lies on the way to an error: its place in the file, which has no tags of unions, and what is accepted there.
+
+    That is the description of the innermost field, and the types of the entry and of what holds it.
+    """
     steps: list[str | int] = []
-    node = raw
+    node, description = raw, ""
+    around, kinds = [], alternatives(model)
     for step in detail["loc"]:
         if (isinstance(node, dict) and step in node) or (isinstance(node, (list, tuple)) and isinstance(step, int)):
             node = node[step]
             steps.append(step)
-    absent = detail["type"] in ("missing", RULE) and isinstance(node, dict)
-    return [*steps, detail["loc"][-1]] if absent else steps
+        around = kinds
+        kinds = [kind for kind in around if len(around) > 1 and step in tags(kind)]
+        if not kinds:
+            fields = [_fields(kind)[step] for kind in around if step in _fields(kind)]
+            description = next((field.description for field in fields if field.description), description)
+            inside = [field.annotation for field in fields]
+            inside += [get_args(kind)[-1] for kind in around if get_origin(kind) is dict]
+            kinds = [kind for annotation in inside for kind in alternatives(annotation)] or around
+    # The place of what is missing, or a default, is that of its key.
+    if detail["type"] in ("missing", RULE) and isinstance(node, dict) and detail["loc"][-1] != "[key]":
+        steps.append(detail["loc"][-1])
+    return steps, description, kinds, around
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
 
 
 def _remedy(detail: Any, description: str) -> str:
+    of_key = detail["loc"][-1] == "[key]"
+    if detail["type"] == RULE:
+        return detail["msg"]
     if detail["type"] in ("missing", "union_tag_not_found"):
         return f"missing; give {description}" if description else "missing; add it"
     if detail["type"] == "union_tag_invalid":
         return f"unknown kind; {hint(detail['ctx']['tag'], re.findall(QUOTED, detail['ctx']['expected_tags']))}"
-    if detail["type"] == "literal_error" and detail["loc"][-1] == "[key]":
-        return f"unknown key; {hint(detail['input'], re.findall(QUOTED, detail['ctx']['expected']))}"
-    if detail["type"] == "string_pattern_mismatch" and detail["loc"][-1] == "[key]":
-        return "must be lower-case letters and digits, joined by single hyphens"
     if detail["type"] == "literal_error":
-        return _of_these(str(detail["input"]), re.findall(QUOTED, detail["ctx"]["expected"]), description)
-    if detail["type"] == "string_pattern_mismatch" and description:
-        return f"give {description}"
-    if detail["type"] == RULE:
-        return detail["msg"]
+        known = re.findall(QUOTED, detail["ctx"]["expected"])
+        if of_key:
+            return f"unknown key; {hint(detail['input'], known)}"
+        near = nearest(str(detail["input"]), known)
+        say = f"give {description}" if known[0] in description else f"must be {any_of(known)}"
+        return f'did you mean "{near}"? {say}' if near else say
+    if detail["type"] == "string_pattern_mismatch" and (of_key or description):
+        return "must be lower-case letters and digits, joined by single hyphens" if of_key else f"give {description}"
     message = str(detail["msg"]).replace("Input should be", "must be").replace("Input tag", "the name")
     message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a table", message)
     message = re.sub(r"^\w+ should have (.*) after validation.*", r"must have \1", message)
     message = message[0].lower() + message[1:]
     return f"{message}; give {description}" if description else message
-
-
-def _of_these(stated: str, known: list[str], description: str) -> str:
-    near = nearest(stated, known)
-    say = f"give {description}" if known[0] in description else f"must be {any_of(known)}"
-    return f'did you mean "{near}"? {say}' if near else say
-
-
-def _without_echoes(problems: list[Problem]) -> list[Problem]:
-    """Keep one problem for each entry, which unions report once for each alternative, and none of lists for items."""
-    kept: dict[str, Problem] = {}
-    for problem in problems:
-        kept.setdefault(problem.path, problem)
-    return [each for each in kept.values() if not any(path.startswith(f"{each.path}[") for path in kept)]
-
-
-def _expected_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> tuple[str, list[Any]]:
-    """What the entry at a pydantic location accepts: description of the innermost field on the way there, and types."""
-    found, kinds = "", alternatives(model)
-    for step in loc:
-        tagged = [kind for kind in kinds if len(kinds) > 1 and step in tags(kind)]
-        if tagged:
-            kinds = tagged
-            continue
-        fields = [_fields(kind)[step] for kind in kinds if step in _fields(kind)]
-        found = next((field.description for field in fields if field.description), found)
-        inside = [field.annotation for field in fields]
-        inside += [get_args(kind)[-1] for kind in kinds if get_origin(kind) is dict]
-        kinds = [kind for annotation in inside for kind in alternatives(annotation)] or kinds
-    return found, kinds
-
-
-def _fields(kind: Any) -> dict[str, Any]:
-    return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}

@@ -30,12 +30,11 @@ class Words(NamedTuple):
 
 
 class PlannedGrid(NamedTuple):
-    """What is known of a grid: factors, unless None; all cells, if complete; names to select by beside factors."""
+    """What is known of a grid: factors, unless None; cells; names to select by beside factors."""
 
     name: str
     factors: tuple[str, ...] | None
     cells: list[Cell]
-    complete: bool = True
     exact: bool = False
     by_query: bool = False
     precision: Precision = Precision()
@@ -99,8 +98,13 @@ class Reference:
         return [[here, there] for here, there in wanted.items() if there is not None and there != here]
 
 
-def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]) -> tuple[list[Reference], list[Problem]]:
-    """Return claims and figures, by their path, with what they refer to, and what they name but the grids have not."""
+def refer(
+    grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry], complete: bool = True
+) -> tuple[list[Reference], list[Problem]]:
+    """Return claims and figures, by their path, with what they refer to, and what they name but the grids have not.
+
+    Unless the cells of the grids are complete, no rule on what is selected applies.
+    """
     references: list[Reference] = []
     problems: list[Problem] = []
     for path, entry in entries.items():
@@ -112,7 +116,7 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]) -> tup
         reference = Reference(path, entry, grids[entry.grid])
         missing = [*_unknown_factors(reference), *_unknown_settings(reference)]
         problems += [*_wrong_grids(reference, grids), *missing]
-        if reference.grid.complete and not missing:
+        if complete and not missing:
             problems += [problem for rule in _OF_CELLS for problem in rule(reference)]
         references.append(reference)
     return references, problems

@@ -5,13 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, Union
 
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field, create_model
 
 from simstudy.design import claims as designed
 from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Name
 from simstudy.design.formulas import Value
-from simstudy.design.mistakes import DesignError, Problem, from_validation
+from simstudy.design.mistakes import DesignError, Problem, validated
 from simstudy.design.references import PlannedGrid, Reference, Words, refer
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Positive, Record
@@ -69,11 +69,9 @@ class Stated(NamedTuple):
 def read_claims(claims: Any) -> Stated:
     """Read claims, be they the path of a file, its text, tables by name, or a `simstudy.Study` that states claims."""
     place, tables, problems = _tables(claims)
-    try:
-        document = ClaimsFile.model_validate(tables)
-    except ValidationError as error:
-        problems += from_validation(error, tables, ClaimsFile)
-    if problems:
+    document, found = validated(ClaimsFile, tables)
+    problems += found
+    if document is None or problems:
         raise DesignError(place, problems)
     return Stated(place, document.numbers, document.claims)
 
@@ -99,7 +97,7 @@ def require_answerable(
     """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
     cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
     names, words = tuple(conditions[0]), Words("condition", "table", "factor")
-    grid = PlannedGrid(GRID, factors, cells, complete=True, exact=False, selectable=names, words=words)
+    grid = PlannedGrid(GRID, factors, cells, selectable=names, words=words)
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
     references, problems = refer({GRID: grid}, entries)
     problems += [problem for path, claim in entries.items() for problem in _no_index(path, claim, grid)]

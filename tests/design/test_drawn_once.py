@@ -130,7 +130,7 @@ def test_what_another_seed_draws__is_named(shipped, monkeypatch):
     for name, claim in design.claims.items():
         draws = draws_of(claim, design.cells)
         cells = [each.cell for each in design.cells if each.grid == claim.grid]
-        looked_at = Reference("", claim, PlannedGrid(claim.grid, None, cells, complete=True, exact=False)).cells
+        looked_at = Reference("", claim, PlannedGrid(claim.grid, None, cells)).cells
         drawn = {part for cell in looked_at for part in cell.drawn}
         assert drawn <= {*draws.population, *draws.fixed} or claim.measure == "hdi", name
         assert len(draws.these) >= len(draws.fixed) and all(words in draws.text for words in draws.these)

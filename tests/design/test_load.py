@@ -1,13 +1,15 @@
 """Design files: the good are loaded, the bad are refused with every mistake named."""
 
 import cProfile
+import re
 
 import pytest
 from builders import DESIGN, edited, faults, loaded, minimal_cell, mistakes, write_design
 
-from simstudy.design import cells
+from simstudy.design import load
 from simstudy.design.claims import BaseClaim
-from simstudy.design.load import load_design
+from simstudy.design.load import check, load_design
+from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.levels import level, selected
 
@@ -93,8 +95,6 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "unknown setting; did you mean"),
         ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2"),
         ('kind = "monotone"', 'kind = "smaller_than"', "unknown kind; known: agrees_with_theory, monotone, "),
-        ("[profiles.full.precision]", "[profiles.full.precison]", "profiles.full.precison = {'max_replicates': 1024}"),
-        ("max_replicates = 1024", "max_replicates = 10", "profiles.full.precision.max_replicates = 10: below min_r"),
         ("[profiles.quick]", "[profile.quick]", 'profile: unknown key; did you mean "profiles"?'),
         ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "is the kind or the label of a choice; write"),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
@@ -124,6 +124,18 @@ def test_all_mistakes__are_reported_together(tmp_path):
 )
 def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
     assert expected in mistakes(tmp_path, edited(DESIGN, old, new)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("[profiles.full.precision]", "[profiles.full.precison]", "profiles.full.precison = {'max_replicates': 1024}"),
+        ("max_replicates = 1024", "max_replicates = 10", "profiles.full.precision.max_replicates = 10: below min_r"),
+    ],
+)
+def test_mistake_in_a_profile__is_named_with_its_place_there(tmp_path, old, new, expected):
+    with pytest.raises(DesignError, match=re.escape(expected)):
+        check(write_design(tmp_path, edited(DESIGN, old, new)))
 
 
 @pytest.mark.parametrize(
@@ -256,11 +268,11 @@ def test_work_of_reading__grows_like_the_number_of_cells(tmp_path):
 
 
 def test_too_many_cells__are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "MAX_CELLS", 200)
+    monkeypatch.setattr(load, "MAX_CELLS", 200)
     text = of_many_cells(150)
     assert len(loaded(tmp_path, text).cells) == 150
     text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(150)]}"
-    assert "grids.more.factors = 150: brings the design to 300 cells, more than 200" in mistakes(tmp_path, text)
+    assert "grids = 300: more than 200 cells; use fewer values" in mistakes(tmp_path, text)
 
 
 def test_byte_order_mark__is_no_part_of_the_design(tmp_path):
