@@ -135,7 +135,7 @@ def test_study_without_claims__shows_its_measures(command, tmp_path):
     [
         ('{ key_distribution = "student_t" }', 'it has key_distribution = "gaussian" or "student_t(df=3)"'),
         ("{ bandwidth = 0.7 }", "it has bandwidth = 0.5 or 1.0"),
-        ('{ bandwidth = 0.5, bandwidth_rule = "fixed(value=1)" }', "each of these levels exists, but no cell has all"),
+        ('{ bandwidth = 0.5, bandwidth_rule = "fixed(value=1)" }', "but no cell has all that is selected"),
     ],
 )
 def test_selector_of_no_cell__is_told_the_levels_as_they_must_be_written(tmp_path, where, expected):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simstudy.commands.app import JsonOption, TrustOption, app
+from simstudy.commands import cli
 from simstudy.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ _LONG = 100
 _WAITING = "further checks may wait for these: mend them, then check again"
 
 
-@app.command("list")
+@cli.app.command("list")
 def list_designs(
     folder: Annotated[Path | None, typer.Argument(help="List the designs in this folder instead.")] = None,
-    as_json: JsonOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """List shipped designs and those in ./designs, with their sizes or mistakes."""
     from rich.table import Table
@@ -61,11 +61,11 @@ def list_designs(
     show_table(table)
 
 
-@app.command()
+@cli.app.command()
 def check(
     designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")],
-    as_json: JsonOption = False,
-    trust: TrustOption = None,
+    as_json: cli.JsonOption = False,
+    trust: cli.TrustOption = None,
 ) -> None:
     """Check designs under every profile and list all mistakes, each with its place and remedy."""
     from simstudy.report.terminal import counted, say, say_json, warn
@@ -114,7 +114,7 @@ def _record(checked: list[Checked]) -> dict[str, list]:
     return {"designs": [design_record(*each) for each in checked]}
 
 
-@app.command()
+@cli.app.command()
 def init(name: Annotated[str, typer.Argument(help="Name of the study and of its file.")] = "my-study") -> None:
     """Write NAME.toml, a commented design that runs in seconds, as a start for your own."""
     from simstudy.design.document import NAME
@@ -132,7 +132,7 @@ def init(name: Annotated[str, typer.Argument(help="Name of the study and of its 
     say(f"design   {path}", f"now      simstudy check {path}", f"         simstudy run {path}")
 
 
-@app.command()
+@cli.app.command()
 def describe(
     setting: Annotated[
         str | None, typer.Argument(help="Table (heads), setting (regression) or alternative (ridge, larger_than).")

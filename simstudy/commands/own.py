@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simstudy.commands.app import EXIT_UNLIKE_DECLARED, JsonOption, app, plain_path
+from simstudy.commands import cli
 from simstudy.errors import UserError, require_extra, require_plain
 
 PAGES = (".html", ".htm")
@@ -19,11 +19,8 @@ _CSV = "give CSV in UTF-8 with a header, commas between columns and points befor
 if TYPE_CHECKING:
     import pandas as pd
 
-    from simstudy.judging.claims import Stated
-    from simstudy.judging.judged import Verdicts
 
-
-@app.command()
+@cli.app.command()
 def judge(
     numbers: Annotated[Path, typer.Argument(help="Table with a header: CSV, or Parquet with the extra `parquet`.")],
     claims: Annotated[Path, typer.Argument(help="TOML with claims as in designs, without grid and measure.")],
@@ -33,7 +30,7 @@ def judge(
     drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
     confirm: Annotated[bool, typer.Option("--confirm", help="Refuse claims that were not sealed by freeze.")] = False,
     page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) to this file.")] = None,
-    as_json: JsonOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
 
@@ -41,7 +38,9 @@ def judge(
     numbers exist, seal them with `simstudy freeze CLAIMS`. With --confirm, claims, margins, expected verdicts and the
     columns in the table [numbers] of the claims must be those of the seal.
     """
+    from simstudy.design.mistakes import DesignError
     from simstudy.judging.claims import read_claims
+    from simstudy.judging.judged import judged
     from simstudy.judging.page import record, write_page
     from simstudy.judging.sealing import require_sealed, sealed_on
     from simstudy.report.tables import verdict_table
@@ -56,30 +55,22 @@ def judge(
         raise UserError(f"--confirm: {', '.join(given)} must be sealed, too; state it as [numbers] in {claims}")
     seal = require_sealed(claims, stated) if confirm else None
     sealed = sealed_on(claims, seal) if seal else ""
-    found = _judged(numbers, stated, given)
+    try:
+        found = judged(_read(numbers), stated, given)
+    except DesignError:  # of the claims
+        raise
+    except UserError as error:
+        raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
     if as_json:
         say_json(record(found, seal))
     else:
         show_table(verdict_table(found.lines, "standard error"))
         say(*found.summary, *found.wanted, *[sealed] * bool(sealed))
     if page is not None:
-        written = write_page(found, plain_path(page), (numbers, claims), sealed)
+        written = write_page(found, cli.plain_path(page), (numbers, claims), sealed)
         if not as_json:
             say(f"page     {written}")
-    raise typer.Exit(0 if all(line.as_declared for line in found.lines) else EXIT_UNLIKE_DECLARED)
-
-
-def _judged(numbers: Path, stated: Stated, given: dict[str, Any]) -> Verdicts:
-    """Return verdicts on the table of a file, which messages name."""
-    from simstudy.design.mistakes import DesignError
-    from simstudy.judging.judged import judged
-
-    try:
-        return judged(_read(numbers), stated, given)
-    except DesignError:  # of the claims
-        raise
-    except UserError as error:
-        raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
+    raise typer.Exit(0 if all(line.as_declared for line in found.lines) else cli.EXIT_UNLIKE_DECLARED)
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -107,7 +98,7 @@ def _read(path: Path) -> pd.DataFrame:
     return table
 
 
-@app.command()
+@cli.app.command()
 def inspect(
     weights: Annotated[
         Path, typer.Argument(help="Weights of a model (safetensors, PyTorch, GGUF, ONNX, .npz), or .npz of W_Q, W_K.")
@@ -119,7 +110,7 @@ def inspect(
             'padded sequences and "attention" (layer, sequence, head, token, token) of the model, which is compared.'
         ),
     ],
-    output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=plain_path)],
+    output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=cli.plain_path)],
     config: Annotated[
         Path | None, typer.Option(help="config.json of the model; W_Q and W_K (head, feature, dimension) need none.")
     ] = None,

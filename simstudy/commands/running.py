@@ -7,22 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simstudy.commands.app import (
-    EXIT_PRECISION_MISSED,
-    EXIT_UNLIKE_DECLARED,
-    OUTPUT,
-    DesignArgument,
-    ExecutorOption,
-    JsonOption,
-    OutputOption,
-    ProfileOption,
-    QuietOption,
-    TrustOption,
-    WorkersOption,
-    app,
-    opened,
-    store_for,
-)
+from simstudy.commands import cli
 from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
@@ -31,43 +16,50 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from simstudy.design.document import Design
-    from simstudy.execution.ledger import Account
     from simstudy.report.tables import VerdictLine
 
 _TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
 
 
-@app.command()
+@cli.app.command()
 def run(
-    design: DesignArgument,
-    profile: ProfileOption = "quick",
-    executor: ExecutorOption = "threads",
-    workers: WorkersOption = None,
-    output: OutputOption = OUTPUT,
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
+    executor: cli.ExecutorOption = "threads",
+    workers: cli.WorkersOption = None,
+    output: cli.OutputOption = cli.OUTPUT,
     share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", in a folder for merge.')] = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
-    quiet: QuietOption = False,
-    trust: TrustOption = None,
+    quiet: cli.QuietOption = False,
+    trust: cli.TrustOption = None,
 ) -> None:
     """Run a study, or continue it: stored batches are not computed again."""
     from simstudy.design.load import load_design
+    from simstudy.execution.shares import Share
+    from simstudy.report.progress import ProgressDisplay
+    from simstudy.report.terminal import say
+    from simstudy.study import run_share
 
     loaded = load_design(design, profile, trust or ())
-    how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network, "quiet": quiet}
+    how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
     if share is None:
-        raise typer.Exit(run_and_report(loaded, output, **how))
-    _run_share(loaded, share, output, **how)
+        raise typer.Exit(run_and_report(loaded, output, quiet, **how))
+    cli.store_for(loaded, output)
+    with ProgressDisplay(quiet) as display:
+        stored = run_share(loaded, Share.parse(share), output=output, observer=display, **how)
+    if not quiet:
+        say(f"share {share}: {len(display.ledger.accounts)} cells done", f"stored   {stored.folder}")
 
 
 def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
     from simstudy.report import tables
     from simstudy.report.confirmed import confirmed_of, standing_in, standing_of
-    from simstudy.report.progress import ProgressDisplay
+    from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
     from simstudy.report.terminal import say, warn
     from simstudy.study import run as run_study
 
-    store = store_for(loaded, output)
+    store = cli.store_for(loaded, output)
     if loaded.notes:
         warn(*loaded.notes)
     with ProgressDisplay(quiet) as display:
@@ -84,10 +76,15 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         report = write_report(results, loaded, store, told)
     if not quiet:
         say(f"report   {report}")
-    missed = _warn_of(results, loaded, display.ledger.accounts)
+    if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
+        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+    if missed := [account for account in display.ledger.accounts if not account.reached]:
+        warn(*missed_lines(missed, loaded))
+    if still_open := open_lines(results, loaded) if loaded.claims else []:
+        warn(*still_open)
     if not all(line.as_declared for line in lines):
-        return EXIT_UNLIKE_DECLARED
-    return EXIT_PRECISION_MISSED if missed else 0
+        return cli.EXIT_UNLIKE_DECLARED
+    return cli.EXIT_PRECISION_MISSED if missed else 0
 
 
 def _show(results: xr.Dataset, loaded: Design, lines: Sequence[VerdictLine]) -> None:
@@ -105,39 +102,11 @@ def _show(results: xr.Dataset, loaded: Design, lines: Sequence[VerdictLine]) -> 
     )
 
 
-def _warn_of(results: xr.Dataset, loaded: Design, accounts: Sequence[Account]) -> bool:
-    """Warn of damaged batches, cells without their precision and open claims; return whether a cell missed its own."""
-    from simstudy.report.progress import missed_lines, open_lines
-    from simstudy.report.terminal import warn
-
-    if damaged := sum(len(account.damaged) for account in accounts):
-        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
-    if missed := [account for account in accounts if not account.reached]:
-        warn(*missed_lines(missed, loaded))
-    if still_open := open_lines(results, loaded) if loaded.claims else []:
-        warn(*still_open)
-    return bool(missed)
-
-
-def _run_share(loaded: Design, text: str, output: Path, quiet: bool, **how: Any) -> None:
-    from simstudy.execution.shares import Share
-    from simstudy.report.progress import ProgressDisplay
-    from simstudy.report.terminal import say
-    from simstudy.study import run_share
-
-    store_for(loaded, output)
-    with ProgressDisplay(quiet) as display:
-        stored = run_share(loaded, Share.parse(text), output=output, observer=display, **how)
-    cells = len(display.ledger.accounts)
-    if not quiet:
-        say(f"share {text}: {cells} cells done", f"stored   {stored.folder}")
-
-
-@app.command()
+@cli.app.command()
 def submit(
-    design: DesignArgument,
-    profile: ProfileOption = "quick",
-    output: OutputOption = OUTPUT,
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
+    output: cli.OutputOption = cli.OUTPUT,
     system: Annotated[str, typer.Option(help="Batch system: slurm, pbs, sge or lsf.")] = "slurm",
     jobs: Annotated[int, typer.Option(help="Number of jobs to keep running.")] = 2,
     threads: Annotated[int, typer.Option(help="Cores of each job.")] = 1,
@@ -149,7 +118,7 @@ def submit(
     directive: Annotated[list[str], typer.Option(help='Option of the batch system: "--account=me".')] = [],  # noqa: B006
     setup: Annotated[list[str], typer.Option(help='First shell line of a job: "module load x".')] = [],  # noqa: B006
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
-    trust: TrustOption = None,
+    trust: cli.TrustOption = None,
 ) -> None:
     """Run a study on a cluster by jobs that this command starts and supervises.
 
@@ -162,7 +131,7 @@ def submit(
 
     path = find_design(design)
     require_plain("design", str(path))
-    loaded, store = opened(path, profile, output, trust, to_write=True)
+    loaded, store = cli.opened(path, profile, output, trust, to_write=True)
     asked = Jobs(
         system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
         store.folder.absolute() / "logs", Folder(store.folder.absolute()),
@@ -174,9 +143,12 @@ def submit(
         raise typer.Exit(run_and_report(loaded, output, executor=asked))
 
 
-@app.command()
+@cli.app.command()
 def status(
-    design: DesignArgument, profile: ProfileOption = "quick", output: OutputOption = OUTPUT, as_json: JsonOption = False
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
+    output: cli.OutputOption = cli.OUTPUT,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
@@ -188,7 +160,7 @@ def status(
     from simstudy.report.progress import status_line, status_record, status_table
     from simstudy.report.terminal import say, say_json, show_table
 
-    loaded, store = opened(design, profile, output)
+    loaded, store = cli.opened(design, profile, output)
     store = with_shares(store)
     found = told(loaded, store) or counted(loaded, store)
     if as_json:
@@ -198,21 +170,21 @@ def status(
         say(status_line(found, store))
 
 
-@app.command()
+@cli.app.command()
 def plan(
-    design: DesignArgument,
-    profile: ProfileOption = "quick",
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
     workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time with this many workers.")] = None,
-    output: OutputOption = OUTPUT,
-    as_json: JsonOption = False,
-    trust: TrustOption = None,
+    output: cli.OutputOption = cli.OUTPUT,
+    as_json: cli.JsonOption = False,
+    trust: cli.TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
     from simstudy.report.progress import plan_lines, plan_record, plan_table
     from simstudy.report.terminal import say, say_json, show_table, track
     from simstudy.study import plan as plan_study
 
-    loaded, _ = opened(design, profile, output, trust)
+    loaded, _ = cli.opened(design, profile, output, trust)
     found = plan_study(loaded, output=output, track=(lambda tasks, _: tasks) if as_json else track)
     if as_json:
         say_json(plan_record(found, loaded, workers))

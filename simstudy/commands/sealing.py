@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simstudy.commands.app import (
-    OUTPUT,
-    DesignArgument,
-    ExecutorOption,
-    OutputOption,
-    ProfileOption,
-    QuietOption,
-    TrustOption,
-    WorkersOption,
-    app,
-    store_for,
-)
+from simstudy.commands import cli
 from simstudy.commands.running import run_and_report
 from simstudy.errors import UserError, require_plain
 
@@ -33,10 +22,10 @@ _PROMISE = 'Public beacon that will count: "drand ROUND", "nist TIME" or "bitcoi
 _BECAUSE = "Why claims of an earlier seal are withdrawn or changed; `claims.csv` keeps the reason."
 
 
-@app.command()
+@cli.app.command()
 def freeze(
-    design: DesignArgument,
-    profile: ProfileOption = "quick",
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
     beacon: Annotated[str, typer.Option(help=_PROMISE)] = "own word",
     because: Annotated[str, typer.Option(help=_BECAUSE)] = "",
 ) -> None:
@@ -113,16 +102,16 @@ def _holds(loaded: Design, place: Path, promise: str) -> bool:
     return True
 
 
-@app.command()
+@cli.app.command()
 def confirm(
-    design: DesignArgument,
+    design: cli.DesignArgument,
     beacon: Annotated[str, typer.Option(help=_BEACON)],
-    profile: ProfileOption = "quick",
-    executor: ExecutorOption = "threads",
-    workers: WorkersOption = None,
-    output: OutputOption = OUTPUT,
-    quiet: QuietOption = False,
-    trust: TrustOption = None,
+    profile: cli.ProfileOption = "quick",
+    executor: cli.ExecutorOption = "threads",
+    workers: cli.WorkersOption = None,
+    output: cli.OutputOption = cli.OUTPUT,
+    quiet: cli.QuietOption = False,
+    trust: cli.TrustOption = None,
 ) -> None:
     """Judge the claims of a sealed design on new data, query points and heads.
 
@@ -178,7 +167,7 @@ def _show_beside(loaded: Design, output: Path, quiet: bool) -> None:
     from simstudy.report.terminal import say, warn
     from simstudy.results import open_results
 
-    pilot = store_for(loaded, output)
+    pilot = cli.store_for(loaded, output)
     shown = f"no pilot to show beside it; run one with simstudy run {loaded.path} --profile {loaded.profile}"
     try:
         if (pilot.folder / "results.nc").exists():

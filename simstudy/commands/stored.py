@@ -5,29 +5,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from simstudy.commands.app import (
-    EXIT_DIFFERENT,
-    OUTPUT,
-    DesignArgument,
-    OutputOption,
-    ProfileOption,
-    TrustOption,
-    app,
-    opened,
-    plain_path,
-    store_for,
-)
+from simstudy.commands import cli
 
 _FIGURES = "Also write all figures of a study in this format. A later run does not write them again."
 
 
-@app.command()
+@cli.app.command()
 def report(
     design: Annotated[
         str | None, typer.Argument(help="Design, by path or name, or a folder of designs; without it all studies.")
     ] = None,
-    profile: ProfileOption = "quick",
-    output: OutputOption = OUTPUT,
+    profile: cli.ProfileOption = "quick",
+    output: cli.OutputOption = cli.OUTPUT,
     figures: Annotated[Literal["pdf", "svg"] | None, typer.Option(help=_FIGURES)] = None,
 ) -> None:
     """Write the report of a study and its confirmations again, or one page of all studies in a folder.
@@ -47,26 +36,26 @@ def report(
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
         say(f"report   {gather(known, profile, output)}")
         return
-    loaded, store = opened(design, profile, output)
+    loaded, store = cli.opened(design, profile, output)
     runs = list(runs_of(loaded, output))
     if not runs:
         open_results(store.folder)  # says that there is nothing, and what to do
     for run in runs:
         # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
-        with store_for(run.design, output).locked():
+        with cli.store_for(run.design, output).locked():
             path = write_report(*run, vector=figures)
         show_table(verdict_table(verdict_lines(run.results, standing=standing_in(run.design, run.store))))
         say(f"report   {path}")
 
 
-@app.command()
+@cli.app.command()
 def replay(
-    design: DesignArgument,
+    design: cli.DesignArgument,
     cell: Annotated[str, typer.Option(help='Cell: its number in simstudy status, or "angle=45, bandwidth=0.5".')],
     replicate: Annotated[int, typer.Option(help="Number of the replicate, counted from 0.")],
-    profile: ProfileOption = "quick",
-    output: OutputOption = OUTPUT,
-    trust: TrustOption = None,
+    profile: cli.ProfileOption = "quick",
+    output: cli.OutputOption = cli.OUTPUT,
+    trust: cli.TrustOption = None,
 ) -> None:
     """Compute one replicate again, to the bit, and store its data and estimates."""
     from simstudy.design.own_code import require_word
@@ -74,7 +63,7 @@ def replay(
     from simstudy.replicates.replay import select
     from simstudy.report.terminal import say
 
-    loaded, store = opened(design, profile, output, trust, to_write=True)
+    loaded, store = cli.opened(design, profile, output, trust, to_write=True)
     number = select(loaded, cell)
     require_word([loaded.cells[number].cell])
     arrays = rebuild(loaded.cells[number].cell, replicate)
@@ -87,10 +76,10 @@ def replay(
     say(f"replicate {replicate} of cell {number}: {state}", f"arrays   {path}")
 
 
-@app.command()
+@cli.app.command()
 def merge(
     sources: Annotated[list[Path], typer.Argument(help="Folders to copy from, such as outputs/STUDY/PROFILE.")],
-    into: Annotated[Path, typer.Option(callback=plain_path, help="Folder to copy to.")],
+    into: Annotated[Path, typer.Option(callback=cli.plain_path, help="Folder to copy to.")],
 ) -> None:
     """Copy missing batches from other folders of a study; `simstudy run` then continues from all of them."""
     from simstudy.execution.folder import require_writable
@@ -108,14 +97,14 @@ def merge(
     say(f"whether they are what simstudy computes: simstudy verify {into}")
 
 
-@app.command()
+@cli.app.command()
 def verify(
     folder: Annotated[
         Path, typer.Argument(file_okay=False, help="Folder of a study or of a job share: outputs/STUDY/PROFILE.")
     ],
     share: Annotated[float, typer.Option(help="Share of the batches of each cell, at least one batch.")] = 0.01,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the choice of batches; random by default.")] = None,
-    trust: TrustOption = None,
+    trust: cli.TrustOption = None,
 ) -> None:
     """Compute a random share of the stored batches again and judge all claims again; exit code 4 if anything differs.
 
@@ -136,4 +125,4 @@ def verify(
         wrong += altered(Store(folder), trust or ())
         say(*found.lines)
     say(*(f"different {each}" for each in wrong))
-    raise typer.Exit(EXIT_DIFFERENT if found.different or found.damaged or wrong else 0)
+    raise typer.Exit(cli.EXIT_DIFFERENT if found.different or found.damaged or wrong else 0)

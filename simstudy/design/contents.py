@@ -47,7 +47,7 @@ def stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cel
     heads, keys = cell.heads, cell.data.key_distribution
     if cell.instance is None:
         if heads.arrangement == "file" and heads.file is not None:
-            yield "file", heads.file, ("file_projections", _head_projections)
+            yield "file", heads.file, ("file_projections", _projections)
         if heads.query_projections == "file" and heads.query_file is not None:
             yield "query_file", heads.query_file, ("file_query_projections", _projections)
         if isinstance(mask := cell.estimator.mask, FileMask):
@@ -81,16 +81,6 @@ def _parsed(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
 
 
 # ---------------------------------------------------------------- heads and masks
-
-
-def _head_projections(path: str, cell: Cell) -> Matrices:
-    """Return projections of full rank: a head that spans no p-space has no angles."""
-    projections = _projections(path, cell)
-    ranks = np.linalg.matrix_rank(np.array(projections))
-    if (ranks < cell.heads.head_dim).any():
-        head = int(np.argmin(ranks))
-        raise UserError(f"head {head} has rank {ranks[head]}; give head_dim = {cell.heads.head_dim}")
-    return projections
 
 
 def _projections(path: str, cell: Cell) -> Matrices:

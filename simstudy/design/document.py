@@ -3,7 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -182,9 +182,6 @@ class Design(Record):
     budget: Budget = Budget()
 
 
-_Selecting = TypeVar("_Selecting", bound=Record)
-
-
 def confirmatory(design: Design, confirmation: Confirmation) -> Design:
     """Return a design with seeds that follow from its seal and a beacon; all else is as it was."""
 
@@ -193,7 +190,7 @@ def confirmatory(design: Design, confirmation: Confirmation) -> Design:
         seeded = simulation.model_copy(update={"seed": confirmation.seed(simulation.seed)})
         return planned.model_copy(update={"cell": planned.cell.model_copy(update={"simulation": seeded})})
 
-    def selecting(record: _Selecting) -> _Selecting:
+    def selecting(record: Any) -> Any:
         # What selects by seed selects the cells that took the place of its own.
         stated = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}
         changed = {

@@ -32,28 +32,32 @@ def batches_of(replicates: int, batch_size: int) -> int:
     return -(-replicates // batch_size)
 
 
-def too_many_batches(cell: Cell, max_replicates: int) -> Iterator[Impossibility]:
-    """Yield what is wrong with the size of batches under a ceiling on replicates."""
+def impossibilities(cell: Cell, max_replicates: int = 0) -> list[Impossibility]:
+    """Return every rule that the settings of a cell break together, and what is wrong with them under a ceiling."""
+    of_ensemble = (_heads, _estimator, _learner, _mechanism, _needs, _population)
+    rules = (_data, _own_data, *(of_ensemble if cell.instance is None else (_instance,)), _sizes)
+    found = [broken for rule in rules for broken in rule(cell)]
     n_batches = batches_of(max_replicates, cell.simulation.batch_size)
     if n_batches > MAX_BATCHES:
         takes = f"max_replicates = {max_replicates} takes {n_batches} batches"
-        yield "batch_size", f"{takes}, above {MAX_BATCHES}; raise it or lower that"
-
-
-def impossibilities(cell: Cell) -> list[Impossibility]:
-    """Return every rule that the settings of a cell break together."""
-    rules = (_heads, _value_projections, _estimator, _population) if cell.instance is None else (_instance,)
-    return [broken for rule in (_data, _own_data, _regression, *rules, _sizes) for broken in rule(cell)]
+        found.append(("batch_size", f"{takes}, above {MAX_BATCHES}; raise it or lower that"))
+    return found
 
 
 def _data(cell: Cell) -> Iterator[Impossibility]:
-    d = cell.data.n_features
-    keys = cell.data.key_distribution
+    d, keys, queries = cell.data.n_features, cell.data.key_distribution, cell.queries.queries
     if keys.kind == "mixture" and keys.n_components > d:
         yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
-    queries = cell.queries.queries
     if queries.kind == "points" and max(map(len, queries.points)) > d:
         yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
+    for term in cell.data.terms:
+        needed = _coordinates_used(term)
+        if needed > d:
+            yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
+        if term.kind == "ridge" and not any(term.direction):
+            yield "regression", "the direction of a ridge function must not be zero"
+        if term.kind == "interaction" and term.coordinates[0] == term.coordinates[1]:
+            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
 
 
 def _own_data(cell: Cell) -> Iterator[Impossibility]:
@@ -85,17 +89,6 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
     kept = len(rows.table) - keys.held_out
     if keys.sampling == "without" and needed > kept:
         yield "n_keys", f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
-
-
-def _regression(cell: Cell) -> Iterator[Impossibility]:
-    for term in cell.data.terms:
-        needed = _coordinates_used(term)
-        if needed > cell.data.n_features:
-            yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {cell.data.n_features}"
-        if term.kind == "ridge" and not any(term.direction):
-            yield "regression", "the direction of a ridge function must not be zero"
-        if term.kind == "interaction" and term.coordinates[0] == term.coordinates[1]:
-            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
 
 
 def _coordinates_used(term: Regression) -> int:
@@ -132,6 +125,10 @@ def _heads(cell: Cell) -> Iterator[Impossibility]:
         stated, wanted = getattr(heads, setting) is not None, getattr(heads, where) == alternative
         if stated != wanted:
             yield setting, f'{"state" if wanted else "remove"} {setting} for {where} = "{getattr(heads, where)}"'
+    # A head that spans no p-space has no angles.
+    ranks = np.linalg.matrix_rank(np.array(cell.file_projections)) if cell.file_projections else np.array([])
+    if (ranks < heads.head_dim).any():
+        yield "file", f"head {np.argmin(ranks)} has rank {ranks.min()}; give head_dim = {heads.head_dim}"
     if heads.principal_angles is not None and len(heads.principal_angles) != heads.head_dim:
         yield "principal_angles", f"state head_dim = {heads.head_dim} angles, not {len(heads.principal_angles)}"
 
@@ -145,9 +142,6 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
         yield "head_bandwidths", f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
     if factors is not None and (learner, cell.estimator.key_scale) != ("nadaraya_watson", "raw"):
         yield "head_bandwidths", 'needs learner = "nadaraya_watson" and key_scale = "raw"; remove it'
-    yield from _learner(cell)
-    yield from _mechanism(cell)
-    yield from _mask(cell)
     if combination.kind == "fitted" and cell.simulation.noise_treatment != "drawn":
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:
@@ -163,12 +157,6 @@ def _population(cell: Cell) -> Iterator[Impossibility]:
     drawn = cell.simulation.noise_treatment == "drawn" or cell.data.noise_sd == 0.0
     if cell.estimator.measure_function is not None and not drawn:
         yield "measure_function", 'takes estimates with their noise; use noise_treatment = "drawn"'
-
-
-def _lacking(setting: str, stated: str, needs: dict[str, bool]) -> Iterator[Impossibility]:
-    for remedy, given in needs.items():
-        if not given:
-            yield setting, f'"{stated}" needs {remedy}; change that or use "none"'
 
 
 def _learner(cell: Cell) -> Iterator[Impossibility]:
@@ -207,30 +195,25 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
         yield "reference", "is softmax attention: needs transformation none, normaliser softmax, no product of kernels"
 
 
-def _mask(cell: Cell) -> Iterator[Impossibility]:
-    estimator = cell.estimator
-    if estimator.mask.kind == "none":
-        return
-    needs = {
-        'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
+def _needs(cell: Cell) -> Iterator[Impossibility]:
+    """What masks need, and value projections: elsewhere errors of vectors are not those of numbers times an overlap."""
+    estimator, projections = cell.estimator, cell.heads.value_projections
+    local = {'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson"}
+    of_mask = {
         'transformation = "none"': estimator.transformation.kind == "none",
         "weights that are not fitted": estimator.combination.kind != "fitted",
     }
-    yield from _lacking("mask", estimator.mask.kind, needs)
-
-
-def _value_projections(cell: Cell) -> Iterator[Impossibility]:
-    """Where errors of vectors are not those of numbers times an overlap."""
-    projections, estimator = cell.heads.value_projections, cell.estimator
-    if projections.kind == "none":
-        return
-    needs = {
-        'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson",
+    of_values = {
         'combination = "uniform", as output projections combine heads': estimator.combination.kind == "uniform",
         'reference = "none"': estimator.reference == "none",
         "no measure_function": estimator.measure_function is None,
     }
-    yield from _lacking("value_projections", projections.kind, needs)
+    for setting, stated, needs in (
+        ("mask", estimator.mask.kind, local | of_mask),
+        ("value_projections", projections.kind, local | of_values),
+    ):
+        for remedy in (remedy for remedy, given in needs.items() if stated != "none" and not given):
+            yield setting, f'"{stated}" needs {remedy}; change that or use "none"'
     if isinstance(projections, RandomValueProjections) and projections.value_dim > projections.n_components:
         remedy = f"value_dim = {projections.value_dim} of n_components = {projections.n_components}; lower it"
         yield "value_projections", remedy

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from simstudy.design.contents import read_contents
 from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
-from simstudy.design.feasibility import impossibilities, too_many_batches
+from simstudy.design.feasibility import impossibilities
 from simstudy.design.figures import Figure
 from simstudy.design.mistakes import DesignError, Problem, from_validation, validated
 from simstudy.design.own_code import texts_of
@@ -250,7 +250,7 @@ def _crossed(
         if cell is None:
             continue
         cell, broken = read(cell)
-        for setting, remedy in broken or [*impossibilities(cell), *too_many_batches(cell, precision.max_replicates)]:
+        for setting, remedy in broken or impossibilities(cell, precision.max_replicates):
             value = getattr(getattr(cell, TABLE_OF[setting]), setting)
             problems.append(Problem(place(setting), None if value is None else label(value), remedy))
         for section, stated in (("settings", grid.settings), ("factors", grid.factors)):

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from simstudy.design.claims import BaseClaim
 from simstudy.design.mistakes import Problem
-from simstudy.design.references import Reference
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.mechanisms import LowRankTransformation, MergeTransformation
 from simstudy.design.settings.processes import HeteroscedasticNoise, Quadratic, StudentKeys, StudentNoise
@@ -87,13 +86,6 @@ def lacking(cells: Sequence[Cell], order: int) -> str:
         f"that takes moments of order {order} of the estimates, and in {len(tails)} of {len(cells)} cells they have "
         f"none of order {tails[0].limit:.4g} and above ({tails[0].why})"
     )
-
-
-def without_value(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
-    """Yield why what a claim speaks of does not exist in the cells that it selects."""
-    if why := lacking(reference.cells, order_of(claim)):
-        remedy = f"does not exist: {why}; use lighter tails or another measure"
-        yield Problem(f"{reference.path}.measure", claim.measure, remedy)
 
 
 def without_error(path: str, measure: str, order: int, cells: Sequence[Cell]) -> Iterator[Problem]:

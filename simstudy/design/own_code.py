@@ -25,6 +25,7 @@ MAX_BYTES = 1 << 18
 _IDENTIFIED = {"numpy", "scipy", "numba"}
 _PROBES = 3, 5
 """Replicates and keys on which a function is tried."""
+_distributions = functools.cache(packages_distributions)
 
 
 def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
@@ -201,27 +202,20 @@ def _text(path: Path, place: str) -> str:
     except UserError as error:
         raise UserError(f"{place}: {error}") from None
     rests = []
-    for name in sorted(set(_imported(text)) - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
+    for name in sorted(_imported(text) - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
         if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
             remedy = "which would not identify what is computed; write it into this file, or install it as a package"
             raise UserError(f"{place}: imports {name} from beside it, {remedy}")
-        rests += [f"{package} {version(package)}" for package in _distributions().get(name, ())]
+        rests += [f"{package} {version(package)}" for package in sorted({*_distributions().get(name, ())})]
     return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
 
 
-def _imported(text: str) -> Iterator[str]:
-    """Yield the names of the packages that a file imports anywhere; of what is not Python, nothing."""
+def _imported(text: str) -> set[str]:
+    """Names of the packages that a file imports anywhere; of what is not Python, none."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError):
-        return
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield str(node.module).partition(".")[0]
-
-
-@functools.cache
-def _distributions() -> dict[str, list[str]]:
-    return {name: sorted(set(found)) for name, found in packages_distributions().items()}
+        return set()
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    return {name.partition(".")[0] for name in names}

@@ -1,7 +1,7 @@
 """What claims and figures refer to, found once: their grid, the cells they select, and the pairs they compare."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,20 +17,10 @@ Entry = claims.BaseClaim | BaseFigure
 
 SELECTABLE = (*TABLE_OF, "bandwidth_rule")
 """Names that a selection may use: the coordinates of a cell."""
-_OF_THEORY = (claims.Crossing, claims.Optimum, claims.OptimumSlope)
-"""Claims whose value theory may give."""
-
-
-class Words(NamedTuple):
-    """What messages call a cell, the grid and a setting, which a table of numbers does not have."""
-
-    cell: str = "cell"
-    grid: str = "grid"
-    setting: str = "setting"
 
 
 class PlannedGrid(NamedTuple):
-    """What is known of a grid: factors, unless None; cells; names to select by beside factors."""
+    """A grid: factors, unless unknown; cells; names to select by beside factors; what messages call all this."""
 
     name: str
     factors: tuple[str, ...] | None
@@ -39,7 +29,9 @@ class PlannedGrid(NamedTuple):
     by_query: bool = False
     precision: Precision = Precision()
     selectable: tuple[str, ...] = SELECTABLE
-    words: Words = Words()
+    noun: str = "cell"
+    whole: str = "grid"
+    setting: str = "setting"
 
     def select(self, selection: claims.Selection) -> list[int]:
         """Return the numbers of the cells that a selection picks."""
@@ -114,10 +106,11 @@ def refer(
             problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
             continue
         reference = Reference(path, entry, grids[entry.grid])
-        missing = [*_unknown_factors(reference), *_unknown_settings(reference)]
-        problems += [*_wrong_grids(reference, grids), *missing]
-        if complete and not missing:
-            problems += [problem for rule in _OF_CELLS for problem in rule(reference)]
+        unknown = list(_unknown_names(reference))
+        problems += [*_wrong_grids(reference, grids), *unknown]
+        if complete and not unknown:
+            problems += _selects(reference)
+            problems += [*_has_axis(reference), *_has_optimum(reference)] if reference.chosen else []
         references.append(reference)
     return references, problems
 
@@ -133,7 +126,9 @@ def _unsaid(path: str, claim: claims.BaseClaim) -> Iterator[Problem]:
     if isinstance(claim, claims.Printed) and claim.equivalent and not claim.printed_mcse:
         remedy = "is for numbers with a Monte Carlo error; state printed_mcse, or remove it"
         yield Problem(f"{path}.equivalent", claim.equivalent, remedy)
-    if isinstance(claim, _OF_THEORY) and (claim.value is None) == (claim.source is None):
+    if isinstance(claim, claims.Crossing | claims.Optimum | claims.OptimumSlope) and (claim.value is None) == (
+        claim.source is None
+    ):
         yield Problem(f"{path}.value", claim.value, "state either value or source, the theory that gives it")
 
 
@@ -148,29 +143,22 @@ def _wrong_grids(reference: Reference, grids: Mapping[str, PlannedGrid]) -> Iter
             yield Problem(f"{path}.beside", name, "needs grids with n_heads among their factors")
 
 
-def _unknown_factors(reference: Reference) -> Iterator[Problem]:
-    factors = reference.grid.factors
+def _unknown_names(reference: Reference) -> Iterator[Problem]:
+    entry, grid, factors = reference.entry, reference.grid, reference.grid.factors
     for field in ("x", "hue", "panel", "rows", "by", "along", "over", "tune") if factors is not None else ():
-        stated = getattr(reference.entry, field, None) or ()
+        stated = getattr(entry, field, None) or ()
         for name in (stated,) if isinstance(stated, str) else stated:
             if name not in (factors or ()):
                 yield Problem.unknown(f"{reference.path}.{field}", name, factors or (), what="factor")
-
-
-def _unknown_settings(reference: Reference) -> Iterator[Problem]:
-    factors = reference.grid.factors
-    stands = getattr(reference.entry, "stands", None) or {}
-    for field, selection in (("where", reference.entry.where), ("versus", reference.versus or {}), ("stands", stands)):
-        known = tuple(dict.fromkeys((*reference.grid.selectable, *(factors or ()))))
+    known = tuple(dict.fromkeys((*grid.selectable, *(factors or ()))))
+    meant = [name for name in known if any(cell.coordinates.get(name, "") != "" for cell in grid.cells)] or known
+    for field in ("where", "versus", "stands"):
+        selection = getattr(entry, field, None) or {}
         unknown = [key for key in selection if key not in known]
-        meant = [name for name in known if any(each.coordinates.get(name, "") != "" for each in reference.grid.cells)]
         for key in unknown:
-            yield Problem.unknown(
-                f"{reference.path}.{field}.{key}", selection[key], meant or known, reference.grid.words.setting
-            )
-        outside = factors is not None and not set(selection) <= set(factors)
-        if field == "versus" and outside and not unknown:
-            remedy = f"may name factors of the {reference.grid.words.grid} only: {', '.join(factors or ())}"
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant, grid.setting)
+        if field == "versus" and factors is not None and not unknown and not selection.keys() <= {*factors}:
+            remedy = f"may name factors of the {grid.whole} only: {', '.join(factors)}"
             yield Problem(f"{reference.path}.versus", selection, remedy)
 
 
@@ -183,7 +171,7 @@ def _selects(reference: Reference) -> Iterator[Problem]:
     if reference.versus is not None and not reference.partners:
         yield Problem(f"{path}.versus", reference.versus, _nothing_selected(reference.versus, grid))
     elif reference.versus is not None and reference.chosen and not reference.compared:
-        remedy = f"compares every selected {grid.words.cell} with itself, or with none; select others in where"
+        remedy = f"compares every selected {grid.noun} with itself, or with none; select others in where"
         yield Problem(f"{path}.versus", reference.versus, remedy)
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
         remedy = f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}"
@@ -196,34 +184,30 @@ def _selects(reference: Reference) -> Iterator[Problem]:
 
 def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
     """Say which levels exist of what a selection names, as they must be written."""
-    cell, whole, _ = grid.words
-    unknown = {
-        name: dict.fromkeys(level(cell.coordinates, name) for cell in grid.cells)
-        for name, value in selection.items()
-        if not grid.select({name: value})
+    unknown = [name for name, value in selection.items() if not grid.select({name: value})]
+    levels = {
+        name: dict.fromkeys(level(cell.coordinates, name) for cell in grid.cells) for name in unknown or selection
     }
-    if not unknown:
-        return f"selects no {cell} of the {whole}; each of these levels exists, but no {cell} has all of them"
-    written = {name: (json.dumps(each, ensure_ascii=False) for each in levels) for name, levels in unknown.items()}
-    has = ", ".join(f"{name} = {' or '.join(levels)}" for name, levels in written.items())
-    return f"selects no {cell} of the {whole}; it has {has}"
+    written = {name: (json.dumps(each, ensure_ascii=False) for each in found) for name, found in levels.items()}
+    has = ", ".join(f"{name} = {' or '.join(each)}" for name, each in written.items())
+    together = "" if unknown else f", but no {grid.noun} has all that is selected"
+    return f"selects no {grid.noun} of the {grid.whole}; it has {has}{together}"
 
 
 def _has_axis(reference: Reference) -> Iterator[Problem]:
     path, entry, x = reference.path, reference.entry, getattr(reference.entry, "x", None)
-    if x is None or not reference.chosen or isinstance(entry, WinnersFigure):
+    if x is None or isinstance(entry, WinnersFigure):
         return
     values: dict[int, Any] = {n: reference.grid.cells[n].coordinates.get(x) for n in reference.chosen}
     if not all(isinstance(value, (int, float)) for value in values.values()):
-        remedy = f"is not a number in every {reference.grid.words.cell}; use a numeric factor"
+        remedy = f"is not a number in every {reference.grid.noun}; use a numeric factor"
         yield Problem(f"{path}.x", x, remedy)
         return
     low, high = min(values.values()), max(values.values())
     logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
     if (logarithmic or isinstance(entry, claims.Crossing)) and low <= 0:
-        yield Problem(
-            f"{path}.x", x, f"is {low:g} in a {reference.grid.words.cell} and has no logarithm; use a linear scale"
-        )
+        remedy = f"is {low:g} in a {reference.grid.noun} and has no logarithm; use a linear scale"
+        yield Problem(f"{path}.x", x, remedy)
     # A crossing beyond the levels cannot be told from one at their end.
     ratio, told = (entry.ratio, entry.value) if isinstance(entry, claims.Crossing) else (1.0, None)
     if told and not low < told / ratio < told * ratio < high:
@@ -236,17 +220,10 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
 
 
 def _has_optimum(reference: Reference) -> Iterator[Problem]:
-    sought = {claims.OptimumClaim: ("x", "along"), OptimumFigure: ("over",)}
-    fields = next((fields for kind, fields in sought.items() if isinstance(reference.entry, kind)), ())
-    for field in fields if reference.chosen else ():
-        name = getattr(reference.entry, field, None)
-        levels = {reference.grid.cells[number].coordinates.get(name) for number in reference.chosen} if name else None
-        if levels is None:
-            continue
-        if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
-            remedy = "needs three or more different values, all of them positive numbers"
-            yield Problem(f"{reference.path}.{field}", name, remedy)
-
-
-_OF_CELLS: tuple[Callable[[Reference], Iterator[Problem]], ...] = (_selects, _has_axis, _has_optimum)
-"""Rules on the cells that an entry refers to, once all that it names exists."""
+    of_claim = ("x", "along") if isinstance(reference.entry, claims.OptimumClaim) else ()
+    for field in ("over",) if isinstance(reference.entry, OptimumFigure) else of_claim:
+        if name := getattr(reference.entry, field, None):
+            levels = {reference.grid.cells[number].coordinates.get(name) for number in reference.chosen}
+            if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
+                remedy = "needs three or more different values, all of them positive numbers"
+                yield Problem(f"{reference.path}.{field}", name, remedy)

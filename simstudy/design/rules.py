@@ -1,13 +1,13 @@
-"""What no replicate can answer, and what the author of a design should know: a table of rules for each."""
+"""What no replicate can answer, and what the author of a design should know."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Document, PlannedCell
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
 from simstudy.design.mistakes import Problem
-from simstudy.design.moments_needed import ORDER, order_of, without_error, without_value
+from simstudy.design.moments_needed import ORDER, lacking, order_of, without_error
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, TABLE_OF, Cell
 from simstudy.design.settings.known_means import MIN_THIRD_ORDER, WAVES, have_closed_forms
@@ -16,7 +16,6 @@ from simstudy.design.settings.processes import FittedRegression
 from simstudy.design.settings.records import Choice, any_of
 from simstudy.design.settings.systems import NAMES
 
-Rule = Callable[[Reference, BaseClaim], Iterator[Problem]]
 _OF_LEARNERS = ("direct_mse", "query_correlation", "discrepancy", *OCCASIONAL)
 """Statistics of replicates that only some ensembles have."""
 _GAPS = ("decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads")
@@ -39,14 +38,6 @@ def unanswerable(
     """Yield factors, claims, figures and errors wanted whose answer no replicate can change."""
     for grid in grids.values():
         yield from _idle_factors(grid)
-    yield from _of_claims(_UNANSWERABLE, references)
-    for each in references:
-        if not isinstance(each.entry, BaseClaim):
-            yield from _impossible_in_all(f"{each.path}.y", each.entry.y, each.cells)
-    for path, measure, cells in _errors_wanted(document, grids):
-        yield from _impossible_in_all(path, measure, cells)
-    yield from _empty_populations(grids.values())
-    for grid in grids.values():
         third = [cell for cell in grid.cells if cell.simulation.control == "third_order"]
         if third and grid.precision.min_replicates < MIN_THIRD_ORDER:
             why = f"with fewer replicates its intervals are too short; state min_replicates = {MIN_THIRD_ORDER} or more"
@@ -54,12 +45,46 @@ def unanswerable(
         if not all(map(have_closed_forms, third)):
             why = f'its means are known of Gaussian keys and of {any_of(sorted(WAVES))} alone; use "expansion"'
             yield Problem("simulation.control", "third_order", why)
+    for each in references:
+        if isinstance(each.entry, BaseClaim):
+            yield from _unanswerable_claim(each, each.entry)
+        else:
+            yield from _impossible_in_all(f"{each.path}.y", each.entry.y, each.cells)
+    for kind in ("relative_mcse", "absolute_mcse"):
+        own = {name: grid.precision[kind] for name, grid in document.grids.items() if kind in grid.precision}
+        for name, measures in own.items():
+            for measure in measures:
+                yield from _impossible_in_all(f"grids.{name}.precision.{kind}", measure, grids[name].cells)
+        # What stands for all grids is right if one of them can have it: under another profile it may not.
+        every = [cell for grid in grids.values() for cell in grid.cells]
+        for measure in getattr(document.precision, kind) if len(own) < len(grids) else ():
+            yield from _impossible_in_all(f"precision.{kind}", measure, every)
+    yield from _empty_populations(grids.values())
+
+
+def _unanswerable_claim(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
+    path, cells = f"{reference.path}.measure", reference.cells
+    yield from _compares_equals(reference, claim)
+    yield from _compares_batch_sizes(reference, claim)
+    yield from _impossible_in_some(path, claim.measure, cells)
+    if why := lacking(cells, order_of(claim)):
+        yield Problem(path, claim.measure, f"does not exist: {why}; use lighter tails or another measure")
+    if claim.these_draws and not _draws(claim, cells).fixed:
+        yield Problem(f"{reference.path}.these_draws", claim.these_draws, "no draw is fixed in its cells; remove it")
 
 
 def notes(grids: Iterable[PlannedGrid], references: Sequence[Reference]) -> Iterator[Problem]:
     """Yield what the author should know although it is no mistake."""
-    yield from _of_claims(_NOTES, references)
-    claimed = {reference.entry.grid for reference in references if isinstance(reference.entry, BaseClaim)}
+    claims = {each.path: (each, each.entry) for each in references if isinstance(each.entry, BaseClaim)}
+    for path, (reference, claim) in claims.items():
+        fixed = _draws(claim, reference.cells).fixed
+        if fixed and not claim.these_draws:
+            parts = ", ".join(f'"{part}"' for part in fixed)
+            these = " and ".join(_these(part, reference.cells) for part in fixed)
+            remedy = f"declare population = [{parts}] in its grid, or say in these_draws why it speaks of this draw"
+            yield Problem(path, None, f"holds for {these}, drawn once under the seed; {remedy}")
+        yield from without_error(f"{path}.measure", claim.measure, order_of(claim), reference.cells)
+    claimed = {claim.grid for _, claim in claims.values()}
     for grid in grids:
         stated, wanted = grid.precision, grid.precision.relative_mcse | grid.precision.absolute_mcse
         for measure in wanted:
@@ -74,11 +99,6 @@ def notes(grids: Iterable[PlannedGrid], references: Sequence[Reference]) -> Iter
         if stated.max_replicates <= needed - cell.simulation.batch_size:
             why = f"too few for a verdict on any claim of {grid.name}; allow {needed} or more"
             yield Problem("precision.max_replicates", stated.max_replicates, why)
-
-
-def _of_claims(rules: Sequence[Rule], references: Sequence[Reference]) -> Iterator[Problem]:
-    claims = ((each, each.entry) for each in references if isinstance(each.entry, BaseClaim))
-    return (problem for reference, claim in claims for rule in rules for problem in rule(reference, claim))
 
 
 # ---------------------------------------------------------------- measures that cells cannot have
@@ -110,25 +130,6 @@ def _impossible_in_all(path: str, measure: str, cells: Sequence[Cell]) -> Iterat
         yield from _impossible_in_some(path, measure, cells)
     elif measure in _OF_PAIRS and all(cell.n_members == 1 for cell in having):
         yield Problem(path, measure, f"compares heads, of which each of these {len(having)} cells has one")
-
-
-def _unmeasured(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
-    return _impossible_in_some(f"{reference.path}.measure", claim.measure, reference.cells)
-
-
-def _claimed_without_error(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
-    return without_error(f"{reference.path}.measure", claim.measure, order_of(claim), reference.cells)
-
-
-def _errors_wanted(document: Document, grids: Mapping[str, PlannedGrid]) -> Iterator[tuple[str, str, Sequence[Cell]]]:
-    """Yield the measures of which errors are wanted: their place in the file, their names, and the cells."""
-    for kind in ("relative_mcse", "absolute_mcse"):
-        own = {name: grid.precision[kind] for name, grid in document.grids.items() if kind in grid.precision}
-        # What stands for all grids is right if one of them can have it: under another profile it may not.
-        every = [cell for grid in grids.values() for cell in grid.cells] if len(own) < len(grids) else []
-        yield from ((f"precision.{kind}", measure, every) for measure in getattr(document.precision, kind) if every)
-        for name, measures in own.items():
-            yield from ((f"grids.{name}.precision.{kind}", measure, grids[name].cells) for measure in measures)
 
 
 def _empty_populations(grids: Collection[PlannedGrid]) -> Iterator[Problem]:
@@ -271,27 +272,3 @@ def _number(part: str, cell: Cell) -> Any:
         return getattr(keys, "held_out", None)
     numbers = {"queries": cell.n_queries, "held_out": cell.n_queries, "heads": cell.heads.n_heads}
     return getattr(cell.instance, "model", numbers.get(part))
-
-
-def _unstated_draws(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
-    fixed = _draws(claim, reference.cells).fixed
-    if fixed and not claim.these_draws:
-        stated = ", ".join(f'"{part}"' for part in fixed)
-        these = " and ".join(_these(part, reference.cells) for part in fixed)
-        remedy = f"declare population = [{stated}] in its grid, or say in these_draws why it speaks of this draw"
-        yield Problem(reference.path, None, f"holds for {these}, drawn once under the seed; {remedy}")
-
-
-def _needless_reason(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
-    if claim.these_draws and not _draws(claim, reference.cells).fixed:
-        yield Problem(f"{reference.path}.these_draws", claim.these_draws, "no draw is fixed in its cells; remove it")
-
-
-_UNANSWERABLE: tuple[Rule, ...] = (
-    _compares_equals,
-    _compares_batch_sizes,
-    _unmeasured,
-    without_value,
-    _needless_reason,
-)
-_NOTES: tuple[Rule, ...] = (_unstated_draws, _claimed_without_error)

@@ -42,13 +42,9 @@ def describe(name: str | None = None) -> list[Described]:
     kinds = [(where, kind, record) for where in CHOICES for kind, record in alternatives_of(where).items()]
     found += [_described(title_of(where, kind), record) for where, kind, record in kinds if name in (where, kind)]
     if not found:
-        raise UserError(f"{name}: nothing that a design states; {hint(name, described())}")
+        known = dict.fromkeys([*RECORDS, *CHOICES, *(kind for _, kind, _ in kinds)])
+        raise UserError(f"{name}: nothing that a design states; {hint(name, [*known])}")
     return found
-
-
-def described() -> list[str]:
-    """Names of everything that `describe` knows."""
-    return list(dict.fromkeys([*RECORDS, *CHOICES, *(kind for where in CHOICES for kind in alternatives_of(where))]))
 
 
 def alternatives_of(where: str) -> dict[str, type[Record]]:

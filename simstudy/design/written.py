@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -136,12 +136,18 @@ def _plain(value: Any, path: str, problems: list[Problem], depth: int = 0) -> An
     if depth > MAX_DEPTH:
         problems.append(Problem(path, None, f"nested more than {MAX_DEPTH} deep"))
     elif isinstance(value, Mapping):
-        return dict(_plain_entries(value, path, problems, depth + 1))
+        table: dict[str, Any] = {}
+        for key, child in value.items():
+            if type(key) is not str or not _is_text(key):
+                problems.append(Problem(path, key, "no name of an entry; give text"))
+            elif (plain := _plain(child, f"{path}.{key}".lstrip("."), problems, depth + 1)) is not None:
+                table[key] = plain
+        return table
     elif isinstance(value, range):
         return {"range": [value.start, value.stop, *([] if value.step == 1 else [value.step])]}
     elif isinstance(value, (list, tuple)):
-        plain = (_plain(child, f"{path}[{i}]", problems, depth + 1) for i, child in enumerate(value))
-        return [child for child in plain if child is not None]
+        items = (_plain(child, f"{path}[{i}]", problems, depth + 1) for i, child in enumerate(value))
+        return [item for item in items if item is not None]
     elif isinstance(value, (np.ndarray, np.generic)):
         return _plain(value.tolist(), path, problems, depth + 1)
     elif type(value) in (int, float, bool) or (type(value) is str and _is_text(value)):
@@ -150,18 +156,6 @@ def _plain(value: Any, path: str, problems: list[Problem], depth: int = 0) -> An
         kind = type(value).__name__
         problems.append(Problem(path, None, f"of type {kind}, which TOML does not have; give text, numbers or tables"))
     return None
-
-
-def _plain_entries(
-    table: Mapping[Any, Any], path: str, problems: list[Problem], depth: int
-) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if type(key) is not str or not _is_text(key):
-            problems.append(Problem(path, key, "no name of an entry; give text"))
-            continue
-        plain = _plain(value, f"{path}.{key}".lstrip("."), problems, depth)
-        if plain is not None:
-            yield key, plain
 
 
 def _is_text(text: str) -> bool:

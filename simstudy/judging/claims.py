@@ -12,7 +12,7 @@ from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Name
 from simstudy.design.formulas import Value
 from simstudy.design.mistakes import DesignError, Problem, validated
-from simstudy.design.references import PlannedGrid, Reference, Words, refer
+from simstudy.design.references import PlannedGrid, Reference, refer
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Positive, Record
 from simstudy.design.written import parse, read_design, written_text
@@ -96,8 +96,8 @@ def require_answerable(
 ) -> dict[str, list[list[int]]]:
     """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
     cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
-    names, words = tuple(conditions[0]), Words("condition", "table", "factor")
-    grid = PlannedGrid(GRID, factors, cells, selectable=names, words=words)
+    names = tuple(conditions[0])
+    grid = PlannedGrid(GRID, factors, cells, selectable=names, noun="condition", whole="table", setting="factor")
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
     references, problems = refer({GRID: grid}, entries)
     problems += [problem for path, claim in entries.items() for problem in _no_index(path, claim, grid)]
