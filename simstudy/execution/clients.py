@@ -115,16 +115,14 @@ def no_workers(address: str, seconds: float) -> UserError:
     )
 
 
-@contextlib.contextmanager
-def cuda_client(workers: int | None) -> Iterator[Any]:
-    """Start a process for each GPU, which sees that one alone."""
+def gpu_environments(workers: int | None) -> dict[str, dict[str, str]]:
+    """Return the environments of processes that each see one GPU alone, by its name."""
     if problem := cuda_problem():
         raise UserError(f"executor = 'cuda': {problem}, or choose another executor")
     gpus = visible_gpus()
     if workers is not None and workers > len(gpus):
         raise UserError(f"workers = {workers}: more than the GPUs that can be used ({len(gpus)}); leave it out for all")
-    with local_client({name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}) as client:
-        yield client
+    return {name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}
 
 
 @contextlib.contextmanager
@@ -227,7 +225,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[tuple[Any, Ca
     claim()
     with (
         _scratch(),
-        _key_files(jobs.keys) as security,
+        _key_file(jobs.keys) as security,
         dask.config.set(config),
         kind(
             job_cls=submissions,
@@ -252,29 +250,24 @@ def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[tuple[Any, Ca
 
 
 @contextlib.contextmanager
-def _key_files(folder: Folder) -> Iterator[Any]:
-    """Make certificates in files that the user alone can read, from their first byte to their end with the block."""
+def _key_file(folder: Folder) -> Iterator[Any]:
+    """Make a certificate, and its key, in a file that the user alone can read, from its first byte to its end."""
     from distributed import Security
 
-    made = Security.temporary()
-    with contextlib.ExitStack() as files:
-
-        def kept(content: str) -> str:
-            name = f"{ASIDE}/tls-{uuid.uuid4().hex}.pem"
-            files.callback(folder.delete, name)
-            return str(folder.write(name, content.encode(), flush=False, mode=0o600))
-
-        authority, key = kept(made.tls_ca_file), kept(made.tls_worker_key)
-        yield _shared_by_all(authority, key)
+    made, name = Security.temporary(), f"{ASIDE}/tls-{uuid.uuid4().hex}.pem"
+    try:
+        content = made.tls_ca_file + made.tls_worker_key
+        yield _shared_by_all(str(folder.write(name, content.encode(), flush=False, mode=0o600)))
+    finally:
+        folder.delete(name)
 
 
-def _shared_by_all(certificate: str, key: str) -> Any:
-    """Return the security of a cluster in which everybody shows the same certificate, which is its own authority."""
+def _shared_by_all(file: str) -> Any:
+    """Return the security of a cluster in which everybody shows the certificate of one file, its own authority."""
     from distributed import Security
 
-    roles = ("client", "scheduler", "worker")
-    shown = {f"tls_{role}_cert": certificate for role in roles} | {f"tls_{role}_key": key for role in roles}
-    return Security(require_encryption=True, tls_ca_file=certificate, **shown)
+    roles = [f"tls_{role}_{part}" for role in ("client", "scheduler", "worker") for part in ("cert", "key")]
+    return Security(require_encryption=True, tls_ca_file=file, **dict.fromkeys(roles, file))
 
 
 async def _submitted(cluster: Any) -> None:
@@ -290,8 +283,7 @@ def _patient(job_class: Any) -> Any:
         refusal = ""
 
         def __init__(self, *arguments: Any, security: Any, **options: Any) -> None:
-            quoted = map(shlex.quote, (security.tls_worker_cert, security.tls_worker_key))
-            super().__init__(*arguments, security=_shared_by_all(*quoted), **options)
+            super().__init__(*arguments, security=_shared_by_all(shlex.quote(security.tls_ca_file)), **options)
 
         async def _submit_job(self, script: str) -> str:
             for _ in range(SUBMIT_RETRIES):
@@ -327,9 +319,8 @@ def _require_live(jobs: Jobs, cluster: Any) -> None:
 
 
 def job_script(jobs: Jobs) -> str:
-    """Return the script of a job, as submitted apart from the scheduler's address, the worker's name and key files."""
-    place = jobs.keys.path / ASIDE
-    security = _shared_by_all(str(place / "CERTIFICATE"), str(place / "KEY"))
+    """Return the script of a job, as submitted apart from the scheduler's address, the worker's name and key file."""
+    security = _shared_by_all(str(jobs.keys.path / ASIDE / "KEY"))
     job = _patient(_cluster_class(jobs).job_cls)
     options = {**_asked(jobs), "protocol": "tls://", "security": security}
     script: str = job("tls://SCHEDULER", name="WORKER", **options).job_script()

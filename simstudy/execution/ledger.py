@@ -4,11 +4,10 @@ A design may want ten million batches of a cell.  So what is wanted is a number,
 memory and time follow what is stored and what is in flight.
 """
 
-import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from simstudy.design.document import Design, PlannedCell
@@ -33,12 +32,12 @@ IN_FLIGHT = 1 << 14
 
 
 class Standing(NamedTuple):
-    """How far one cell is, or the sum over many; work is the cost of batches, as far as the last looks can tell."""
+    """How far all cells are; work is the cost of batches, as far as the last looks can tell."""
 
-    work_done: int = 0
-    work_expected: int = 0
-    replicates: int = 0
-    finished: int = 0
+    work_done: float
+    work_expected: float
+    replicates: int
+    finished: int
 
 
 @dataclass
@@ -48,6 +47,7 @@ class Account:
     planned: PlannedCell
     identity: str
     target: int
+    stored: set[int]  # Numbers of the batches on disk, also beyond the target; shared by accounts of one identity
     done: int = 0
     performance: Performance | None = None
     failed: tuple[int, ...] = ()
@@ -67,18 +67,6 @@ class Account:
         if self.performance is None:
             return self.target
         return max(self.target, needed(self.done, self.performance, self.planned.precision, self.batch_size))
-
-    @property
-    def standing(self) -> Standing:
-        """How far the cell is."""
-        each, stored = cost(self.planned.cell), self.target - self.missing
-        work = round(stored * each), round(self.expected * each)
-        return Standing(*work, stored * self.batch_size, self.finished)
-
-    @property
-    def n_failed(self) -> int:
-        """Number of replicates without a defined estimate at the last look."""
-        return len(self.failed)
 
     @property
     def shortfall(self) -> Shortfall | None:
@@ -140,11 +128,11 @@ class Ledger:
         for planned in design.cells:
             cell = planned.cell
             identity = self._identities[id(cell)] = cell.identity(engine(device, [cell]))
+            sharers = self._sharers[identity]
+            stored = sharers[0].stored if sharers else set(store.stored_batches(identity))
             target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
-            account = Account(planned, identity, target)
-            self.accounts.append(account)
-            self._sharers[identity].append(account)
-        self._stored = {identity: set(store.stored_batches(identity)) for identity in self._sharers}
+            sharers.append(Account(planned, identity, target, stored))
+            self.accounts.append(sharers[-1])
         self._streams: deque[Iterator[Task]] = deque()
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
@@ -166,7 +154,12 @@ class Ledger:
         """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""
         for account in self.accounts:
             self._advance(account)
-        return list(self._tasks(self.accounts, n_batches))
+
+        def stop(account: Account) -> int:
+            missing = (batch for batch in range(account.target) if batch not in account.stored)
+            return next(islice(missing, n_batches, None), account.target)
+
+        return list(self._tasks(self.accounts, stop))
 
     def identities(self, task: Task) -> list[str]:
         """Return under which names the batches of a task are stored."""
@@ -179,9 +172,9 @@ class Ledger:
         for cell, identity, moments in zip(task.cells, self.identities(task), batches, strict=True):
             self._store.write_batch(identity, task.batch, moments, cell)
             self._written.add((identity, task.batch))
-            self._stored[identity].add(task.batch)
             self._queued.discard((identity, task.batch))
             for account in self._sharers[identity]:
+                account.stored.add(task.batch)
                 account.missing -= task.batch < account.target
                 if not account.missing and not account.finished:
                     self._advance(account)
@@ -190,8 +183,12 @@ class Ledger:
 
     @property
     def standing(self) -> Standing:
-        """The sum over all cells."""
-        return Standing(*map(sum, zip(*(account.standing for account in self.accounts), strict=True)))
+        """How far all cells are."""
+        rows = []
+        for account in self.accounts:
+            each, stored = cost(account.planned.cell), account.target - account.missing
+            rows.append((stored * each, account.expected * each, stored * account.batch_size, account.finished))
+        return Standing(*map(sum, zip(*rows, strict=True)))
 
     @property
     def work_known(self) -> bool:
@@ -209,7 +206,7 @@ class Ledger:
 
     def preview(self, account: Account) -> Account:
         """Return the account of a cell as of the batches stored so far, for those who wait."""
-        stored = self._stored_of(account)
+        stored = _stored_of(account)
         whole, damaged = self._read(account, stored)
         seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
         if whole:
@@ -218,33 +215,20 @@ class Ledger:
 
     def _advance(self, account: Account) -> None:
         """Look at a cell as long as everything for its next look is stored."""
-        while True:
-            stored = self._stored_of(account)
-            account.missing = account.target - len(stored)
-            if account.missing or account.finished:
-                break
-            whole, damaged = self._read(account, stored)
-            if damaged:
-                self._discard(account, damaged)
-            else:
-                self._look(account, whole)
+        _count(account)
+        while not account.missing and not account.finished:
+            self._look(account)
 
     def cut(self) -> None:
         """Want no more: a cell that is not finished stops at the batches that are stored from its first on."""
         for account in self.accounts:
             account.cut = not account.finished
             while not account.finished:
-                stored = self._stored_of(account)
+                stored = _stored_of(account)
                 account.target = next((place for place, batch in enumerate(stored) if place != batch), len(stored))
-                if account.finished:
-                    break
-                whole, damaged = self._read(account, list(range(account.target)))
-                if damaged:
-                    self._discard(account, damaged)
-                    continue
-                self._look(account, whole)
-                account.cut = account.target != account.done or account.planned.precision.stop != "precision"
-                account.target = account.done
+                if not account.finished and self._look(account):
+                    account.cut = account.target != account.done or account.planned.precision.stop != "precision"
+                    account.target = account.done
             account.missing = 0
 
     def _look_at_all(self) -> list[Account]:
@@ -261,7 +245,7 @@ class Ledger:
             raised += [account for account, _ in further]
         return raised
 
-    def _read(self, account: Account, batches: list[int]) -> tuple[list[Moments], set[int]]:
+    def _read(self, account: Account, batches: Sequence[int]) -> tuple[list[Moments], set[int]]:
         """Return what these batches of a cell, in order, fold to as they are read, and which of them are damaged."""
         cell, done = account.planned.cell, 0
         parts: list[Moments] = []
@@ -279,31 +263,27 @@ class Ledger:
             return [*parts, fold(unfolded, done)], damaged
         return parts or unfolded, damaged
 
-    def _stored_of(self, account: Account) -> list[int]:
-        """Return the numbers of the batches that are wanted and stored, in order."""
-        stored, wanted = self._stored[account.identity], range(account.target)
-        whole = len(stored) >= len(wanted) and stored.issuperset(wanted)
-        return list(wanted) if whole else sorted(filter(wanted.__contains__, stored))
-
-    def _discard(self, account: Account, damaged: set[int]) -> None:
-        """Forget damaged batches, so that they are computed again; but not twice."""
+    def _look(self, account: Account) -> bool:
+        """Measure all that is wanted of a cell; return False if damaged batches, now missing, have to come first."""
+        whole, damaged = self._read(account, range(account.target))
         for batch in damaged:
             if (account.identity, batch) in self._written:
                 place = self._store.place(account.identity, batch)
                 raise UserError(f"{place}: cannot be read back; check the disk of the outputs, and run again")
-        account.damaged |= damaged
-        self._stored[account.identity] -= damaged
-        for sharer in self._sharers[account.identity]:
-            sharer.missing = sharer.target - len(self._stored_of(sharer))
-
-    def _look(self, account: Account, batches: list[Moments]) -> None:
+        if damaged:
+            account.damaged |= damaged
+            account.stored -= damaged
+            for sharer in self._sharers[account.identity]:
+                _count(sharer)
+            return False
         account.done = account.target
         account.looks.append(account.done)
-        self._measure(account, batches)
+        self._measure(account, whole)
         if account.performance is not None:
-            account.target = next_target(
-                account.done, account.performance, account.planned.precision, account.batch_size
-            )
+            precision = account.planned.precision
+            account.target = next_target(account.done, account.performance, precision, account.batch_size)
+        _count(account)
+        return True
 
     def _measure(self, account: Account, batches: list[Moments]) -> None:
         account.failed = tuple(int(replicate) for batch in batches for replicate in batch.failed)
@@ -325,26 +305,33 @@ class Ledger:
                 tasks.append(task)
         return tasks
 
-    def _tasks(self, accounts: Iterable[Account], most: int | None = None) -> Iterator[Task]:
-        """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
+    def _tasks(
+        self, accounts: Iterable[Account], stop: Callable[[Account], int] = lambda account: account.target
+    ) -> Iterator[Task]:
+        """Yield missing batches, those of a cell below a number: cells that share data are evaluated together."""
         for sharers in sharing_data(accounts, lambda account: account.planned.cell, self._device):
-            numbered = heapq.merge(*(islice(self._missing(place, a), most) for place, a in enumerate(sharers)))
-            for batch, places in groupby(numbered, key=lambda pair: pair[0]):
-                cells = [sharers[place].planned.cell for _, place in places if self._claim(sharers[place], batch)]
+            stops = list(map(stop, sharers))
+            for batch in range(max(stops)):
+                wanted = [account for account, stop in zip(sharers, stops, strict=True) if batch < stop]
+                cells = [account.planned.cell for account in wanted if self._claim(account, batch)]
                 yield from (Task(tuple(together), batch) for together in of_one_task(cells))
 
-    def _missing(self, place: int, account: Account) -> Iterator[tuple[int, int]]:
-        """Yield the numbers of the batches that are wanted and not stored, in order, each with a place."""
-        stored = self._stored[account.identity]
-        return ((batch, place) for batch in range(account.target) if batch not in stored)
-
     def _claim(self, account: Account, batch: int) -> bool:
-        """Take a batch to be computed, unless it is in flight or has come back since."""
+        """Take a batch to be computed, unless it is stored or in flight."""
         address = (account.identity, batch)
-        if batch in self._stored[account.identity] or address in self._queued:
+        if batch in account.stored or address in self._queued:
             return False
         self._queued.add(address)
         return True
+
+
+def _stored_of(account: Account) -> list[int]:
+    """Return the numbers of the batches that are wanted and stored, in order."""
+    return sorted(batch for batch in account.stored if batch < account.target)
+
+
+def _count(account: Account) -> None:
+    account.missing = account.target - len(_stored_of(account))
 
 
 def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell], device: str = "cpu") -> list[list[T]]:

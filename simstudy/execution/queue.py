@@ -8,11 +8,10 @@ import queue
 import resource
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.pool import ThreadPool
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -21,7 +20,7 @@ from simstudy.errors import UserError, require_extra
 from simstudy.execution.clients import (
     WORKER_SECONDS,
     Jobs,
-    cuda_client,
+    gpu_environments,
     job_cluster,
     local_client,
     no_workers,
@@ -33,7 +32,6 @@ from simstudy.replicates.moments import Moments
 
 MAX_WORKERS = 1024
 """Most workers on one machine: a system that can start no more threads would end the run as a defect."""
-EXECUTORS = ("serial", "threads", "processes", "cuda")
 TASKS_PER_THREAD = 3
 """Turns in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
 
@@ -79,25 +77,33 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
     here = engine_of(tasks, device)
     if here != wanted:
         raise EngineMismatchError(f"engine {here} on {platform.node()}, {wanted} wanted")
-    return [Outcome(*measured(simulate_batch, *task, device)) for task in tasks]
+    outcomes = []
+    for task in tasks:
+        start = time.thread_time()
+        batches = simulate_batch(*task, device)
+        outcomes.append(Outcome(batches, Usage(_process(), time.thread_time() - start, _peak_MiB())))
+    return outcomes
 
 
-class Queue(ABC):
-    """Tasks, handed out in turns to workers; iterate over it to get each with its outcome, in order of completion."""
+class Queue:
+    """Tasks, handed out in turns to threads; iterate over it to get each with its outcome, in order of completion."""
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, pool: ThreadPool | None, workers: int, device: str = "cpu") -> None:
         self.device = device
+        # Threads of a `ThreadPool` do not keep a process from ending.
+        self._pool, self._workers = pool, workers
         self._waiting: deque[Task] = deque()
         self._flying = 0
+        self._ended: queue.SimpleQueue[tuple[Sequence[Task], Any]] = queue.SimpleQueue()
         self._seconds = TURN_SECONDS
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Append tasks; may be called while iterating."""
         self._waiting.extend(tasks)
 
-    @abstractmethod
     def workers(self) -> int:
         """Return how many tasks run at once."""
+        return self._workers
 
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         while self._waiting or self._flying:
@@ -116,34 +122,17 @@ class Queue(ABC):
             self._start([self._waiting.popleft() for _ in range(max(1, length))])
             self._flying += 1
 
-    @abstractmethod
     def _start(self, tasks: Sequence[Task]) -> None:
         """Give a turn to a worker."""
+        assert self._pool is not None
 
-    @abstractmethod
-    def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
-        """Wait for a turn to end; raise what it raised."""
-
-
-class ThreadQueue(Queue):
-    """The same queue on threads of this process; those of a `ThreadPool` do not keep a process from ending."""
-
-    def __init__(self, pool: ThreadPool, workers: int) -> None:
-        super().__init__()
-        self._pool, self._workers = pool, workers
-        self._ended: queue.SimpleQueue[tuple[Sequence[Task], Any]] = queue.SimpleQueue()
-
-    def workers(self) -> int:
-        """Return the number of threads."""
-        return self._workers
-
-    def _start(self, tasks: Sequence[Task]) -> None:
         def ended(found: Any) -> None:
             self._ended.put((tasks, found))
 
         self._pool.apply_async(compute, (tasks, self.device, engine_of(tasks, self.device)), {}, ended, ended)
 
     def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
+        """Wait for a turn to end; raise what it raised."""
         tasks, found = self._ended.get()
         if isinstance(found, BaseException):
             raise found
@@ -154,14 +143,10 @@ class DaskQueue(Queue):
     """The same queue on a Dask client; ``without_workers`` is called while there are none."""
 
     def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
-        from distributed import as_completed
-
-        super().__init__(device)
+        super().__init__(None, 0, device)
         self._client = client
         self._without_workers = without_workers
-        self._turns: dict[Any, Sequence[Task]] = {}
-        self._completed = as_completed(loop=client.loop)
-        self._n_workers, self._counted = 0, -math.inf
+        self._counted = -math.inf
 
     def workers(self) -> int:
         """Return how many tasks run at once, by the threads that the scheduler had within the last second."""
@@ -169,12 +154,12 @@ class DaskQueue(Queue):
 
         if time.monotonic() - self._counted >= COUNT_SECONDS:
             try:
-                self._n_workers = sum(self._client.nthreads().values())
+                self._workers = sum(self._client.nthreads().values())
             except OSError as error:
                 # It took no connection in time, which others hear of as a connection that is closed.
                 raise CommClosedError(str(error)) from error
             self._counted = time.monotonic()
-        return self._n_workers
+        return self._workers
 
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
         from distributed import CancelledError
@@ -191,25 +176,18 @@ class DaskQueue(Queue):
     def _start(self, tasks: Sequence[Task]) -> None:
         wanted = engine_of(tasks, self.device)
         future = self._client.submit(compute, tasks, self.device, wanted, pure=False, retries=2)
-        self._turns[future] = tasks
-        self._completed.add(future)
+        future.add_done_callback(lambda ended: self._ended.put((tasks, ended)))
 
     def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
-        self._wait()
-        future = next(self._completed)
-        tasks, outcomes = self._turns.pop(future), _outcomes(future)
-        # Released at once: a result kept by its worker would be recomputed if that worker is lost.
-        future.release()
-        return tasks, outcomes
-
-    def _wait(self) -> None:
-        """Wait until a task has ended, but not for ever for workers that do not come back."""
+        """Wait for a turn to end, but not for ever for workers that do not come back."""
         last_seen = time.monotonic()
-        ended = self._completed.thread_condition
         while True:
-            with ended:
-                if ended.wait_for(self._completed.has_ready, COUNT_SECONDS):
-                    return
+            with contextlib.suppress(queue.Empty):
+                tasks, future = self._ended.get(timeout=COUNT_SECONDS)
+                outcomes = _outcomes(future)
+                # Released at once: a result kept by its worker would be recomputed if that worker is lost.
+                future.release()
+                return tasks, outcomes
             now = time.monotonic()
             last_seen = now if self.workers() else last_seen
             if now - last_seen > WORKER_SECONDS:
@@ -250,45 +228,27 @@ def open_queue(
         raise UserError(f"workers = {workers!r}: {wanted}")
     if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):
         require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
-    if isinstance(executor, Jobs):
-        with job_cluster(executor, claim) as (client, without_workers):
-            yield DaskQueue(client, without_workers)
-    else:
-        with _opened(executor, workers, trust_network) as opened:
-            claim()
-            yield opened
-
-
-@contextlib.contextmanager
-def _opened(executor: str, workers: int | None, trust_network: bool) -> Iterator[Queue]:
-    cores = os.cpu_count() or 1
-    if executor in ("serial", "threads"):
-        n_threads = 1 if executor == "serial" else workers or cores
-        # Threads of the numerical library would compete with these, and bits might depend on their number.
-        with threadpool_limits(1), ThreadPool(n_threads) as pool:
-            yield ThreadQueue(pool, n_threads)
-    elif executor == "processes":
-        with local_client({str(number): {} for number in range(workers or cores)}) as client:
-            yield DaskQueue(client)
-    elif executor == "cuda":
-        with cuda_client(workers) as client:
-            yield DaskQueue(client, device="cuda")
-    elif "://" in str(executor):
-        with remote_client(executor, trust_network) as client:
-            yield DaskQueue(client)
-    else:
-        known = ", ".join(EXECUTORS)
-        raise UserError(f"executor = {executor!r}: unknown; choose {known}, or an address such as tls://host:8786")
-
-
-Result = TypeVar("Result")
-
-
-def measured(call: Callable[..., Result], *arguments: Any) -> tuple[Result, Usage]:
-    """Return what a call returns, and what it took."""
-    start = time.thread_time()
-    result = call(*arguments)
-    return result, Usage(_process(), time.thread_time() - start, _peak_MiB())
+    count = workers or os.cpu_count() or 1
+    with contextlib.ExitStack() as held:
+        if isinstance(executor, Jobs):
+            yield DaskQueue(*held.enter_context(job_cluster(executor, claim)))
+            return
+        if executor in ("serial", "threads"):
+            count = 1 if executor == "serial" else count
+            # Threads of the numerical library would compete with these, and bits might depend on their number.
+            held.enter_context(threadpool_limits(1))
+            opened = Queue(held.enter_context(ThreadPool(count)), count)
+        elif executor == "processes":
+            opened = DaskQueue(held.enter_context(local_client({str(number): {} for number in range(count)})))
+        elif executor == "cuda":
+            opened = DaskQueue(held.enter_context(local_client(gpu_environments(workers))), device="cuda")
+        elif "://" in str(executor):
+            opened = DaskQueue(held.enter_context(remote_client(executor, trust_network)))
+        else:
+            known = "serial, threads, processes, cuda, or an address such as tls://host:8786"
+            raise UserError(f"executor = {executor!r}: unknown; choose {known}")
+        claim()
+        yield opened
 
 
 class Meter:

@@ -77,7 +77,7 @@ def coordinates(design: Design) -> dict[str, Any]:
 
 def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     total = np.array([account.done * account.batch_size for account in accounts])
-    failed = np.array([account.n_failed for account in accounts])
+    failed = np.array([len(account.failed) for account in accounts])
     looks = np.zeros((len(accounts), max(len(account.looks) for account in accounts)), int)
     for row, account in zip(looks, accounts, strict=True):
         row[: len(account.looks)] = np.array(account.looks) * account.batch_size
@@ -121,7 +121,7 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
         for suffix, performances in both_errors(accounts):
             arrays[name + suffix] = np.array([float(p.mcse.get(name, np.nan)) if p else np.nan for p in performances])
     # Also where so many replicates failed that there is no Monte Carlo error.
-    arrays["failure_rate"][0] = [a.n_failed / max(a.done * a.batch_size, 1) for a in accounts]
+    arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
         gains = [a.performance and a.performance.gain for a in accounts]
         arrays[f"{name}_gain"] = np.array([gain.get(name, np.nan) if gain else np.nan for gain in gains])

@@ -21,7 +21,7 @@ ASKED = {
     "jobs": 3, "threads": 4, "memory": "8GB", "walltime": "02:30:00", "queue": "long", "directives": ("-X this",),
     "setup": ("module load python",),
 }  # fmt: skip
-NO_KEYS = clients._shared_by_all("certificate", "key")
+NO_KEYS = clients._shared_by_all("key")
 DIRECTIVES = {
     "slurm": [
         "#SBATCH -p long", "#SBATCH --cpus-per-task=4", "#SBATCH --mem=8G", "#SBATCH -t 02:30:00", "#SBATCH -X this",
@@ -53,8 +53,8 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
         " --lifetime 8100s --lifetime-stagger 450s --no-dashboard --worker-class simstudy.execution.nodes.Pageless"
         in worker
     )
-    certificate, key = f"'{tmp_path}/a folder/.partial/CERTIFICATE'", f"'{tmp_path}/a folder/.partial/KEY'"
-    assert worker.endswith(f" --protocol tls:// --tls-ca-file {certificate} --tls-cert {certificate} --tls-key {key}")
+    key = f"'{tmp_path}/a folder/.partial/KEY'"
+    assert worker.endswith(f" --protocol tls:// --tls-ca-file {key} --tls-cert {key} --tls-key {key}")
     assert "BEGIN" not in "".join(lines)  # of a key
 
 
@@ -138,17 +138,18 @@ def refusing(n_failures: int, answer: str = "Submitted batch job 7"):
     return clients._patient(Job), scripts
 
 
-def test_key_files__are_closed_to_others_from_the_start_and_end_with_the_block(tmp_path):
-    modes, folder = [], tmp_path / ".partial"
+def test_key_file__is_closed_to_others_from_the_start_and_ends_with_the_block(tmp_path):
+    folder = tmp_path / ".partial"
     tmp_path.chmod(0o777)
     old = os.umask(0)
     try:
-        with clients._key_files(Folder(tmp_path)) as security:
-            modes += [path.stat().st_mode & 0o777 for path in folder.iterdir()]
-            assert {security.tls_ca_file, security.tls_worker_key} == {str(path) for path in folder.iterdir()}
+        with clients._key_file(Folder(tmp_path)) as security:
+            (path,) = folder.iterdir()
+            assert path.stat().st_mode & 0o777 == 0o600
+            assert {security.tls_ca_file, security.tls_worker_key} == {str(path)}
     finally:
         os.umask(old)
-    assert modes == [0o600, 0o600] and not list(folder.iterdir())
+    assert not list(folder.iterdir())
 
 
 def test_first_job_that_is_refused__is_not_submitted_again(monkeypatch):
