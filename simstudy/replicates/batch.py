@@ -99,12 +99,10 @@ def _add(evaluation: Evaluation, shared: SharedData, blocks: range) -> None:
     except NUMERICAL_FAILURES:
         if shared.count == 1:
             evaluation.fail(shared.first)
-        elif len(blocks) == 1:
-            for single in shared.split(shared.count):
-                _add(evaluation, single, blocks)
-        else:
-            for number, part in zip(blocks, shared.split(len(blocks)), strict=True):
-                _add(evaluation, part, range(number, number + 1))
+            return
+        inside = [blocks] * shared.count if len(blocks) == 1 else [range(block, block + 1) for block in blocks]
+        for part, own in zip(shared.split(len(inside)), inside, strict=True):
+            _add(evaluation, part, own)
 
 
 class Evaluation:

@@ -71,20 +71,16 @@ def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[s
     values = measures_of(average, combine, names)
     weights = values["combination_weight"]
     outer = weights[:, :, None] * weights[:, None] * _of_heads(overlap, n_heads)
-    second, of_bias = _forms(outer, bias, products)
+    rows, columns = np.triu_indices(n_heads)
+    packed = outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
+    second = (products @ packed[:, :, None])[..., 0]
+    of_bias = np.einsum("cqh,cqh->cq", bias @ outer, bias)
     squared_bias = of_bias + _of_excess(weights[:, None], bias * target[..., None], target**2)
     of_covariance = (pairs.variance / n_heads, _over_pairs(pairs.covariance, n_heads))
     of_second = (pairs.error / n_heads, (pairs.error + pairs.second) / n_heads**2)
     by_query = _of_moments(squared_bias, second - of_bias, of_covariance, of_second, n_heads)
     by_query["correlation"] = _over_pairs(pairs.correlation, n_heads)
     return values | {f"{name}_by_query": each for name, each in by_query.items()}
-
-
-def _forms(outer: Array, bias: Array, products: Array) -> tuple[Array, Array]:
-    """Sums of products, and of products of biases, times a symmetric matrix (case, head, head) at each query."""
-    rows, columns = np.triu_indices(outer.shape[-1])
-    packed = outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
-    return (products @ packed[:, :, None])[..., 0], np.einsum("cqh,cqh->cq", bias @ outer, bias)
 
 
 def _of_heads(overlap: Array, n_heads: int) -> Array:

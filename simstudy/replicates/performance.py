@@ -24,7 +24,7 @@ one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,16 +78,18 @@ def performance(
 ) -> Performance:  # fmt: skip
     """Return every measure of a cell with its Monte Carlo standard error; ValueError with fewer than two blocks."""
     combine = weights if callable(weights) else fixed(weights)
-    used, sums = _defined(blocks)
+    used, sums = defined(blocks)
     if len(sums.n_defined) < 2:
         raise ValueError(f"{len(sums.n_defined)} block(s) with a defined replicate; at least 2 are needed")
     lengths = np.ones(len(used), np.int64) if lengths is None else lengths
-    parts = [measures_at(_means(sums, part), sums.target, combine, statistics, overlap) for part in _chunks(sums)]
+    step = max(1, CHUNK_BYTES // (32 * max(sums.product_sum[0].size, 1)))
+    chunks = (means_of(sums, slice(start, start + step)) for start in range(0, len(sums.n_defined), step))
+    parts = [measures_at(means, sums.target, combine, statistics, overlap) for means in chunks]
     whole = {name: values[0] for name, values in parts[0].items()}
     left_out = {name: np.concatenate([part[name][1:] for part in parts]) for name in whole}
     found = jackknifed(whole, left_out, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
     estimate, mcse, contribution, remainder = found[:4]
-    quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths, nets=nets)
+    quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths, nets)
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder |= {name: float(quadratic[name]) for name in quadratic if name in contribution}
@@ -132,7 +134,7 @@ def _of_nets(
     whole: Measures, sums: Moments, nets: Array, combine: Combine, statistics: Sequence[str], overlap: Array
 ) -> dict[str, tuple[Array, Array]]:
     """Correction of each measure and contributions of nets to its error, by the jackknife over these."""
-    errors, products, others = (each.repeat(len(nets), axis=0) for each in _means(sums, slice(0)))
+    errors, products, others = (each.repeat(len(nets), axis=0) for each in means_of(sums, slice(0)))
     n_heads, left_out = errors.shape[-1], nets / (1 - len(nets))
     means = errors + left_out[..., :n_heads], products + left_out[..., n_heads:], others
     ones, found = np.ones(len(nets), np.int64), {}
@@ -164,11 +166,10 @@ def jackknife(whole: Array, left_out: Array, sizes: np.ndarray, lengths: np.ndar
 
 
 def quadratic_errors(
-    blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray, *, by_query: bool = True,
-    nets: Array | None = None,
-) -> Measures:  # fmt: skip
+    blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray, nets: Array | None = None
+) -> Measures:
     """Errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q of averages, √2·S_qq at each query."""
-    used, sums = _defined(blocks)
+    used, sums = defined(blocks)
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
     sizes, scale = (sums.n_defined, lengths[used]), np.broadcast_to(np.diagonal(overlap), len(weights))
     heads = mean_error * np.sqrt(scale)
@@ -179,15 +180,13 @@ def quadratic_errors(
         own = nets[..., : len(weights)] / np.sqrt(len(nets) * (len(nets) - 1))
         together = np.concatenate([own @ components, together])
         of_heads = np.concatenate([own * np.sqrt(scale), of_heads])
-    errors = {
+    return {
         "squared_bias": _averaged(together),
         "mean_squared_bias": _averaged(of_heads) / len(weights),
         "head_squared_bias": np.stack([_averaged(of_heads[..., h, None]) for h in range(len(weights))]),
+        "squared_bias_by_query": _at_each(together),
+        "mean_squared_bias_by_query": _at_each(of_heads) / len(weights),
     }
-    if by_query:
-        errors["squared_bias_by_query"] = _at_each(together)
-        errors["mean_squared_bias_by_query"] = _at_each(of_heads) / len(weights)
-    return errors
 
 
 def _deviations(means: Array, sizes: np.ndarray, lengths: np.ndarray) -> Array:
@@ -213,7 +212,7 @@ def _at_each(deviations: Array) -> Array:
     return np.asarray(np.sqrt(2.0) * np.linalg.norm(products, axis=(1, 2)))
 
 
-def _defined(blocks: Moments) -> tuple[np.ndarray, Moments]:
+def defined(blocks: Moments) -> tuple[np.ndarray, Moments]:
     """Return which blocks have a defined replicate, and these alone."""
     used = blocks.n_defined > 0
     summed = ("n_defined", "error_sum", "product_sum", "statistic_sum")
@@ -227,13 +226,7 @@ def placed(share: Array, used: np.ndarray) -> Array:
     return everywhere
 
 
-def _chunks(sums: Moments) -> Iterator[slice]:
-    step = max(1, CHUNK_BYTES // (32 * max(sums.product_sum[0].size, 1)))
-    for start in range(0, len(sums.n_defined), step):
-        yield slice(start, min(start + step, len(sums.n_defined)))
-
-
-def _means(sums: Moments, left_out: slice) -> Means:
+def means_of(sums: Moments, left_out: slice) -> Means:
     """Means of errors, products and indices: of all blocks, then with each of some blocks left out."""
     count = np.concatenate([[0], sums.n_defined[left_out]])
     count = (sums.n_defined.sum() - count).astype(float)

@@ -2,8 +2,6 @@
 
 import contextlib
 import re
-from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -53,7 +51,19 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
         raise UserError(f"replicate = {replicate}: must be at least 0")
     cell = cell.in_batch(replicate // cell.simulation.batch_size)
     shared = SharedData(cell, replicate, 1)
-    arrays = _inputs(cell, shared) if cell.instance is None else {}
+    arrays: dict[str, Any] = {}
+    if cell.instance is None:
+        # Heads that are drawn anew for each replicate have one axis more.
+        drawn = (each[0] if each.ndim > 3 else each for each in projections_of(cell, replicate))
+        arrays = {
+            "keys": shared.keys(cell.data.n_keys)[0],
+            "values": shared.values(cell)[0],
+            "noise": shared.noise(cell)[0],
+            "noise_variance": shared.variances(cell)[0],
+            "query_points": query_points(cell),
+            **dict(zip(("key_projections", "query_projections"), drawn, strict=True)),
+            "target": at_queries(cell),
+        }
     own, why = results_of(cell, replicate)
     try:
         members = members_of(cell, shared)
@@ -72,21 +82,6 @@ def intervals_of(cell: Cell, replicates: int) -> np.ndarray:
     parameters = getattr(cell.instance, "parameters", {})
     rows = [[(parameters | results).get(name, np.nan) for name in INTERVAL] for results in found]
     return np.array(rows, float).reshape(-1, len(INTERVAL))
-
-
-def _inputs(cell: Cell, shared: SharedData) -> dict[str, Any]:
-    """What the only replicate of an ensemble is computed from."""
-    key, query = (_one(projections, 3) for projections in projections_of(cell, shared.first))
-    return {
-        "keys": shared.keys(cell.data.n_keys)[0],
-        "values": shared.values(cell)[0],
-        "noise": shared.noise(cell)[0],
-        "noise_variance": shared.variances(cell)[0],
-        "query_points": query_points(cell),
-        "key_projections": key,
-        "query_projections": query,
-        "target": at_queries(cell),
-    }
 
 
 def _estimates(members: Members, combined: bool) -> dict[str, Any]:
@@ -113,10 +108,6 @@ def _of_own(results: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _one(array: np.ndarray, n_dims: int) -> np.ndarray:
-    return array[0] if array.ndim > n_dims else array
-
-
 def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) -> xr.Dataset:
     variables = {name: (*_ARRAYS[name][:1], arrays[name], {"long_name": _ARRAYS[name][1]}) for name in arrays}
     settings = {name: str(value) for name, value in cell.coordinates.items()}
@@ -134,10 +125,16 @@ def select(design: Design, selection: str) -> int:
             raise UserError(f"cell = {number}: the design has cells 0 to {len(rows) - 1}")
         return number
     known = dict.fromkeys(name for row in rows for name in row)
-    pairs = [_pair(part, known) for part in re.split(r",(?![^(\[{]*[)\]}])", selection)]
-    if twice := next((name for name, count in Counter(name for name, _ in pairs).items() if count > 1), ""):
-        raise UserError(f"cell = {selection!r}: {twice} stands more than once; state one level of it")
-    wanted = dict(pairs)
+    wanted: dict[str, str] = {}
+    for part in re.split(r",(?![^(\[{]*[)\]}])", selection):
+        name, equals, value = (each.strip() for each in part.partition("="))
+        if not equals:
+            raise UserError(f"cell: {part.strip()!r} is neither a number nor name=value")
+        if name not in known:
+            raise UserError(f"cell: {name!r} is no setting; known: {', '.join(known)}")
+        if name in wanted:
+            raise UserError(f"cell = {selection!r}: {name} stands more than once; state one level of it")
+        wanted[name] = value
     fits = [number for number, row in enumerate(rows) if all(_fits(row, *pair) for pair in wanted.items())]
     if len(fits) == 1:
         return fits[0]
@@ -150,15 +147,6 @@ def select(design: Design, selection: str) -> int:
         for name in unknown
     )
     raise UserError(f"cell = {selection!r}: no cell fits; {''.join(levels)}simstudy status lists the cells")
-
-
-def _pair(part: str, known: Iterable[str]) -> tuple[str, str]:
-    name, equals, value = (each.strip() for each in part.partition("="))
-    if not equals:
-        raise UserError(f"cell: {part.strip()!r} is neither a number nor name=value")
-    if name not in known:
-        raise UserError(f"cell: {name!r} is no setting; known: {', '.join(known)}")
-    return name, value
 
 
 def _fits(row: dict[str, Any], name: str, value: str) -> bool:
