@@ -28,7 +28,7 @@ from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Meter, Queue, open_queue
 from simstudy.execution.shares import Share, open_share
 from simstudy.execution.status import Teller
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, read_dataset, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, read_results, store_of
 
 RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
 
@@ -111,7 +111,7 @@ def run(
         how |= {**ledger.tally(), **meter.read()}
         _write_results(ledger, design, store, tell, queue.device, how, told)
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-    return read_dataset(store.files, RESULTS_FILE)
+    return read_results(store.folder / RESULTS_FILE)
 
 
 def _write_results(

@@ -4,7 +4,7 @@ import contextlib
 import functools
 from pathlib import Path
 
-from simstudy.execution.batch_files import ENTRY, Segment, record_of, segment_of, segments
+from simstudy.execution.batch_files import ENTRY, LENGTH, Segment, record_of, segments
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import Store
 
@@ -47,7 +47,7 @@ def flip(batch: Path, place: int = 0) -> None:
 def remove(batch: Path) -> None:
     """Let a batch be none, and all others be where they are."""
     segment, row = _row(batch)
-    with segment.index.open("r+b") as file:
+    with segment.path("index").open("r+b") as file:
         file.seek(row * ENTRY.itemsize)
         file.write(b"\xff" * 8)
 
@@ -56,23 +56,23 @@ def torn(folder: Path) -> list[str]:
     """Files below a folder with bytes behind the last whole batch: some are being written, or were."""
     found = []
     for segment in (segment for cell in folder.glob("batches/*") for segment in segments(Folder(cell))):
-        n_whole, rest = divmod(segment.index.stat().st_size, ENTRY.itemsize)
+        n_whole, rest = divmod(segment.path("index").stat().st_size, ENTRY.itemsize)
         with contextlib.suppress(FileNotFoundError):  # the index is there first
-            if rest or segment.records.stat().st_size > n_whole * _size(segment.folder.path):
-                found.append(segment.records.name)
+            if rest or segment.path("records").stat().st_size > n_whole * _size(segment.folder.path):
+                found.append(segment.path("records").name)
     return found
 
 
 def _row(batch: Path) -> tuple[Segment, int]:
     number = int(batch.stem)
-    segment = Segment(Folder(batch.parent), segment_of(number))
+    segment = Segment(Folder(batch.parent), number // LENGTH)
     return segment, segment.batches()[number]
 
 
 def _place(batch: Path) -> tuple[Path, int, int]:
     segment, row = _row(batch)
     size = _size(batch.parent)
-    return segment.records, row * size, (row + 1) * size
+    return segment.path("records"), row * size, (row + 1) * size
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from simstudy.errors import UserError
 from simstudy.execution.batch_files import sealed
 from simstudy.execution.folder import Missing
 from simstudy.execution.seal import begun_in
-from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, Store, dataset_of, netcdf, read_dataset
+from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, Store, dataset_of, netcdf, read_results
 from simstudy.report.confirmed import confirmed_of, standing_in
 from simstudy.report.page import report_files
 from simstudy.results import open_results
@@ -51,7 +51,7 @@ def altered(store: Store, trust: Iterable[Path] = ()) -> Iterator[str]:
 
 def _different(name: str, again: xr.Dataset, store: Store) -> Iterator[str]:
     """Yield the name of a data set, with some of what differs."""
-    stored, again = read_dataset(store.files, name), _as_stored(again, store)
+    stored, again = read_results(store.folder / name), _as_stored(again, store)
     wrong = sorted(
         str(each) for each in stored.variables.keys() | again.variables.keys()
         if each not in stored.variables or each not in again.variables

@@ -12,13 +12,14 @@ engine of which the name of the cell is a digest.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import time
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -110,17 +111,7 @@ def same(one: Moments, other: Moments) -> bool:
 
 def sealed(content: bytes) -> bytes:
     """Append the digest of a file."""
-    return content + digest(content)
-
-
-def is_sealed(content: bytes) -> bool:
-    """Whether bytes end with the digest of what comes before."""
-    return digest(content[:-DIGEST_LENGTH]) == content[-DIGEST_LENGTH:]
-
-
-def digest(content: bytes) -> bytes:
-    """Return the digest that seals a file."""
-    return hashlib.sha256(content).hexdigest().encode()
+    return content + hashlib.sha256(content).hexdigest().encode()
 
 
 @dataclass(frozen=True)
@@ -130,26 +121,20 @@ class Segment:
     folder: Folder
     number: int
 
-    @property
-    def names(self) -> tuple[str, str]:
-        """Names of the files of the index and of the records."""
-        return f"{self.number:04d}.index", f"{self.number:04d}.records"
+    def name(self, kind: str) -> str:
+        """Return the name of the file of ``records`` or of the ``index``."""
+        return f"{self.number:04d}.{kind}"
 
-    @property
-    def records(self) -> Path:
-        """File of the records."""
-        return self.folder.path / self.names[1]
-
-    @property
-    def index(self) -> Path:
-        """File of the index."""
-        return self.folder.path / self.names[0]
+    def path(self, kind: str) -> Path:
+        """Return the path of one of them, for people."""
+        return self.folder.path / self.name(kind)
 
     def append(self, records: Mapping[int, bytes]) -> None:
         """Store records, by the numbers of their batches; OSError if not all have room: those that fit are stored."""
-        told = [(batch, time.time(), _digest(self.folder.name, batch, record)) for batch, record in records.items()]
+        identity = self.folder.path.name
+        told = [(batch, time.time(), _digest(identity, batch, record)) for batch, record in records.items()]
         size = len(next(iter(records.values())))
-        with self.folder.appending(self.names[0]) as index, self.folder.appending(self.names[1]) as file:
+        with self.folder.appending(self.name("index")) as index, self.folder.appending(self.name("records")) as file:
             n_whole = index.tell() // ENTRY.itemsize
             index.truncate(n_whole * ENTRY.itemsize)
             file.truncate(n_whole * size)
@@ -163,62 +148,42 @@ class Segment:
     def entries(self) -> np.ndarray:
         """Return the whole entries of the index, of type `ENTRY`; none if there is none."""
         try:
-            content = self.folder.read(self.names[0], MAX_INDEX_BYTES)
+            content = self.folder.read(self.name("index"), MAX_INDEX_BYTES)
         except Missing:
             return np.zeros(0, ENTRY)
         return np.frombuffer(content, ENTRY, len(content) // ENTRY.itemsize)
 
     def batches(self) -> dict[int, int]:
         """Return where the batches of the segment stand, by their numbers."""
-        return self._rows(self.entries())
-
-    def _rows(self, entries: np.ndarray) -> dict[int, int]:
-        own = np.flatnonzero(entries["batch"] // LENGTH == self.number)
-        return dict(zip(entries["batch"][own].tolist(), own.tolist(), strict=True))
+        numbers = self.entries()["batch"]
+        own = np.flatnonzero(numbers // LENGTH == self.number)
+        return dict(zip(numbers[own].tolist(), own.tolist(), strict=True))
 
     def read(self, batches: Iterable[int], cell: Cell) -> dict[int, Moments]:
         """Return of these batches those that are stored and whole, by their numbers."""
-        entries, record = self.entries(), record_of(cell)
+        entries, record, identity = self.entries(), record_of(cell), self.folder.path.name
+        size = record.itemsize
         rows = np.flatnonzero(np.isin(entries["batch"], list(batches)))
-        step = max(1, CHUNK_BYTES // record.itemsize)
+        step = max(1, CHUNK_BYTES // size)
         found: dict[int, Moments] = {}
         for chunk in np.split(rows, np.flatnonzero(np.diff(rows // step)) + 1) if rows.size else []:
-            records = self._records(chunk[0], chunk[-1] + 1, record)
-            told = entries[chunk[chunk - chunk[0] < len(records)]]
-            records = records[chunk[: len(told)] - chunk[0]]
-            content, size, identity = memoryview(records.view(np.uint8)), records.itemsize, self.folder.name
-            addresses = zip(told["batch"].tolist(), told["digest"].tolist(), strict=True)
-            whole = {
-                batch: row for row, (batch, digest) in enumerate(addresses)
-                if _digest(identity, batch, content[row * size : (row + 1) * size]) == digest
-            }  # fmt: skip
+            first, content = int(chunk[0]), memoryview(b"")
+            with contextlib.suppress(Missing):
+                n_bytes = (int(chunk[-1]) + 1 - first) * size
+                content = memoryview(self.folder.read(self.name("records"), n_bytes, first * size))
+            whole = {}
+            for place, (batch, _, digest) in zip((chunk - first).tolist(), entries[chunk].tolist(), strict=True):
+                # A record that is not there whole has another digest.
+                if _digest(identity, batch, content[place * size : (place + 1) * size]) == digest:
+                    whole[batch] = place
+            records = np.frombuffer(content, record, len(content) // size)
             found |= unpack(records[list(whole.values())], list(whole), cell)
         return found
 
-    def _records(self, first: int, stop: int, record: np.dtype) -> np.ndarray:
-        """Return the records of these rows, as far as they are there."""
-        try:
-            with self.folder.reading(self.names[1]) as file:
-                file.seek(first * record.itemsize)
-                content = file.read((stop - first) * record.itemsize)
-        except Missing:
-            content = b""
-        return np.frombuffer(content, record, len(content) // record.itemsize)
 
-
-def segment_of(batch: int) -> int:
-    """Return the number of the segment that a batch belongs to."""
-    return batch // LENGTH
-
-
-def by_segment(batches: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+def by_segment(batches: Iterable[int]) -> Iterator[tuple[int, list[int]]]:
     """Yield numbers of batches, which are in order, those of each segment together with its number."""
-    start = 0
-    while start < len(batches):
-        number = segment_of(batches[start])
-        stop = bisect_left(batches, (number + 1) * LENGTH, start)
-        yield number, batches[start:stop]
-        start = stop
+    return ((number, list(inside)) for number, inside in groupby(batches, lambda batch: batch // LENGTH))
 
 
 def segments(folder: Folder) -> list[Segment]:

@@ -16,7 +16,6 @@ import stat
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -58,11 +57,6 @@ class Folder:
         """Path of the folder, for people."""
         return self.root.joinpath(*self.below)
 
-    @property
-    def name(self) -> str:
-        """Name of the folder."""
-        return self.path.name
-
     def at(self, *names: str) -> Folder:
         """Return a folder below this one."""
         return Folder(self.root, self.below + names)
@@ -75,23 +69,22 @@ class Folder:
         except Missing:
             return []
 
-    @contextlib.contextmanager
-    def reading(self, name: str) -> Iterator[BufferedReader]:
-        """Open a regular file for reading; raises Missing if there is none, UserError if it cannot be read."""
+    def read(self, name: str, limit: int, start: int | None = None) -> bytes:
+        """Return a regular file of so many bytes at most, or so many of it from a place on; Missing if there is none.
+
+        Raises UserError if it cannot be read.
+        """
         try:
             with self._told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
-                yield file
+                if start is not None:
+                    file.seek(start)
+                    return file.read(limit)
+                if os.fstat(opened).st_size > limit:
+                    where = self.path / name
+                    raise UserError(f"{where}: cannot be read: longer than {limit} bytes; move it, and run again")
+                return file.read()
         except FileNotFoundError as error:
             raise Missing(f"{self.path / name}: cannot be read: {error.strerror}") from None
-
-    def read(self, name: str, limit: int) -> bytes:
-        """Return the contents of a regular file of so many bytes at most; raises as `reading` does."""
-        with self.reading(name) as file:
-            if os.fstat(file.fileno()).st_size > limit:
-                raise UserError(
-                    f"{self.path / name}: cannot be read: longer than {limit} bytes; move it, and run again"
-                )
-            return file.read()
 
     @contextlib.contextmanager
     def appending(self, name: str) -> Iterator[BinaryIO]:
@@ -120,7 +113,7 @@ class Folder:
                     with contextlib.suppress(OSError):
                         os.unlink(aside, dir_fd=partial)
         except OSError as error:
-            raise unwritable(self.path / name, error) from error
+            raise refused(self.path / name, error, "written") from error
         return self.path / name
 
     def delete(self, name: str) -> None:
@@ -135,7 +128,7 @@ class Folder:
             with self._file(name, os.O_RDONLY) if name else self._opened() as opened:
                 _flush(opened)
         except OSError as error:
-            raise unwritable(self.path / name, error) from error
+            raise refused(self.path / name, error, "written") from error
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
@@ -148,7 +141,7 @@ class Folder:
                 raise Held(f"{self.path}: in use") from None
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
-                    raise unwritable(self.path / name, error) from error
+                    raise refused(self.path / name, error, "written") from error
                 remedy = "mount it with locks (flock), or choose an --output on another"
                 raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
             yield
@@ -179,7 +172,7 @@ class Folder:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise unreadable(self.path / name, error) from error
+            raise refused(self.path / name, error, "read") from error
 
     def _require_ours(self, name: str, folder: int, last: str, folders: bool = False) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -230,10 +223,10 @@ class Folder:
                     held.callback(os.close, opened)
             except (FileNotFoundError, ValueError) as error:
                 if make:
-                    raise unwritable(path, error) from error
+                    raise refused(path, error, "written") from error
                 raise Missing(f"{path}: cannot be read: No such file or directory") from None
             except OSError as error:
-                raise (unwritable if make else unreadable)(path, error) from error
+                raise refused(path, error, "written" if make else "read") from error
             yield opened
 
 
@@ -266,17 +259,11 @@ def _in_the_way(path: Path, mode: int, wanted: str = "file") -> UserError:
     return UserError(f"{path}: a {found} is in the place of a {wanted}; {remedy}")
 
 
-def unreadable(path: Path, error: Exception) -> UserError:
-    """Return what to tell of a path that cannot be read."""
-    return _refused(path, error, "read", "mend the disk or its permissions")
-
-
-def unwritable(path: Path, error: Exception) -> UserError:
-    """Return what to tell of a path that cannot be written."""
-    return _refused(path, error, "written", "free space, mend permissions or name another folder")
-
-
-def _refused(path: Path, error: Exception, what: str, remedy: str) -> UserError:
+def refused(path: Path, error: Exception, what: str) -> UserError:
+    """Return what to tell of a path that cannot be ``read`` or ``written``."""
+    remedy = "mend the disk or its permissions"
+    if what == "written":
+        remedy = "free space, mend permissions or name another folder"
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
         remedy = "allow more open files (ulimit -n 256)"
     reason = getattr(error, "strerror", None) or error

@@ -18,7 +18,7 @@ from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing
 from simstudy.execution.provenance import PACKAGE, contents, engine, installation
-from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store
+from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store, due
 
 if TYPE_CHECKING:
     from simstudy.execution.ledger import Ledger
@@ -28,12 +28,6 @@ TELL_SECONDS = 1.0
 """Time between two times that a run tells where it stands."""
 TELL_SHARE = 0.02
 """Share of its time that a run spends on that at most: of thousands of cells it takes as long as many batches."""
-
-
-def due(began: float, seconds: float) -> float:
-    """Return when to look at a ledger again after a look that began then: in so many seconds, or more of many cells."""
-    ended = time.monotonic()
-    return ended + max(seconds, (ended - began) / TELL_SHARE)
 
 
 class CellStatus(Record):
@@ -90,7 +84,7 @@ class Teller:
         began = time.monotonic()
         if began >= self._due:
             self.tell(ledger)
-            self._due = due(began, TELL_SECONDS)
+            self._due = due(began, TELL_SECONDS, TELL_SHARE)
 
     def tell(self, ledger: Ledger) -> None:
         """Write down where each cell stands, as of the last look at it."""

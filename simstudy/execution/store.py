@@ -38,17 +38,16 @@ from simstudy.design.settings.records import Record
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import (
     DIGEST_LENGTH,
+    LENGTH,
     Segment,
     Statement,
     by_segment,
-    is_sealed,
     pack,
     same,
     sealed,
-    segment_of,
     segments,
 )
-from simstudy.execution.folder import ASIDE, Folder, Held, Missing, unwritable
+from simstudy.execution.folder import ASIDE, Folder, Held, Missing, refused
 from simstudy.replicates.moments import Moments
 
 if TYPE_CHECKING:
@@ -82,6 +81,12 @@ _WORTH_BYTES = 2048
 DEFAULT_OUTPUT = Path("outputs")
 CONFIRMED = "confirmed"
 """Folder, in that of the pilot, that holds its confirmations."""
+
+
+def due(began: float, seconds: float, share: float) -> float:
+    """Return when to do again what began then: in so many seconds, or in more, for it to take a share of the time."""
+    ended = time.monotonic()
+    return ended + max(seconds, (ended - began) / share)
 
 
 class Owner(Record):
@@ -128,9 +133,8 @@ class Store:
         self.files = folder if isinstance(folder, Folder) else Folder(folder)
         self.known = known
         self._waiting: dict[Segment, dict[int, bytes]] = defaultdict(dict)
-        self._gather_seconds = 0.0  # without the lock
-        self._written = self._flushed = time.monotonic()
-        self._writing = self._flushing = 0.0  # seconds that the last time took
+        self._gathers = False
+        self._write_due, self._flush_due = 0.0, time.monotonic() + FLUSH_SECONDS
         self._unflushed: set[tuple[Folder, str]] = set()
 
     @property
@@ -141,6 +145,8 @@ class Store:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder against other writers, and remove what a killed one left half written."""
+        import psutil
+
         with contextlib.ExitStack() as held:
             self.files.require_ours()
             try:
@@ -152,25 +158,21 @@ class Store:
                     holder = f"process {owner.pid} on {owner.host} since {since}"
                 raise UserError(f"{self.folder}: in use by {holder}; {remedy}") from None
             try:
-                self._claim()
-                self._gather_seconds = GATHER_SECONDS
+                for name in self.files.at(ASIDE).names():
+                    self.files.delete(f"{ASIDE}/{name}")
+                born = psutil.Process().create_time()
+                owner = Owner(pid=os.getpid(), host=platform.node(), born=born, started=time.time())
+                self.write_json(".owner.json", owner.model_dump())
+                self._gathers = True
+                self._write_due = max(self._write_due, time.monotonic() + GATHER_SECONDS)
                 yield
                 self.flush()
             finally:
-                self._gather_seconds = 0.0
+                self._gathers = False
                 try:
                     self._write()
                 finally:
                     self.files.delete(".owner.json")
-
-    def _claim(self) -> None:
-        import psutil
-
-        for name in self.files.at(ASIDE).names():
-            self.files.delete(f"{ASIDE}/{name}")
-        born = psutil.Process().create_time()
-        owner = Owner(pid=os.getpid(), host=platform.node(), born=born, started=time.time())
-        self.write_json(".owner.json", owner.model_dump())
 
     def owner(self) -> Owner | None:
         """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
@@ -183,7 +185,7 @@ class Store:
 
     def place(self, identity: str, batch: int) -> str:
         """Return where a batch is stored, for people."""
-        return f"{Segment(self._cell(identity), segment_of(batch)).records}, batch {batch}"
+        return f"{Segment(self._cell(identity), batch // LENGTH).path('records')}, batch {batch}"
 
     def stored_cells(self) -> list[str]:
         """Return the identities of the cells that have batches on disk, in order."""
@@ -197,33 +199,30 @@ class Store:
 
     def adopt(self, source: Store) -> Adopted:
         """Copy the whole batches of another folder that are missing or damaged here; other contents are refused."""
-        cells = source.stored_cells()
-        if not cells:
+        if not (cells := source.stored_cells()):
             raise UserError(f"{source.folder}: holds no batches; give folders such as outputs/STUDY/PROFILE")
-        return Adopted(*map(sum, zip(*(self._adopt_cell(source, cell) for cell in cells), strict=True)))
-
-    def _adopt_cell(self, source: Store, identity: str) -> Adopted:
-        batches = sorted(source.stored_batches(identity))
-        statement = source.read_statement(identity) or self.read_statement(identity)
-        if statement is None:
-            return Adopted(unstated=len(batches))
-        self.state_cell(identity, statement)
-        copied = present = damaged = 0
-        for _, numbers in by_segment(batches):
-            theirs, ours = (store.read_batches(identity, numbers, statement.cell) for store in (source, self))
-            damaged += len(numbers) - len(theirs)
-            for batch, moments in theirs.items():
-                if batch not in ours:
-                    self.write_batch(identity, batch, moments, statement.cell)
-                    copied += 1
-                elif same(moments, ours[batch]):
-                    present += 1
-                else:
-                    here, there = (store.place(identity, batch) for store in (self, source))
-                    raise UserError(
-                        f"{here}: differs from {there}, though both should be the same; delete the wrong file"
-                    )
-        return Adopted(copied, present, damaged)
+        copied = present = damaged = unstated = 0
+        for identity in cells:
+            batches = sorted(source.stored_batches(identity))
+            statement = source.read_statement(identity) or self.read_statement(identity)
+            if statement is None:
+                unstated += len(batches)
+                continue
+            self.state_cell(identity, statement)
+            for _, numbers in by_segment(batches):
+                theirs, ours = (store.read_batches(identity, numbers, statement.cell) for store in (source, self))
+                damaged += len(numbers) - len(theirs)
+                present += len(theirs.keys() & ours.keys())
+                for batch, moments in theirs.items():
+                    if batch not in ours:
+                        self.write_batch(identity, batch, moments, statement.cell)
+                        copied += 1
+                    elif not same(moments, ours[batch]):
+                        here, there = (store.place(identity, batch) for store in (self, source))
+                        raise UserError(
+                            f"{here}: differs from {there}, though both should be the same; delete the wrong file"
+                        )
+        return Adopted(copied, present, damaged, unstated)
 
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
@@ -232,11 +231,11 @@ class Store:
 
     def write_batch(self, identity: str, batch: int, moments: Moments, cell: Cell) -> None:
         """Store one batch, whole or not at all, and durably soon, by `FLUSH_SECONDS`, or at the next `flush`."""
-        self._waiting[Segment(self._cell(identity), segment_of(batch))][batch] = pack(batch, moments, cell)
+        self._waiting[Segment(self._cell(identity), batch // LENGTH)][batch] = pack(batch, moments, cell)
         now = time.monotonic()
-        if now - self._flushed >= max(FLUSH_SECONDS, self._flushing / DISK_SHARE):
+        if now >= self._flush_due:
             self.flush()
-        elif not self._gather_seconds or now - self._written >= max(self._gather_seconds, self._writing / DISK_SHARE):
+        elif not self._gathers or now >= self._write_due:
             self._write()
 
     def _write(self) -> None:
@@ -247,10 +246,9 @@ class Store:
             try:
                 segment.append(records)
             except OSError as error:
-                raise unwritable(segment.records, error) from error
-            self._unflushed |= {(segment.folder, name) for name in segment.names}
-        self._written = time.monotonic()
-        self._writing = self._written - began
+                raise refused(segment.path("records"), error, "written") from error
+            self._unflushed |= {(segment.folder, segment.name(kind)) for kind in ("index", "records")}
+        self._write_due = due(began, GATHER_SECONDS, DISK_SHARE)
 
     def flush(self) -> None:
         """Wait until the batches so far, and the names of their files, are on disk; UserError if it fails."""
@@ -264,8 +262,7 @@ class Store:
                     pool.map(partial(Folder.flush, name=name), [cell for cell, each in written if each == name])
                 pool.map(Folder.flush, {cell for cell, _ in written})
             self.files.at("batches").flush()
-        self._flushed = time.monotonic()
-        self._flushing = self._flushed - began
+        self._flush_due = due(began, FLUSH_SECONDS, DISK_SHARE)
 
     def read_batches(self, identity: str, batches: Collection[int], cell: Cell) -> dict[int, Moments]:
         """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""
@@ -340,14 +337,8 @@ def netcdf(dataset: xr.Dataset) -> bytes:
 
 def read_results(path: Path) -> xr.Dataset:
     """Load the labelled results of a study into memory."""
-    return read_dataset(Folder(path.parent), path.name)
-
-
-def read_dataset(folder: Folder, name: str) -> xr.Dataset:
-    """Load the data set of this name; raises as `read_results` does."""
-    path = folder.path / name
     try:
-        return dataset_of(folder.read(name, MAX_RESULTS_BYTES), path)
+        return dataset_of(Folder(path.parent).read(path.name, MAX_RESULTS_BYTES), path)
     except Missing:
         raise Missing(f"{path}: no results can be read (no such file); run the study first") from None
 
@@ -360,10 +351,11 @@ def dataset_of(content: bytes, path: Path) -> xr.Dataset:
     from xarray.backends import NetCDF4DataStore
 
     damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
-    if not is_sealed(content):
+    bare = content[:-DIGEST_LENGTH]
+    if sealed(bare) != content:
         raise damaged
     try:
-        source = netCDF4.Dataset("results.nc", memory=content[:-DIGEST_LENGTH])
+        source = netCDF4.Dataset("results.nc", memory=bare)
         with xr.open_dataset(NetCDF4DataStore(source)) as results:
             # A file that promises more than deflate can hide in its bytes is none of ours.
             promised = sum(array.nbytes for array in results.variables.values())

@@ -20,8 +20,8 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.levels import level
-from simstudy.execution.status import CellStatus, Status, due, owner_of, seconds_left
-from simstudy.execution.store import Store
+from simstudy.execution.status import TELL_SHARE, CellStatus, Status, owner_of, seconds_left
+from simstudy.execution.store import Store, due
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ProgressDisplay:
         if began >= self._due:
             self._unseen = None
             self._show(ledger, predicted, began)
-            self._due = due(began, SHOW_SECONDS)
+            self._due = due(began, SHOW_SECONDS, TELL_SHARE)
 
     def _show(self, ledger: Ledger, predicted: int | None, now: float) -> None:
         """The ETA follows the estimated cost of what is left to simulate."""

@@ -19,7 +19,7 @@ from stored import rows
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import LENGTH, Segment, record_of, same, segments
-from simstudy.execution.folder import unreadable, unwritable
+from simstudy.execution.folder import Folder, refused
 from simstudy.execution.store import Store, read_results
 from simstudy.replicates.moments import Moments, empty
 
@@ -63,10 +63,12 @@ def test_large_segments__are_read_a_piece_at_a_time(store, monkeypatch):
     written = {batch: some_moments(batch) for batch in (5, 1, 4, 0, 3)}
     for batch, moments in written.items():
         store.write_batch("abc", batch, moments, CELL)
-    asked, original = [], Segment._records
+    asked, original = [], Folder.read
     monkeypatch.setattr("simstudy.execution.batch_files.CHUNK_BYTES", 2 * record_of(CELL).itemsize)
-    monkeypatch.setattr(Segment, "_records", lambda *given: asked.append(given[2] - given[1]) or original(*given))
-    assert same_bits(store.read_batches("abc", range(9), CELL), written) and asked == [2, 2, 1]
+    monkeypatch.setattr(Folder, "read", lambda *given: asked.append(given[2:]) or original(*given))
+    assert same_bits(store.read_batches("abc", range(9), CELL), written)
+    size = record_of(CELL).itemsize
+    assert asked[1:] == [(2 * size, 0), (2 * size, 2 * size), (size, 4 * size)]
 
 
 def test_batch_of_another_address__is_not_used(store):
@@ -95,7 +97,9 @@ def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
     written = {batch: some_moments(batch) for batch in range(3)}
     for batch, moments in written.items():
         store.write_batch("abc", batch, moments, CELL)
-    path, size = data.draw(st.sampled_from([(only(store).records, record_of(CELL).itemsize), (only(store).index, 48)]))
+    path, size = data.draw(
+        st.sampled_from([(only(store).path("records"), record_of(CELL).itemsize), (only(store).path("index"), 48)])
+    )
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     lost = range(place // size, 3)
@@ -114,7 +118,7 @@ def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
 @pytest.mark.parametrize("name", ["records", "index"])
 def test_torn_end__is_no_batch_and_is_cut_off_by_the_next(store, name):
     store.write_batch("abc", 0, some_moments(0), CELL)
-    path = getattr(only(store), name)
+    path = only(store).path(name)
     path.write_bytes(path.read_bytes() + b"torn")
     assert store.stored_batches("abc") == {0}
     store.write_batch("abc", 1, some_moments(1), CELL)
@@ -157,16 +161,18 @@ def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store
             store.write_batch("abc", batch, some_moments(), CELL)
         assert store.stored_batches("abc") == {0, 1} and flushed == []
         segment = only(store)
-    paths = (segment.records, segment.index, segment.folder.path, segment.folder.path.parent)
+    paths = (segment.path("records"), segment.path("index"), segment.folder.path, segment.folder.path.parent)
     assert flushed == [path.stat().st_ino for path in paths]
     flushed.clear()
     store.flush()
     assert flushed == []
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 0.0)
     monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e9)
+    store.flush()
     store.write_batch("abc", 2, some_moments(), CELL)
     assert len(flushed) == 4
     monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e-9)
+    store.flush()
     store.write_batch("abc", 3, some_moments(), CELL)
     assert len(flushed) == 4  # a slow disk is asked less often
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
@@ -228,7 +234,7 @@ def test_batches_that_wait__are_written_for_whoever_reads_and_when_the_work_fail
     assert only(store).batches().keys() == {0, 1, 2}
 
 
-@pytest.mark.parametrize("told", [unreadable, unwritable])
+@pytest.mark.parametrize("told", ["read", "written"])
 def test_too_many_open_files__are_no_fault_of_the_disk(told):
-    assert "allow more open files" in str(told(Path("a"), OSError(errno.EMFILE, "Too many open files")))
-    assert "mend" in str(told(Path("a"), OSError(errno.EIO, "Input/output error")))
+    assert "allow more open files" in str(refused(Path("a"), OSError(errno.EMFILE, "Too many open files"), told))
+    assert "mend" in str(refused(Path("a"), OSError(errno.EIO, "Input/output error"), told))

@@ -223,14 +223,14 @@ def test_broken_installation__is_told_in_one_line():
 def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, told, monkeypatch):
     now, said = [0.0], []
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(progress, "due", lambda began, seconds: began + seconds)
+    monkeypatch.setattr(progress, "due", lambda began, seconds, _: began + seconds)
     monkeypatch.setattr(progress, "say", said.append)
     ledger = SimpleNamespace(accounts=[None], work_known=looked_at)
     display = ProgressDisplay()
     display._bar.get_time = lambda: now[0]
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
     for now[0], replicates, work in [(0.0, 0, 0), (300.0, 0, 0), (305.0, 16, 50), (310.0, 32, 100)]:
-        ledger.standing = Standing(work, 400, replicates)
+        ledger.standing = Standing(work, 400, replicates, 0)
         display(ledger)
     assert said == ["0/1 cells, 0 replicates, time left unknown", told]
 
