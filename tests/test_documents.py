@@ -94,6 +94,11 @@ def test_card__draws_and_tells_every_judged_claim_of_its_sentence():
     assert "For the target |x|²/4" in cards
 
 
+def test_tables__keep_bars_and_lines_inside_their_cells():
+    """Claims on |x|² that were withdrawn lost the rest of their row on the page of checks."""
+    assert list(verdicts.markdown(("a", "b"), [("|x|²", "1\n2")])) == ["| a | b |", "|---|---|", "| \\|x\\|² | 1 2 |"]
+
+
 def test_readme__is_short():
     assert len(README.splitlines()) <= 120
 

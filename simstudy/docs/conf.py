@@ -4,13 +4,22 @@ Sphinx, as it numbers formulas, links them from docstrings and refuses links tha
 the repository, so that a page is where its file is and links between files are links between pages.
 """
 
+import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
-sys.path.insert(0, str(Path(__file__).parent))  # of the extension `pages`
+import ziamath
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.math import get_node_equation_number
+from sphinx.writers.html5 import HTML5Translator
+
+sys.path.insert(0, str(Path(__file__).parent))
+from findings import FILLED, write_studies
 
 project = "simstudy"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_copybutton", "pages"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_copybutton"]
 root_doc = "simstudy/docs/index"
 include_patterns = [
     "simstudy/docs/*.md", "simstudy/docs/studies/*.md", "designs/README.md", "outputs/README.md", "simstudy/README.md",
@@ -40,3 +49,53 @@ html_additional_pages = {"index": "redirect.html"}
 templates_path = ["."]
 html_show_sphinx = html_show_copyright = False
 html_copy_source = False
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register what is filled into pages, and formulas as drawings, which need neither a script nor a font."""
+    app.connect("builder-inited", lambda _: write_studies())
+    app.connect("source-read", _fill)
+    app.connect("autodoc-process-docstring", _escape)
+    app.connect("autodoc-skip-member", _skip)
+    app.add_html_math_renderer("drawn", (_inline, None), (_display, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _fill(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put lines that are computed into the place of ``<!-- fill: NAME -->``."""
+    source[0] = re.sub("<!-- fill: (.*?) -->", lambda found: "\n".join(FILLED[found[1]]()), source[0])
+
+
+def _escape(app: Sphinx, what: str, name: str, of: object, options: object, lines: list[str]) -> None:
+    """Keep bars what they are in docstrings, absolute values, which reStructuredText takes for markup."""
+    lines[:] = [line.replace("|", r"\|") for line in lines]
+
+
+def _skip(app: Sphinx, what: str, name: str, of: object, skip: bool, options: object) -> bool | None:
+    """Leave out the fields of named tuples, of which Python says no more than their number: attributes tell of them."""
+    return True if str(getattr(of, "__doc__", "")).startswith("Alias for field number") else None
+
+
+def _drawing(formula: str, inline: bool) -> str:
+    """Draw a formula in the colour of the text around it, on its line."""
+    drawn = ziamath.Latex(formula, size=17, inline=inline, color="currentColor")
+    image = drawn.svgxml()
+    image.attrib |= {"role": "img", "aria-label": formula, "style": f"vertical-align: {drawn.getyofst():.1f}px"}
+    return ElementTree.tostring(image, encoding="unicode")
+
+
+def _inline(translator: HTML5Translator, node: nodes.math) -> None:
+    translator.body.append(_drawing(node.astext(), inline=True))
+    raise nodes.SkipNode
+
+
+def _display(translator: HTML5Translator, node: nodes.math_block) -> None:
+    translator.body.append(translator.starttag(node, "div", CLASS="formula"))
+    translator.body.append(_drawing(node.astext(), inline=False))
+    if node["number"]:
+        number = get_node_equation_number(translator, node)
+        translator.body.append(f'<span class="eqno">({number})')
+        translator.add_permalink_ref(node, "Link to this formula")
+        translator.body.append("</span>")
+    translator.body.append("</div>")
+    raise nodes.SkipNode

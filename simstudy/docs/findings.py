@@ -2,10 +2,11 @@
 
 import functools
 import inspect
+import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,9 +14,9 @@ from typing import Any, Literal
 import jinja2
 import language
 import numpy as np
-import pandas as pd
 import typer
 import verdicts
+from verdicts import markdown
 
 from simstudy import theory
 from simstudy.commands import app as command_line
@@ -56,31 +57,26 @@ def cards() -> Iterator[str]:
 def answers() -> Iterator[str]:
     """Yield how many sentences have which answer: of the main paper, and of the related ones."""
     main, *related = ([each["answer"] for each in paper["sentences"]] for paper in answer.papers())
-    yield from ("| answer | main paper | related papers |", "|---|---|---|")
     others = [answer for paper in related for answer in paper]
-    yield from (f"| {answer} | {main.count(answer)} | {others.count(answer)} |" for answer in ANSWERS)
-    yield f"| sentences | {len(main)} | {len(others)} |"
+    rows: list[Any] = [(answer, main.count(answer), others.count(answer)) for answer in ANSWERS]
+    yield from markdown(("answer", "main paper", "related papers"), [*rows, ("sentences", len(main), len(others))])
 
 
 @functools.cache
 def _lines() -> dict[str, Line]:
     """What was found of every claim that was judged, by STUDY/CLAIM."""
-    found = verdicts.read()
-    return {name: line for name in _claims() if (line := _line(name, found)) is not None}
-
-
-def _line(name: str, found: pd.DataFrame) -> Line | None:
-    """One claim with its numbers; None if it was never judged."""
-    study, _, claim = name.partition("/")
-    rows = found[(found.study == study) & (found.claim == claim)]
-    if rows.empty:
-        return None
-    (row, verdict), stated = verdicts.told_of(study, claim, found), _claims()[name]
-    beacons = tuple(run.partition(",")[0] for run in rows.run if run != verdicts.PILOT)
-    return Line(
-        name, stated["statement"], stated.get("origin", "unstated"), verdict, row.estimate, row.claimed, _picture(row),
-        stated["kind"] == "printed", beacons, verdict != verdicts.DIVIDED,
-    )  # fmt: skip
+    found, lines = verdicts.read(), {}
+    for name, stated in _claims().items():
+        study, _, claim = name.partition("/")
+        rows = found[(found.study == study) & (found.claim == claim)]
+        if not rows.empty:
+            row, verdict = verdicts.told_of(study, claim, found)
+            beacons = tuple(run.partition(",")[0] for run in rows.run if run != verdicts.PILOT)
+            lines[name] = Line(
+                name, stated["statement"], stated["origin"], verdict, row.estimate, row.claimed, _picture(row),
+                stated["kind"] == "printed", beacons, verdict != verdicts.DIVIDED,
+            )  # fmt: skip
+    return lines
 
 
 def _picture(row: Any) -> Picture | None:
@@ -97,26 +93,26 @@ def _picture(row: Any) -> Picture | None:
 def _interval(text: str) -> tuple[float, float] | None:
     """Ends of an interval as tables tell it: "0.9 to 1.1", "≥ 0" or "≤ 0"."""
     ends = [float(each) for each in re.findall(_NUMBER, text)]
-    if text.startswith("≥"):
-        return ends[0], float("inf")
-    if text.startswith("≤"):
-        return float("-inf"), ends[0]
+    if text[:1] in ("≥", "≤"):
+        return (ends[0], math.inf) if text[0] == "≥" else (-math.inf, ends[0])
     return (ends[0], ends[1]) if len(ends) == 2 else None
 
 
 def checks() -> Iterator[str]:
     """Yield the claims that check the instrument, counted by origin and verdict, and told study by study."""
     lines = [line for line in _lines().values() if line.origin in CHECKS]
-    yield from ("| origin | claims | supported | contradicted | other |", "|---|---|---|---|---|")
-    for origin in CHECKS:
-        counted = Counter(line.verdict for line in lines if line.origin == origin)
-        total, yes, no = counted.total(), counted["supported"], counted["contradicted"]
-        yield f"| {origin} | {total} | {yes} | {no} | {total - yes - no} |"
+    counts = {origin: Counter(line.verdict for line in lines if line.origin == origin) for origin in CHECKS}
+    rows = [(origin, each.total(), each["supported"], each["contradicted"]) for origin, each in counts.items()]
+    head = "origin", "claims", "supported", "contradicted", "other"
+    yield from markdown(head, [(origin, n, yes, no, n - yes - no) for origin, n, yes, no in rows])
     yield ""
-    template = _PAGES.get_template("claims.html")
     for study in dict.fromkeys(line.study for line in lines):
-        yield from (f"## {study}", "")
-        yield from (template.render(lines=[line for line in lines if line.study == study]), "")
+        yield from (f"## {study}", "", *_listed(line for line in lines if line.study == study))
+
+
+def _listed(lines: Iterable[Line]) -> tuple[str, str]:
+    """A table of claims as HTML, and an empty line."""
+    return _PAGES.get_template("claims.html").render(lines=list(lines)), ""
 
 
 def replicated() -> Iterator[str]:
@@ -136,13 +132,14 @@ def replication() -> Iterator[str]:
     design, told = _recorded()
     for grid, stated in design["grids"].items():
         claims = {name: claim for name, claim in design["claims"].items() if claim["grid"] == grid and name in told}
-        if claims:
-            yield from ("", f"## {stated['title']}", "")
-            yield from ("| claim | printed or claimed | found | interval | verdict |", "|---|---|---|---|---|")
+        rows = []
         for name, claim in claims.items():
             row, verdict = told[name]
             printed = f"{claim['value']} ± {claim['printed_mcse']}" if claim["kind"] == "printed" else row.claimed
-            yield f"| {claim['statement']} `{name}` | {printed} | {row.estimate} | {row.confidence} | {verdict} |"
+            rows.append((f"{claim['statement']} `{name}`", printed, row.estimate, row.confidence, verdict))
+        if rows:
+            head = "claim", "printed or claimed", "found", "interval", "verdict"
+            yield from ("", f"## {stated['title']}", "", *markdown(head, rows))
 
 
 def _recorded() -> tuple[dict[str, Any], dict[str, tuple[Any, str]]]:
@@ -154,22 +151,22 @@ def _recorded() -> tuple[dict[str, Any], dict[str, tuple[Any, str]]]:
 
 def others() -> Iterator[str]:
     """Yield the confirmed verdicts that are not those that were declared."""
-    template, found = _PAGES.get_template("claims.html"), verdicts.read()
+    found, lines = verdicts.read(), _lines()
     last = found[found.run != verdicts.PILOT].drop_duplicates(["study", "claim"], keep="last")
     declared = {f"{row.study}/{row.claim}": row.declared for row in last.itertuples()}
-    lines = [_lines()[name] for name in declared if name in _lines()]
-    other = [line for line in lines if line.verdict != declared[line.name]]
-    yield from (f"Of {len(lines)} confirmed claims, {len(other)} were not as declared:", "")
-    yield from (template.render(lines=other), "")
+    told = [lines[name] for name in declared if name in lines]
+    other = [line for line in told if line.verdict != declared[line.name]]
+    yield from (f"Of {len(told)} confirmed claims, {len(other)} were not as declared:", "", *_listed(other))
 
 
 def table() -> Iterator[str]:
     """Yield the table of all studies, each with its question and what became of its claims."""
-    yield from ("| study | question | claims |", "|---|---|---|")
+    rows = []
     for study, question in questions().items():
         told = Counter(line.verdict for line in _lines().values() if line.study == study)
         counted = ", ".join(f"{count} {verdict}" for verdict, count in told.most_common())
-        yield f"| [{study}](studies/{study}.md) | {question} | {counted or 'not judged yet'} |"
+        rows.append((f"[{study}](studies/{study}.md)", question, counted or "not judged yet"))
+    yield from markdown(("study", "question", "claims"), rows)
 
 
 def questions() -> dict[str, str]:
@@ -195,22 +192,17 @@ def _study(study: str) -> Iterator[str]:
     sealed = f", [preregistration](path:../../../{seal})" if (ROOT / seal).exists() else ""
     yield from (f"[Design](../../../designs/{study}.toml){sealed}. Run it with `make study STUDY={study}`.", "")
     yield from ("## Claims", "", *claims_table(study))
-    yield from _formulas(design["claims"])
+    values = (claim.get("value") for claim in design["claims"].values())
+    if named := dict.fromkeys(value["kind"] for value in values if isinstance(value, dict)):
+        told = ", ".join(f"`{name}` {{eq}}`{EQUATIONS[name]}`" for name in named)
+        yield from (f"Formulas that claims use: {told}.", "")
     yield from ("## Aim", "", " ".join(design["study"]["aim"].split()), "")
 
 
 def claims_table(study: str) -> Iterator[str]:
     """Yield the claims of a study with their verdicts."""
     lines = [line for line in _lines().values() if line.study == study]
-    yield from (_PAGES.get_template("claims.html").render(lines=lines) if lines else "No verdicts are stored yet.", "")
-
-
-def _formulas(claims: dict[str, Any]) -> Iterator[str]:
-    """Where the formulas stand whose values claims state."""
-    named = {claim["value"]["kind"]: None for claim in claims.values() if isinstance(claim.get("value"), dict)}
-    if named:
-        told = ", ".join(f"`{name}` {{eq}}`{EQUATIONS[name]}`" for name in named)
-        yield from (f"Formulas that claims use: {told}.", "")
+    yield from _listed(lines) if lines else ("No verdicts are stored yet.", "")
 
 
 @functools.cache
@@ -252,26 +244,19 @@ def theories() -> Iterator[str]:
 
 def papers() -> Iterator[str]:
     """Yield a table of the papers whose abstracts are tested."""
-    yield from ("| paper | arXiv |", "|---|---|")
-    for each in answer.papers():
-        yield f"| {each['title']} | [{each['arxiv']}](https://arxiv.org/abs/{each['arxiv']}) |"
-    yield ""
-
-
-def ceiling() -> Iterator[str]:
-    """Yield the verdicts of the study of the page of that name."""
-    yield from claims_table("ceiling")
+    links = [(each["title"], f"[{each['arxiv']}](https://arxiv.org/abs/{each['arxiv']})") for each in answer.papers()]
+    yield from (*markdown(("paper", "arXiv"), links), "")
 
 
 def ceilings() -> Iterator[str]:
     """Yield a table of the numbers of heads that can count at attention's own temperature."""
-    yield "| dimension $p$ of a head | ceiling at the centre | reached by 12 heads | ceiling over queries |"
-    yield "|---|---|---|---|"
+    rows = []
     for p in (1, 4, 16, 64, 256):
         floor = float(theory.origin_correlation(np.full(p, np.pi / 2), p**0.25))
         over_queries = float(theory.averaged_noise_ratio(np.zeros(p), p**0.25))  # of orthogonal heads it is 1
-        yield f"| {p} | {1.0 / floor:.3f} | {12.0 / (1.0 + 11.0 * floor) * floor:.0%} | {over_queries:.3f} |"
-    yield ""
+        rows.append((p, f"{1 / floor:.3f}", f"{12 / (1 + 11 * floor) * floor:.0%}", f"{over_queries:.3f}"))
+    head = "dimension $p$ of a head", "ceiling at the centre", "reached by 12 heads", "ceiling over queries"
+    yield from (*markdown(head, rows), "")
 
 
 def hot() -> Iterator[str]:
@@ -286,8 +271,7 @@ def lengths(grid: str, keys: Literal["unit", "gaussian"]) -> Iterator[str]:
     """Yield a table of the excess of the rules of a grid at 4, 16 and 64 times 4096 keys, by exact theory."""
     planned = load_design(ROOT / "designs" / "temperature.toml").cells
     rules = list(dict.fromkeys(each.cell.estimator.bandwidth for each in planned if each.grid == grid))
-    yield "| d | best factor | " + " | ".join(rule.label for rule in rules) + " |"
-    yield "|---|---|" + "---|" * len(rules)
+    rows = []
     for d in (4, 8, 12, 16, 32, 64, 128):
         problem, lengths = Problem(keys, d), (16384, 65536, 262_144)
         tuned, best = best_sharpness(problem, 4096), [best_sharpness(problem, n) for n in lengths]
@@ -297,13 +281,14 @@ def lengths(grid: str, keys: Literal["unit", "gaussian"]) -> Iterator[str]:
             risks = [exact_risk(problem, tuned / bandwidth_of(rule, n, d) ** 2, n) for n in lengths]
             excess = (100.0 * (risk / low - 1.0) for risk, low in zip(risks, least, strict=True))
             row.append(" / ".join(f"{each:.1f}" if each < 9.95 else f"{each:.0f}" for each in excess))
-        yield f"| {d} | " + " | ".join(row) + " |"
-    yield ""
+        rows.append((d, *row))
+    yield from (*markdown(("d", "best factor", *(rule.label for rule in rules)), rows), "")
 
 
 FILLED = {
     "cards": cards, "answers": answers, "checks": checks, "others": others,
-    "replicated": replicated, "replication": replication, "table": table, "ceiling": ceiling,
+    "replicated": replicated, "replication": replication, "table": table,
+    "ceiling": partial(claims_table, "ceiling"),
     "ceilings": ceilings, "commands": commands, "targets": targets, "theories": theories, "hot": hot,
     "lengths": partial(lengths, "one-length", "unit"), "lengths-gaussian": partial(lengths, "gaussian", "gaussian"),
     "settings": language.reference, "papers": papers, "sealed": verdicts.sealed,

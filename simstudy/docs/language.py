@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator
 from typing import Any, Literal, get_args, get_origin
 
+from verdicts import markdown
+
 from simstudy.design.claims import ORIGINS
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 from simstudy.design.schema import CHOICES, RECORDS, Described, alternatives_of, describe, title_of
@@ -38,10 +40,11 @@ def reference() -> Iterator[str]:
 
 
 def _table(described: Described, record: type[Record]) -> Iterator[str]:
-    yield from ("| entry | in words, symbol, unit | what to give | default |", "|---|---|---|---|")
+    rows = []
     for name, what, default in described.entries:
         called = ", ".join(filter(None, setting(name))) if name in TABLE_OF else ""
-        yield f"| `{name}` | {called} | {_cell(_what(name, what, record))} | {_default(default)} |"
+        rows.append((f"`{name}`", called, _what(name, what, record), _default(default)))
+    yield from markdown(("entry", "in words, symbol, unit", "what to give", "default"), rows)
 
 
 def _bullets(where: str) -> Iterator[str]:
@@ -88,14 +91,9 @@ def _formula(text: str) -> str:
     return f": `{text.replace('`', '')}`" if text else ""
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def _measures() -> Iterator[str]:
-    yield from ("## Measures", "", "| measure | unit | what it is, and its formula |", "|---|---|---|")
-    for name, variable in (MEASURES | STATISTICS | INDEXED_MEASURES).items():
-        if name not in NAMES:
-            yield f"| `{name}` | {variable.unit} | {_cell(variable.meaning + _formula(variable.formula))} |"
+    every = {name: each for name, each in (MEASURES | STATISTICS | INDEXED_MEASURES).items() if name not in NAMES}
+    rows = [(f"`{name}`", each.unit, each.meaning + _formula(each.formula)) for name, each in every.items()]
+    yield from ("## Measures", "", *markdown(("measure", "unit", "what it is, and its formula"), rows))
     yield from ("", f"Indices of `hdi`: {', '.join(f'`{name}`' for name in INDICES)}. Random instances measure what "
                 "stands beside their kinds above.", "")  # fmt: skip

@@ -6,21 +6,20 @@ of other confirmations of the same design, and fills the tables of README.md tha
 Other profiles than "quick" stand beside it as STUDY.PROFILE.
 """
 
+import contextlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import xarray as xr
 
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.seal import REGISTER_FILE, WITHDRAWN, count_confirmation, digest_of, meaning, read_register
 from simstudy.execution.store import store_of
-from simstudy.report.confirmed import DIVIDED, Standing, confirmed_of, runs_of, standing_in
+from simstudy.report.confirmed import DIVIDED, confirmed_of, runs_of, standing_in
 from simstudy.report.tables import verdict_lines
 from simstudy.results import open_results
 
@@ -54,19 +53,13 @@ def gathered(study: str) -> pd.DataFrame:
     runs = {PILOT: pilot.folder}
     runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
              for each in confirmed_of(design, pilot) if each.verdicts and not each.void}  # fmt: skip
-    common = {"study": study, "design": digest_of(meaning(design))[:_DIGITS]}
-    standing = standing_in(design, pilot)
-    rows = [common | {"run": run} | row for run, folder in runs.items() for row in _rows(folder, standing)]
+    rows, standing = [], standing_in(design, pilot)
+    for run, folder in runs.items():
+        with contextlib.suppress(UserError):  # nothing was computed here
+            lines = verdict_lines(open_results(folder), standing=standing)
+            common = [study, digest_of(meaning(design))[:_DIGITS], run]
+            rows += [[*common, *(getattr(line, name) for name in COLUMNS)] for line in lines]
     return pd.DataFrame(rows, columns=[*_KEYS, *COLUMNS])
-
-
-def _rows(folder: Path, standing: Standing | None) -> Iterator[dict[str, str]]:
-    try:
-        results: xr.Dataset = open_results(folder)
-    except UserError:  # nothing was computed here
-        return
-    for line in verdict_lines(results, standing=standing):
-        yield {name: getattr(line, name) for name in COLUMNS}
 
 
 def drawn(study: str) -> Path | None:
@@ -79,17 +72,22 @@ def drawn(study: str) -> Path | None:
 
 def quoted(names: list[str], verdicts: pd.DataFrame) -> str:
     """Return a table of claims, named STUDY/CLAIM: each as confirmed, or as of the pilot."""
-    lines = [
-        "| claim | verdict | comparison | estimate ± MCSE | interval, at any number of looks | claimed |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for study, _, claim in (name.partition("/") for name in names):
         row, verdict = told_of(study, claim, verdicts)
         standing = "" if verdict == DIVIDED else " (pilot)" if row.run == PILOT else ", confirmed"
         interval = f"{row.confidence} ({row.level})"
-        cells = row.statement, verdict + standing, row.statistic, row.estimate, interval, row.claimed
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+        rows.append((row.statement, verdict + standing, row.statistic, row.estimate, interval, row.claimed))
+    head = "claim", "verdict", "comparison", "estimate ± MCSE", "interval, at any number of looks", "claimed"
+    return "".join(f"{line}\n" for line in markdown(head, rows))
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown."""
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
 
 
 def told_of(study: str, claim: str, verdicts: pd.DataFrame) -> tuple[Any, str]:
@@ -112,7 +110,9 @@ def write() -> None:
         for name in names_of(path) if (ROOT / "outputs" / path.stem).exists() else ():
             if not (found := gathered(name)).empty:
                 count(name, known, found)
-                known = pd.concat([known[_stays(known, found)], found])
+                # Of a study stay confirmations of the same design that do not lie here.
+                elsewhere = known.design.eq(found.design.iloc[0]) & ~known.run.isin([PILOT, *found.run])
+                known = pd.concat([known[known.study.ne(name) | elsewhere], found])
         if (picture := drawn(path.stem)) is not None:
             shutil.copyfile(picture, GALLERY / "studies" / picture.with_stem(path.stem).name)
     known.sort_values("study", kind="stable").to_csv(TABLE, index=False, lineterminator="\n")
@@ -122,10 +122,8 @@ def write() -> None:
 def count(study: str, known: pd.DataFrame, found: pd.DataFrame) -> None:
     """Count in the register of claims the verdicts of confirmations that the table does not hold yet."""
     key = [*_KEYS, "claim"]
-    seen = set(known[key].itertuples(index=False, name=None))
-    fresh = np.array([each not in seen for each in found[key].itertuples(index=False, name=None)])
-    new = found[(found.run != PILOT) & fresh]
-    for _, run in new.groupby("run"):
+    fresh = ~pd.MultiIndex.from_frame(found[key]).isin(pd.MultiIndex.from_frame(known[key]))
+    for _, run in found[fresh & found.run.ne(PILOT)].groupby("run"):
         seal = REGISTER.parent / f"{study if '.' in study else f'{study}.{QUICK}'}.json"
         count_confirmation(seal, dict(zip(run.claim, run.verdict, strict=True)))
 
@@ -136,25 +134,21 @@ def sealed() -> Iterator[str]:
     judged = [row for row in rows if any(row[verdict] != "0" for verdict in VERDICTS)]
     gone = [row for row in judged if row["state"] == WITHDRAWN]
     turned = [row for row in judged if row["supported"] != "0" != row["contradicted"]]
-    yield from ("| what became of it | claims | of these judged by a beacon |", "|---|---|---|")
-    for state, words in STATES.items():
-        own = [row for row in rows if row["state"] == state]
-        yield f"| {words} | {len(own)} | {sum(row in judged for row in own)} |"
+    counts = [(words, [row for row in rows if row["state"] == state]) for state, words in STATES.items()]
+    yield from markdown(
+        ("what became of it", "claims", "of these judged by a beacon"),
+        [(words, len(own), sum(row in judged for row in own)) for words, own in counts],
+    )
     yield from (
         "", f"{len(gone)} claims were withdrawn after a beacon had judged them, and {len(turned)} turned: some beacons",
         "supported them and others contradicted them.", "",
-        "| claim | became | supported, contradicted, open | statement | reason noted |", "|---|---|---|---|---|",
     )  # fmt: skip
-    for row in sorted([*gone, *(row for row in turned if row not in gone)], key=lambda row: row["study"]):
-        numbers = ", ".join(row[verdict] for verdict in VERDICTS)
-        name = f"`{row['study'].removesuffix('.quick')}/{row['claim']}`"
-        yield f"| {name} | {row['state']} | {numbers} | {row['statement']} | {row['why']} |".replace("\n", " ")
-
-
-def _stays(known: pd.DataFrame, found: pd.DataFrame) -> pd.Series:
-    """Which rows are not those of the study found, or of a confirmation of the same design that does not lie here."""
-    same = known.design.eq(found.design.iloc[0]) & ~known.run.isin([PILOT, *found.run])
-    return known.study.ne(found.study.iloc[0]) | same
+    told = sorted([*gone, *(row for row in turned if row not in gone)], key=lambda row: row["study"])
+    yield from markdown(
+        ("claim", "became", "supported, contradicted, open", "statement", "reason noted"),
+        [(f"`{row['study'].removesuffix('.quick')}/{row['claim']}`", row["state"],
+          ", ".join(row[verdict] for verdict in VERDICTS), row["statement"], row["why"]) for row in told],
+    )  # fmt: skip
 
 
 def read() -> pd.DataFrame:
