@@ -42,7 +42,6 @@ from simstudy.attention.nets import OneKey, one_key
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import Waves, as_waves, evaluate
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.design.settings.processes import GaussianKeys, Keys
 from simstudy.kernels.devices import is_there
 
@@ -185,7 +184,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
 @functools.lru_cache(maxsize=512)
 def known_of(cell: Cell) -> Known | str:
     """Return what is known of a cell, or why there is no control variate."""
-    nets = None if have_closed_forms(cell) else one_key(cell)
+    nets = None if cell.has_closed_forms else one_key(cell)
     if nets is not None and not all(np.isfinite(each).all() for each in nets):
         return "outcomes or weights are infinite at some keys, so a control variate would have no known mean"
     found, n = expectations(cell) if nets is None else _averaged(nets), cell.data.n_keys

@@ -16,8 +16,7 @@ from simstudy.data.addresses import normals, uniforms
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import at_queries, at_rows, evaluate
 from simstudy.data.training import shape_keys
-from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.known_means import N_POINTS
+from simstudy.design.settings.cell import N_POINTS, Cell
 from simstudy.design.settings.processes import FileKeys
 
 Array = NDArray[np.float64]

@@ -21,8 +21,7 @@ from simstudy.design.mistakes import DesignError, Problem, from_validation, vali
 from simstudy.design.own_code import texts_of
 from simstudy.design.references import Entry, PlannedGrid, refer
 from simstudy.design.rules import notes, unanswerable
-from simstudy.design.settings.cell import TABLE_OF, TABLES, Cell
-from simstudy.design.settings.known_means import MIN_THIRD_ORDER, have_closed_forms
+from simstudy.design.settings.cell import MIN_THIRD_ORDER, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.levels import by_levels, label, level, setting_of
 from simstudy.design.settings.records import Impossibility
 from simstudy.design.written import Source, Written, read_design
@@ -292,7 +291,7 @@ def _equal_cells(name: str, grid: Grid, cells: list[Cell]) -> list[Problem]:
 def _of_one_estimator(cells: list[Cell], precision: Precision) -> list[Cell]:
     """Choose the control of a grid that states none: plain if one of its cells, all paired, has no closed forms."""
     control = "third_order" if precision.min_replicates >= MIN_THIRD_ORDER else "expansion"
-    if not all(cell.controlled and have_closed_forms(cell) and not cell.population for cell in cells):
+    if not all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
         control = "none"
     chosen = [cell.simulation.model_copy(update={"control": control}) for cell in cells]
     return [

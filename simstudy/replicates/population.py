@@ -17,8 +17,7 @@ import numpy as np
 
 from simstudy.attention.combinations import Combine, combine_heads
 from simstudy.data.value_projections import overlap
-from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.known_means import MIN_THIRD_ORDER, have_closed_forms
+from simstudy.design.settings.cell import MIN_THIRD_ORDER, Cell
 from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
 from simstudy.replicates.moments import EXPANSION, PLAIN, Array, Moments, controlled, stack
 from simstudy.replicates.performance import (
@@ -65,7 +64,7 @@ def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, Arra
     if cell.simulation.control == "third_order" and blocks.n_defined.sum() + len(blocks.failed) < MIN_THIRD_ORDER:
         why = f"with fewer than {MIN_THIRD_ORDER} replicates intervals of third order are too short"
         return bare, None, f"{PLAIN}: {why}"
-    known = None if cell.population or have_closed_forms(cell) else _known(cell)
+    known = None if cell.population or cell.has_closed_forms else _known(cell)
     nets = None if known is None or isinstance(known, str) else known.deviations
     blocks, estimator = controlled(blocks, nets)
     if estimator == EXPANSION:

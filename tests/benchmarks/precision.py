@@ -21,7 +21,7 @@ from recorded import PROCESSOR  # noqa: E402
 
 from simstudy.attention.expansion import expectations  # noqa: E402
 from simstudy.data.heads import key_projections, query_points  # noqa: E402
-from simstudy.design.settings.known_means import MIN_THIRD_ORDER  # noqa: E402
+from simstudy.design.settings.cell import MIN_THIRD_ORDER  # noqa: E402
 from simstudy.replicates.batch import simulate_batch  # noqa: E402
 
 MEASURES = ("mse", "ensemble_variance", "mean_covariance", "correlation")

@@ -16,7 +16,6 @@ from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
-from simstudy.design.settings.known_means import have_closed_forms
 from simstudy.replicates.moments import EXPANSION, controlled, empty, update
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
@@ -80,7 +79,7 @@ def found_in(cell, moments, blocks=slice(None), *, plain=False):
     """Performance in some of the blocks, with control or without."""
     names = ("n_defined", "error_sum", "product_sum", "statistic_sum", "control_sum")
     part = moments._replace(**{name: getattr(moments, name)[blocks] for name in names})
-    known = None if plain or have_closed_forms(cell) else known_of(cell)
+    known = None if plain or cell.has_closed_forms else known_of(cell)
     nets = getattr(known, "deviations", None)
     part, estimator = controlled(part._replace(control_sum=part.control_sum[..., :0]) if plain else part, nets)
     used = nets if estimator == EXPANSION else None

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
@@ -11,7 +10,6 @@ from pydantic import Field, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
-from simstudy.design.settings.known_means import LACKING
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
@@ -25,6 +23,15 @@ N_BLOCKS = 16
 MIN_BLOCKS = 64
 """Blocks, or draws of a population (one to a batch), below which there is no verdict: with fewer, skewness is not
 corrected well, and one of them is often large."""
+
+MIN_THIRD_ORDER = 1000
+"""Replicates from which terms of third order are taken off: of fewer the rest is too skewed for intervals to cover."""
+N_POINTS = 1 << 20
+"""Points of all nets of a cell whose known means have no closed form."""
+WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
+"""Regression functions whose known means have closed forms, with Gaussian keys."""
+_MOST_OPERATIONS = 4e9
+"""Most operations that the known means of a cell may take: about a second."""
 
 ATTENDED = "attended"
 """Statistic of a replicate of which a diversity index is made: overlap Σ_i w_hi w_gi of attention, mean over pairs."""
@@ -116,7 +123,10 @@ class Cell(Record):
             return self.instance.measured
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
         own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
-        attended = (ATTENDED,) if self._noise_tells_positions else ()
+        # There the covariance of heads given the keys is the overlap of their attention, times σ².
+        attends = self.estimator.learner.kind == "nadaraya_watson" and self.n_members == self.heads.n_heads
+        integrated = self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0
+        attended = (ATTENDED,) if attends and integrated and self.even_noise else ()
         # Of a single replicate estimates are numbers: errors of vectors are averages over directions of the signal.
         of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
         return (*of_numbers, *compared, *own, *attended, *self.estimator.learner.statistics)
@@ -127,16 +137,45 @@ class Cell(Record):
         return not isinstance(self.data.noise, HeteroscedasticNoise | ResidualNoise)
 
     @property
-    def controlled(self) -> bool:
-        """Whether an expansion of known mean is taken off the moments of replicates."""
-        return self.simulation.control != "none" and not any(lacks(self) for _, lacks in LACKING)
+    def has_closed_forms(self) -> bool:
+        """Whether known means are closed forms; others come from nets, or from the rows that keys are drawn from."""
+        return self.data.key_distribution.kind == "gaussian" and {term.kind for term in self.data.terms} <= WAVES
 
     @property
-    def _noise_tells_positions(self) -> bool:
-        """Whether the covariance of heads given the keys is the overlap of their attention, times σ²."""
-        attends = self.estimator.learner.kind == "nadaraya_watson" and self.n_members == self.heads.n_heads
-        integrated = self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0
-        return attends and integrated and self.even_noise
+    def controlled(self) -> bool:
+        """Whether an expansion of known mean is taken off the moments of replicates."""
+        return self.simulation.control != "none" and not any(self._lacking.values())
+
+    @property
+    def _lacking(self) -> dict[str, bool]:
+        """Why the known means that `Simulation.control` needs are lacking, and whether that holds here."""
+        estimator, keys, closed = self.estimator, self.data.key_distribution, self.has_closed_forms
+        transformed = not estimator.plain or estimator.key_scale != "raw"
+        without = isinstance(keys, FileKeys) and keys.sampling == "without"
+        infinite = estimator.logits == "dot_product" and keys.kind in ("student_t", "own")
+        third_order = self.simulation.control == "third_order"
+        return {
+            "noise is drawn": self.simulation.noise_treatment != "integrated",
+            "members are not given heads": estimator.learner.kind != "nadaraya_watson",
+            "heads are not softmax attention on the keys themselves": transformed,
+            "heads are merged into one estimate": estimator.combination.kind in ("product", "fitted"),
+            "queries see different keys": estimator.mask.kind != "none",
+            "heads are redrawn": self.heads.redrawn,
+            "keys of a replicate depend on one another": keys.kind == "autoregressive" or without,
+            "draws of a population have means of their own": not closed and self.population != (),
+            "exponentials of dot products with such keys may have no mean": infinite,
+            "terms of third order have known means in closed form only": third_order and not closed,
+            "the means of so many pairs and features take too long": self._operations > _MOST_OPERATIONS,
+        }
+
+    @property
+    def _operations(self) -> float:
+        """Estimated operations of singular values and covariances of all pairs of heads, or of all points of nets."""
+        d, n_heads, p = self.data.n_features, self.heads.n_heads, self.heads.head_dim
+        if self.has_closed_forms:
+            return d * n_heads * (n_heads + 1) * (2.0 * d**2 + 40.0 * p**2)
+        n_points = len(self.rows.keys) if self.file_rows else N_POINTS
+        return n_points * (20.0 * d + n_heads * self.n_queries * (20.0 + 5.0 * n_heads))
 
     @property
     def drawn(self) -> frozenset[str]:
@@ -230,12 +269,27 @@ class Cell(Record):
 
     @property
     def idle(self) -> dict[str, str]:
-        """Settings that decide no number of an ensemble, each with the reason."""
+        """Settings that decide no number of an ensemble, each with the reason.
+
+        Parameters that have no meaning beside the others of their choice are stated with it (`Choice.idle`), settings
+        that a learner does not look at with the learner; here stands what follows from several tables together.
+        """
         if self.instance is not None:
             return {}
-        learner = self.estimator.learner
-        ignored = dict.fromkeys(sorted(learner.ignores), f'learner = "{learner.kind}" does not look at it')
-        return ignored | {setting: why for settings, why, holds in _IDLE if holds(self) for setting in settings}
+        learner, heads, integrated = self.estimator.learner, self.heads, self.simulation.noise_treatment == "integrated"
+        fixed = heads.arrangement not in _RANDOM and heads.query_projections != "haar"
+        alone = heads.n_heads == 1
+        rules = (
+            *((name, f'learner = "{learner.kind}" does not look at it', True) for name in sorted(learner.ignores)),
+            ("noise", "of noise that is integrated out only the variance counts", integrated and self.even_noise),
+            ("noise", "noise_sd is 0", self.data.noise_sd == 0.0),
+            ("head_seed", "no head is random", fixed and heads.value_projections.kind != "random"),
+            *((name, "one head is at no angle to another", alone and heads.arrangement in _PLACED) for name in _ANGLES),
+            *(("control", why, holds) for why, holds in self._lacking.items()),
+            ("population", "nothing of it is drawn once", not self.population),
+            ("query_projections", "there is no second head", alone and heads.query_projections == "opposite"),
+        )
+        return {name: why for name, why, holds in rules if holds}
 
     @property
     def decisive(self) -> Self:
@@ -244,7 +298,9 @@ class Cell(Record):
         changes: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, table in TABLE_OF.items():
             value = getattr(getattr(self, table), name)
-            neutral = _neutral(name) if name in idle else value.decisive if isinstance(value, Choice) else value
+            neutral = value.decisive if isinstance(value, Choice) else value
+            if name in idle:
+                neutral = _NEUTRAL.get(table, {}).get(name, TABLES[table].model_fields[name].default)
             if neutral != value:
                 changes[table][name] = neutral
         tables = {table: getattr(self, table).model_copy(update=found) for table, found in changes.items()}
@@ -270,42 +326,7 @@ class Cell(Record):
 
 _PLACED = ("aligned", "orthogonal", "rotated", "principal_angles")
 _RANDOM = ("haar", "haar_redrawn", "scattered", "own")
-
-
-_IDLE: tuple[tuple[tuple[str, ...], str, Callable[[Cell], bool]], ...] = (
-    (
-        ("noise",),
-        "of noise that is integrated out only the variance counts",
-        lambda cell: cell.simulation.noise_treatment == "integrated" and cell.even_noise,
-    ),
-    (("noise",), "noise_sd is 0", lambda cell: cell.data.noise_sd == 0.0),
-    (
-        ("head_seed",),
-        "no head is random",
-        lambda cell: (
-            cell.heads.arrangement not in _RANDOM
-            and cell.heads.query_projections != "haar"
-            and cell.heads.value_projections.kind != "random"
-        ),
-    ),
-    (
-        ("arrangement", "angle", "principal_angles"),
-        "one head is at no angle to another",
-        lambda cell: cell.heads.n_heads == 1 and cell.heads.arrangement in _PLACED,
-    ),
-    *((("control",), why, lacks) for why, lacks in LACKING),
-    (("population",), "nothing of it is drawn once", lambda cell: not cell.population),
-    (
-        ("query_projections",),
-        "there is no second head",
-        lambda cell: cell.heads.n_heads == 1 and cell.heads.query_projections == "opposite",
-    ),
-)
-"""Settings that decide no number of an ensemble, the reason, and of which cells it holds.
-
-Parameters that have no meaning beside the others of their choice are stated with it (`Choice.idle`), settings that a
-learner does not look at with the learner (`Learner.ignores`); here stands what follows from several tables together.
-"""
+_ANGLES = ("arrangement", "angle", "principal_angles")
 
 TABLES: dict[str, type[Record]] = {
     "data": Data,
@@ -320,11 +341,6 @@ TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for 
 
 def _those(**names: bool) -> frozenset[str]:
     return frozenset(name for name, holds in names.items() if holds)
-
-
-def _neutral(setting: str) -> Any:
-    table = TABLE_OF[setting]
-    return _NEUTRAL.get(table, {}).get(setting, TABLES[table].model_fields[setting].default)
 
 
 def _digest(content: Any) -> str:
