@@ -2,12 +2,12 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
@@ -54,25 +54,31 @@ def evaluated(choice: Record, cell: Cell, shared: SharedData) -> Members:
     raise NotImplementedError(f"nothing computes {type(choice).__name__}")
 
 
+Rows = Iterable[tuple[Any, ...]]
+"""The quantities of an instance, in its order: a row of numbers for each replicate."""
+
+
 @singledispatch
-def measure(instance: Instance, cell: Cell, shared: SharedData) -> dict[str, Array]:
-    """Return the quantities of an instance in the replicates of the data, by name: (replicate,) arrays."""
+def quantities(instance: Instance, cell: Cell, shared: SharedData) -> Rows:
+    """Return the quantities of an instance in each of the replicates of the data."""
     raise NotImplementedError(f"nothing measures {type(instance).__name__}")
+
+
+def measure(cell: Cell, shared: SharedData) -> dict[str, Array]:
+    """Return the quantities of the instance of a cell by name: (replicate,) arrays."""
+    assert cell.instance is not None
+    rows = np.array([*quantities(cell.instance, cell, shared)], np.float64)
+    return dict(zip(cell.instance.quantities, rows.T, strict=True))
 
 
 @evaluated.register
 def measured(instance: Instance, cell: Cell, shared: SharedData) -> Members:
     """Return the numbers of an instance in the replicates of the data, without estimates: at no query."""
-    numbers = measure(instance, cell, shared)
+    numbers = measure(cell, shared)
     for name, values in numbers.items():
         if not np.isfinite(values).all():
             raise ArithmeticError(f"{name} is not finite")
     return Members(np.empty((shared.count, 0, cell.n_members)), None, NO_INDICES, numbers)
-
-
-def by_name(instance: Instance, rows: ArrayLike) -> dict[str, Array]:
-    """Return the quantities of an instance by name, in its order, of their numbers in each replicate."""
-    return dict(zip(instance.quantities, np.array(rows, np.float64).T, strict=True))
 
 
 def matrices(shared: SharedData, *shapes: tuple[int, ...]) -> list[Array]:

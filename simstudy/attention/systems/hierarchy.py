@@ -6,7 +6,7 @@ Every level halves the resolution of the one before, and scores of all levels ar
 
 import numpy as np
 
-from simstudy.attention.members import RELATIVE, Array, by_name, matrices, measure
+from simstudy.attention.members import RELATIVE, Array, Rows, matrices, quantities
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.attention.transformations import chunk_means
@@ -21,25 +21,23 @@ CUTS = 8
 """Positions from each of which on the sequence is changed."""
 
 
-@measure.register
-def run_hierarchy(instance: settings.HierarchyInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def run_hierarchy(instance: settings.HierarchyInstance, cell: Cell, shared: SharedData) -> Rows:
     """One causal head of head_dim on a sequence of n_keys tokens, of random projections and random convex weights."""
-    n, d, p = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim
-    draws = matrices(shared, (n, d), (3, d, p), (instance.levels,))
-    rows = []
+    n, d, p, temperature = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim, cell.bandwidth**2
+    draws, causal = matrices(shared, (n, d), (3, d, p), (instance.levels,)), instance.downsampling == "causal"
     # Stored alike, so that unchanged tokens go through the same instructions and have the same bits.
     sequences = np.ascontiguousarray(shared.keys(n).swapaxes(1, 2))
     for tokens, others, projections, logits in zip(sequences, *draws, strict=True):
-        heads, causal = projections / np.sqrt(d), instance.downsampling == "causal"
-        found = causal_layer(tokens @ heads, softmax(logits), causal, cell.bandwidth**2)
-        gap = np.abs(found - causal_attention(tokens @ heads, cell.bandwidth**2)).max()
+        heads, weights = projections / np.sqrt(d), softmax(logits)
+        found = causal_layer(tokens @ heads, weights, causal, temperature)
+        gap = np.abs(found - causal_attention(tokens @ heads, temperature)).max()
         change = 0.0
         for cut in np.linspace(1, n - 1, CUTS).astype(int):
             changed = np.concatenate([tokens[:cut], others[cut:]])
-            outputs = causal_layer(changed @ heads, softmax(logits), causal, cell.bandwidth**2)
+            outputs = causal_layer(changed @ heads, weights, causal, temperature)
             change = max(change, np.abs(outputs[:cut] - found[:cut]).max())
-        rows.append((gap, change))
-    return by_name(instance, rows)
+        yield gap, change
 
 
 def causal_layer(inputs: Array, weights: Array, causal: bool, temperature: float) -> Array:
@@ -84,12 +82,11 @@ def mixed_scores(queries: Array, keys: Array, weights: Array, causal: bool) -> A
     return mixed
 
 
-@measure.register
-def decompose_scores(instance: settings.ScoreKernelInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def decompose_scores(instance: settings.ScoreKernelInstance, cell: Cell, shared: SharedData) -> Rows:
     """Scores of a head of head_dim among n_keys tokens, mixed over levels by random convex weights."""
     n, d, p = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim
     draws = matrices(shared, (2, d, p), (instance.levels,))
-    rows = []
     for tokens, (query, key), logits in zip(shared.keys(n).swapaxes(1, 2), *draws, strict=True):
         key = query if instance.projections == "tied" else key
         scores = mixed_scores(tokens @ query, tokens @ key, softmax(logits), True)
@@ -97,12 +94,11 @@ def decompose_scores(instance: settings.ScoreKernelInstance, cell: Cell, shared:
         least = RELATIVE * np.abs(values).max()
         form = query @ key.T
         share = (((form + form.T) / 2.0) ** 2).sum() / (form**2).sum()
-        rows.append(((values > least).sum(), (values < -least).sum(), share))
-    return by_name(instance, rows)
+        yield (values > least).sum(), (values < -least).sum(), share
 
 
-@measure.register
-def coarsen(instance: settings.ResolutionInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def coarsen(instance: settings.ResolutionInstance, cell: Cell, shared: SharedData) -> Rows:
     """Errors of chunk means of Y in the place of m(X_i), along a sequence of n_keys keys."""
     n, d, chunk = cell.data.n_keys, cell.data.n_features, instance.chunk
     if instance.signal == "keys":
@@ -112,8 +108,7 @@ def coarsen(instance: settings.ResolutionInstance, cell: Cell, shared: SharedDat
         target = regression.evaluate(cell.data.regression, amplitudes @ waves(n, instance.band))
     noise = np.sqrt(shared.variances(cell)) * shared.noise(cell)
     missed = target - np.repeat(chunk_means(target, chunk), chunk, axis=1)
-    kept = chunk_means(noise, chunk)
-    return {"level_error": (missed**2).mean(axis=1), "level_noise": (kept**2).mean(axis=1)}
+    return zip((missed**2).mean(axis=1), (chunk_means(noise, chunk) ** 2).mean(axis=1), strict=True)
 
 
 def waves(n_keys: int, band: int) -> Array:
@@ -122,8 +117,8 @@ def waves(n_keys: int, band: int) -> Array:
     return np.concatenate([np.cos(phases), np.sin(phases)]) / np.sqrt(band)
 
 
-@measure.register
-def weigh_chunks(instance: settings.CoarseMassInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def weigh_chunks(instance: settings.CoarseMassInstance, cell: Cell, shared: SharedData) -> Rows:
     """Mass of n_keys keys beside that of chunk means, and what cumulants κ_k/w^(k−1) say of their ratio."""
     scores, width = shared.keys(cell.data.n_keys)[:, 0].astype(np.float64), instance.chunk
     fine, coarse = (np.log(np.exp(each).mean(axis=1)) for each in (scores, chunk_means(scores, width)))
@@ -131,4 +126,4 @@ def weigh_chunks(instance: settings.CoarseMassInstance, cell: Cell, shared: Shar
     second, third, fourth = ((centred**k).mean(axis=1) for k in (2, 3, 4))
     gaussian = fine - coarse - second * (1.0 - 1.0 / width) / 2.0
     correction = third * (1.0 - 1.0 / width**2) / 6.0 + (fourth - 3.0 * second**2) * (1.0 - 1.0 / width**3) / 24.0
-    return {"mass_error": fine - coarse, "gaussian_gap": gaussian, "corrected_gap": gaussian - correction}
+    return zip(fine - coarse, gaussian, gaussian - correction, strict=True)

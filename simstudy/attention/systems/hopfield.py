@@ -7,7 +7,7 @@ The hidden state of a layer is h_l = α'h_{l−1} + (1 − α')s_l, s_l the logi
 
 import numpy as np
 
-from simstudy.attention.members import Array, measure
+from simstudy.attention.members import Array, Rows, quantities
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.data.geometry import exp_entropy
@@ -18,8 +18,8 @@ from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance, Hop
 # Index legend: r replicate, l layer, i token, j feature, k dimension of the head.
 
 
-@measure.register
-def remember_noise(instance: HopfieldNoiseInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def remember_noise(instance: HopfieldNoiseInstance, cell: Cell, shared: SharedData) -> Rows:
     """Second moment of the hidden states of n_keys logits with expectation 0."""
     drawn = shared.normals(cell.data.n_keys, 1 + instance.layers)
     common, own = np.sqrt(instance.persistence), np.sqrt(1.0 - instance.persistence)
@@ -27,11 +27,11 @@ def remember_noise(instance: HopfieldNoiseInstance, cell: Cell, shared: SharedDa
     for layer in range(2, 1 + instance.layers):
         logits = common * drawn[:, 0] + own * drawn[:, layer]
         state = instance.memory * state + (1.0 - instance.memory) * logits
-    return {"noise_factor": (state**2).mean(axis=1)}
+    return zip((state**2).mean(axis=1), strict=True)
 
 
-@measure.register
-def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData) -> Rows:
     """Tokens after the last layer, beside those of ordinary attention; weights of that layer, beside a product."""
     tokens, projections = _drawn(cell, shared, instance)
     plain, state, pool = tokens, np.zeros(()), np.ones(())
@@ -47,15 +47,10 @@ def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData)
         sizes = np.linalg.svd(tokens, compute_uv=False) ** 2
         ranks.append(exp_entropy(sizes / sizes.sum(axis=1, keepdims=True)))
         plain = instance.skip * plain + (1.0 - instance.skip) * _ordinary(cell, plain, query, key, value)
-    scale = np.abs(plain).max(axis=(1, 2))
-    return {
-        "token_cosine": cosines[-1],
-        "token_rank": ranks[-1],
-        "path_cosine": np.mean(cosines, axis=0),
-        "path_rank": np.mean(ranks, axis=0),
-        "ordinary_gap": np.abs(tokens - plain).max(axis=(1, 2)) / scale,
-        "pool_gap": np.abs(softmax(state) - pool / pool.sum(axis=2, keepdims=True)).max(axis=(1, 2)),
-    }
+    means = np.mean(cosines, axis=0), np.mean(ranks, axis=0)
+    ordinary = np.abs(tokens - plain).max(axis=(1, 2)) / np.abs(plain).max(axis=(1, 2))
+    pooled = np.abs(softmax(state) - pool / pool.sum(axis=2, keepdims=True)).max(axis=(1, 2))
+    return zip(cosines[-1], ranks[-1], *means, ordinary, pooled, strict=True)
 
 
 def _drawn(cell: Cell, shared: SharedData, instance: HopfieldTowerInstance) -> tuple[Array, list[list[Array]]]:

@@ -5,7 +5,7 @@ The claims are those of arXiv 2604.23681; rank collapse is that of Dong, Cordonn
 
 import numpy as np
 
-from simstudy.attention.members import RELATIVE, Array, by_name, matrices, measure
+from simstudy.attention.members import RELATIVE, Array, Rows, matrices, quantities
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -15,12 +15,11 @@ from simstudy.design.settings.systems.identifiability import DepthInstance, Head
 # head, c channel (h, k), m feature of the model.
 
 
-@measure.register
-def recover_heads(instance: HeadRecoveryInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def recover_heads(instance: HeadRecoveryInstance, cell: Cell, shared: SharedData) -> Rows:
     """Heads of n_keys positions from their sum over a projection of n_features, which noise_sd blurs."""
     n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
     shapes = ((n // instance.held, n_heads * p), (n, d), (n, d), (n_heads, d), (n_heads * p, d), (d, d))
-    found = []
     for outputs, noise, tokens, weights, left, right in zip(*matrices(shared, *shapes), strict=True):
         projection = output_projection(instance, left, right, p)
         gates = np.ones((n, n_heads))
@@ -34,8 +33,7 @@ def recover_heads(instance: HeadRecoveryInstance, cell: Cell, shared: SharedData
         sizes = np.linalg.svd(seen, compute_uv=False)
         ranks = (sizes > RELATIVE * sizes[:, :1]).sum(axis=1)
         recovered = np.einsum("gm,gmc->gc", blurred, np.linalg.pinv(seen, rcond=RELATIVE))
-        found.append(((n_heads * p - ranks).sum(), ((recovered - outputs) ** 2).mean()))
-    return by_name(instance, found)
+        yield (n_heads * p - ranks).sum(), ((recovered - outputs) ** 2).mean()
 
 
 def output_projection(instance: HeadRecoveryInstance, left: Array, right: Array, head_dim: int) -> Array:
@@ -54,18 +52,16 @@ VISIBLE = 1e-8
 nearly equal as much larger as it makes the token, and in a million tokens there is one of a spread of a millionth."""
 
 
-@measure.register
-def compare_ranks(instance: LayerNormInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def compare_ranks(instance: LayerNormInstance, cell: Cell, shared: SharedData) -> Rows:
     """Ranks of n_keys tokens of n_features in an affine subspace of given dimension."""
     n, d = cell.data.n_keys, cell.data.n_features
-    rows = []
     for coordinates, directions, offset in zip(*matrices(shared, (n, d), (d, d), (d,)), strict=True):
         tokens = coordinates[:, : instance.rank] @ directions[: instance.rank]
         tokens += {"none": 0.0, "random": offset, "uniform": offset[0]}[instance.offset]
         after = layer_norm(tokens)
         affine = affine_rank(after)
-        rows.append((affine, affine - affine_rank(tokens), rank(centred(after)) - rank(centred(tokens))))
-    return by_name(instance, rows)
+        yield affine, affine - affine_rank(tokens), rank(centred(after)) - rank(centred(tokens))
 
 
 def centred(tokens: Array) -> Array:
@@ -95,14 +91,13 @@ APART = 1e-6
 """Differences of tokens below this share of the tokens themselves are lost."""
 
 
-@measure.register
-def descend(instance: DepthInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def descend(instance: DepthInstance, cell: Cell, shared: SharedData) -> Rows:
     """Differences of n_keys tokens of n_features after layers of n_heads heads, without feed-forward blocks."""
     n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
     # Queries, keys, values and outputs of one layer after the other: a deeper stack begins with the same layers.
     layers = matrices(shared, (n, d), *[(4, n_heads, p, d)] * instance.depth)
     share = 1.0 / np.sqrt(instance.depth) if instance.residual == "scaled" else 1.0
-    rows = []
     for tokens, *weights in zip(*layers, strict=True):
         for query, key, value, output in weights:
             inputs = layer_norm(tokens) if instance.normalisation == "layer_norm" else tokens
@@ -112,8 +107,7 @@ def descend(instance: DepthInstance, cell: Cell, shared: SharedData) -> dict[str
         size = np.linalg.norm(tokens)
         visible = np.linalg.svd(apart, compute_uv=False) > APART * size
         spread = np.linalg.norm(apart) / size
-        rows.append((spread, np.log(max(spread, np.finfo(float).eps)), visible.sum()))
-    return by_name(instance, rows)
+        yield spread, np.log(max(spread, np.finfo(float).eps)), visible.sum()
 
 
 def attention_layer(tokens: Array, query: Array, key: Array, value: Array, output: Array) -> Array:

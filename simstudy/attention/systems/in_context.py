@@ -10,7 +10,7 @@ Index legend: r replicate; b prompt; h head; i token.
 
 import numpy as np
 
-from simstudy.attention.members import Array, measure
+from simstudy.attention.members import Array, Rows, quantities
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -20,8 +20,8 @@ PROMPTS, TESTED, START = 8, 256, 0.1
 """New prompts in each step, prompts that the risk is measured on, and the deviation of weights before training."""
 
 
-@measure.register
-def train_in_context(instance: InContextHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def train_in_context(instance: InContextHeadsInstance, cell: Cell, shared: SharedData) -> Rows:
     """Signs and error of heads after training, one run in each replicate."""
     n, d, n_heads = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads
     noise, last = cell.data.noise_sd**2, instance.steps * PROMPTS
@@ -38,13 +38,9 @@ def train_in_context(instance: InContextHeadsInstance, cell: Cell, shared: Share
         outputs = np.maximum(outputs, 0.0) if positive else outputs
     error, _, _ = _descent(logits, outputs, normals[:, last : last + TESTED, : n + d], n, noise)
     total = np.abs(outputs).sum(axis=1)
-    numbers = (
-        (outputs.min(axis=1) < 0.0) & (outputs.max(axis=1) > 0.0),
-        np.abs(outputs.sum(axis=1)) / np.where(total > 0.0, total, 1.0),
-        (outputs * logits > 0.0).mean(axis=1),
-        error,
-    )
-    return {name: each.astype(np.float64) for name, each in zip(instance.quantities, numbers, strict=True)}
+    both_signs = (outputs.min(axis=1) < 0.0) & (outputs.max(axis=1) > 0.0)
+    size = np.abs(outputs.sum(axis=1)) / np.where(total > 0.0, total, 1.0)
+    return zip(both_signs, size, (outputs * logits > 0.0).mean(axis=1), error, strict=True)
 
 
 def _descent(logits: Array, outputs: Array, prompts: Array, n: int, noise: float) -> tuple[Array, Array, Array]:

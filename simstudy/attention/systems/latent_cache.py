@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from simstudy.attention.members import Array, measure
+from simstudy.attention.members import Array, Rows, quantities
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -19,14 +19,14 @@ from simstudy.design.settings.systems.latent_cache import LatentCacheInstance
 # Index legend: r replicate, i token, m token that asks, k dimension of latents.
 
 
-@measure.register
-def decode_latents(instance: LatentCacheInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def decode_latents(instance: LatentCacheInstance, cell: Cell, shared: SharedData) -> Rows:
     """Difference of the outputs of n_keys tokens by both ways."""
     queries, parts = _drawn(cell, shared, instance.stride)
     queries = queries / cell.bandwidth**2
     decoded = _token_by_token(queries, parts, instance.stride)
     gap = np.abs(_all_at_once(queries, parts, instance) - decoded).max(axis=(1, 2))
-    return {"decoding_gap": gap / np.abs(decoded).max(axis=(1, 2))}
+    return zip(gap / np.abs(decoded).max(axis=(1, 2)), strict=True)
 
 
 def _drawn(cell: Cell, shared: SharedData, stride: int) -> tuple[Array, Array]:

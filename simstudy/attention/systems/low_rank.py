@@ -6,7 +6,7 @@ scores of rank p at most.
 
 import numpy as np
 
-from simstudy.attention.members import Array, by_name, matrices, measure
+from simstudy.attention.members import Array, Rows, matrices, quantities
 from simstudy.attention.normalisers import softmax
 from simstudy.attention.reference import attention
 from simstudy.attention.transformations import compressions
@@ -17,18 +17,16 @@ from simstudy.design.settings.systems.low_rank import KqSvdInstance, PatternInst
 # Index legend: i key, j query, k dimension of the head.
 
 
-@measure.register
-def compress_scores(instance: KqSvdInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def compress_scores(instance: KqSvdInstance, cell: Cell, shared: SharedData) -> Rows:
     """Errors of the compressed scores and outputs of n_keys keys and as many queries, of noise values."""
     p = cell.heads.head_dim
     drawn = shared.normals(cell.data.n_keys, 2 * p + 1).swapaxes(1, 2)
     deviations = np.geomspace(1.0, instance.smallest, p)
     keys = instance.scale * deviations * drawn[:, :, :p]
     queries = (deviations * drawn[:, :, p : 2 * p]) @ turned(p, instance.angle).T / instance.scale
-    rows = [
-        _errors(*arrays, instance, cell.bandwidth**2) for arrays in zip(keys, queries, drawn[:, :, -1], strict=True)
-    ]
-    return by_name(instance, rows)
+    for arrays in zip(keys, queries, drawn[:, :, -1], strict=True):
+        yield _errors(*arrays, instance, cell.bandwidth**2)
 
 
 def turned(head_dim: int, degrees: float) -> Array:
@@ -40,9 +38,7 @@ def turned(head_dim: int, degrees: float) -> Array:
     return rotation
 
 
-def _errors(
-    keys: Array, queries: Array, values: Array, instance: KqSvdInstance, temperature: float
-) -> tuple[float, float, float, float]:
+def _errors(keys: Array, queries: Array, values: Array, instance: KqSvdInstance, temperature: float) -> tuple:
     scores = keys @ queries.T
     total = (scores**2).sum()
     # Rotations of keys and of queries, such as those of the two factors, leave singular values as they are.
@@ -58,7 +54,7 @@ def _errors(
 
     squared, error = compressed(instance.method)
     best = error if instance.method == "scores" else compressed("scores")[1]
-    return np.sqrt(squared / total), (squared - least) / total, error, float(error < best)
+    return np.sqrt(squared / total), (squared - least) / total, error, error < best
 
 
 def _output(scores: Array, values: Array, temperature: float) -> Array:
@@ -69,11 +65,10 @@ def _output(scores: Array, values: Array, temperature: float) -> Array:
 # Index legend: i query, j key, m feature, k dimension of the head.
 
 
-@measure.register
-def draw_pattern(instance: PatternInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def draw_pattern(instance: PatternInstance, cell: Cell, shared: SharedData) -> Rows:
     """Errors of the head of head_dim whose logits are nearest to those of the pattern, at every query together."""
     n, d, p = cell.data.n_keys, cell.data.n_features, cell.heads.head_dim
-    rows = []
     for tokens, logits in zip(*matrices(shared, (n, d), (n, n)), strict=True):
         centred = logits - logits.mean(axis=1, keepdims=True)
         query, key = nearest_head(tokens, centred, p)
@@ -82,8 +77,7 @@ def draw_pattern(instance: PatternInstance, cell: Cell, shared: SharedData) -> d
         missed = scores - scores.mean(axis=1, keepdims=True) - centred
         drawn = attention(queries[None, :, None], keys.T[None, None], np.eye(n)[None], 1.0)[0, :, 0]
         distance = np.abs(drawn - softmax(logits)).sum(axis=1).mean() / 2.0
-        rows.append(((missed**2).sum() / (centred**2).sum(), distance))
-    return by_name(instance, rows)
+        yield (missed**2).sum() / (centred**2).sum(), distance
 
 
 def nearest_head(tokens: Array, centred: Array, head_dim: int) -> tuple[Array, Array]:

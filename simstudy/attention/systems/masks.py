@@ -8,7 +8,7 @@ A mask is a choice of a subset; the best one is found exactly, by meeting in the
 import numpy as np
 from scipy import special
 
-from simstudy.attention.members import Array, by_name, measure
+from simstudy.attention.members import Array, Rows, quantities
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -39,8 +39,8 @@ def nearest_subset_sums(numbers: Array, targets: Array) -> Array:
     return sums[np.arange(len(targets)), np.abs(sums - targets[:, None]).argmin(axis=1)]
 
 
-@measure.register
-def mask_head(instance: settings.MaskedHeadInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def mask_head(instance: settings.MaskedHeadInstance, cell: Cell, shared: SharedData) -> Rows:
     """Errors of the best mask of a random head with ``width`` hidden units, as many for each input feature.
 
     The target has logits x'Wx/b² and values v·x.  Of the hidden units of the source those of block i keep the weight
@@ -51,69 +51,49 @@ def mask_head(instance: settings.MaskedHeadInstance, cell: Cell, shared: SharedD
     units = instance.width // d
     drawn = shared.normals(max(n, units), d + d * (2 * d + 3))
     sources = _matrices(drawn[:, d:, :units], d, d + 1, instance.scale)
-    rows = []
     for tokens, target, numbers in zip(drawn[:, :d, :n], *sources, strict=True):
-        masked = nearest_subset_sums(numbers, target)
-        rows.append(_head_errors(tokens, target.reshape(d, d + 1), masked.reshape(d, d + 1), cell.bandwidth**2))
-    return by_name(instance, rows)
+        # Matrices [W | v] (i, j + 1) of both heads, on tokens (i, token).
+        target, masked = (each.reshape(d, d + 1) for each in (target, nearest_subset_sums(numbers, target)))
+        logits, other = (tokens.T @ matrix[:, :-1] @ tokens / cell.bandwidth**2 for matrix in (target, masked))
+        weights, changed = softmax(logits), softmax(other)
+        values, replaced = target[:, -1] @ tokens, masked[:, -1] @ tokens
+        errors = np.abs(other - logits).max(axis=1)
+        variation = np.abs(changed - weights).sum(axis=1) / 2.0
+        logarithms = np.log([errors.max(), np.abs(changed @ replaced - weights @ values).max()])
+        yield np.log(np.abs(masked - target)).mean(), *logarithms, (variation / np.tanh(errors / 2.0)).max()
 
 
-def _head_errors(tokens: Array, target: Array, masked: Array, temperature: float) -> tuple[float, ...]:
-    """Errors of a head with matrices [W | v] (i, j + 1) in place of another, on tokens (i, token)."""
-    logits, other = (tokens.T @ matrix[:, :-1] @ tokens / temperature for matrix in (target, masked))
-    weights, changed = softmax(logits), softmax(other)
-    values, replaced = target[:, -1] @ tokens, masked[:, -1] @ tokens
-    errors = np.abs(other - logits).max(axis=1)
-    variation = np.abs(changed - weights).sum(axis=1) / 2.0
-    return (
-        float(np.log(np.abs(masked - target)).mean()),
-        float(np.log(errors.max())),
-        float(np.log(np.abs(changed @ replaced - weights @ values).max())),
-        float((variation / np.tanh(errors / 2.0)).max()),
-    )
-
-
-@measure.register
-def perturb_logits(instance: settings.PerturbedLogitsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def perturb_logits(instance: settings.PerturbedLogitsInstance, cell: Cell, shared: SharedData) -> Rows:
     """Total variation and change of output under a change of n_keys Gaussian logits, over their bounds."""
-    drawn = shared.normals(cell.data.n_keys, 3)
-    rows = [_shares(logits, values, noise, instance) for logits, values, noise in drawn]
-    variation, output = np.array(rows).T
-    excess = np.maximum(np.maximum(variation, output), 1.0) - 1.0
-    return {"bound_share": variation, "output_share": output, "bound_excess": excess}
+    n, size, bound = cell.data.n_keys, instance.error, np.tanh(instance.error / 2.0)
+    for logits, values, noise in shared.normals(n, 3):
+        if instance.direction == "extreme":
+            # Weight 1/(1 + exp(size)) on the first key, where a change moves most; and values that see nothing else.
+            logits = np.zeros_like(logits)
+            logits[0] = np.log(n - 1.0) - size
+            values = (np.arange(n) == 0).astype(float)
+        weights = softmax(logits)
+        if instance.direction == "random":
+            change = size * (2.0 * special.ndtr(noise) - 1.0)
+        else:
+            reached = np.abs(np.cumsum(weights) - special.expit(-size))
+            change = np.where(np.arange(n) <= np.argmin(reached), size, -size)
+        difference = softmax(logits + change) - weights
+        shares = np.abs(difference).sum() / 2.0 / bound, abs(difference @ values) / (bound * np.ptp(values))
+        yield *shares, max(*shares, 1.0) - 1.0
 
 
-def _shares(
-    logits: Array, values: Array, noise: Array, instance: settings.PerturbedLogitsInstance
-) -> tuple[float, float]:
-    size = instance.error
-    if instance.direction == "extreme":
-        # Weight 1/(1 + exp(size)) on the first key, where a change moves most; and values that see nothing else.
-        logits = np.zeros_like(logits)
-        logits[0] = np.log(len(logits) - 1.0) - size
-        values = (np.arange(len(logits)) == 0).astype(float)
-    weights = softmax(logits)
-    if instance.direction == "random":
-        change = size * (2.0 * special.ndtr(noise) - 1.0)
-    else:
-        reached = np.abs(np.cumsum(weights) - special.expit(-size))
-        change = np.where(np.arange(len(logits)) <= np.argmin(reached), size, -size)
-    difference, bound = softmax(logits + change) - weights, np.tanh(size / 2.0)
-    return float(np.abs(difference).sum() / 2.0 / bound), float(abs(difference @ values) / (bound * np.ptp(values)))
-
-
-@measure.register
-def mask_random_heads(instance: settings.RandomHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def mask_random_heads(instance: settings.RandomHeadsInstance, cell: Cell, shared: SharedData) -> Rows:
     """Errors of the average of n_heads heads and of the average of the best subset, root mean square over outputs."""
     drawn = shared.normals(cell.heads.n_heads + 1, instance.outputs).swapaxes(1, 2)
     errors = np.sqrt(instance.correlation) * drawn[:, :1] + np.sqrt(1.0 - instance.correlation) * drawn[:, 1:]
     counts = subset_sums(np.ones(cell.heads.n_heads))[1:]
-    squares = [((subset_sums(each)[1:] / counts[:, None]) ** 2).mean(axis=1) for each in errors]
-    # The set of all heads is the last of the subsets.
-    return {
-        "log_average_error": np.array([0.5 * np.log(square[-1]) for square in squares]),
-        "log_mask_error": np.array([0.5 * np.log(square.min()) for square in squares]),
-    }
+    for each in errors:
+        squares = ((subset_sums(each)[1:] / counts[:, None]) ** 2).mean(axis=1)
+        # The set of all heads is the last of the subsets.
+        yield 0.5 * np.log(squares[-1]), 0.5 * np.log(squares.min())
 
 
 def needed_units(numbers: Array, targets: Array, tolerance: float) -> Array:
@@ -140,34 +120,29 @@ def _matrices(drawn: Array, d: int, n_columns: int, scale: float) -> tuple[Array
     return scale * blocks[:, :, :size, 0].reshape(count, -1), numbers.swapaxes(1, 2)
 
 
-@measure.register
-def mask_heads(instance: settings.MaskedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def mask_heads(instance: settings.MaskedHeadsInstance, cell: Cell, shared: SharedData) -> Rows:
     """Largest error of an entry of any head at one width, and the width at which it is within the tolerance."""
     d = cell.data.n_features
     drawn = shared.normals(settings.MAX_UNITS, 2 * instance.heads * d * (2 * d + 1))
-    errors, widths = [], []
     for targets, numbers in zip(*_matrices(drawn, d, d, instance.scale), strict=True):
         masked = nearest_subset_sums(numbers[: instance.width // d], targets)
-        errors.append(np.log(np.abs(masked - targets).max()))
-        widths.append(d * needed_units(numbers, targets, instance.tolerance).max())
-    return {"log_largest_error": np.array(errors), "needed_width": np.array(widths, float)}
+        needed = needed_units(numbers, targets, instance.tolerance)
+        yield np.log(np.abs(masked - targets).max()), d * needed.max()
 
 
-@measure.register
-def mask_stack(instance: settings.MaskedStackInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def mask_stack(instance: settings.MaskedStackInstance, cell: Cell, shared: SharedData) -> Rows:
     """Largest errors of hidden states after layers whose matrices are the best masks of random ones."""
     n, d = cell.data.n_keys, cell.data.n_features
     units = instance.width // d
     drawn = shared.normals(max(n, units), d + 2 * instance.layers * d * (2 * d + 1))
-    errors = []
-    for tokens, targets, numbers in zip(
-        drawn[:, :d, :n].swapaxes(1, 2), *_matrices(drawn[:, d:, :units], d, d, instance.scale), strict=True
-    ):
+    sources = _matrices(drawn[:, d:, :units], d, d, instance.scale)
+    for tokens, targets, numbers in zip(drawn[:, :d, :n].swapaxes(1, 2), *sources, strict=True):
         masked = nearest_subset_sums(numbers, targets)
         stacks = [matrices.reshape(instance.layers, 2, d, d) for matrices in (targets, masked)]
         changed = (_last_states(tokens, stack, instance.normalisation, cell.bandwidth**2) for stack in stacks)
-        errors.append(np.log(np.abs(np.subtract(*changed)).max()))
-    return {"log_stack_error": np.array(errors)}
+        yield (np.log(np.abs(np.subtract(*changed)).max()),)
 
 
 def _last_states(states: Array, stack: Array, normalisation: str, temperature: float) -> Array:

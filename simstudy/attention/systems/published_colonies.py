@@ -8,7 +8,7 @@ code.
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.attention.members import Array, measure
+from simstudy.attention.members import Array, Rows, quantities
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -26,8 +26,8 @@ _TILE = 128
 """Rows of random numbers begin at multiples of it."""
 
 
-@measure.register
-def decide_for_a_site(instance: settings.PublishedColonyInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def decide_for_a_site(instance: settings.PublishedColonyInstance, cell: Cell, shared: SharedData) -> Rows:
     """Correlations of n_heads ants after at most n_keys steps, and what their colony decides."""
     n_ants, n_sites, draws = cell.heads.n_heads, instance.sites, cell.data.n_keys * cell.heads.n_heads
     qualities = 10.0 - instance.gap * np.linspace(0.0, 1.0, n_sites)
@@ -43,13 +43,8 @@ def decide_for_a_site(instance: settings.PublishedColonyInstance, cell: Cell, sh
     run_colonies(luck, noise, qualities, rates, visits, means, *state, np.zeros(n_sites), ended)
     signal = np.where(visits > 0, qualities, 0.0)
     kept = (visits > 0).sum(axis=2) > 1
-    return {
-        "site_correlation": _mean_correlation(means, kept),
-        "signal_correlation": _mean_correlation(signal, kept),
-        "error_correlation": _mean_correlation(means - signal, kept),
-        "best_site_share": (ended[:, 0] == 0).astype(float),
-        "colony_steps": ended[:, 1].astype(float),
-    }
+    correlations = (_mean_correlation(each, kept) for each in (means, signal, means - signal))
+    return zip(*correlations, ended[:, 0] == 0, ended[:, 1], strict=True)
 
 
 def _mean_correlation(rows: Array, kept: NDArray[np.bool_]) -> Array:
@@ -62,8 +57,8 @@ def _mean_correlation(rows: Array, kept: NDArray[np.bool_]) -> Array:
         return np.asarray(((units.sum(axis=1) ** 2).sum(axis=1) - n) / (n * (n - 1.0)))
 
 
-@measure.register
-def recruit(instance: settings.AcarInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def recruit(instance: settings.AcarInstance, cell: Cell, shared: SharedData) -> Rows:
     """What colonies of n_heads ants decide after n_keys waves, beside the bound of their authors."""
     n_ants, n_waves = cell.heads.n_heads, cell.data.n_keys
     qualities = np.array([10.0, 10.0 - 5.0 * instance.weakness])
@@ -75,11 +70,7 @@ def recruit(instance: settings.AcarInstance, cell: Cell, shared: SharedData) -> 
     correct = (pheromone[:, 0] >= pheromone[:, 1]).astype(float)
     first = heuristic[0] / heuristic.sum() - 0.5
     bounds = [-np.expm1(-instance.constant * g**2 * n_waves) for g in (instance.weakness, first)]
-    return {
-        "acar_share": correct,
-        "acar_bound_excess": correct - bounds[0],
-        "acar_first_bound_excess": correct - bounds[1],
-    }
+    return zip(correct, correct - bounds[0], correct - bounds[1], strict=True)
 
 
 def _waves(
@@ -93,8 +84,8 @@ def _waves(
     return pheromone, fitness
 
 
-@measure.register
-def vote_and_recruit(instance: settings.BoostingAndAntsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def vote_and_recruit(instance: settings.BoostingAndAntsInstance, cell: Cell, shared: SharedData) -> Rows:
     """Accuracy of n_heads stumps trained on n_keys points by both votes, and of colonies beside them."""
     n, n_rounds, count = cell.data.n_keys, cell.heads.n_heads, shared.count
     points = shared.normals(n + _N_TEST, cell.data.n_features)
@@ -106,10 +97,7 @@ def vote_and_recruit(instance: settings.BoostingAndAntsInstance, cell: Cell, sha
     totals = votes.sum(axis=1), (weights[:, :, None] * votes).sum(axis=1)
     coded, weighted = ((np.sign(total) == labels[:, n:]).mean(axis=1) for total in totals)
     ants = _colonies(instance, cell, shared).reshape(count, -1).mean(axis=1)
-    return {
-        "coded_accuracy": coded, "weighted_accuracy": weighted, "ants_share": ants, "ants_less_coded": ants - coded,
-        "ants_less_weighted": ants - weighted,
-    }  # fmt: skip
+    return zip(coded, weighted, ants, ants - coded, ants - weighted, strict=True)
 
 
 def _colonies(instance: settings.BoostingAndAntsInstance, cell: Cell, shared: SharedData) -> Array:
@@ -154,18 +142,15 @@ def _boosted(points: Array, labels: Array, at: Array, n_rounds: int) -> tuple[Ar
     return votes, np.stack(weights, axis=1)
 
 
-@measure.register
-def pass_on(instance: settings.GaclInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def pass_on(instance: settings.GaclInstance, cell: Cell, shared: SharedData) -> Rows:
     """Fitness of two runs of generations of ants: its size at the end, and how the runs differ."""
     fitness = _generations(instance, cell, shared)
     worst, best = fitness.min(axis=2, keepdims=True), fitness.max(axis=2, keepdims=True)
     span = best - worst
     scaled = np.divide(best - fitness, span, out=np.full_like(fitness, 0.5), where=span > 0.0)
-    return {
-        "gacl_variance": ((fitness[:, 0] - fitness[:, 1]) ** 2).mean(axis=1) / 2.0,
-        "scaled_gacl_variance": ((scaled[:, 0] - scaled[:, 1]) ** 2).mean(axis=1) / 2.0,
-        "gacl_fitness": fitness[:, :, -_LAST:].mean(axis=(1, 2)),
-    }
+    variances = (((runs[:, 0] - runs[:, 1]) ** 2).mean(axis=1) / 2.0 for runs in (fitness, scaled))
+    return zip(*variances, fitness[:, :, -_LAST:].mean(axis=(1, 2)), strict=True)
 
 
 def _generations(instance: settings.GaclInstance, cell: Cell, shared: SharedData) -> Array:

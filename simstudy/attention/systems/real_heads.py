@@ -6,14 +6,14 @@ The only system that looks at theory: how well it predicts is what is measured h
 import copy
 import functools
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple, get_type_hints
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from simstudy.attention.members import Array, measure
+from simstudy.attention.members import Array, Rows, quantities
 from simstudy.data.geometry import principal_angles
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -41,43 +41,60 @@ Key = tuple[int, ...]
 """Words that all random numbers of a replicate follow from."""
 
 
-class _Group(NamedTuple):
-    """The sequences of one replicate.
+class _Group:
+    """The sequences of one replicate, of a model and a number of judged sequences.
 
     ``found`` is what `inspect_heads` makes of them; ``edited`` are tokens of further sequences, to see the damage of
-    edits. ``address`` is what the group follows from: model, number of judged sequences, words of the random numbers.
+    edits.
     """
 
-    encoder: Encoder
-    found: xr.Dataset
-    edited: list[tuple[int, ...]]
-    address: tuple[str, int, Key]
+    def __init__(self, model: str, count: int, key: Key) -> None:
+        self.key, rng = key, np.random.default_rng(key)
+        self.encoder, vocabulary = load_trained(model)
+        tokens = [tuple(draw_tokens(model, vocabulary, rng)) for _ in range(2 * count + _EDITED)]
+        (self.found,) = _inspected(model, self.encoder.states(tokens[: 2 * count]), (None,), rng)
+        self.edited = tokens[2 * count :]
 
     @property
     def rng(self) -> np.random.Generator:
         """Random numbers for whatever else is random: the same for every cell."""
-        return np.random.default_rng([*self.address[2], 1])
+        return np.random.default_rng([*self.key, 1])
 
     def correlation(self, source: str) -> Array:
         """Correlation (L, H, H) of weights, observed or predicted."""
         return self.found.weight_correlation.sel(source=source).values
 
+    @functools.cached_property
+    def _unedited(self) -> dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]:
+        """Output of the model as it is, and what enters each of its layers."""
+        passed = {tokens: self.encoder(tokens) for tokens in self.edited}
+        return {tokens: (_probabilities(encoding), encoding.states) for tokens, encoding in passed.items()}
+
     def damage(self, edits: list[Edit], first: int = 0) -> Array:
         """Mean damage of each edit, none of which changes a layer before the first."""
+
+        def output(tokens: tuple[int, ...], edit: Edit | None) -> np.ndarray:
+            found, states = self._unedited[tokens]
+            return found if edit is None else _probabilities(self.encoder(tokens, edit, (first, states[first])))
+
         named = {str(number): edit for number, edit in enumerate(edits)}
-        return intervene(functools.partial(_output, self.encoder, first), self.edited, named).mean_damage.values
+        return intervene(output, self.edited, named).mean_damage.values
 
+    @functools.cached_property
+    def shared_pairs(self) -> tuple[int, NDArray[np.intp], Array]:
+        """A random layer, random pairs (pair, 2) of a head and its donor, and the damage (pair,)."""
+        n_layers, n_heads = self.found.key_group.shape
+        rng = self.rng
+        layer = int(rng.integers(n_layers))
+        pairs = rng.permutation(np.argwhere(~np.eye(n_heads, dtype=bool)))[:_PAIRS]
+        return layer, pairs, self.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs], layer)
 
-def _output(encoder: Encoder, first: int, tokens: tuple[int, ...], edit: Edit | None) -> np.ndarray:
-    output, states = _unedited(encoder, tokens)
-    return output if edit is None else _probabilities(encoder(tokens, edit, (first, states[first])))
-
-
-@functools.lru_cache(maxsize=_GROUPS * _EDITED)
-def _unedited(encoder: Encoder, tokens: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Output of the model as it is, and what enters each of its layers."""
-    encoding = encoder(tokens)
-    return _probabilities(encoding), encoding.states
+    @functools.cached_property
+    def pruned(self) -> tuple[int, Array]:
+        """A random layer, and the damage (H,) of setting each of its heads to zero."""
+        n_layers, n_heads = self.found.key_group.shape
+        layer = int(self.rng.integers(n_layers))
+        return layer, self.damage([zeroing((layer, head)) for head in range(n_heads)], layer)
 
 
 def _probabilities(encoding: Encoding) -> np.ndarray:
@@ -85,21 +102,20 @@ def _probabilities(encoding: Encoding) -> np.ndarray:
 
 
 _ONE_AT_A_TIME = threading.Lock()
+"""Threads that ask for one thing at the same time wait for one another."""
+_made = functools.lru_cache(maxsize=_GROUPS)(_Group)
 
 
-def _group(*address: Any) -> _Group:
-    """The group of an address: threads that ask for one at the same time wait for one another."""
-    with _ONE_AT_A_TIME:
-        return _made(*address)
+def _keys(shared: SharedData) -> Iterator[Key]:
+    words = np.ascontiguousarray(shared.normals(4, 1)[:, 0]).view(np.uint64)
+    return (tuple(map(int, key)) for key in words)
 
 
-@functools.lru_cache(maxsize=_GROUPS)
-def _made(model: str, count: int, key: Key) -> _Group:
-    encoder, vocabulary = load_trained(model)
-    rng = np.random.default_rng(key)
-    tokens = [tuple(draw_tokens(model, vocabulary, rng)) for _ in range(2 * count + _EDITED)]
-    (found,) = _inspected(model, encoder.states(tokens[: 2 * count]), (None,), rng)
-    return _Group(encoder, found, tokens[2 * count :], (model, count, key))
+def _groups(instance: Any, shared: SharedData) -> Iterator[_Group]:
+    for key in _keys(shared):
+        with _ONE_AT_A_TIME:
+            group = _made(instance.model, instance.sequences, key)
+        yield group
 
 
 def _inspected(
@@ -140,18 +156,6 @@ def _by_length(
     return found, mean_correlation(encoder.heads, short[: count // 2]), others
 
 
-def _of_each(numbers: Callable[[Any, Key], dict[str, float]]) -> Callable[[Any, Key], dict[str, float]]:
-    """Measure instances of the type of the first argument, replicate by replicate, from words that are its own."""
-
-    def measured(instance: Any, cell: Cell, shared: SharedData) -> dict[str, Array]:
-        words = np.ascontiguousarray(shared.normals(4, 1)[:, 0]).view(np.uint64)
-        rows = [numbers(instance, tuple(map(int, key))) for key in words]
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-    measure.register(get_type_hints(numbers)["instance"], measured)
-    return numbers
-
-
 def _pairs(found: xr.Dataset, source: str, variable: str = "weight_correlation") -> Array:
     """Entries of all two heads of a layer, from (L, H, H) of a source; heads of one key group count once."""
     return by_group(found[variable].sel(source=source).values, found.key_group.values)
@@ -168,35 +172,35 @@ def _rank(scores: Array, values: Array) -> float:
     return float(spearmanr(scores, values)[0]) if min(np.ptp(scores), np.ptp(values)) > ROUNDING else 0.0
 
 
-@_of_each
-def predict_heads(instance: settings.HeadPredictionInstance, key: Key) -> dict[str, float]:
+@quantities.register
+def predict_heads(instance: settings.HeadPredictionInstance, cell: Cell, shared: SharedData) -> Rows:
     """Predicted beside observed correlations of heads' attention weights."""
-    group = _group(instance.model, instance.sequences, key)
     shuffled = instance.predictor == "shuffled"
-    predicted = _pairs(group.found, "exact" if shuffled else instance.predictor)
-    predicted = group.rng.permutation(predicted) if shuffled else predicted
-    return _compared(predicted, _pairs(group.found, "observed"))
+    for group in _groups(instance, shared):
+        predicted = _pairs(group.found, "exact" if shuffled else instance.predictor)
+        predicted = group.rng.permutation(predicted) if shuffled else predicted
+        yield _compared(predicted, _pairs(group.found, "observed"))
 
 
-def _compared(predicted: Array, observed: Array) -> dict[str, float]:
-    error = float(np.sqrt(np.nanmean((predicted - observed) ** 2)))
-    return {"prediction_rank": _rank(predicted, observed), "prediction_error": error}
+def _compared(predicted: Array, observed: Array) -> tuple[float, float]:
+    return _rank(predicted, observed), float(np.sqrt(np.nanmean((predicted - observed) ** 2)))
 
 
-@_of_each
+@quantities.register
 def predict_elsewhere(
     instance: settings.LengthPredictionInstance | settings.KindPredictionInstance | settings.EditedHeadsInstance,
-    key: Key,
-) -> dict[str, float]:
+    cell: Cell, shared: SharedData,
+) -> Rows:  # fmt: skip
     """Correlations predicted from some texts beside those of longer texts, of another kind, or after an edit."""
-    with _ONE_AT_A_TIME:
-        if isinstance(instance, settings.LengthPredictionInstance):
-            found = _by_length(instance.model, instance.sequences, key)[0][instance.tokens]
-        elif isinstance(instance, settings.KindPredictionInstance):
-            found = _by_kind(instance.model, instance.sequences, key)
-        else:
-            found = _by_edit(instance.model, instance.sequences, instance.rank, key)
-    return _compared(found[instance.predictor], found["observed"])
+    for key in _keys(shared):
+        with _ONE_AT_A_TIME:
+            if isinstance(instance, settings.LengthPredictionInstance):
+                found = _by_length(instance.model, instance.sequences, key)[0][instance.tokens]
+            elif isinstance(instance, settings.KindPredictionInstance):
+                found = _by_kind(instance.model, instance.sequences, key)
+            else:
+                found = _by_edit(instance.model, instance.sequences, instance.rank, key)
+        yield _compared(found[instance.predictor], found["observed"])
 
 
 @functools.lru_cache(maxsize=_GROUPS)
@@ -245,118 +249,90 @@ def _by_edit(model: str, count: int, rank: int, key: Key) -> dict[str, Array]:
     }
 
 
-@_of_each
-def order_layers(instance: settings.LayerOrderInstance, key: Key) -> dict[str, float]:
+@quantities.register
+def order_layers(instance: settings.LayerOrderInstance, cell: Cell, shared: SharedData) -> Rows:
     """Concordance of layers by a score and by their effective heads."""
-    group = _group(instance.model, instance.sequences, key)
-    effective = group.found.effective_heads.sel(source=["exact", "observed"]).values.T
-    score = group.found.hdi.sel(index="chordal").values if instance.predictor == "diversity" else effective[0]
-    first, second = np.triu_indices(len(score), 1)
-    agreed = np.sign(score[first] - score[second]) * np.sign(effective[1][first] - effective[1][second])
-    return {"layer_concordance": float((1 + agreed.mean()) / 2)}
+    for group in _groups(instance, shared):
+        effective = group.found.effective_heads.sel(source=["exact", "observed"]).values.T
+        score = group.found.hdi.sel(index="chordal").values if instance.predictor == "diversity" else effective[0]
+        first, second = np.triu_indices(len(score), 1)
+        agreed = np.sign(score[first] - score[second]) * np.sign(effective[1][first] - effective[1][second])
+        yield ((1 + agreed.mean()) / 2,)
 
 
-@_of_each
-def overlap_heads(instance: settings.HeadOverlapInstance, key: Key) -> dict[str, float]:
+@quantities.register
+def overlap_heads(instance: settings.HeadOverlapInstance, cell: Cell, shared: SharedData) -> Rows:
     """Mean correlations of weights and contributions, and the diversity of key subspaces."""
-    group = _group(instance.model, instance.sequences, key)
-    found = group.found.sel(index="chordal")
-    return {
-        "weight_overlap": float(_pairs(found, "observed").mean()),
-        "contribution_overlap": float(np.abs(_pairs(found, "observed", "contribution_correlation")).mean()),
-        "haar_excess": float(found.hdi_haar_mean - found.hdi.max()),
-    }
+    for group in _groups(instance, shared):
+        found = group.found.sel(index="chordal")
+        added = _pairs(found, "observed", "contribution_correlation")
+        yield _pairs(found, "observed").mean(), np.abs(added).mean(), found.hdi_haar_mean - found.hdi.max()
 
 
-@_of_each
-def count_dimensions(instance: settings.HeadDimensionsInstance, key: Key) -> dict[str, float]:
+@quantities.register
+def count_dimensions(instance: settings.HeadDimensionsInstance, cell: Cell, shared: SharedData) -> Rows:
     """Dimensions and lengths of the keys of the median head."""
-    group = _group(instance.model, instance.sequences, key)
-    apparent, gaps = group.found.apparent_dimension.values.ravel(), group.found.gap_dimension.values[..., 0].ravel()
-    gaussian = 1.0 / np.sqrt(2.0 * group.encoder.heads.key.shape[3])
-    return {
-        "apparent_dimension": float(np.median(apparent)),
-        "gap_dimension": float(np.median(gaps)),
-        "length_variation": float(np.median(group.found.key_length_variation)) / gaussian,
-        "dimension_rank": _rank(apparent, gaps),
-    }
+    for group in _groups(instance, shared):
+        found, gaussian = group.found, 1.0 / np.sqrt(2.0 * group.encoder.heads.key.shape[3])
+        apparent, gaps = found.apparent_dimension.values.ravel(), found.gap_dimension.values[..., 0].ravel()
+        variation = float(np.median(found.key_length_variation)) / gaussian
+        yield np.median(apparent), np.median(gaps), variation, _rank(apparent, gaps)
 
 
-@_of_each
-def share_patterns(instance: settings.PatternSharingInstance, key: Key) -> dict[str, float]:
+@quantities.register
+def share_patterns(instance: settings.PatternSharingInstance, cell: Cell, shared: SharedData) -> Rows:
     """Damage of sharing the patterns of the pairs that something puts first."""
-    group = _group(instance.model, instance.sequences, key)
     at_random = instance.chosen_by == "random"
-    similarity = group.correlation("observed" if at_random else instance.chosen_by)
-    similarity = group.rng.random(similarity.shape) if at_random else similarity
-    return {"sharing_damage": float(group.damage([sharing(donor_map(similarity, instance.share))])[0])}
+    for group in _groups(instance, shared):
+        similarity = group.correlation("observed" if at_random else instance.chosen_by)
+        similarity = group.rng.random(similarity.shape) if at_random else similarity
+        yield tuple(group.damage([sharing(donor_map(similarity, instance.share))]))
 
 
-@_of_each
-def raise_losses(instance: settings.HeadLossInstance, key: Key) -> dict[str, float]:
+@quantities.register
+def raise_losses(instance: settings.HeadLossInstance, cell: Cell, shared: SharedData) -> Rows:
     """Rise of the loss on other texts than those that chose the heads that are edited."""
-    with _ONE_AT_A_TIME:
-        alike, judged = _alike(instance.model, instance.sequences, key)
-    at_random = instance.chosen_by == "random"
-    donors = donor_map(np.random.default_rng([*key, 1]).random(alike.shape) if at_random else alike, instance.share)
-    if instance.edit == "average":
-        edit = averaging(*donors, causal=load_trained(instance.model).encoder.heads.causal)
-    else:
-        edit = sharing(donors) if instance.edit == "share" else zeroing(*donors)
-    texts, own = zip(*judged, strict=True)
-    edited = load_trained(instance.model).encoder.losses(texts, edit)
-    return {"loss_rise": float(np.mean(np.subtract(edited, own)))}
+    encoder, _ = load_trained(instance.model)
+    for key in _keys(shared):
+        with _ONE_AT_A_TIME:
+            alike, judged = _alike(instance.model, instance.sequences, key)
+        at_random = instance.chosen_by == "random"
+        donors = donor_map(np.random.default_rng([*key, 1]).random(alike.shape) if at_random else alike, instance.share)
+        if instance.edit == "average":
+            edit = averaging(*donors, causal=encoder.heads.causal)
+        else:
+            edit = sharing(donors) if instance.edit == "share" else zeroing(*donors)
+        texts, own = zip(*judged, strict=True)
+        yield (np.mean(np.subtract(encoder.losses(texts, edit), own)),)
 
 
 @functools.lru_cache(maxsize=_GROUPS)
 def _alike(model: str, count: int, key: Key) -> tuple[Array, list[tuple[list[int], float]]]:
     """Correlations (L, H, H) of heads on some texts; the tokens of as many others, with the loss of each."""
     if model == "smollm2":  # the same texts, passed once
-        _, alike, others = _by_length(model, 2 * count, key)
-        return alike, list(
-            zip(others[1], load_trained(model).encoder.losses(others[1], outputs=others[0]), strict=True)
-        )
+        _, alike, (outputs, texts) = _by_length(model, 2 * count, key)
+        return alike, list(zip(texts, load_trained(model).encoder.losses(texts, outputs=outputs), strict=True))
     (encoder, vocabulary), rng = load_trained(model), np.random.default_rng(key)
     texts = [draw_tokens(model, vocabulary, rng) for _ in range(2 * count)]
     alike = mean_correlation(encoder.heads, encoder.states(texts[:count]))
     return alike, list(zip(texts[count:], encoder.losses(texts[count:]), strict=True))
 
 
-@_of_each
-def share_pairs(instance: settings.PairSharingInstance, key: Key) -> dict[str, float]:
+@quantities.register
+def share_pairs(instance: settings.PairSharingInstance, cell: Cell, shared: SharedData) -> Rows:
     """Rank correlation of the distance of two heads with the damage if one takes the pattern of the other."""
-    group = _group(instance.model, instance.sequences, key)
-    layer, pairs, damage = _shared_pairs(*group.address)
-    return {"sharing_rank": _rank(1 - group.correlation(instance.predictor)[layer][tuple(pairs.T)], damage)}
+    for group in _groups(instance, shared):
+        layer, pairs, damage = group.shared_pairs
+        yield (_rank(1 - group.correlation(instance.predictor)[layer][tuple(pairs.T)], damage),)
 
 
-@functools.lru_cache(maxsize=_GROUPS)
-def _shared_pairs(*address: Any) -> tuple[int, NDArray[np.intp], Array]:
-    """A random layer, random pairs (pair, 2) of a head and its donor, and the damage (pair,)."""
-    group = _group(*address)
-    n_layers, n_heads = group.found.key_group.shape
-    rng = group.rng
-    layer = int(rng.integers(n_layers))
-    pairs = rng.permutation(np.argwhere(~np.eye(n_heads, dtype=bool)))[:_PAIRS]
-    return layer, pairs, group.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs], layer)
-
-
-@_of_each
-def prune_heads(instance: settings.HeadPruningInstance, key: Key) -> dict[str, float]:
+@quantities.register
+def prune_heads(instance: settings.HeadPruningInstance, cell: Cell, shared: SharedData) -> Rows:
     """Rank correlation of a score of heads with the damage of setting one to zero, in one layer."""
-    group = _group(instance.model, instance.sequences, key)
-    layer, damage = _pruned(*group.address)
-    score = group.found.output_size.values[layer] if instance.score == "norm" else _distances(instance.model, layer)
-    return {"pruning_rank": _rank(score, damage)}
-
-
-@functools.lru_cache(maxsize=_GROUPS)
-def _pruned(*address: Any) -> tuple[int, Array]:
-    """A random layer, and the damage (H,) of setting each of its heads to zero."""
-    group = _group(*address)
-    n_layers, n_heads = group.found.key_group.shape
-    layer = int(group.rng.integers(n_layers))
-    return layer, group.damage([zeroing((layer, head)) for head in range(n_heads)], layer)
+    for group in _groups(instance, shared):
+        layer, damage = group.pruned
+        score = group.found.output_size.values[layer] if instance.score == "norm" else _distances(instance.model, layer)
+        yield (_rank(score, damage),)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from scipy import special
 
-from simstudy.attention.members import Array, by_name, measure
+from simstudy.attention.members import Array, Rows, quantities
 from simstudy.attention.normalisers import softmax
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
@@ -19,8 +19,8 @@ _FARTHEST, _STEPS = 8, 1024
 # Index legend: h head; i key; p dimension of a head.
 
 
-@measure.register
-def measure_tempered_head(instance: settings.TemperedHeadInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def measure_tempered_head(instance: settings.TemperedHeadInstance, cell: Cell, shared: SharedData) -> Rows:
     """Risks of a head whose logits are one coordinate of each key: one normal number is drawn for each."""
     n, d = cell.data.n_keys, cell.heads.head_dim
     problem = Problem(instance.keys, d, instance.signal, instance.shares, instance.query)
@@ -29,7 +29,7 @@ def measure_tempered_head(instance: settings.TemperedHeadInstance, cell: Cell, s
     least = shared.once(("least risks", problem, n), lambda: _risks(problem, places, best))
     risks = _risks(problem, places, tuned / cell.bandwidth**2)
     excess = 100.0 * (risks - least) / exact_risk(problem, best, n)
-    return dict(zip(instance.quantities, (risks, excess), strict=True))
+    return zip(risks, excess, strict=True)
 
 
 def _places(keys: str, n_keys: int, dimension: int, shared: SharedData) -> Array:
@@ -88,26 +88,25 @@ def conditional_risk(weights: Array, moments: Moments) -> float:
     return risk
 
 
-@measure.register
-def measure_head_pair(instance: settings.HeadPairInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def measure_head_pair(instance: settings.HeadPairInstance, cell: Cell, shared: SharedData) -> Rows:
     """Risk and noise of a head and its partner, from the coordinates of keys along both queries."""
     n, d = cell.data.n_keys, cell.heads.head_dim
     problem = Problem("unit", d, instance.signal, instance.shares)
     best = best_sharpness(problem, n)
-    rows = []
     for drawn in shared.normals(n, 2):
         along = cosines(drawn[0], d)
         moments, other = target_moments(problem, along), along
         if instance.weight and instance.partner == "orthogonal":
             other = np.sqrt(1.0 - along**2) * cosines(drawn[1], d - 1)
-            moments = _beside(instance.signal, along, other)
+            across = 1.0 - along**2 - other**2
+            moments = [(instance.signal, 1.0, along, across), (instance.signal, 0.0, other, np.zeros_like(other))]
         weights = _head(along, instance.first * best, d, instance.sink)
         if instance.weight:
             partner = _head(other, instance.second * best, d, instance.sink)
             weights = (weights - instance.weight * partner) / (1.0 - instance.weight)
         weights = instance.gate * weights
-        rows.append((conditional_risk(weights, moments), n * float(weights @ weights)))
-    return by_name(instance, rows)
+        yield conditional_risk(weights, moments), n * float(weights @ weights)
 
 
 def _head(places: Array, sharpness: float, dimension: int, sink: float) -> Array:
@@ -119,17 +118,11 @@ def _head(places: Array, sharpness: float, dimension: int, sink: float) -> Array
     return np.asarray(weights * mass / (mass + sink))
 
 
-def _beside(signal: float, along: Array, other: Array) -> Moments:
-    """Of a linear target, given keys along the query and along an orthogonal one."""
-    return [(signal, 1.0, along, 1.0 - along**2 - other**2), (signal, 0.0, other, np.zeros_like(other))]
-
-
-@measure.register
-def measure_grouped_heads(instance: settings.GroupedHeadsInstance, cell: Cell, shared: SharedData) -> dict[str, Array]:
+@quantities.register
+def measure_grouped_heads(instance: settings.GroupedHeadsInstance, cell: Cell, shared: SharedData) -> Rows:
     """Noise of the average of heads; within a group their logits are correlated like their queries."""
     n, p, n_heads = cell.data.n_keys, cell.heads.head_dim, instance.heads
     size = n_heads // instance.groups
-    found = []
     for drawn in shared.normals(max(n, p), 2 * n_heads):
         logits = drawn[:n_heads, :n].reshape(instance.groups, size, n)
         queries = drawn[n_heads:, :p].reshape(instance.groups, size, p)
@@ -138,5 +131,4 @@ def measure_grouped_heads(instance: settings.GroupedHeadsInstance, cell: Cell, s
         values, vectors = np.linalg.eigh(queries @ queries.mT)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
         mean = softmax(root @ logits).mean(axis=(0, 1))
-        found.append(n * float(mean @ mean))
-    return {"grouped_noise": np.array(found)}
+        yield (n * float(mean @ mean),)

@@ -42,18 +42,18 @@ class RandomWalkInstance(Instance):
 MEASURED = '''
 """Random walks."""
 
-from simstudy.attention.members import measure
+from simstudy.attention.members import Rows, quantities
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems.random_walk import RandomWalkInstance
 
 
-@measure.register
-def walk(instance: RandomWalkInstance, cell: Cell, shared: SharedData) -> dict:
+@quantities.register
+def walk(instance: RandomWalkInstance, cell: Cell, shared: SharedData) -> Rows:
     """Length of a walk at its last look."""
     steps = shared.normals(cell.data.n_keys, cell.data.n_features)
     looks = steps.cumsum(axis=2)[:, :, instance.stride - 1 :: instance.stride]
-    return {"walk_length": (looks[:, :, -1] ** 2).sum(axis=1) / cell.data.n_keys}
+    return zip((looks[:, :, -1] ** 2).sum(axis=1) / cell.data.n_keys, strict=True)
 '''
 
 THEORY = '''

@@ -20,7 +20,7 @@ def cell_of(kind, parameters, **settings):
 
 
 def measured(cell, count=3):
-    return measure(cell.instance, cell, SharedData(cell, 2, count))
+    return measure(cell, SharedData(cell, 2, count))
 
 
 def seen_at(x, level, i, causal):

@@ -25,7 +25,7 @@ def cell_of(kind, key_scale="raw", **parameters):
 def test_noise__is_that_of_the_recursion(memory, persistence):
     cell = cell_of("hopfield_noise", memory=memory, persistence=persistence, layers=4)
     shared = SharedData(cell, 2, 3)
-    found, drawn = measure(cell.instance, cell, shared)["noise_factor"], shared.normals(N, 5)
+    found, drawn = measure(cell, shared)["noise_factor"], shared.normals(N, 5)
     for r in range(3):
         squares = []
         for i in range(N):
@@ -82,7 +82,7 @@ def tower(drawn, layers, memory, skip, tied, normalised):
 def test_tower__is_that_of_loops(projections, key_scale, memory):
     cell = cell_of("hopfield_tower", key_scale, memory=memory, skip=0.3, layers=3, projections=projections)
     shared = SharedData(cell, 1, 2)
-    found = measure(cell.instance, cell, shared)
+    found = measure(cell, shared)
     drawn = shared.normals(N, D + 3 * (2 * P + D))
     for r in range(2):
         settings = projections == "tied", key_scale == "normalised"
@@ -102,18 +102,16 @@ def test_tower__is_that_of_loops(projections, key_scale, memory):
 def test_fewer_layers__see_the_same_projections():
     few, many = (cell_of("hopfield_tower", layers=layers, projections="drawn") for layers in (1, 4))
     shared = SharedData(few, 0, 2)
-    one = measure(few.instance, few, shared)["token_cosine"]
-    np.testing.assert_array_equal(
-        one, measure(few.instance, cell_of("hopfield_tower", layers=1), shared)["token_cosine"]
-    )
-    assert (one != measure(many.instance, many, shared)["token_cosine"]).all()
+    one = measure(few, shared)["token_cosine"]
+    np.testing.assert_array_equal(one, measure(cell_of("hopfield_tower", layers=1), shared)["token_cosine"])
+    assert (one != measure(many, shared)["token_cosine"]).all()
 
 
 @pytest.mark.parametrize("projections", ["tied", "drawn"])
 def test_path__is_the_average_over_towers_of_every_height(projections):
     cells = [cell_of("hopfield_tower", layers=n, memory=0.5, projections=projections) for n in (1, 2, 3, 4)]
     shared = SharedData(cells[0], 0, 2)
-    found = [measure(cell.instance, cell, shared) for cell in cells]
+    found = [measure(cell, shared) for cell in cells]
     for name in ("cosine", "rank"):
         each = [numbers[f"token_{name}"] for numbers in found]
         np.testing.assert_allclose(found[-1][f"path_{name}"], np.mean(each, axis=0), rtol=1e-12)

@@ -56,7 +56,7 @@ def test_training__is_descent_of_that_error(outputs):
     instance = {"kind": "in_context_heads", "steps": steps, "rate": rate, "outputs": outputs}
     cell = minimal_cell(instance=instance, n_keys=N, n_features=D, n_heads=2, noise_sd=NOISE_SD)
     shared = SharedData(cell, 0, 3)
-    found = measure(cell.instance, cell, shared)
+    found = measure(cell, shared)
     for r, prompts in enumerate(shared.normals(N + D, steps * PROMPTS + TESTED + 1)):
         parameters = 0.1 * prompts[-1, :4]
         for step in range(steps):

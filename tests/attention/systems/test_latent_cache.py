@@ -52,7 +52,7 @@ def decoded(drawn, stride):
 def test_both_ways__are_that_of_loops(stride):
     cell = cell_of(stride)
     shared = SharedData(cell, 3, 2)
-    found, drawn = measure(cell.instance, cell, shared), shared.normals(N, D + 4 * P)
+    found, drawn = measure(cell, shared), shared.normals(N, D + 4 * P)
     queries, parts = _drawn(cell, shared, stride)
     scaled = queries / 0.81
     for r in range(2):
@@ -67,7 +67,7 @@ def test_gap_under_a_causal_mask__is_that_of_attention_to_every_former_part(stri
     """The control of the study: every token attends to what each former one knew of its chunk."""
     cell = cell_of(stride, "causal")
     shared = SharedData(cell, 3, 2)
-    found = measure(cell.instance, cell, shared)["decoding_gap"]
+    found = measure(cell, shared)["decoding_gap"]
     queries, parts = _drawn(cell, shared, stride)
     for r in range(2):
         partial = [parts[r, m // stride * stride : m + 1].sum(axis=0) for m in range(N)]
@@ -84,7 +84,7 @@ def test_every_length_and_stride__is_decoded_alike_and_not_under_a_causal_mask()
         for stride in range(1, 14):
             right, wrong = (cell_of(stride, mask, n_keys) for mask in ("stride", "causal"))
             shared = SharedData(right, 0, 2)
-            assert (measure(right.instance, right, shared)["decoding_gap"] < 1e-14).all()
+            assert (measure(right, shared)["decoding_gap"] < 1e-14).all()
             # A former token with part of its chunk is there from the second of two tokens in one chunk on.
             differs = stride > 1 and n_keys > 1
-            assert (measure(wrong.instance, wrong, shared)["decoding_gap"] > 1e-6).all() == differs
+            assert (measure(wrong, shared)["decoding_gap"] > 1e-6).all() == differs

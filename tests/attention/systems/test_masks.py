@@ -61,7 +61,7 @@ def uniform(z):
 def test_masked_head__is_that_of_loops():
     cell = cell_of("masked_head", width=8, scale=0.7)
     shared = SharedData(cell, 0, 3)
-    found, drawn = measure(cell.instance, cell, shared), shared.normals(7, 2 + 6 + 2 + 6)
+    found, drawn = measure(cell, shared), shared.normals(7, 2 + 6 + 2 + 6)
     for r in range(3):
         u = [[uniform(z) for z in column[:4]] for column in drawn[r]]
         target = [[0.7 * u[2 + 3 * i + j][0] for j in range(3)] for i in range(2)]
@@ -102,7 +102,7 @@ def test_bound__is_attained_by_the_extreme_and_by_no_choice_of_signs_exceeded(si
     for direction in ("random", "adverse", "extreme"):
         cell = cell_of("perturbed_logits", error=size, direction=direction)
         shared = SharedData(cell, 0, 5)
-        found, drawn = measure(cell.instance, cell, shared), shared.normals(7, 3)
+        found, drawn = measure(cell, shared), shared.normals(7, 3)
         for r in range(5):
             weights = naive.normalised([math.exp(z) for z in drawn[r, 0]])
             if direction == "extreme":
@@ -126,7 +126,7 @@ def test_bound__is_attained_by_the_extreme_and_by_no_choice_of_signs_exceeded(si
 def test_random_heads__are_those_of_all_subsets(outputs, correlation):
     cell = cell_of("random_heads", n_heads=5, outputs=outputs, correlation=correlation)
     shared = SharedData(cell, 0, 4)
-    found, drawn = measure(cell.instance, cell, shared), shared.normals(6, outputs)
+    found, drawn = measure(cell, shared), shared.normals(6, outputs)
     for r in range(4):
         common, *own = drawn[r].T
         heads = [math.sqrt(correlation) * common + math.sqrt(1 - correlation) * z for z in own]
@@ -138,7 +138,7 @@ def test_random_heads__are_those_of_all_subsets(outputs, correlation):
 
 
 def mean_of(cell, name, count=3000):
-    values = measure(cell.instance, cell, SharedData(cell, 0, count))[name]
+    values = measure(cell, SharedData(cell, 0, count))[name]
     return values.mean(), values.std(ddof=1) / math.sqrt(count)
 
 
@@ -191,7 +191,7 @@ def blocks(columns, d, scale, units):
 def test_masked_heads__are_those_of_loops():
     cell = cell_of("masked_heads", n_keys=5, heads=2, width=8, tolerance=0.25, scale=0.4)
     shared = SharedData(cell, 0, 2)
-    found, drawn = measure(cell.instance, cell, shared), shared.normals(9, 2 * 2 * 10)
+    found, drawn = measure(cell, shared), shared.normals(9, 2 * 2 * 10)
     for r in range(2):
         entries = [
             (numbers[i][j], target[i][j])
@@ -225,7 +225,7 @@ def attended(states, logits, values, normalised):
 def test_masked_stack__is_that_of_loops(normalisation):
     cell = cell_of("masked_stack", n_keys=5, n_features=3, layers=2, width=15, scale=0.7, normalisation=normalisation)
     shared = SharedData(cell, 0, 2)
-    found, drawn = measure(cell.instance, cell, shared), shared.normals(5, 3 + 2 * 2 * 21)
+    found, drawn = measure(cell, shared), shared.normals(5, 3 + 2 * 2 * 21)
     for r in range(2):
         matrices = list(blocks(drawn[r, 3:], 3, 0.7, 5))
         masked = [[[nearest(n[i][j], t[i][j]) for j in range(3)] for i in range(3)] for t, n in matrices]
@@ -254,7 +254,7 @@ def test_missed_share__is_the_mean_over_normal_places():
 
 def test_theory_of_masked_heads__is_that_of_many_draws_where_it_speaks():
     cell = cell_of("masked_heads", n_keys=5, heads=2, width=28, tolerance=0.003)
-    predicted, found = numbers_of(cell, instance_leading_order), measure(cell.instance, cell, SharedData(cell, 0, 150))
+    predicted, found = numbers_of(cell, instance_leading_order), measure(cell, SharedData(cell, 0, 150))
     assert set(predicted) == {"log_largest_error", "needed_width"}
     for name, values in found.items():
         error = values.std(ddof=1) / math.sqrt(len(values))

@@ -20,7 +20,7 @@ def cell_of(n, d, p):
 
 def measured(n, d, p, count=3):
     cell = cell_of(n, d, p)
-    return measure(cell.instance, cell, SharedData(cell, 0, count))
+    return measure(cell, SharedData(cell, 0, count))
 
 
 def drawn(n, d):

