@@ -19,6 +19,7 @@ from rich.table import Table
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import lacking, order_of
+from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import level
 from simstudy.execution.status import TELL_SHARE, CellStatus, Status, owner_of, seconds_left
 from simstudy.execution.store import Store, due
@@ -51,7 +52,7 @@ class ProgressDisplay:
         self._logged = time.monotonic()
         self._quiet = quiet
         self._due = 0.0
-        self._unseen: tuple[Ledger, int | None] | None = None
+        self._unseen = False
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
             TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
@@ -65,22 +66,22 @@ class ProgressDisplay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
-        if self._unseen is not None:
-            self._show(*self._unseen, time.monotonic())
+        if self._unseen:
+            self._show()
         self._bar.stop()
 
     def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
         """Show the state of the run, if it is time to; the last one in any case."""
-        self.ledger = ledger
+        self.ledger, self._predicted = ledger, predicted
         began = time.monotonic()
-        self._unseen = ledger, predicted
-        if began >= self._due:
-            self._unseen = None
-            self._show(ledger, predicted, began)
+        self._unseen = began < self._due
+        if not self._unseen:
+            self._show()
             self._due = due(began, SHOW_SECONDS, TELL_SHARE)
 
-    def _show(self, ledger: Ledger, predicted: int | None, now: float) -> None:
+    def _show(self) -> None:
         """The ETA follows the estimated cost of what is left to simulate."""
+        ledger, predicted, now = self.ledger, self._predicted, time.monotonic()
         done, expected, replicates, finished = ledger.standing
         text = f"{finished}/{len(ledger.accounts)} cells"
         text += "" if predicted is None else f", theory of {predicted}"
@@ -120,8 +121,7 @@ def status_table(status: Status, design: Design) -> Table:
     cells = enumerate(zip(status.cells, design.cells, strict=True))
     for grid, inside in groupby(cells, lambda cell: cell[1][1].grid):
         seen = [(number, cell, planned) for number, (cell, planned) in inside]
-        furthest = nlargest(MOST_ROWS, seen, lambda each: (not each[1].finished, _distance(each[1])))
-        shown, left_out = sorted(furthest, key=itemgetter(0)), len(seen) - MOST_ROWS
+        shown, left_out = sorted(nlargest(MOST_ROWS, seen, _distance), key=itemgetter(0)), len(seen) - MOST_ROWS
         table.add_section()
         table.add_row("", entry((grid, "bold")))
         for number, cell, planned in shown:
@@ -134,8 +134,9 @@ def status_table(status: Status, design: Design) -> Table:
     return table
 
 
-def _distance(cell: CellStatus) -> float:
-    return cell.mcse / cell.wanted if cell.mcse is not None and cell.wanted else math.inf
+def _distance(row: tuple[int, CellStatus, PlannedCell]) -> tuple[bool, float]:
+    cell = row[1]
+    return not cell.finished, cell.mcse / cell.wanted if cell.mcse is not None and cell.wanted else math.inf
 
 
 def _state(cell: CellStatus) -> str:
@@ -173,14 +174,19 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
         f"{counted(len(missed), 'cell')} stopped without the precision wanted; see the report, or simstudy status:"
     ]
     for account in missed[:MAX_LISTED]:
-        worst = account.shortfall
-        reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}" if worst else "undefined"
-        ceiling, floor = account.planned.precision.max_replicates, account.floor
-        stopped = f"; more replicates do not lower {floor:.2g} of it, as integration for the control variate errs"
-        stopped = stopped if floor else f", ceiling of {ceiling:,} replicates" if not account.cut else ""
-        reason += stopped if worst else " estimates"
-        reason = f"stopped by the budget of {design.budget.words}" if account.cut else reason
-        lines.append(f"  {account.planned.grid}: {place(account.planned, design)}: {reason}")
+        planned, worst = account.planned, account.shortfall
+        if account.cut:
+            reason = f"stopped by the budget of {design.budget.words}"
+        elif not worst:
+            reason = "undefined estimates"
+        else:
+            reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}"
+            if account.floor:
+                reason += f"; more replicates do not lower {account.floor:.2g} of it"
+                reason += ", as integration for the control variate errs"
+            else:
+                reason += f", ceiling of {planned.precision.max_replicates:,} replicates"
+        lines.append(f"  {planned.grid}: {place(planned, design)}: {reason}")
     if len(missed) > MAX_LISTED:
         lines.append(f"  and {len(missed) - MAX_LISTED} more")
     return lines
@@ -190,8 +196,9 @@ def open_lines(results: xr.Dataset, design: Design) -> list[str]:
     """Return which claims are open, unlike declared, where more replicates may decide, and what would spend these."""
     lines, computed = [], results.n_replicates + results.n_failed
     for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
-        claims = [name for name, claim in design.claims.items() if claim.grid == grid]
-        claims = [name for name in claims if _is_open(results.sel(claim=name), design, name)]
+        cells = [planned.cell for planned in design.cells if planned.grid == grid]
+        own = {name: claim for name, claim in design.claims.items() if claim.grid == grid}
+        claims = [name for name in own if _is_open(results.sel(claim=name), cells, 2 * order_of(own[name]))]
         at_ceiling = computed.values[results.grid.values == grid] >= precision.max_replicates
         remedy = ""
         if precision.stop == "precision" and not at_ceiling.all():
@@ -203,13 +210,11 @@ def open_lines(results: xr.Dataset, design: Design) -> list[str]:
     return lines
 
 
-def _is_open(judged: xr.Dataset, design: Design, name: str) -> bool:
-    """Whether a claim is open, unlike declared, with an estimate that has an error."""
+def _is_open(judged: xr.Dataset, cells: Sequence[Cell], order: int) -> bool:
+    """Whether a claim is open, unlike declared, with an estimate that has an error: moments of this order exist."""
     if judged.verdict != "inconclusive" or judged.declared_verdict == "inconclusive":
         return False
-    claim = design.claims[name]
-    cells = [planned.cell for planned in design.cells if planned.grid == claim.grid]
-    return bool(np.isfinite(judged.verdict_estimate)) and not lacking(cells, 2 * order_of(claim))
+    return bool(np.isfinite(judged.verdict_estimate)) and not lacking(cells, order)
 
 
 def plan_table(plan: Plan) -> Table:
@@ -266,8 +271,18 @@ def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, An
 
 def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
     """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
-    owner = owner_of(store)
-    cells = enumerate(zip(status.cells, design.cells, strict=True))
+    owner, cells = owner_of(store), []
+    for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=True)):
+        told = cell.model_dump(include={"failed", "finished", "reached", "measure", "mcse", "wanted"})
+        finite = {name: None if isinstance(it, float) and not math.isfinite(it) else it for name, it in told.items()}
+        own = {
+            "cell": number,
+            "grid": planned.grid,
+            "levels": {name: level(planned.cell.coordinates, name) for name in design.factors[planned.grid]},
+            "replicates": cell.stored * cell.batch_size,
+            "expected_replicates": cell.expected * cell.batch_size,
+        }
+        cells.append(own | finite)
     return {
         "study": design.study.name,
         "profile": design.profile,
@@ -275,25 +290,5 @@ def status_record(status: Status, design: Design, store: Store) -> dict[str, Any
         "process": owner and {"pid": owner.pid, "host": owner.host, "alive": owner.alive},
         "as_of": status.as_of,
         "seconds_left": seconds_left(status, store),
-        "cells": [_cell(number, *pair, design.factors[pair[1].grid]) for number, pair in cells],
+        "cells": cells,
     }
-
-
-def _cell(number: int, cell: CellStatus, planned: PlannedCell, factors: Sequence[str]) -> dict[str, Any]:
-    return {
-        "cell": number,
-        "grid": planned.grid,
-        "levels": {name: level(planned.cell.coordinates, name) for name in factors},
-        "replicates": cell.stored * cell.batch_size,
-        "failed": cell.failed,
-        "expected_replicates": cell.expected * cell.batch_size,
-        "finished": cell.finished,
-        "reached": cell.reached,
-        "measure": cell.measure,
-        "mcse": _finite(cell.mcse),
-        "wanted": _finite(cell.wanted),
-    }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
