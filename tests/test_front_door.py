@@ -159,7 +159,7 @@ def test_replay_of_no_cell__is_told_the_levels(command, tmp_path):
 
 
 def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(progress, "due", lambda began, _: began)
+    monkeypatch.setattr(progress, "due", lambda began, *_: began)
     design = load_design(write_design(tmp_path))
     told: list[tuple[bool, float | None]] = []
 
