@@ -1,10 +1,10 @@
 """Compiled code that later processes load instead of compiling again: an entry for each kernel and types of arguments.
 
 Numba's own cache never finds kernels again that take functions, may leave the code of one type under the name of
-another where two processes compile at once, and reads entries of anybody.  Here the key of an entry states all that
-decides the code: that of the kernel and of all it reaches, what these freeze, their options, and types of arguments;
-and the folder is named by the sources of kernels, versions, the processor and Numba's settings.  A kernel that reaches
-what cannot be stated so is compiled in every process.  Loading code means trusting it: see `sealed`.
+another where two processes compile at once, and reads entries of anybody.  Here the folder is named by the sources of
+all kernels, versions, the processor and Numba's settings.  The key of an entry states what these leave open: the
+kernel, what it and the functions among its arguments close over, and the types of all other arguments.  A kernel that
+closes over what cannot be stated so is compiled in every process.  Loading code means trusting it: see `sealed`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pickle
 import secrets
 import sys
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import llvmlite
@@ -33,13 +33,12 @@ from numba.core.serialize import NumbaPickler
 from numba.core.sigutils import normalize_signature
 
 from simstudy.kernels.sealed import SealedFolder, kept
+from simstudy.kernels.settings import processor
 
 PACKAGE = Path(__file__).parents[1]
 
-# Modules that define kernels or what is inlined into them; a kernel that reaches another one of ours is not kept.
+# Modules that define kernels or what is inlined into them; a kernel of another one of ours is not kept.
 KERNEL_SOURCES = ("kernels", "data/addresses.py")
-# Their versions are part of the digest.
-_LIBRARIES = ("builtins", "math", "operator", "numpy", "numba", "llvmlite")
 
 
 def _kernel_sources() -> dict[str, bytes]:
@@ -52,21 +51,14 @@ def _kernel_sources() -> dict[str, bytes]:
     return found
 
 
-# Read when the modules themselves are: of an edit in between, the code of functions in keys would tell.
-_SOURCES = _kernel_sources()
+_SOURCES = _kernel_sources()  # read when the modules themselves are
 
 
 def digest() -> str:
     """Return the identity of what all compiled code depends on, as 32 hexadecimal digits."""
-    # Numba's settings all count, but those of threads and CUDA: these kernels use neither.
-    settings = sorted(
-        f"{name}={value!r}" for name, value in vars(numba.config).items()
-        if name.isupper() and "THREAD" not in name and "CUDA" not in name
-    )  # fmt: skip
-    machine = binding.get_host_cpu_name(), binding.get_process_triple(), sys.version, sys.implementation.cache_tag
+    machine = processor(), binding.get_process_triple(), sys.version, sys.implementation.cache_tag
     versions = numba.__version__, llvmlite.__version__, np.__version__
-    stated = repr((settings, machine, versions, sorted(_SOURCES.items())))
-    return hashlib.sha256(stated.encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((machine, versions, sorted(_SOURCES.items()))).encode()).hexdigest()[:32]
 
 
 def folder() -> SealedFolder | None:
@@ -75,87 +67,57 @@ def folder() -> SealedFolder | None:
 
 
 class Unstated(Exception):
-    """A kernel reaches something that its key could not state in full."""
+    """A kernel closes over, or takes, something that its key could not state in full."""
 
 
-class Statement:
-    """All that decides the code of a kernel for given types of arguments: its key, and what it reaches."""
-
-    def __init__(self, kernel: Dispatcher, arguments: tuple[types.Type, ...]) -> None:
-        self.reached: list[Any] = [kernel]
-        lines = [", ".join(map(self._type, arguments))]
-        # Grows as functions are found.
-        lines += map(self._function, self.reached)
-        self.key = "\n".join(lines).encode()
-
-    def _type(self, kind: types.Type) -> str:
-        if isinstance(kind, types.Dispatcher):
-            return self._value(kind.dispatcher)
-        if isinstance(kind, types.NamedTuple):
-            return f"{self._value(kind.instance_class)}{kind.fields}({', '.join(map(self._type, kind.types))})"
-        if " at 0x" in kind.name:
-            raise Unstated(kind.name)
-        return f"{type(kind).__qualname__} {kind.name}"
-
-    def _function(self, function: Any) -> str:
-        plain = getattr(function, "py_func", function)
-        options = sorted(getattr(function, "targetoptions", {}).items())
-        code = plain.__code__
-        cells = zip(code.co_freevars, plain.__closure__ or (), strict=True)
-        frozen = {name: cell.cell_contents for name, cell in cells}
-        frozen |= {name: plain.__globals__[name] for name in _names(code) if name in plain.__globals__}
-        stated = [f"{name}={self._value(value)}" for name, value in sorted(frozen.items())]
-        return f"{self._named(plain)} {self._value(tuple(options))} {self._value(code)} {stated}"
-
-    def _value(self, value: Any) -> str:
-        match value:
-            case Dispatcher() | FunctionType():
-                if not any(value is known for known in self.reached):
-                    self.reached.append(value)
-                return f"#{[value is known for known in self.reached].index(True)}"
-            case None | bool() | int() | float() | str() | bytes() | np.generic() | np.dtype():
-                return f"{type(value).__name__} {value!r}"
-            case tuple():
-                return f"({', '.join(map(self._value, value))})"
-            case set() | frozenset():
-                return f"{{{', '.join(sorted(map(self._value, value)))}}}"
-            case CodeType():
-                return self._value((value.co_code, value.co_consts, value.co_names, value.co_varnames))
-            case ModuleType() if value.__name__ in _LIBRARIES:
-                return value.__name__
-        return self._named(value)
-
-    def _named(self, value: Any) -> str:
-        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        if not (name and module and (module in _SOURCES or module.partition(".")[0] in _LIBRARIES)):
-            raise Unstated(repr(value))
-        return f"{module}.{name}"
+def key_of(kernel: Any, arguments: tuple[types.Type, ...]) -> bytes:
+    """Return what tells the code of a kernel for types of arguments from all other code of the same digest."""
+    return "\n".join([_stated(kernel), *map(_kind, arguments)]).encode()
 
 
-def _names(code: CodeType) -> set[str]:
-    """Names of globals that a function may look up, also from functions within it."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+def _kind(kind: types.Type) -> str:
+    if isinstance(kind, types.Dispatcher):
+        return _stated(kind.dispatcher)
+    if " at 0x" in kind.name:
+        raise Unstated(kind.name)
+    return f"{type(kind).__qualname__} {kind.name}"
+
+
+def _stated(value: Any) -> str:
+    match value:
+        case Dispatcher():
+            return _stated(value.py_func)
+        case FunctionType() if value.__module__ in _SOURCES:
+            closed_over = tuple(cell.cell_contents for cell in value.__closure__ or ())
+            line = value.__code__.co_firstlineno  # of functions with one name
+            return f"{value.__module__}.{value.__qualname__} {line} {_stated(closed_over)}"
+        case bool() | int() | float() | str() | np.generic():
+            return f"{type(value).__name__} {value!r}"
+        case tuple():
+            return f"({', '.join(map(_stated, value))})"
+        case type() if value.__module__ == "numpy":
+            return value.__name__
+    raise Unstated(repr(value))
 
 
 class _Pickler(NumbaPickler):
-    """Pickler to which compiled functions are their number in the statement: each process has its own of them."""
+    """Pickler to which functions among arguments are their number there: each process has its own of them."""
 
-    def __init__(self, stream: io.BytesIO, reached: list[Any]) -> None:
+    def __init__(self, stream: io.BytesIO, functions: list[Dispatcher]) -> None:
         super().__init__(stream, protocol=4)
-        self._numbers = {id(function): number for number, function in enumerate(reached)}
+        self._functions = functions
 
     def persistent_id(self, value: Any) -> int | None:
-        return self._numbers.get(id(value)) if isinstance(value, Dispatcher) else None
+        return self._functions.index(value) if isinstance(value, Dispatcher) and value in self._functions else None
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, reached: list[Any]) -> None:
+    def __init__(self, stream: io.BytesIO, functions: list[Dispatcher]) -> None:
         super().__init__(stream)
-        self._reached = reached
+        self._functions = functions
 
     def persistent_load(self, number: int) -> Any:
-        return self._reached[number]
+        return self._functions[number]
 
 
 class CompiledCode(NullCache):
@@ -166,28 +128,30 @@ class CompiledCode(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """Return the code for types of arguments as an earlier process compiled it, or None."""
-        place, stated = folder(), self._statement(sig)
-        content = place.read(stated.key) if place and stated else None
-        if stated is None or content is None:
+        place, key, functions = self._entry(sig)
+        content = place.read(key) if place else None
+        if content is None:
             return None
         target_context.refresh()
-        payload = _Unpickler(io.BytesIO(content), stated.reached).load()
-        return CompileResult._rebuild(target_context, *payload)
+        return CompileResult._rebuild(target_context, *_Unpickler(io.BytesIO(content), functions).load())
 
     def save_overload(self, sig: Any, cres: Any) -> None:
         """Keep the code that has just been compiled, unless it holds addresses of this process."""
-        place, stated = folder(), self._statement(sig)
+        place, key, functions = self._entry(sig)
         compiled = cres._asdict()
-        if place and stated and not compiled["lifted"] and not compiled["library"].has_dynamic_globals:
+        if place and not compiled["lifted"] and not compiled["library"].has_dynamic_globals:
             stream = io.BytesIO()
-            _Pickler(stream, stated.reached).dump(cres._reduce())
-            place.write(stated.key, stream.getvalue())
+            _Pickler(stream, functions).dump(cres._reduce())
+            place.write(key, stream.getvalue())
 
-    def _statement(self, sig: Any) -> Statement | None:
+    def _entry(self, sig: Any) -> tuple[SealedFolder | None, bytes, list[Dispatcher]]:
+        """Return folder and key of an entry, and the functions among the arguments; no folder if it has no key."""
+        arguments = normalize_signature(sig)[0]
+        functions = [kind.dispatcher for kind in arguments if isinstance(kind, types.Dispatcher)]
         try:
-            return Statement(self._kernel, normalize_signature(sig)[0])
+            return folder(), key_of(self._kernel, arguments), functions
         except Unstated:
-            return None
+            return None, b"", functions
 
 
 def keep_compiled(kernel: Any) -> Any:

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.kernels.jit import cuda_compiler, cuda_simulated, processor
+from simstudy.kernels.jit import cuda_compiler, cuda_simulated
+from simstudy.kernels.settings import processor
 
 _COMPILERS = "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"
 stream = functools.cache(lambda: cuda_compiler().stream())  # in which all copies and kernels follow one another

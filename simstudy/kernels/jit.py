@@ -1,4 +1,4 @@
-"""How functions are compiled for CPU and GPU: the only module that configures Numba."""
+"""How functions are compiled for CPU and GPU, and the arrays that they take."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing
-from llvmlite import binding
-from numba.core.codegen import get_host_cpu_features
 
 from simstudy.kernels.compiled import keep_compiled
-from simstudy.kernels.settings import deciding_settings
 
 # Sums may be reordered and products fused, which lets LLVM vectorise reductions.  "nnan" and "ninf" stay out:
 # an undefined estimate has to survive as NaN and to be counted.
@@ -44,30 +41,6 @@ def kernel(function: Callable[..., Any]) -> Any:
 def exact_kernel(function: Callable[..., Any]) -> Any:
     """As `kernel`, but every operation is rounded as it is written, as NumPy does."""
     return keep_compiled(_as_written(function))
-
-
-def _features() -> str:
-    # For most processors with 512-bit vectors LLVM prefers those of 256 bits, a caution of 2017: on a server of 2024
-    # it halves the rate of products (measured 124 instead of 220 GFLOP/s).
-    features: str = get_host_cpu_features()
-    return features + (",-prefer-256-bit" if "+avx512f" in features else "")
-
-
-if numba.config.CPU_FEATURES is None:  # type: ignore[attr-defined]
-    numba.config.CPU_FEATURES = _features()  # type: ignore[attr-defined]
-
-
-VECTOR_BYTES = next(
-    (width for feature, width in (("+avx512f", 64), ("+avx2", 32)) if feature in numba.config.CPU_FEATURES),  # type: ignore[attr-defined]
-    16,
-)
-
-
-@functools.cache
-def processor() -> str:
-    """Return processor, features and settings that kernels are compiled for: they decide the last bits of a sum."""
-    name = numba.config.CPU_NAME or binding.get_host_cpu_name()  # type: ignore[attr-defined]
-    return f"{name} {numba.config.CPU_FEATURES} {deciding_settings()}"  # type: ignore[attr-defined]
 
 
 @functools.cache

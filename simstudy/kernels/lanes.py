@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels.elementary import POWERS_32, POWERS_64
-from simstudy.kernels.jit import VECTOR_BYTES, inlined
+from simstudy.kernels.jit import inlined
+from simstudy.kernels.settings import VECTOR_BYTES
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import (
     add_in_float64,

@@ -1,7 +1,7 @@
 """A private folder of sealed entries: what is read back is what this user wrote under the same key, or nothing.
 
-An entry is one file, named by the digest of its key, which states its whole key and a digest of all that it holds.  It
-is written aside and renamed into place.  What somebody else owns, may write or may enter is not used.
+An entry is one file, named by the digest of its key, which begins with a digest of its key and content.  It is written
+aside and renamed into place.  What somebody else owns, may write or may enter is not used.
 
 Environment variable SIMSTUDY_CACHE: ``off``, or the folder to use instead of ``simstudy`` in the user's cache folder.
 """
@@ -18,24 +18,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SEAL_BYTES = 32
-_SIZE_BYTES = 8
-
 KEPT = 8
 """Folders side by side that are kept, the last used: one for each version of the code and kind of processor."""
 
 
 def seal(key: bytes, content: bytes) -> bytes:
-    """Return the bytes of an entry: a digest, then the key, then the content."""
-    body = len(key).to_bytes(_SIZE_BYTES, "big") + key + content
-    return hashlib.sha256(body).digest() + body
+    """Return the bytes of an entry: a digest of its key and content, then the content."""
+    return hashlib.sha256(hashlib.sha256(key).digest() + content).digest() + content
 
 
 def unseal(key: bytes, entry: bytes) -> bytes | None:
-    """Return the content of an entry; None if it is damaged or states another key."""
-    digest, body = entry[:SEAL_BYTES], entry[SEAL_BYTES:]
-    start = _SIZE_BYTES + len(key)
-    stated = len(key).to_bytes(_SIZE_BYTES, "big") + key
-    return body[start:] if hashlib.sha256(body).digest() == digest and body[:start] == stated else None
+    """Return the content of an entry; None if it is damaged or that of another key."""
+    content = entry[SEAL_BYTES:]
+    return content if seal(key, content) == entry else None
 
 
 class SealedFolder:
@@ -58,15 +53,12 @@ class SealedFolder:
     def write(self, key: bytes, content: bytes) -> None:
         """Keep content under a key, read-only; where that is impossible, for example on a full disk, do without."""
         with contextlib.suppress(OSError):
-            self._make()
+            if not self.path.exists():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.mkdir(mode=0o700, exist_ok=True)
+                self._prune()
             with self._opened() as folder:
                 _replace(folder, _name(key), seal(key, content))
-
-    def _make(self) -> None:
-        if not self.path.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.mkdir(mode=0o700, exist_ok=True)
-            self._prune()
 
     def _prune(self) -> None:
         # Only folders named as this one is: by as many hexadecimal digits.

@@ -17,7 +17,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-from simstudy.kernels.jit import VECTOR_BYTES, inlined
+from simstudy.kernels.jit import inlined
+from simstudy.kernels.settings import VECTOR_BYTES
 
 # Typed loosely: Numba gives the decorator no type for what the decorated function becomes.
 _operation: Callable[..., Any] = intrinsic

@@ -7,7 +7,7 @@ import rich
 from limits import Ratio, Row
 from rich.table import Table
 
-from simstudy.kernels.jit import VECTOR_BYTES, processor
+from simstudy.kernels.settings import VECTOR_BYTES, processor
 
 PROCESSOR = f"{processor().split()[0]}, vectors of {8 * VECTOR_BYTES} bits"
 """Class of the processor: ratios of one class say little about those of another."""

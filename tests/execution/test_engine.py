@@ -13,7 +13,7 @@ from builders import minimal_cell
 from simstudy.execution import provenance
 from simstudy.execution import provenance as engines
 from simstudy.execution.provenance import PACKAGE, code_of, engine
-from simstudy.kernels.jit import processor
+from simstudy.kernels.settings import processor
 
 CELLS = {
     "softmax heads": minimal_cell(),

@@ -16,7 +16,7 @@ from test_imports import PACKAGE, modules_imported
 import simstudy
 from simstudy.data import addresses
 from simstudy.kernels import compact, compiled, tiles
-from simstudy.kernels.compiled import Statement, Unstated, digest
+from simstudy.kernels.compiled import Unstated, digest, key_of
 from simstudy.kernels.jit import device_function, kernel
 
 
@@ -76,47 +76,24 @@ def test_cache__is_in_the_cache_folder_of_the_user(monkeypatch, tmp_path):
     assert compiled.folder().path == tmp_path / ".cache" / "simstudy" / "compiled" / digest()
 
 
-def key_of(dispatcher, *arguments):
-    return Statement(dispatcher, tuple(numba.typeof(argument) for argument in arguments)).key
-
-
-@pytest.mark.parametrize("name, value", [("_WHOLE", 32), ("clear", kernel(lambda start, stop, row: None))])
-def test_globals__that_a_kernel_or_its_callee_freezes_are_in_its_key(monkeypatch, name, value):
-    """``copy`` calls ``clear`` and ``padded``, and that one reads ``_WHOLE``."""
-    before, of_another = key_of(tiles.copy), key_of(tiles.largest_of)
-    if isinstance(value, Dispatcher):
-        monkeypatch.setattr(value.py_func, "__module__", tiles.__name__)
-    monkeypatch.setattr(tiles, name, value)
-    assert key_of(tiles.copy) != before
-    assert key_of(tiles.largest_of) == of_another
-
-
-def test_code__is_in_its_key():
-    def largest_of(variances):
-        return variances[1]
-
-    largest_of.__module__, largest_of.__qualname__ = tiles.__name__, "largest_of"
-    own = key_of(again(tiles.largest_of))
-    assert key_of(kernel(largest_of)) != own == key_of(again(tiles.largest_of))
-
-
-def test_options__are_in_its_key():
-    assert key_of(numba.njit(tiles.largest_of.py_func)) != key_of(tiles.largest_of)
+def key(dispatcher, *arguments):
+    return key_of(dispatcher, tuple(numba.typeof(argument) for argument in arguments))
 
 
 def test_closures__are_in_its_key():
     """The fillers of normals and of uniforms are one function but for what it closes over."""
     one, other = (addresses._FILLERS[transform] for transform in (addresses.box_muller, addresses.uniform_pair))
     assert one.py_func.__qualname__ == other.py_func.__qualname__
-    assert key_of(one) != key_of(other)
-    assert key_of(one) == key_of(addresses._filler(addresses.box_muller))
+    assert key(one) != key(other)
+    assert key(one) == key(addresses._filler(addresses.box_muller))
 
 
 def test_functions_that_are_arguments__are_in_its_key():
-    keys = {key_of(compact._moments, compact._power(power)) for power in (1, 2, 3, 4)}
+    """Some have one name, and one thing that they close over."""
+    keys = {key(compact._moments, compact._power(power)) for power in (1, 2, 3, 4)}
     assert len(keys) == 4
     compact._power.cache_clear()
-    assert key_of(compact._moments, compact._power(3)) in keys
+    assert key(compact._moments, compact._power(3)) in keys
 
 
 def test_kernel_that_takes_a_function__is_loaded_once_and_then_at_hand():
@@ -136,7 +113,7 @@ def test_kernel_that_takes_a_function__is_loaded_once_and_then_at_hand():
     assert powers(kernel(apply)) == (18.0, 1, 1)
 
 
-def test_kernel_that_reaches_what_cannot_be_stated__is_not_kept(place):
+def test_kernel_that_closes_over_what_cannot_be_stated__is_not_kept(place):
     table = np.array([1.0, 2.0])
 
     def first(x):
@@ -144,7 +121,7 @@ def test_kernel_that_reaches_what_cannot_be_stated__is_not_kept(place):
 
     first.__module__ = tiles.__name__
     with pytest.raises(Unstated):
-        key_of(kernel(first))
+        key(kernel(first))
     assert kernel(first)(1.0) == 2.0 and entries(place) == []
 
 
@@ -192,14 +169,15 @@ def test_sources__are_those_of_all_kernels_and_every_key_can_be_stated():
     assert len(kernels) > 50
     for found in kernels.values():
         assert found.__module__ in compiled._SOURCES
-        assert key_of(found)
+        assert key(found)
 
 
-def test_what_generates_code__is_in_the_digest_with_all_that_it_imports():
-    """Keys do not follow what operations on vectors do when they generate code."""
-    vectors = PACKAGE / "kernels" / "vectors.py"
-    ours = {name for name in modules_imported(vectors) if name.startswith(f"{PACKAGE.name}.")}
-    assert ours and ours <= compiled._SOURCES.keys()
+def test_sources_of_kernels__import_no_other_of_ours():
+    """Keys do not follow what a kernel reaches, nor what operations on vectors do when they generate code."""
+    for name in compiled._SOURCES:
+        path = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
+        ours = {each for each in modules_imported(path) if each.startswith(f"{PACKAGE.name}.")}
+        assert ours <= compiled._SOURCES.keys(), name
 
 
 EVALUATE = """
@@ -235,7 +213,7 @@ def test_kernels__call_no_other_that_is_not_inlined():
     for module in modules():
         found = {each: value for each, value in vars(module).items() if isinstance(value, Dispatcher)}
         for each in found.values():
-            called = [found[other] for other in compiled._names(each.py_func.__code__) & found.keys()]
+            called = [found[other] for other in found.keys() & set(each.py_func.__code__.co_names)]
             options = [other.targetoptions for other in called]
             assert all(given.get("forceinline") or not given.get("fastmath") for given in options), each
 
