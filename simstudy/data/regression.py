@@ -29,7 +29,7 @@ from simstudy.design.settings.processes import (
     Sum,
     Zero,
 )
-from simstudy.kernels.waves import wave
+from simstudy.kernels.elementary import wave
 
 Array = NDArray[np.float64]
 

@@ -32,7 +32,7 @@ from simstudy.design.settings.processes import (
     StudentKeys,
     StudentNoise,
 )
-from simstudy.kernels.waves import wave
+from simstudy.kernels.elementary import wave
 
 Latent = Callable[[Callable[..., np.ndarray]], np.ndarray]
 

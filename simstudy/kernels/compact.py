@@ -8,28 +8,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from simstudy.kernels.few_queries import arrays_for
+from simstudy.kernels.few_queries import arrays_for, normalise
 from simstudy.kernels.jit import device_function, inlined, kernel, writable
-from simstudy.kernels.memory import tiles_of
-from simstudy.kernels.ratios import normalise
+from simstudy.kernels.memory import memory_for
 from simstudy.kernels.tiles import TILE, add_products, copy, copy_scales, largest_of, padded
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
-
-
-class _Memory(NamedTuple):
-    """Arrays that kernels write to: they may not allocate."""
-
-    laid: np.ndarray  # (head, dimension, tile) keys of a tile, in units of the radius
-    rows: np.ndarray  # (head, tile) weights at one query
-    data: np.ndarray  # (5, tile) values, scales of the noise, zeros, and twice squares of earlier dimensions
-    sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
-    products: np.ndarray  # (query, head, head) sums of products of weights
-    near: np.ndarray  # (head,) true
 
 
 def compact_moments(
@@ -49,7 +37,7 @@ def compact_moments(
     noise = np.empty((len(keys), 0)) if variances is None else variances
     means, grams, _ = arrays_for(keys, noise, queries, False)
     data = writable(values, real), writable(noise, real)
-    _moments(_power(power), inverse, keys, *data, queries, _memory(keys, queries), means, grams)
+    _moments(_power(power), inverse, keys, *data, queries, memory_for(keys, queries), means, grams)
     return means, None if variances is None else grams
 
 
@@ -74,26 +62,14 @@ def _power(power: int) -> Callable[..., Any]:
     return device_function(raised)
 
 
-def _memory(keys: np.ndarray, queries: np.ndarray) -> _Memory:
-    """Memory for all heads; loops take dimensions by twos and rows of weights by fours."""
-    n_heads, n_queries, real = keys.shape[1], queries.shape[3], keys.dtype
-    whole_dim, whole_heads = -(-keys.shape[2] // 2) * 2, -(-n_heads // 4) * 4
-    return _Memory(
-        laid=tiles_of((n_heads, whole_dim), real),
-        rows=tiles_of((whole_heads,), real),
-        data=tiles_of((5,), real),
-        sums=np.empty((n_queries, n_heads, 2)),
-        products=np.empty((n_queries, whole_heads, whole_heads)),
-        near=np.ones(n_heads, np.bool_),
-    )
-
-
 @kernel
 def _moments(power, inverse, keys, values, variances, queries, memory, means, grams):
     # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
     # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
     n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
     y, scale, rows, kept = memory.data[0], memory.data[1], memory.rows, len(grams) > 0
+    # As where the fast formula serves: of an empty window every share is NaN.
+    memory.near[:] = True
     for r in range(n_replicates):
         points = queries[r if len(queries) > 1 else 0]
         largest = largest_of(variances[r])
@@ -114,15 +90,14 @@ def _moments(power, inverse, keys, values, variances, queries, memory, means, gr
                 if kept:
                     add_products(rows, padded(size), memory.products[q])
         for q in range(n_queries):
-            # As where the fast formula serves: of an empty window every share is NaN.
-            normalise(memory.sums[q], memory.products[q], largest, memory.near, means[r, q], grams[r : r + 1, q])
+            normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r : r + 1, q])
 
 
 @inlined
 def _lay(keys, start, size, inverse, laid):
-    # laid[k, i] = keys[k, start + i] in units of the radius; keys that fill the last vectors lie out of every window.
+    # laid[2 + k, i] = keys[k, start + i] in units of the radius; keys that fill vectors lie out of every window.
     for k in range(len(keys)):
-        source, row = keys[k, start : start + size], laid[k]
+        source, row = keys[k, start : start + size], laid[2 + k]
         for i in range(size):
             row[i] = source[i] * inverse
         for i in range(size, padded(size)):
@@ -134,29 +109,24 @@ def _earlier_squares(laid, points, q, data, size):
     # Return the row that holds the sums of squares over all but the last two dimensions: zeros, if there are no others.
     # Rows take turns: a loop that reads and writes the same one is not vectorised.
     found = 2
-    for k in range(0, len(laid) - 2, 2):
+    for k in range(0, len(points) - 2, 2):
         before = data[found]
         found = 3 + k // 2 % 2
         row = data[found]
-        x0, x1, a0, a1 = laid[k], laid[k + 1], points[k, q], points[k + 1, q]
+        x0, x1, a0, a1 = laid[2 + k], laid[3 + k], points[k, q], points[k + 1, q]
         for i in range(size):
             row[i] = before[i] + ((x0[i] - a0) * (x0[i] - a0) + (x1[i] - a1) * (x1[i] - a1))
     return found
 
 
 @inlined
-def _last_dimensions(laid, points, q):
-    # An odd number of dimensions ends with a row of zeros at the place of the query.
-    last = len(laid) - 1
-    return points[last - 1, q], points[last, q] if last < len(points) else points.dtype.type(0)
-
-
-@inlined
 def _sums(power, laid, points, q, data, size, row, keep):
     # Sums of w_i and of w_i values_i; if they are to be kept, row[i] is set to w_i scales_i.
     earlier, values, scales = data[_earlier_squares(laid, points, q, data, size)], data[0], data[1]
-    x0, x1 = laid[len(laid) - 2], laid[len(laid) - 1]
-    a0, a1 = _last_dimensions(laid, points, q)
+    # An odd number of dimensions ends with a row of zeros at the place of the query.
+    k = (len(points) - 1) // 2 * 2
+    x0, x1, a0 = laid[2 + k], laid[3 + k], points[k, q]
+    a1 = points[k + 1, q] if k + 1 < len(points) else points.dtype.type(0)
     mass = total = zero = values.dtype.type(0)
     one = values.dtype.type(1)
     for i in range(size):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels.elementary import lowest_float32, lowest_float64
-from simstudy.kernels.few_queries import arrays_for
+from simstudy.kernels.few_queries import arrays_for, log_mass
 from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.lanes import (
     EXP2,
@@ -21,7 +21,6 @@ from simstudy.kernels.lanes import (
     sum_weights,
 )
 from simstudy.kernels.memory import lane_memory_for, memory_for
-from simstudy.kernels.ratios import log_mass
 from simstudy.kernels.shifts import Law, aim
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
 from simstudy.kernels.vectors import lanes, lanes_of

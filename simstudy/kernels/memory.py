@@ -19,7 +19,7 @@ class Memory(NamedTuple):
 
     laid: np.ndarray  # (head, 2 + dimension, tile) keys of a tile, below their offsets: see `tiles.lay_keys`
     rows: np.ndarray  # (head, tile) weights at one query
-    data: np.ndarray  # (2, tile) values, scales of the noise
+    data: np.ndarray  # (5, tile) values, scales of the noise; of compact kernels zeros, and twice squares of dimensions
     centres: np.ndarray  # (head, dimension) and, below, what `shifts.aim` says of each query
     slopes: np.ndarray  # (head, dimension, query)
     limits: np.ndarray  # (head, 2, query)
@@ -50,9 +50,9 @@ def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memo
     width = lanes(real.itemsize)
     whole_queries = -(-n_queries // width) * width
     return Memory(
-        laid=tiles_of((n_heads, 2 + whole_dim), real),
-        rows=tiles_of((whole_heads,), real),
-        data=tiles_of((2,), real),
+        laid=_zeros((n_heads, 2 + whole_dim, STRIDE), real),
+        rows=_zeros((whole_heads, STRIDE), real),
+        data=_zeros((5, STRIDE), real),
         centres=np.zeros((n_heads, head_dim), real),
         slopes=_zeros((n_heads, whole_dim, whole_queries), real),
         limits=_zeros((n_heads, 2, whole_queries), real),
@@ -79,11 +79,6 @@ def _lane_memory(n_heads: int, n_queries: int, real: np.dtype) -> LaneMemory:
         products=products,
         totals=np.zeros((n_vectors, *products.shape)),
     )
-
-
-def tiles_of(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
-    """Return rows for tiles of keys, set to zero."""
-    return _zeros((*shape, STRIDE), real)
 
 
 def _zeros(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:

@@ -64,7 +64,7 @@ def changed(tmp_path, monkeypatch, known):
     ("name", "old", "new", "cells"),
     [
         # How a source is written.
-        ("kernels/ratios.py", '"""', '"""Other words. ', set()),
+        ("kernels/projection.py", '"""', '"""Other words. ', set()),
         ("data/geometry.py", '    """', '    """Other words. ', set()),
         ("kernels/few_queries.py", "\nfrom __future__", "\n# A remark.\n\n\nfrom __future__", set()),
         ("replicates/moments.py", "sum(axis=1)", "sum(\n    axis=1  # replicates\n)", set()),

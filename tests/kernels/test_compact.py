@@ -58,6 +58,14 @@ def test_replicates__do_not_depend_on_one_another():
         np.testing.assert_array_equal(one[2:3], other)
 
 
+def test_kernels_that_use_one_memory__leave_nothing_to_each_other():
+    given = problem((2, 3, 3, 5, 70), spread=0.5)
+    found = [(given.moments(), compact_moments(*arrays_of(given), 3.0, 3)) for _ in range(2)]
+    for one, other in zip(*found, strict=True):
+        for before, after in zip(one, other, strict=True):
+            np.testing.assert_array_equal(after, before)
+
+
 def test_window__holds_keys_nearer_than_its_radius_and_no_others():
     keys, values = np.array([[[[0.0, 0.999, 1.0, 1.001, -2.0]]]]), np.array([[1.0, 2.0, 4.0, 8.0, 16.0]])
     variances, query = np.ones((1, 5)), np.zeros((1, 1, 1))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simstudy.kernels import elementary
-from simstudy.kernels.elementary import MAGIC_32, MAGIC_64
+from simstudy.kernels.elementary import MAGIC_32, MAGIC_64, wave
 from simstudy.kernels.jit import kernel
 from simstudy.kernels.lanes import EXP2 as EXP2_OF_LANES
 from simstudy.kernels.vectors import (
@@ -20,7 +20,6 @@ from simstudy.kernels.vectors import (
     store,
     store_four,
 )
-from simstudy.kernels.waves import wave
 
 EXP2 = {"float32": elementary.exp2_float32, "float64": elementary.exp2_float64}
 LOWEST = {"float32": elementary.lowest_float32, "float64": elementary.lowest_float64}

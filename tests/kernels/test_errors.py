@@ -68,9 +68,9 @@ def _pairs(n_heads):
     return np.triu_indices(n_heads)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 2, 1), (2, 5, 3), (4, 16, 8)])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (70, 1, 1), (70, 1, 2), (3, 2, 1), (2, 5, 3), (4, 16, 8)])
 @pytest.mark.parametrize("with_gram", [True, False])
-def test_products_of_errors__have_the_bits_of_numpy(shape, with_gram):
+def test_errors_and_their_products__are_added_one_replicate_after_another(shape, with_gram):
     rng = np.random.default_rng(0)
     rows, columns = _pairs(shape[2])
     means, target, gram = (rng.standard_normal(size) for size in (shape, shape[1], (*shape, shape[2])))
