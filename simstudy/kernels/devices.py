@@ -63,6 +63,7 @@ def to_host(*arrays: Any) -> list[np.ndarray]:
     return found
 
 
+@functools.cache
 def hardware(device: str) -> str:
     """Return what decides the last bits on a device: type and features of the processor, GPU and its compiler."""
     # The host still makes data of random numbers, and moments of estimates.

@@ -1,4 +1,4 @@
-"""Kernels for few queries: vectors hold keys, and every query chooses its formula.  From sums of weights to estimates."""
+"""Kernels for few queries: vectors hold keys, every query chooses its formula; and what sums of weights estimate."""
 
 from __future__ import annotations
 

@@ -143,16 +143,16 @@ def test_what_sources_compute__is_parsed_once_for_all_processes(tmp_path, monkey
 @pytest.mark.parametrize("name", ["OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "CPU_NAME", "CPU_FEATURES", "BOUNDSCHECK"])
 def test_settings_of_the_compiler__are_of_the_engine(name, monkeypatch):
     """Each changes bits."""
-    before = processor.__wrapped__()
+    before = processor()
     monkeypatch.setattr(numba.config, name, "another")
-    assert processor.__wrapped__() != before
+    assert processor() != before
 
 
 def test_settings_that_change_no_code__are_not(monkeypatch):
-    before = processor.__wrapped__()
+    before = processor()
     for name in ("CUDA_LOG_SIZE", "NUMBA_NUM_THREADS", "CACHE_DIR", "DISABLE_PERFORMANCE_WARNINGS"):
         monkeypatch.setattr(numba.config, name, "another")
-    assert processor.__wrapped__() == before
+    assert processor() == before
 
 
 def test_settings_of_the_compiler_in_the_current_folder__are_not_read(tmp_path):
