@@ -33,3 +33,17 @@ def real_number(name: str, given: Any) -> float:
     if number.ndim:
         raise ValueError(f"{name} has shape {number.shape}; give one number")
     return float(number)
+
+
+def semidefinite(name: str, given: ArrayLike) -> np.ndarray:
+    """Return an argument as a symmetric, positive semidefinite matrix, but for rounding; ValueError if it is none."""
+    matrix = real_array(name, given, "(H, H)", "fiu").astype(float)
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} holds NaN or infinity; give finite numbers")
+    rounding = 1e-9 * np.abs(matrix).max(initial=0.0)
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] and matrix.size
+    if not square or np.abs(matrix - matrix.T).max() > rounding:
+        raise ValueError(f"{name} of shape {matrix.shape} is not symmetric; give (H, H)")
+    if (lowest := np.linalg.eigvalsh(matrix)[0]) < -rounding * len(matrix):
+        raise ValueError(f"{name} has the eigenvalue {lowest:.3g}; give a matrix that is positive semidefinite")
+    return (matrix + matrix.T) / 2

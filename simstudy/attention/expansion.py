@@ -298,7 +298,9 @@ def expectations(cell: Cell) -> Expectations:
     images = np.einsum("qj,hjk->hqk", points, query_projections(cell))
     root = _root(cell.data.key_distribution, cell.data.n_features)
     projections = root.T @ projections
-    m = _in_coordinates(as_waves(cell.data.regression, cell.data.n_features), root)
+    m = as_waves(cell.data.regression, cell.data.n_features)
+    curvature = root.T @ m.curvature @ root
+    m = m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)
 
     def laws(*powers: tuple[NDArray[np.int64], float]) -> _Tilted:
         # A power of a kernel is that of keys and queries times its root, a product that of all dimensions together.
@@ -380,9 +382,3 @@ def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
     alike, opposite = (amplitudes * (np.exp(sign * gram - ends) - np.exp(-ends)) for sign in (1.0, -1.0))
     variance += 0.5 * ((cosines @ (alike + opposite)) * cosines + (sines @ (alike - opposite)) * sines).sum(axis=2)
     return (mean + (cosines * sizes).sum(axis=2)).T, variance.T
-
-
-def _in_coordinates(m: Waves, root: Array) -> Waves:
-    """Return z -> m(R z)."""
-    curvature = root.T @ m.curvature @ root
-    return m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)

@@ -90,24 +90,14 @@ def matrices(shared: SharedData, *shapes: tuple[int, ...]) -> list[Array]:
 
 def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:
     """Return diversity indices and statistics of each replicate by itself, (replicate, statistic)."""
-    known = members.statistics | (_across_queries(members, target) if len(target) else {})
+    known, means, gram = dict(members.statistics), members.means, members.gram
+    if len(target):
+        known["direct_mse"] = mean_squares(means, gram, target)
+        if gram is None and means.shape[1] > 2 and means.shape[2] > 1:
+            known["query_correlation"] = correlations_over_queries(means).mean(axis=-1)
     n_indices = members.indices.shape[-1]
-    found = np.empty((len(members.means), n_indices + len(names)))
+    found = np.empty((len(means), n_indices + len(names)))
     found[:, :n_indices] = members.indices
     for column, name in enumerate(names, n_indices):
         found[:, column] = known.get(name, np.nan)
     return found
-
-
-def _across_queries(members: Members, target: Array) -> dict[str, Array]:
-    means, gram = members.means, members.gram
-    found = {"direct_mse": mean_squares(means, gram, target)}
-    if gram is None and means.shape[1] > 2 and means.shape[2] > 1:
-        found["query_correlation"] = _mean(correlations_over_queries(means))
-    return found
-
-
-def _mean(numbers: Array) -> Array:
-    # The bits of `numpy.mean`, which is slow to begin: a fifth of what a few small replicates take.
-    sums: Array = np.add.reduce(numbers, -1)
-    return sums / max(1, numbers.shape[-1])

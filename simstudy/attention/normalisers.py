@@ -3,8 +3,6 @@
 Index legend of `tilted`: q query, h head, k and l dimensions of a head, i key.
 """
 
-from functools import singledispatch
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,38 +24,23 @@ _ITERATIONS = 200
 _ROUNDING = 4 * np.finfo(np.float64).eps
 
 
-@singledispatch
 def normalise(normaliser: Normaliser, logits: Array) -> Array:
     """Return the weights that a normaliser makes of logits (..., key); NaN where no key has any weight."""
+    match normaliser:
+        case SoftmaxNormaliser() | LocalLinearNormaliser():
+            return softmax(logits)
+        case EntmaxNormaliser() | SparsemaxNormaliser():
+            return entmax(logits, normaliser.power)
+        case TopKNormaliser():
+            place = max(logits.shape[-1] - normaliser.k, 0)
+            # Also what ties with the last of the k largest.
+            least = np.partition(logits, place, axis=-1)[..., place, None]
+            return softmax(np.where(logits < least, -np.inf, logits))
+        case ReluNormaliser():
+            return _share(np.maximum(logits - normaliser.threshold, 0.0))
+        case CompactNormaliser():
+            return compact(logits, normaliser.power, normaliser.window)
     raise TypeError(f"no normaliser {normaliser!r}")
-
-
-@normalise.register
-def _(_: SoftmaxNormaliser | LocalLinearNormaliser, logits: Array) -> Array:
-    return softmax(logits)
-
-
-@normalise.register
-def _(normaliser: EntmaxNormaliser | SparsemaxNormaliser, logits: Array) -> Array:
-    return entmax(logits, normaliser.power)
-
-
-@normalise.register
-def _(normaliser: TopKNormaliser, logits: Array) -> Array:
-    place = max(logits.shape[-1] - normaliser.k, 0)
-    # Also what ties with the last of the k largest.
-    least = np.partition(logits, place, axis=-1)[..., place, None]
-    return softmax(np.where(logits < least, -np.inf, logits))
-
-
-@normalise.register
-def _(normaliser: ReluNormaliser, logits: Array) -> Array:
-    return _share(np.maximum(logits - normaliser.threshold, 0.0))
-
-
-@normalise.register
-def _(normaliser: CompactNormaliser, logits: Array) -> Array:
-    return compact(logits, normaliser.power, normaliser.window)
 
 
 def softmax(logits: Array) -> Array:

@@ -38,8 +38,7 @@ from simstudy.theory.compact_kernels import compact_leading_order, empty_window_
 from simstudy.theory.exact.logits import LogitMoments, logit_moments
 from simstudy.theory.exact.moments import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
-from simstudy.theory.leading import Prediction, damped_leading_order, leading_order, product_head
-from simstudy.theory.masked import masked
+from simstudy.theory.leading import Prediction, damped_leading_order, leading_order, masked, product_head
 from simstudy.theory.measures import (
     measure_errors_by_query,
     measures_by_query,

@@ -4,8 +4,6 @@ Heads see standard normal keys through orthonormal projections, so that the squa
 noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h and g head; q query; j power of D.
 """
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import scipy
 from scipy.special import gammaln
@@ -22,11 +20,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _EXTENT = 12.0
 
 
-class Kernel(NamedTuple):
-    """(1 − D/radius²)_+^power."""
-
-    radius: float
-    power: int
+Kernel = tuple[float, int]
+"""Radius and power of (1 − D/radius²)_+^power."""
 
 
 def _kernel_of(cell: Cell) -> Kernel | None:
@@ -36,9 +31,9 @@ def _kernel_of(cell: Cell) -> Kernel | None:
     if changed or estimator.key_scale != "raw" or estimator.logits != "distance":
         return None
     if isinstance(estimator.normaliser, CompactNormaliser):
-        return Kernel(estimator.normaliser.window * cell.bandwidth, estimator.normaliser.power)
+        return estimator.normaliser.window * cell.bandwidth, estimator.normaliser.power
     if estimator.normaliser.kind == "relu" and estimator.normaliser.threshold < 0:
-        return Kernel(float(np.sqrt(-2.0 * estimator.normaliser.threshold)) * cell.bandwidth, 1)
+        return float(np.sqrt(-2.0 * estimator.normaliser.threshold)) * cell.bandwidth, 1
     return None
 
 
@@ -70,7 +65,7 @@ def empty_window_rate(cell: Cell, query_projections: Array, queries: Array) -> t
         return np.nan, reason
     if not aligned or np.ptp(images, axis=0).max() > _SAME:
         return np.nan, "the rate of empty windows is known for one window: one query, aligned heads"
-    outside = _squared_distance(cell.heads.head_dim, images[0] @ images[0]).sf(kernel.radius**2)
+    outside = scipy.stats.ncx2(cell.heads.head_dim, images[0] @ images[0]).sf(kernel[0] ** 2)
     return float(outside**cell.data.n_keys), ""
 
 
@@ -131,7 +126,7 @@ def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> 
         same = np.abs(projections[h] - projections[g]).max() < _SAME
         meet = np.abs(images[h] - images[g]).max() < _SAME
         value = (sigma2 + c**2 * apart) / n if not same else covariance[h, h] if meet else np.nan
-        if same and not meet and np.linalg.norm(images[h] - images[g]) >= 2 * kernel.radius:
+        if same and not meet and np.linalg.norm(images[h] - images[g]) >= 2 * kernel[0]:
             value = 0.0  # windows that do not meet
         covariance[h, g] = covariance[g, h] = value
     return bias, covariance, n / ratio, neglected
@@ -139,19 +134,16 @@ def _at_query(cell: Cell, kernel: Kernel, images: Array, projections: Array) -> 
 
 def _moments(kernel: Kernel, head_dim: int, noncentrality: float, times: int) -> Array:
     """E[Kᵐ Dʲ] for j = 0, 1, 2 and K to the power m."""
+    radius, power = kernel
     # In t = √D: for p = 1 the density of D is infinite at 0.  Beyond the last end there is no mass that counts.
-    last = min(kernel.radius, np.sqrt(noncentrality) + np.sqrt(head_dim) + _EXTENT)
-    breaks = kernel.radius / np.sqrt(1.0 + times * kernel.power) * np.array([1.0, 3.0])
+    last = min(radius, np.sqrt(noncentrality) + np.sqrt(head_dim) + _EXTENT)
+    breaks = radius / np.sqrt(1.0 + times * power) * np.array([1.0, 3.0])
     ends = np.array([0.0, *breaks[breaks < last], last])
     halves = np.diff(ends)[:, None] / 2.0
     t, steps = (ends[:-1, None] + halves * (1.0 + _NODES)).ravel(), (halves * _WEIGHTS).ravel()
-    density = 2.0 * t * _squared_distance(head_dim, noncentrality).pdf(t * t)
-    kernels = np.maximum(1.0 - (t / kernel.radius) ** 2, 0.0) ** (times * kernel.power)
+    density = 2.0 * t * scipy.stats.ncx2(head_dim, noncentrality).pdf(t * t)
+    kernels = np.maximum(1.0 - (t / radius) ** 2, 0.0) ** (times * power)
     return np.asarray((steps * density * kernels * t ** (2.0 * np.arange(3)[:, None])).sum(axis=1))
-
-
-def _squared_distance(head_dim: int, noncentrality: float) -> Any:
-    return scipy.stats.ncx2(head_dim, noncentrality) if noncentrality > 0.0 else scipy.stats.chi2(head_dim)
 
 
 def _keys_reason(cell: Cell) -> str:
@@ -195,14 +187,11 @@ def tuned_risk_ratio(head_dim: int, power: int) -> float:
     float
         At least 1 where the compact kernel is the better one.
     """
-    second_moment, roughness = _compact_constants(head_dim, power)
-    gaussian_roughness = (4 * np.pi) ** (-head_dim / 2)
-    return float(((1 / second_moment) ** head_dim * (gaussian_roughness / roughness) ** 2) ** (2 / (head_dim + 4)))
-
-
-def _compact_constants(head_dim: int, power: int) -> tuple[float, float]:
-    """Return μ₂ and R of (1 − |u|²)_+^r of integral 1 on R^p: formula :eq:`compact-constants`."""
+    # Formula :eq:`compact-constants`, of (1 − |u|²)_+^r of integral 1 on R^p.
     half = head_dim / 2
     log_norm = gammaln(half + power + 1) - half * np.log(np.pi) - gammaln(power + 1)
     log_roughness = 2 * log_norm + half * np.log(np.pi) + gammaln(2 * power + 1) - gammaln(half + 2 * power + 1)
-    return 1 / (head_dim + 2 * power + 2), float(np.exp(log_roughness))
+    roughness = float(np.exp(log_roughness))
+    gaussian_roughness = (4 * np.pi) ** (-half)
+    least = (head_dim + 2 * power + 2) ** head_dim * (gaussian_roughness / roughness) ** 2
+    return float(least ** (2 / (head_dim + 4)))

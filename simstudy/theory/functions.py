@@ -87,8 +87,9 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
             coefficients = regression.coefficients * (n_features if len(regression.coefficients) == 1 else 1)
             return zero._replace(curvature=np.diag(_padded(coefficients, n_features)))
         case processes.Interaction():
-            axes = [_padded([0.0] * (c - 1) + [1.0], n_features) for c in regression.coordinates]
-            return zero._replace(curvature=regression.amplitude / 2 * (np.outer(*axes) + np.outer(*axes[::-1])))
+            first, second = (_padded([0.0] * (c - 1) + [1.0], n_features) for c in regression.coordinates)
+            both = np.outer(first, second) + np.outer(second, first)
+            return zero._replace(curvature=regression.amplitude / 2 * both)
         case processes.Ridge():
             direction = _padded(regression.direction, n_features)
             frequencies = regression.frequency * direction / np.linalg.norm(direction)

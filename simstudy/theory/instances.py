@@ -21,7 +21,6 @@ from simstudy.design.settings.systems.low_rank import PatternInstance
 from simstudy.design.settings.systems.published_colonies import AcarInstance
 from simstudy.design.settings.tables import Instance
 from simstudy.temperatures import Problem, best_sharpness, exact_risk, log_bessel, log_mean_kernel
-from simstudy.theory.functions import Array
 
 
 @singledispatch
@@ -56,30 +55,27 @@ def score_kernel(instance: ScoreKernelInstance, cell: Cell) -> dict[str, float]:
 
 @instance_numbers.register
 def resolution(instance: ResolutionInstance, cell: Cell) -> dict[str, float]:
-    """Error of chunk means of m(x) = Σ c_j x_j: |c|²(1 − Σ_{k,l} γ(k − l)/w²), and the noise σ²/w that they keep."""
-    data = cell.data
-    width, numbers = instance.chunk, {}
-    if not isinstance(data.noise, HeteroscedasticNoise):
-        numbers["level_noise"] = data.noise_sd**2 / width
-    covariances = _autocovariances(instance, cell, width)
-    if isinstance(data.regression, Linear) and covariances is not None:
-        counts = np.where(np.arange(width) > 0, 2.0, 1.0) * (width - np.arange(width))
+    """Error of chunk means of m(x) = Σ c_j x_j: |c|²(1 − Σ_{k,l} γ(k − l)/w²), and the noise σ²/w that they keep.
+
+    γ are the autocovariances of a feature along the keys, if features are independent and Gaussian.
+    """
+    data, keys, width = cell.data, cell.data.key_distribution, instance.chunk
+    numbers = {} if isinstance(data.noise, HeteroscedasticNoise) else {"level_noise": data.noise_sd**2 / width}
+    lags = np.arange(width)
+    if instance.signal == "band_limited":
+        frequencies = 2.0 * np.pi * np.arange(1, instance.band + 1) / data.n_keys
+        covariances = np.cos(np.outer(frequencies, lags)).mean(axis=0)
+    elif isinstance(keys, AutoregressiveKeys):
+        covariances = keys.coefficient**lags
+    elif isinstance(keys, GaussianKeys) and keys.structure == "identity":
+        covariances = (lags == 0).astype(np.float64)
+    else:
+        return numbers
+    if isinstance(data.regression, Linear):
+        counts = np.where(lags > 0, 2.0, 1.0) * (width - lags)
         size = float(np.square(data.regression.coefficients).sum())
         numbers["level_error"] = size * (1.0 - float(counts @ covariances) / width**2)
     return numbers
-
-
-def _autocovariances(instance: ResolutionInstance, cell: Cell, count: int) -> Array | None:
-    """γ(0), …, γ(count − 1) of one feature along the keys; None if features are not independent and Gaussian."""
-    keys, lags = cell.data.key_distribution, np.arange(count)
-    if instance.signal == "band_limited":
-        frequencies = 2.0 * np.pi * np.arange(1, instance.band + 1) / cell.data.n_keys
-        return np.asarray(np.cos(np.outer(frequencies, lags)).mean(axis=0), np.float64)
-    if isinstance(keys, AutoregressiveKeys):
-        return np.asarray(keys.coefficient**lags, np.float64)
-    if isinstance(keys, GaussianKeys) and keys.structure == "identity":
-        return (lags == 0).astype(np.float64)
-    return None
 
 
 @instance_numbers.register
@@ -153,28 +149,25 @@ def pattern(instance: PatternInstance, cell: Cell) -> dict[str, float]:
 
 @instance_numbers.register
 def acar(instance: AcarInstance, cell: Cell) -> dict[str, float]:
-    """Numbers of the instance ``acar`` after one wave as coded, if some of the pheromone at the start stays."""
-    if cell.data.n_keys > 1 or instance.observation == "ant" or instance.evaporation > 0.99 or not cell.data.noise_sd:
-        return {}
-    qualities = np.array([10.0, 10.0 - 5.0 * instance.weakness])
-    return {"acar_share": first_decision(cell.heads.n_heads, qualities, instance.heuristic, cell.data.noise_sd)}
+    """Decision after one wave as coded, if some of the pheromone at the start stays.
 
-
-def first_decision(n_ants: int, qualities: np.ndarray, heuristic: float, noise_sd: float) -> float:
-    """Probability that v·max(a, 0) ≥ (n − v)·max(b, 0), a and b the observations of two sites, v the ants at the first.
-
-    v is binomial, with probabilities in proportion to the qualities to the power ``heuristic``.
+    The probability that v·max(a, 0) ≥ (n − v)·max(b, 0), a and b the observations of two sites, v the ants at the
+    first: binomial, with probabilities in proportion to the qualities to the power ``heuristic``.
     """
+    n_ants, noise_sd = cell.heads.n_heads, cell.data.noise_sd
+    if cell.data.n_keys > 1 or instance.observation == "ant" or instance.evaporation > 0.99 or not noise_sd:
+        return {}
     from scipy import integrate, stats  # their import takes most of a second, which few studies need
 
+    qualities = np.array([10.0, 10.0 - 5.0 * instance.weakness])
     one, other = (stats.norm(q, noise_sd) for q in qualities)
-    choice = stats.binom(n_ants, qualities[0] ** heuristic / (qualities**heuristic).sum())
+    choice = stats.binom(n_ants, qualities[0] ** instance.heuristic / (qualities**instance.heuristic).sum())
     reach = qualities[1] + 9.0 * noise_sd
     total = float(other.cdf(0.0) + choice.pmf(n_ants) * other.sf(0.0))
     for v in range(1, n_ants):
         wins, _ = integrate.quad(lambda b, v=v: other.pdf(b) * one.sf(b * (n_ants - v) / v), 0.0, reach, epsabs=1e-10)
         total += float(choice.pmf(v)) * wins
-    return total
+    return {"acar_share": total}
 
 
 @instance_numbers.register

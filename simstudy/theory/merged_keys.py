@@ -63,13 +63,6 @@ def merged_leading_order(cell: Cell, key_projections: Array, query_projections: 
     return blank._replace(bias=bias, reason=_NO_VARIANCE)
 
 
-class _Weighted(NamedTuple):
-    """Arrays (q,): E K of a product K of kernels of chunks, and E K m / E K with m averaged over some keys."""
-
-    mass: Array
-    mean: Array
-
-
 class _Chunks(NamedTuple):
     """Chunks of keys as one head sees them; projection (d, p), images (q, p) of the queries."""
 
@@ -90,28 +83,30 @@ class _Chunks(NamedTuple):
         return keys.coefficient if isinstance(keys, AutoregressiveKeys) else 0.0
 
     def kinds(self) -> list[tuple[int, Times]]:
-        """Chunks of one law: how many, and the times of one of them."""
+        """Chunks of one law: how many, and the times of one of them; the last chunk may be shorter."""
         count, rest = divmod(self.cell.data.n_keys, self.stride)
-        last = np.arange(count * self.stride, count * self.stride + rest)
-        return [(number, times) for number, times in ((count, self.block(0)), (1, last)) if number and len(times)]
+        kinds = [(count, self.block(0)), (1, self.block(count)[:rest])]
+        return [(number, times) for number, times in kinds if number and len(times)]
 
     def pairs(self) -> Iterator[tuple[int, Times, Times]]:
         """Ordered pairs of chunks that are not independent: how many of one law, and the times of both."""
         count, rest = divmod(self.cell.data.n_keys, self.stride)
-        rho = abs(self.correlation)
+        rho, last = abs(self.correlation), self.block(count)[:rest]
         reach = 1 + (int(np.log(_FAR) / (self.stride * np.log(rho))) + 1 if rho else 0)
         for lag in range(min(count, reach)):
             # Time may be reversed, so that both orders are alike.
             yield (count - lag) * (2 if lag else 1), self.block(0), self.block(lag)
-        last = np.arange(count * self.stride, count * self.stride + rest)
         for before in range(max(count - reach + 1, 0), count) if rest else ():
             yield 1, self.block(before), last
             yield 1, last, self.block(before)
         if rest:
             yield 1, last, last
 
-    def weighted(self, seen: list[Times], at: Times) -> _Weighted:
-        """Return mass and mean under kernels of chunks: posterior of a Gaussian model that observes means of chunks."""
+    def weighted(self, seen: list[Times], at: Times) -> tuple[Array, Array]:
+        """E K of a product K of kernels of chunks, and E K m / E K with m averaged over some keys, (q,) each.
+
+        The posterior of a Gaussian model that observes means of chunks.
+        """
         rho, b2 = np.float64(self.correlation), self.cell.bandwidth**2
 
         def covariance(one: Times, two: Times) -> Array:
@@ -128,35 +123,33 @@ class _Chunks(NamedTuple):
             expectation(self.regression, gain.sum() * self.images @ self.projection.T, identity - gain @ own * visible)
             for gain, own in zip(gains.T, shared.T, strict=True)
         ]
-        return _Weighted(np.exp(-0.5 * (certainty * square + log_det)), np.mean(means, axis=0))
+        return np.exp(-0.5 * (certainty * square + log_det)), np.mean(means, axis=0)
 
 
 def _expand(chunks: _Chunks) -> tuple[Array, Array, Array]:
     """Mean of the estimate, relative variance of Σ K_c, and next term of the mean; arrays (q,)."""
     single = {len(times): chunks.weighted([times], times) for _, times in chunks.kinds()}
-    masses = [number * single[len(times)].mass for number, times in chunks.kinds()]
+    masses = [number * single[len(times)][0] for number, times in chunks.kinds()]
     total = np.sum(masses, axis=0)
-    means = [single[len(times)].mean for _, times in chunks.kinds()]
-    mean = np.sum(np.multiply(masses, means), axis=0) / total
+    mean = np.sum(np.multiply(masses, [single[len(times)][1] for _, times in chunks.kinds()]), axis=0) / total
     variance, drift = np.zeros_like(total), np.zeros_like(total)
     for number, one, two in chunks.pairs():
-        both, first, second = chunks.weighted([one, two], two), single[len(one)], single[len(two)]
-        variance += number * (both.mass - first.mass * second.mass)
-        drift += number * (both.mass * (both.mean - mean) - first.mass * second.mass * (second.mean - mean))
+        (mass, moved), (first, _), (second, alone) = (
+            chunks.weighted([one, two], two),
+            single[len(one)],
+            single[len(two)],
+        )
+        variance += number * (mass - first * second)
+        drift += number * (mass * (moved - mean) - first * second * (alone - mean))
     relative = variance / total**2
-    return mean - drift / total**2, relative, relative**2 * _skewness(chunks, mean)
-
-
-def _skewness(chunks: _Chunks, mean: Array) -> Array:
-    """Next term over relative variance squared: (E[n d²] − 3 E[n d] E[d²]) / E[d²]².
-
-    With d = K/E K − 1 and n = (1 + d)(m − μ), of independent chunks; correlation inflates both by the same factors.
-    """
+    # With d = K/E K − 1 and n = (1 + d)(m − μ), of independent chunks, the next term over the relative variance squared
+    # is (E[n d²] − 3 E[n d] E[d²]) / E[d²]²; correlation inflates both by the same factors.
     times = chunks.block(0)
-    once, twice, thrice = (chunks.weighted([times] * power, times) for power in (1, 2, 3))
-    square, cube = twice.mass / once.mass**2, thrice.mass / once.mass**3
-    tilt = square * (twice.mean - mean)
-    return (cube * (thrice.mean - mean) - 2.0 * tilt - 3.0 * tilt * (square - 1.0)) / (square - 1.0) ** 2
+    (once, _), (twice, bent), (thrice, most) = (chunks.weighted([times] * power, times) for power in (1, 2, 3))
+    square, cube = twice / once**2, thrice / once**3
+    tilt = square * (bent - mean)
+    skewness = (cube * (most - mean) - 2.0 * tilt - 3.0 * tilt * (square - 1.0)) / (square - 1.0) ** 2
+    return mean - drift / total**2, relative, relative**2 * skewness
 
 
 def _outside(cell: Cell, stride: int, bias: Array, relative: Array, neglected: Array) -> str:

@@ -46,9 +46,14 @@ def random_heads(instance: settings.RandomHeadsInstance, cell: Cell) -> dict[str
 @instance_leading_order.register
 def masked_head(instance: settings.MaskedHeadInstance, cell: Cell) -> dict[str, float]:
     """Numbers of the instance ``masked_head``: the distance of an entry from the nearest subset sum."""
-    numbers = instance.width // cell.data.n_features
-    error = nearest_sum_error(numbers, instance.scale)
-    return _where_little_is_left("log_entry_error", error, left_of_nearest_sum(numbers, instance.scale))
+    count, scale = instance.width // cell.data.n_features, instance.scale
+    error = nearest_sum_error(count, scale)
+    # What the formula leaves out: empty and single sums, targets beyond all, E 1/Σx².
+    distance = np.exp(error + np.euler_gamma)
+    crowd = distance / scale + count * max(1.0 - np.log(scale), 0.0) * distance
+    left = crowd + _unreached_share(count, scale) * abs(error)
+    left += scale**2 / 3.0 / (count * _VARIANCE / 4.0) * _SPREAD / count
+    return _where_little_is_left("log_entry_error", error, left)
 
 
 @instance_leading_order.register
@@ -58,7 +63,14 @@ def best_subset(instance: settings.RandomHeadsInstance, cell: Cell) -> dict[str,
         return {}
     n_heads, outputs = cell.heads.n_heads, instance.outputs
     error = best_average_error(n_heads, outputs)
-    return _where_little_is_left("log_mask_error", error, left_of_best_average(n_heads, outputs))
+    # What the formula leaves out: random mean and variance take 1/2H from each output, and k subsets more than at
+    # random near the nearest take ln(1 + k).
+    square = outputs * np.exp(2.0 * error)
+    j = np.arange(1, n_heads)
+    near = special.gammainc(0.5 * outputs, 0.5 * square * n_heads**2 / (4.0 * j * (1.0 - j / n_heads)))
+    at_random = special.gammainc(0.5 * outputs, 0.5 * square * n_heads)
+    crowd = float(special.comb(n_heads, j) @ (near - at_random))
+    return _where_little_is_left("log_mask_error", error, 0.5 / n_heads + np.log1p(crowd) / outputs)
 
 
 def _where_little_is_left(name: str, value: float, left: float) -> dict[str, float]:
@@ -76,15 +88,6 @@ def nearest_sum_error(count: int, scale: float) -> float:
     offset = 1.0 + scale**2 / 3.0 / variance
     density = -0.5 * (np.log(2.0 * np.pi * variance) - _SPREAD / count + offset)
     return float(-np.euler_gamma - np.log(2.0) - count * np.log(2.0) - density)
-
-
-def left_of_nearest_sum(count: int, scale: float) -> float:
-    """Bound of what :func:`nearest_sum_error` leaves out: empty and single sums, targets beyond all, E 1/Σx²."""
-    error = nearest_sum_error(count, scale)
-    distance = np.exp(error + np.euler_gamma)
-    crowd = distance / scale + count * max(1.0 - np.log(scale), 0.0) * distance
-    beyond = _unreached_share(count, scale)
-    return float(crowd + beyond * abs(error) + scale**2 / 3.0 / (count * _VARIANCE / 4.0) * _SPREAD / count)
 
 
 def _unreached_share(count: float, scale: float) -> float:
@@ -105,19 +108,6 @@ def best_average_error(n_heads: int, outputs: int) -> float:
     volume = 0.5 * outputs * np.log(np.pi) - special.gammaln(0.5 * outputs + 1.0)
     nearest = -(n_heads * np.log(2.0) + density + volume + np.euler_gamma) / outputs
     return float(nearest - 0.5 * np.log(outputs))
-
-
-def left_of_best_average(n_heads: int, outputs: int) -> float:
-    """Size of what :func:`best_average_error` leaves out, in its own units; arguments as there.
-
-    Random mean and variance take 1/2H from each output; k subsets more than at random near the nearest take ln(1 + k).
-    """
-    square = outputs * np.exp(2.0 * best_average_error(n_heads, outputs))
-    j = np.arange(1, n_heads)
-    near = special.gammainc(0.5 * outputs, 0.5 * square * n_heads**2 / (4.0 * j * (1.0 - j / n_heads)))
-    at_random = special.gammainc(0.5 * outputs, 0.5 * square * n_heads)
-    crowd = float(special.comb(n_heads, j) @ (near - at_random))
-    return float(0.5 / n_heads + np.log1p(crowd) / outputs)
 
 
 def best_average_rate(n_heads: int, outputs: int) -> float:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simstudy.arguments import real_array
+from simstudy.arguments import real_array, semidefinite
 from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import Array
 from simstudy.theory.leading import Prediction
@@ -157,13 +157,16 @@ def optimal_weights(
     ValueError
         If the matrix is not finite, symmetric and positive semidefinite.
     """
-    matrix = _checked(error_moment)
-    weights = CLASSES[within](matrix if within == "affine" else _lifted(matrix))
-    rank, n_heads, least = _rank(matrix), len(matrix), float(weights @ matrix @ weights)
-    reason = ""
+    matrix = solved = semidefinite("error_moment", error_moment)
+    rank, n_heads, trace = _rank(matrix), len(matrix), np.trace(matrix)
+    if within != "affine":
+        scaled = matrix / trace if trace > 0 else matrix
+        solved = scaled + (_RIDGE * np.eye(n_heads) if rank < n_heads else 0.0)
+    weights = CLASSES[within](solved)
+    least, reason = float(weights @ matrix @ weights), ""
     if rank < n_heads and within != "affine":
         reason = f"rank {rank} of {n_heads}: of several minimisers, the one with the smallest sum of squares"
-    elif rank < n_heads and least <= RANK_TOLERANCE * np.trace(matrix):
+    elif rank < n_heads and least <= RANK_TOLERANCE * trace:
         reason = f"rank {rank} of {n_heads}: errors cancel, and the weights are the smallest with risk 0"
     elif rank < n_heads:
         reason = f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many optimal weights"
@@ -193,7 +196,7 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
         As in :func:`optimal_weights`, of S.
     """
     aligned = moments.target + moments.cross
-    gram = _checked(moments.errors + moments.cross[:, None] + aligned)
+    gram = semidefinite("error_moment", moments.errors + moments.cross[:, None] + aligned)
     weights, rank, n_heads = least_squares(gram, aligned), _rank(gram), len(gram)
     reason = "" if rank == n_heads else f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many solutions"
     return Weighting(weights, mean_squared_error(weights, moments), rank, reason)
@@ -218,26 +221,6 @@ def effective_learners(weights: ArrayLike) -> float:
     return float(a.sum() ** 2 / np.sum(a**2))
 
 
-def _checked(matrix: ArrayLike) -> Array:
-    array = real_array("error_moment", matrix).astype(float)
-    if not np.isfinite(array).all():
-        raise ValueError("the moment matrix has entries that are not finite")
-    scale = np.abs(array).max()
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or np.abs(array - array.T).max() > 1e-9 * scale:
-        raise ValueError(f"the moment matrix of shape {array.shape} is not symmetric")
-    lowest = np.linalg.eigvalsh(array)[0]
-    if lowest < -1e-9 * scale:
-        raise ValueError(f"the moment matrix is not positive semidefinite: it has the eigenvalue {lowest:.3g}")
-    return (array + array.T) / 2
-
-
 def _rank(matrix: Array) -> int:
     values = np.linalg.eigvalsh(matrix)
     return int(np.sum(values > RANK_TOLERANCE * values[-1]))
-
-
-def _lifted(matrix: Array) -> Array:
-    """E / tr E, or that plus a ridge if E is singular."""
-    trace = np.trace(matrix)
-    scaled = matrix / trace if trace > 0 else matrix
-    return scaled + (_RIDGE * np.eye(len(matrix)) if _rank(matrix) < len(matrix) else 0.0)

@@ -11,7 +11,6 @@ from scipy.special import gamma
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.load import load_design
 from simstudy.theory import compact_leading_order, empty_window_rate, tuned_risk_ratio
-from simstudy.theory.compact_kernels import _compact_constants
 
 DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels.toml"
 COMPACT = {"kind": "compact", "power": 2, "window": 2.5}
@@ -127,15 +126,17 @@ def test_numbers_without_a_formula__are_left_out():
 
 @pytest.mark.parametrize("p", [1, 2, 4, 8])
 @pytest.mark.parametrize("power", [1, 2, 3])
-def test_constants_of_compact_kernels_are_their_integrals(p, power):
+def test_tuned_risk_has_the_constants_that_are_integrals(p, power):
     surface = 2 * np.pi ** (p / 2) / gamma(p / 2)
 
     def integral(exponent, moment):
         return surface * quad(lambda u: (1 - u**2) ** exponent * u ** (p - 1 + moment), 0, 1)[0]
 
-    (second_moment, roughness), mass = _compact_constants(p, power), integral(power, 0)
-    assert second_moment == pytest.approx(integral(power, 2) / p / mass, rel=1e-10)
-    assert roughness == pytest.approx(integral(2 * power, 0) / mass**2, rel=1e-10)
+    mass = integral(power, 0)
+    second_moment, roughness = integral(power, 2) / p / mass, integral(2 * power, 0) / mass**2
+    gaussian = (4 * np.pi) ** (-p / 2)
+    ratio = (gaussian**2 / (second_moment**p * roughness**2)) ** (2 / (p + 4))
+    assert tuned_risk_ratio(p, power) == pytest.approx(ratio, rel=1e-10)
 
 
 @pytest.mark.parametrize(("p", "ratio"), [(1, 1.041), (2, 1.082), (4, 1.155), (8, 1.265)])

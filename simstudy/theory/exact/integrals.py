@@ -83,7 +83,7 @@ def damped(log_z: Array) -> Array:
 
 def head_mean(head: Factors, law: Moments, n_keys: int) -> float:
     """E f_h; 1 if Y = 1."""
-    weight = head.steps * n_keys * _power((head.lost @ law.one).real, n_keys - 1)
+    weight = head.steps * n_keys * power((head.lost @ law.one).real, n_keys - 1)
     return float(weight @ (head.first @ law.mean).real)
 
 
@@ -123,9 +123,10 @@ def _table(first: NDArray, law: NDArray, second: NDArray) -> NDArray:
 
 def _second(own: Array, cross: Array, lost: Array, n_keys: int) -> Array:
     # One pair contributes to both estimates, or two different pairs do.
-    density = n_keys * own * _power(lost, n_keys - 1)
-    return density if n_keys == 1 else density + n_keys * (n_keys - 1) * cross * _power(lost, n_keys - 2)
+    density = n_keys * own * power(lost, n_keys - 1)
+    return density if n_keys == 1 else density + n_keys * (n_keys - 1) * cross * power(lost, n_keys - 2)
 
 
-def _power(lost: Array, exponent: int) -> Array:
+def power(lost: Array, exponent: int) -> Array:
+    """Phi to this power, phi = 1 - lost."""
     return np.exp(exponent * np.log1p(-np.minimum(lost, 1 - _SMALLEST_PHI)))

@@ -13,14 +13,14 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 
-from simstudy.arguments import real_array
+from simstudy.arguments import real_array, semidefinite
+from simstudy.theory.exact.integrals import power
 from simstudy.theory.exact.scalar import ScalarHead, log_grid
 from simstudy.theory.functions import Array
 
@@ -47,10 +47,6 @@ _SERIES, _N_TERMS, _SERIES_VARIANCE = 0.7, 60, 0.5
 _NEARLY_ALIGNED = 0.01
 MAX_NODES = 2000
 ERROR_LIMIT = 1e-4
-# phi is a difference from 1 of rounded numbers; below this it cannot be told from 0.
-_SMALLEST_PHI = 1e-16
-# Of the variances; negative eigenvalues of a covariance that are no larger are rounding.
-_ROUNDING = 1e-9
 
 
 class LogitMoments(NamedTuple):
@@ -105,8 +101,12 @@ def logit_moments(
     ValueError
         If the covariance is not symmetric and positive semidefinite, or n is no positive whole number.
     """
-    matrix = _covariance(covariance)
-    logits = _known(known, len(matrix))
+    matrix = semidefinite("covariance", covariance)
+    logits = np.zeros((len(matrix), 0))
+    if known is not None:
+        logits = np.asarray(real_array("known", known, "(H, A)", "fiu"), np.float64)
+        if logits.ndim != 2 or len(logits) != len(matrix) or not np.isfinite(logits).all():
+            raise ValueError(f"known has shape {logits.shape}; give finite logits (H = {len(matrix)}, A)")
     least = 0 if logits.size else 1
     if isinstance(n_keys, bool) or not isinstance(n_keys, (int, np.integer)) or n_keys < least:
         raise ValueError(f"n_keys = {n_keys!r}; give a whole number, at least {least}")
@@ -132,8 +132,7 @@ def _moments(gram: Array, error: Array, deviations: Array) -> LogitMoments:
     return LogitMoments(gram, gram / products, error, reason)
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """Functions (3, U, X) of one head at values (U,) of log t, of weights ``steps``, and at nodes (X,) of its logit.
 
     ``density`` (X,) are the weights of the nodes; ``known`` (U, A) are t e^l of the known tokens.
@@ -145,11 +144,6 @@ class _Rows:
     nodes: Array
     density: Array
     known: Array
-
-    @functools.cached_property
-    def series(self) -> Array:
-        """Coefficients (2, U, K) of the first two functions in orthonormal Hermite polynomials of the logit."""
-        return _expected(self.functions[:2], _hermite(float(self.nodes[-1]), len(self.nodes)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -167,24 +161,21 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
     """E sum_i w_hi w_gi of all pairs of heads; NaN where that would need too many nodes."""
 
     @functools.cache
-    def grid(head: int, distinctness: float) -> tuple[Array, Array, Array]:
-        log_mass = float(np.logaddexp.reduce(known[head])) if known.size else -np.inf
-        one = ScalarHead(np.ones(1), 0.0, 0.0, float(deviations[head]))
-        log_t, steps = _log_t(one, n_keys, 0.0 if known.size else distinctness, step, log_mass)
-        masses = np.exp(np.minimum(log_t[:, None] + known[head], np.log(_LARGE)))
-        return log_t, steps * np.exp(-masses.sum(axis=1)), masses
-
-    @functools.cache
     def rows(head: int, variance: float, distinctness: float) -> _Rows:
-        slope = deviations[head]
-        log_t, steps, masses = grid(head, distinctness)
+        slope = float(deviations[head])
+        log_known = float(np.logaddexp.reduce(known[head])) if known.size else -np.inf
+        one = ScalarHead(np.ones(1), 0.0, 0.0, slope)
+        log_t, steps = _log_t(one, n_keys, 0.0 if known.size else distinctness, step, log_known)
+        masses = np.exp(np.minimum(log_t[:, None] + known[head], np.log(_LARGE)))
         nodes, density = _rule(step * _spacing(slope, variance), variance)
-        return _Rows(_functions(log_t[:, None] + slope * nodes), log_t, steps, nodes, density, masses)
+        functions = _functions(log_t[:, None] + slope * nodes)
+        return _Rows(functions, log_t, steps * np.exp(-masses.sum(axis=1)), nodes, density, masses)
 
     grams = np.full_like(correlations, np.nan)
     distinctness = np.sqrt(_NEARLY_ALIGNED)
+    n_nodes = [2 * _EXTENT / (_FINE * _spacing(deviation, 1.0)) for deviation in deviations]
     # Nodes of the steeper head of a pair serve both.
-    order = [head for head in np.argsort(-deviations).tolist() if _n_nodes(deviations[head]) <= MAX_NODES]
+    order = [head for head in np.argsort(-deviations).tolist() if n_nodes[head] <= MAX_NODES]
     if order:  # of heads that are more alike, what follows takes the place
         apart = np.clip(correlations[np.ix_(order, order)], -_SERIES, _SERIES)
         heads = [rows(head, _SERIES_VARIANCE, distinctness) for head in order]
@@ -193,27 +184,25 @@ def _grams(deviations: Array, correlations: Array, n_keys: int, step: float, kno
         if abs(correlations[h, g]) > _SERIES:
             grams[h, g] = _near(rows, (h, g), correlations[h, g], n_keys, deviations[g], step)
         grams[g, h] = grams[h, g]
-    grams[order, order] = [_alone(rows(head, 1.0, distinctness), n_keys) for head in order]
+    for head in order:
+        alone = rows(head, 1.0, distinctness)
+        lost, _, twice = alone.functions @ alone.density
+        grams[head, head] = alone.steps @ _density(twice, lost, n_keys, np.sum(alone.known**2, axis=1))
     return grams
-
-
-def _alone(head: _Rows, n_keys: int) -> float:
-    """E sum_i w_hi^2 of one head."""
-    lost, _, twice = head.functions
-    masses = np.sum(head.known**2, axis=1)
-    return float(head.steps @ _density(twice @ head.density, lost @ head.density, n_keys, masses))
 
 
 def _apart(heads: list[_Rows], correlations: Array, n_keys: int) -> Array:
     """E sum_i w_hi w_gi (H, H), h < g, by series: the values of log t of all heads are laid end to end."""
     lengths = [len(head.steps) for head in heads]
-    ends, series = np.cumsum(lengths), np.concatenate([head.series for head in heads], axis=1)
+    # Coefficients (2, U, K) of the first two functions in orthonormal Hermite polynomials of the logit.
+    own_series = [_expected(head.functions[:2], _hermite(head.nodes[-1], len(head.nodes))) for head in heads]
+    ends, series = np.cumsum(lengths), np.concatenate(own_series, axis=1)
     known, steps = (np.concatenate([getattr(head, name) for head in heads]) for name in ("known", "steps"))
     grams = np.zeros_like(correlations)
     for h, first in enumerate(heads[:-1]):
         rest, powers = slice(ends[h], None), correlations[h, h + 1 :, None] ** np.arange(_N_TERMS)
-        both, own = first.series @ (series[:, rest] * np.repeat(powers, lengths[h + 1 :], axis=0)).mT
-        either = first.series[0, :, :1] + series[0, rest, 0] - both
+        both, own = own_series[h] @ (series[:, rest] * np.repeat(powers, lengths[h + 1 :], axis=0)).mT
+        either = own_series[h][0, :, :1] + series[0, rest, 0] - both
         over_t = first.steps @ _density(own, either, n_keys, first.known @ known[rest].T) * steps[rest]
         grams[h, h + 1 :] = np.add.reduceat(over_t, ends[h:-1] - ends[h])
     return grams
@@ -226,10 +215,13 @@ def _near(
     """E sum_i w_hi w_gi of two heads whose logits are alike; ``slope`` is that of the second."""
     distinctness = np.sqrt(_NEARLY_ALIGNED)
     left = max(1.0 - correlation**2, 0.0)
-    floor = _floor(left)
+    # The next power of 2^(1/2) below the share of variance that is left: nodes that do for less do for it, too.
+    floor = 2.0 ** (np.floor(2 * np.log2(left)) / 2) if left > _NEARLY_ALIGNED else 0.0
     first, second = rows(pair[0], 1.0, distinctness if floor else 0.0), rows(pair[1], floor or 1.0, distinctness)
     if floor:
-        seen = _expected(second.functions[:2], _conditional(first.nodes, second.nodes, correlation, left).T)
+        # Under N(correlation x, left): of x and -x, both of which are nodes, weights are the same reversed.
+        half = _normal(second.nodes - correlation * first.nodes[: len(first.nodes) // 2 + 1, None], left)
+        seen = _expected(second.functions[:2], np.concatenate([half, half[-2::-1, ::-1]]).T)
     else:
         rest, density = _rule(step * _spacing(slope * np.sqrt(left), 1.0), 1.0)
         logits = slope * (correlation * first.nodes[:, None] + np.sqrt(left) * rest)
@@ -243,13 +235,7 @@ def _near(
 
 def _density(own: Array, lost: Array, n_keys: int, known: Array) -> Array:
     """Integrand over log t of what n keys give and, with phi = 1 - lost, what known tokens do."""
-    lost = np.minimum(lost, 1 - _SMALLEST_PHI)
-    return np.exp((n_keys - 1) * np.log1p(-lost)) * (n_keys * own + known * (1 - lost))
-
-
-def _floor(left: float) -> float:
-    """The next power of 2^(1/2) below the share of variance that is left: nodes that do for less do for it, too."""
-    return 2.0 ** (np.floor(2 * np.log2(left)) / 2) if left > _NEARLY_ALIGNED else 0.0
+    return power(lost, n_keys - 1) * (n_keys * own + known * (1 - lost))
 
 
 def _log_t(head: ScalarHead, n_keys: int, distinctness: float, step: float, log_known: float) -> tuple[Array, Array]:
@@ -301,40 +287,7 @@ def _spacing(slope: float, variance: float) -> float:
     return float(2.0 ** (np.floor(_FINENESS * np.log2(widest)) / _FINENESS))
 
 
-def _n_nodes(slope: float) -> float:
-    return 2 * _EXTENT / (_FINE * _spacing(slope, 1.0))
-
-
 def _normal(values: Array, variance: float) -> Array:
     """Weights of nodes that are equally spaced along the last axis, under N(0, variance)."""
     spacing = values[..., 1:2] - values[..., :1]
     return spacing * np.exp(np.maximum(-0.5 * values**2 / variance, -_LARGE)) / np.sqrt(2 * np.pi * variance)
-
-
-def _conditional(given: Array, nodes: Array, correlation: float, left: float) -> Array:
-    """Weights (X, Y) of nodes under N(correlation x, left); of x and -x, both of which are given, the same reversed."""
-    half = _normal(nodes - correlation * given[: len(given) // 2 + 1, None], left)
-    return np.concatenate([half, half[-2::-1, ::-1]])
-
-
-def _known(given: ArrayLike | None, n_heads: int) -> Array:
-    if given is None:
-        return np.zeros((n_heads, 0))
-    logits = np.asarray(real_array("known", given, "(H, A)", "fiu"), np.float64)
-    if logits.ndim != 2 or len(logits) != n_heads or not np.isfinite(logits).all():
-        raise ValueError(f"known has shape {logits.shape}; give finite logits (H = {n_heads}, A)")
-    return logits
-
-
-def _covariance(given: ArrayLike) -> Array:
-    matrix = np.asarray(real_array("covariance", given, "(H, H)", "fiu"), np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise ValueError(f"covariance has shape {matrix.shape}; give (H, H)")
-    if not np.isfinite(matrix).all():
-        raise ValueError("covariance holds NaN or infinity; give finite covariances of logits")
-    size = np.abs(matrix).max()
-    if np.abs(matrix - matrix.T).max() > _ROUNDING * size:
-        raise ValueError("covariance is not symmetric; give the covariance of logits")
-    if (lowest := np.linalg.eigvalsh(matrix)[0]) < -_ROUNDING * size * len(matrix):
-        raise ValueError(f"covariance has the negative eigenvalue {lowest:.3g}; give one that is positive semidefinite")
-    return matrix

@@ -15,14 +15,7 @@ import numpy as np
 from scipy.special import chdtri, gamma
 
 from simstudy.theory.exact.integrals import Factors, Law, Moments
-from simstudy.theory.functions import (
-    Array,
-    ComplexArray,
-    Function,
-    polynomial,
-    polynomial_mean,
-    polynomial_square,
-)
+from simstudy.theory.functions import Array, ComplexArray, Function, polynomial, polynomial_mean, polynomial_square
 from simstudy.theory.tilting import Heads
 
 _TAIL = 1e-13
@@ -76,7 +69,7 @@ class MellinLaw(Law):
             log_t = np.arange(low, high + step, step)
             powers = np.exp(-np.multiply.outer(log_t, self._nodes)) * self._weight
             functions = (sign * powers * gamma(self._nodes + k) for k, sign in enumerate((-1, 1, 1)))
-            found.append(Factors(*functions, np.full(len(log_t), step)))
+            found.append(Factors(*functions, steps=np.full(len(log_t), step)))
         return found
 
     def moments(self, query: int, *heads: int) -> Moments:
@@ -142,7 +135,8 @@ def _terms(regression: Function, variance: Function) -> list[tuple[int, Function
 
 def _real(amplitudes: ComplexArray, frequencies: Array) -> Waves:
     # Re e = (e + conj e) / 2: under a complex weight the two no longer have conjugate expectations.
-    return np.concatenate([amplitudes, amplitudes.conj()]) / 2, np.concatenate([frequencies, -frequencies])
+    halves = np.array([amplitudes, amplitudes.conj()], np.complex128).ravel() / 2
+    return halves, np.concatenate([frequencies, -frequencies])
 
 
 def _line(highest: float, n_keys: int, coarsening: float) -> tuple[ComplexArray, float]:

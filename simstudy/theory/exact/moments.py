@@ -141,9 +141,9 @@ def _over_rows(cell: Cell, heads: Heads, target: Array) -> ExactPrediction:
     else:
         means = regression_function(data.regression, data.n_features)(rows.keys)
     if isinstance(data.noise, ResidualNoise):
-        errors = data.noise_sd * rows.residuals
-        means = means + errors if data.noise.paired else means
-        variances = np.full_like(errors, 0.0 if data.noise.paired else np.mean(errors**2))
+        drawn = data.noise_sd * rows.residuals
+        means = means + drawn if data.noise.paired else means
+        variances = np.full_like(drawn, 0.0 if data.noise.paired else np.mean(drawn**2))
     else:
         variances = noise_variance(data.noise, data.noise_sd, data.n_features)(rows.keys)
     # About their mean: squares of numbers far from 0 would lose the digits of variances.

@@ -96,7 +96,7 @@ def test_two_keys_by_direct_quadrature(monkeypatch, logits):
     covariance = np.array(noise) + np.array(signal) - np.outer(mean, mean)
     assert off_by(prediction, mean, covariance) < 1e-8
     # The term of two different keys is small, as moments are taken about the means: its absence must be seen here.
-    monkeypatch.setattr(integrals, "_second", lambda own, cross, lost, n: n * own * integrals._power(lost, 1))
+    monkeypatch.setattr(integrals, "_second", lambda own, cross, lost, n: n * own * integrals.power(lost, 1))
     assert off_by(exact_moments(cell, heads, heads, QUERIES[1:2]), mean, covariance) > 1e-3
 
 
