@@ -1,6 +1,5 @@
 """What keys, values and queries go through before logits: pure functions from `Inputs` to `Inputs`."""
 
-from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +23,30 @@ class Inputs(NamedTuple):
     queries: np.ndarray
 
 
-@singledispatch
 def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
     """Return the inputs that a transformation makes of others."""
+    keys, values, variances, queries = inputs
+    match transformation:
+        case MergeTransformation():
+            stride = transformation.stride
+            if variances is not None:
+                variances = chunk_means(variances, stride) / _sizes(variances.shape[-1], stride)
+            return Inputs(chunk_means(keys, stride), chunk_means(values, stride), variances, queries)
+        case MixtureTransformation():
+            # Dimensions of all levels side by side: distances and products add over dimensions, and so over levels.
+            coefficients = transformation.decay ** np.arange(transformation.levels)
+            roots = np.sqrt(coefficients / coefficients.sum()).astype(keys.dtype)
+            chunks = [np.arange(keys.shape[-1]) // 2**level for level in range(len(roots))]
+            levels = [root * chunk_means(keys, 2**k)[..., chunks[k]] for k, root in enumerate(roots)]
+            queries = np.concatenate([root * queries for root in roots], axis=-1)
+            return inputs._replace(keys=np.concatenate(levels, axis=2), queries=queries)
+        case LowRankTransformation():
+            real = keys.astype(np.float64)
+            asked = np.broadcast_to(queries, (len(keys), *queries.shape[-3:])).swapaxes(1, 2)
+            rank, method = transformation.rank, transformation.method
+            left, right = compressions(real.swapaxes(-1, -2), asked.astype(np.float64), rank, method)
+            compressed = (left.swapaxes(-1, -2) @ real).astype(keys.dtype)
+            return inputs._replace(keys=compressed, queries=(asked @ right).swapaxes(1, 2).astype(queries.dtype))
     raise TypeError(f"no transformation {transformation!r}")
 
 
@@ -41,28 +61,6 @@ def _sizes(n_keys: int, length: int) -> np.ndarray:
     return np.minimum(length, n_keys - starts)
 
 
-@transform.register
-def _(merge: MergeTransformation, inputs: Inputs) -> Inputs:
-    variances = inputs.variances
-    if variances is not None:
-        variances = chunk_means(variances, merge.stride) / _sizes(variances.shape[-1], merge.stride)
-    keys, values = chunk_means(inputs.keys, merge.stride), chunk_means(inputs.values, merge.stride)
-    return Inputs(keys, values, variances, inputs.queries)
-
-
-@transform.register
-def _(mixture: MixtureTransformation, inputs: Inputs) -> Inputs:
-    """Concatenate the dimensions of all levels: distances and products add over dimensions, and so over levels."""
-    coefficients = mixture.decay ** np.arange(mixture.levels)
-    roots = np.sqrt(coefficients / coefficients.sum()).astype(inputs.keys.dtype)
-    n = inputs.keys.shape[-1]
-    levels = [
-        root * chunk_means(inputs.keys, 2**level)[..., np.arange(n) // 2**level] for level, root in enumerate(roots)
-    ]
-    queries = np.concatenate([root * inputs.queries for root in roots], axis=-1)
-    return inputs._replace(keys=np.concatenate(levels, axis=2), queries=queries)
-
-
 def multiply_heads(inputs: Inputs, logits: str) -> Inputs:
     """Return the inputs of one head whose logits are the ``sum`` or ``mean`` of those of all heads."""
     n_replicates, n_heads, _, n_keys = inputs.keys.shape
@@ -70,15 +68,6 @@ def multiply_heads(inputs: Inputs, logits: str) -> Inputs:
     keys = (root * inputs.keys).reshape(n_replicates, 1, -1, n_keys)
     queries = (root * inputs.queries).reshape(*inputs.queries.shape[:-2], 1, -1)
     return inputs._replace(keys=keys, queries=queries)
-
-
-@transform.register
-def _(low_rank: LowRankTransformation, inputs: Inputs) -> Inputs:
-    keys = inputs.keys.astype(np.float64)
-    queries = np.broadcast_to(inputs.queries, (len(keys), *inputs.queries.shape[-3:])).swapaxes(1, 2)
-    left, right = compressions(keys.swapaxes(-1, -2), queries.astype(np.float64), low_rank.rank, low_rank.method)
-    compressed = (left.swapaxes(-1, -2) @ keys).astype(inputs.keys.dtype)
-    return inputs._replace(keys=compressed, queries=(queries @ right).swapaxes(1, 2).astype(inputs.queries.dtype))
 
 
 def compressions(keys: np.ndarray, queries: np.ndarray, rank: int, method: str) -> tuple[np.ndarray, np.ndarray]:

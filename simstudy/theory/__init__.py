@@ -25,8 +25,6 @@ What answers which question:
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 """
 
-# Formulas of random instances are found by the type of a record.
-from simstudy.theory import instances, subset_sums  # noqa: F401
 from simstudy.theory.closed_forms import (
     averaged_noise_ratio,
     dot_product_correlation,

@@ -13,10 +13,10 @@ from simstudy.attention.members import measure
 from simstudy.attention.systems.masks import nearest_subset_sums, subset_sums
 from simstudy.data.shared import SharedData
 from simstudy.design.feasibility import impossibilities
-from simstudy.theory.instances import instance_leading_order
-from simstudy.theory.subset_sums import (
+from simstudy.theory.instances import (
     best_average_error,
     best_average_rate,
+    instance_leading_order,
     largest_entry_error,
     missed_share,
     nearest_sum_error,
