@@ -72,6 +72,11 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
     n_features : int
         Dimension d.
 
+    Returns
+    -------
+    Function
+        On R^d.
+
     Raises
     ------
     ValueError

@@ -79,7 +79,7 @@ class EqualKeysLaw(Law):
             y0, low, high = self._range(log_kernel)
             y = np.arange(low, high, self._step)
             bend = np.exp(y0 - y)
-            found.append(Factors(*damped((y - bend)[:, None] + log_kernel), steps=self._step * (1 + bend)))
+            found.append(Factors(damped((y - bend)[:, None] + log_kernel), self._step * (1 + bend)))
         return found
 
     def moments(self, query: int, *heads: int) -> Moments:

@@ -31,11 +31,9 @@ _LARGE = 100.0
 
 
 class Factors(NamedTuple):
-    """1 - e^{-z}, z e^{-z} and z^2 e^{-z} of z = tK of one head, (U, N), and weights (U,) of the rule in log t."""
+    """1 - e^{-z}, z e^{-z} and z^2 e^{-z} of z = tK of one head, (3, U, N), and weights (U,) of the rule in log t."""
 
-    lost: NDArray
-    first: NDArray
-    second: NDArray
+    functions: NDArray
     steps: Array
 
 
@@ -83,15 +81,16 @@ def damped(log_z: Array) -> Array:
 
 def head_mean(head: Factors, law: Moments, n_keys: int) -> float:
     """E f_h; 1 if Y = 1."""
-    weight = head.steps * n_keys * power((head.lost @ law.one).real, n_keys - 1)
-    return float(weight @ (head.first @ law.mean).real)
+    lost, first, _ = head.functions
+    weight = head.steps * n_keys * power((lost @ law.one).real, n_keys - 1)
+    return float(weight @ (first @ law.mean).real)
 
 
 def head_variance(head: Factors, law: Moments, n_keys: int, centre: float) -> float:
     """E (f_h - centre)^2; 1 if Y = 1 and the centre is 0."""
-    lost, mean = (head.lost @ law.one).real, law.mean - centre * law.one
-    own = (head.second @ law.about(centre, centre)).real
-    return float(head.steps @ _second(own, (head.first @ mean).real ** 2, lost, n_keys))
+    lost, first, second = head.functions
+    own, mean = (second @ law.about(centre, centre)).real, law.mean - centre * law.one
+    return float(head.steps @ _second(own, (first @ mean).real ** 2, (lost @ law.one).real, n_keys))
 
 
 def head_covariance(
@@ -102,19 +101,18 @@ def head_covariance(
     centres: tuple[float, float],
 ) -> float:
     """E (f_h - centre_h)(f_g - centre_g) from the law of one key as each head sees it alone, and as both do."""
-    h, g = heads
+    ((lost_h, first_h, _), steps_h), ((lost_g, first_g, _), steps_g) = heads
     # e^{-z_h - z_g} = 1 - lost_h - lost_g + lost_h lost_g: only functions that vanish where kernels do are integrated,
     # and phi^n keeps its digits when n is large.
-    lost_h, lost_g = (head.lost @ law.one for head, law in zip(heads, alone, strict=True))
-    lost = (lost_h[:, None] + lost_g - _table(h.lost, together.one, g.lost)).real
-    own, cross = _table(h.first, together.about(*centres), g.first).real, np.zeros(1)
+    either = (lost_h @ alone[0].one)[:, None] + lost_g @ alone[1].one - _table(lost_h, together.one, lost_g)
+    own, cross = _table(first_h, together.about(*centres), first_g).real, np.zeros(1)
     if together.mean.any():
         alone_h, alone_g = (law.mean - centre * law.one for law, centre in zip(alone, centres, strict=True))
         both_h, both_g = (together.mean - centre * together.one for centre in centres)
-        first_h = (h.first @ alone_h)[:, None] - _table(h.first, both_h, g.lost)
-        first_g = g.first @ alone_g - _table(h.lost, both_g, g.first)
-        cross = first_h.real * first_g.real
-    return float(h.steps @ _second(own, cross, lost, n_keys) @ g.steps)
+        mean_h = (first_h @ alone_h)[:, None] - _table(first_h, both_h, lost_g)
+        mean_g = first_g @ alone_g - _table(lost_h, both_g, first_g)
+        cross = mean_h.real * mean_g.real
+    return float(steps_h @ _second(own, cross, either.real, n_keys) @ steps_g)
 
 
 def _table(first: NDArray, law: NDArray, second: NDArray) -> NDArray:

@@ -68,8 +68,8 @@ class MellinLaw(Law):
         for low, high in zip(self._lowest[:, query], self._highest[:, query], strict=True):
             log_t = np.arange(low, high + step, step)
             powers = np.exp(-np.multiply.outer(log_t, self._nodes)) * self._weight
-            functions = (sign * powers * gamma(self._nodes + k) for k, sign in enumerate((-1, 1, 1)))
-            found.append(Factors(*functions, steps=np.full(len(log_t), step)))
+            functions = [sign * powers * gamma(self._nodes + k) for k, sign in enumerate((-1, 1, 1))]
+            found.append(Factors(np.stack(functions), np.full(len(log_t), step)))
         return found
 
     def moments(self, query: int, *heads: int) -> Moments:

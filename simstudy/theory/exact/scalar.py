@@ -162,7 +162,7 @@ class ScalarLaw(Law):
                 high = np.searchsorted(log_t, MARGIN + 1 - log_kernel.min())
                 part[:, low:high] += damped(log_t[low:high, None] + log_kernel) @ basis
                 part[0, high:] += basis.sum(axis=0)
-        return [Factors(*part, steps=steps) for part, (_, steps) in zip(parts, grids, strict=True)]
+        return [Factors(part, steps) for part, (_, steps) in zip(parts, grids, strict=True)]
 
     def moments(self, query: int, *heads: int) -> Moments:
         """Law of one key as one head sees it, (N,), or two, (N, N), on the coarse nodes."""
@@ -193,7 +193,7 @@ class ScalarLaw(Law):
         sign = float(np.sign(correlation))
         turned = other._replace(offset=sign * other.offset, slope=sign * other.slope)
         found = [
-            Factors(*damped(log_t[:, None] + head.log_kernel(nodes)), steps=steps)
+            Factors(damped(log_t[:, None] + head.log_kernel(nodes)), steps)
             for head, (log_t, steps) in zip((one, turned), grids, strict=True)
         ]
         return (found[0], found[1]), (law, law), law
