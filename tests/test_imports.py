@@ -31,17 +31,16 @@ def test_indices__are_those_of_the_geometry_and_the_output():
 
 # What each room may import of ours, beside itself; what stands on top of the rooms calls whatever it needs.
 ALLOWED: dict[str, set[str]] = {
-    "text": set(),
     "arguments": set(),
     "weights": set(),
     "temperatures": set(),
-    "errors": {"text"},
+    "errors": set(),
     "kernels": set(),
-    "design.settings": {"errors", "text"},
-    "design": {"errors", "text"},
+    "design.settings": {"errors"},
+    "design": {"errors"},
     "theory": {"design.settings", "arguments", "weights", "temperatures"},
     "data": {"kernels", "design.settings"},
-    "transformers": {"theory", "data.geometry", "design.files", "arguments", "errors", "text"},
+    "transformers": {"theory", "data.geometry", "design.files", "arguments", "errors"},
     "attention": {"kernels", "data", "design.settings", "weights", "transformers", "temperatures"},
     "replicates": {"attention", "data", "kernels.cuda", "kernels.devices", "kernels.errors", "design", "errors"},
     "execution": {
@@ -52,11 +51,10 @@ ALLOWED: dict[str, set[str]] = {
         "kernels.sealed",
         "design",
         "errors",
-        "text",
     },
     "verdicts": {"execution", "replicates.performance", "theory", "data", "design"},
-    "report": {"results", "verdicts", "execution", "design", "errors", "text"},
-    "judging": {"report", "verdicts", "execution", "design", "errors", "text"},
+    "report": {"results", "verdicts", "execution", "design", "errors"},
+    "judging": {"report", "verdicts", "execution", "design", "errors"},
 }
 
 

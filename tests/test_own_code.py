@@ -133,15 +133,6 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
         require_unbroken(forged, load_design(path), path)
 
 
-@pytest.mark.parametrize("name", BREACHES)
-def test_breach_of_the_contract__is_told_in_one_line(name, tmp_path):
-    path = study(tmp_path, name, text=BROKEN)
-    with pytest.raises(DesignError) as refused:
-        load_design(path, trust=[tmp_path / "mine.py"])
-    message = str(refused.value)
-    assert BREACHES[name] in message and message.count("\n") == 0 and "data.regression" in message
-
-
 def test_missing_or_faulty_file__is_refused_also_without_trust(tmp_path):
     path = study(tmp_path, text="def quadratic(x:")
     with pytest.raises(DesignError, match="not Python"):
@@ -326,18 +317,20 @@ def test_own_heads__can_be_a_population_of_which_each_batch_has_its_draw(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("made", "name", "message"),
     [
-        ("flat", "returns float64 of shape (2, 1); return numbers of shape (2, 2, 1)"),
-        ("collapsed", "returns a head of a rank below head_dim = 1"),
-        ("restless", "returns other values when it is called again"),
-        ("quadratic", "quadratic takes x; it may take normals"),
+        *((partial(study, text=BROKEN), *breach) for breach in BREACHES.items()),
+        (heads_study, "flat", "returns float64 of shape (2, 1); return numbers of shape (2, 2, 1)"),
+        (heads_study, "collapsed", "returns a head of a rank below head_dim = 1"),
+        (heads_study, "restless", "returns other values when it is called again"),
+        (heads_study, "quadratic", "quadratic takes x; it may take normals"),
     ],
 )
-def test_own_heads__that_break_their_contract_are_told(name, message, tmp_path):
+def test_breach_of_the_contract__is_told_in_one_line(made, name, message, tmp_path):
     with pytest.raises(DesignError) as refused:
-        load_design(heads_study(tmp_path, name), trust=[tmp_path / "mine.py"])
-    assert message in str(refused.value) and "heads.heads_function" in str(refused.value)
+        load_design(made(tmp_path, name), trust=[tmp_path / "mine.py"])
+    said, setting = str(refused.value), "heads.heads_function" if made is heads_study else "data.regression"
+    assert message in said and said.count("\n") == 0 and setting in said
 
 
 @pytest.mark.parametrize(

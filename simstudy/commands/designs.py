@@ -36,13 +36,14 @@ def list_designs(
     from rich.table import Table
 
     from simstudy.design.written import is_shipped, known_designs, read_design
+    from simstudy.report.progress import design_record
     from simstudy.report.terminal import entry, say_json, show_table
 
     paths = known_designs() if folder is None else sorted(folder.glob("*.toml"))
     if not paths:
         raise UserError(f"{folder or 'designs'}: holds no design files (*.toml); give another folder")
     if as_json:
-        say_json(_record(_checked(paths)))
+        say_json({"designs": [design_record(*each) for each in _checked(paths)]})
         return
     # Those were checked when they were shipped, which takes long for all of them.
     shipped = [path for path in paths if is_shipped(path)]
@@ -68,13 +69,14 @@ def check(
     trust: cli.TrustOption = None,
 ) -> None:
     """Check designs under every profile and list all mistakes, each with its place and remedy."""
+    from simstudy.report.progress import design_record
     from simstudy.report.terminal import counted, say, say_json, warn
     from simstudy.verdicts.predictions import powerless
 
     checked = _checked(designs, trust or ())
     loaded = [(place, design) for place, profiles, _ in checked for design in profiles.values()]
     if as_json:
-        say_json(_record(checked))
+        say_json({"designs": [design_record(*each) for each in checked]})
     for place, each in () if as_json else loaded:
         say(f"{place}: {each.profile}: {counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}")
     if notes := dict.fromkeys(f"{place}: {note}" for place, each in loaded for note in (*each.notes, *powerless(each))):
@@ -106,12 +108,6 @@ def _checked(designs: Iterable[Source], trust: Iterable[Path] = ()) -> list[Chec
         remedy = f"also that of {other}, and both would be stored in one folder; give one of them another name"
         checked.append((place, profiles, [Problem("study.name", name, remedy)] if other != place else []))
     return checked
-
-
-def _record(checked: list[Checked]) -> dict[str, list]:
-    from simstudy.report.progress import design_record
-
-    return {"designs": [design_record(*each) for each in checked]}
 
 
 @cli.app.command()

@@ -6,25 +6,20 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from simstudy.design.document import Budget, Precision
 from simstudy.design.mistakes import DesignError
-from simstudy.design.schema import describe
-from simstudy.design.settings.records import Record
-from simstudy.design.settings.systems import System
-from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
+from simstudy.design.schema import RECORDS, describe
 from simstudy.design.written import Source, name_of, read_design, to_toml
 
 
-def _table(name: str, record: type[Record]) -> Callable[..., Study]:
+def _table(name: str) -> Callable[..., Study]:
     """Return the method that fills in a table, with the signature and the help of its record."""
 
     def state(self: Study, **settings: Any) -> Study:
         self.setdefault(name, {}).update(settings)
         return self
 
-    parameters = [
-        inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=...) for field in record.model_fields
-    ]
+    fields, keyword = RECORDS[name].model_fields, inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(field, keyword, default=...) for field in fields]
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     described = describe(name)[0]
     entries = "\n".join(f"    {entry}\n        {what}" for entry, what, _ in described.entries)
@@ -55,14 +50,14 @@ class Study(dict[str, Any]):
     >>> print(study.toml())  # doctest: +SKIP
     """
 
-    data = _table("data", Data)
-    heads = _table("heads", Heads)
-    estimator = _table("estimator", Estimator)
-    system = _table("system", System)
-    queries = _table("queries", Queries)
-    simulation = _table("simulation", Simulation)
-    precision = _table("precision", Precision)
-    budget = _table("budget", Budget)
+    data = _table("data")
+    heads = _table("heads")
+    estimator = _table("estimator")
+    system = _table("system")
+    queries = _table("queries")
+    simulation = _table("simulation")
+    precision = _table("precision")
+    budget = _table("budget")
 
     def __init__(self, name: str, *, title: str, aim: str) -> None:
         super().__init__(study={"name": name, "title": title, "aim": aim}, profiles={"quick": {}})

@@ -12,7 +12,7 @@ from simstudy.design.claims import AveragedMeasure, Claim
 from simstudy.design.figures import Figure
 from simstudy.design.mistakes import RULE, hint
 from simstudy.design.settings.cell import TABLE_OF, Cell
-from simstudy.design.settings.records import Count, Line, Paragraphs, Positive, Record
+from simstudy.design.settings.records import Line, Paragraphs, Positive, Record
 
 MAX_CELLS = 20_000
 """Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
@@ -22,6 +22,8 @@ NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
 
 
+Replicates = Annotated[int, Field(ge=1, le=160_000_000)]
+"""Replicates of a cell: at most ten million batches, of sixteen each."""
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
 
 
@@ -47,8 +49,8 @@ class Precision(Record):
         description='what replicates beyond the floor are spent on: "precision" (the errors wanted above), "verdict" '
         '(open claims alone), or "both"',
     )
-    min_replicates: Count = Field(1024, description="floor on the replicates of each cell")
-    max_replicates: Count = Field(65536, description="ceiling on the replicates of each cell", validate_default=True)
+    min_replicates: Replicates = Field(1024, description="floor on the replicates of each cell")
+    max_replicates: Replicates = Field(65536, description="ceiling on replicates of each cell", validate_default=True)
 
     @field_validator("max_replicates")
     @classmethod
@@ -95,10 +97,10 @@ def _of_range(value: Any) -> Any:
 
 def _setting(name: str) -> str:
     """Refuse a name that is no setting, and no parameter of one that is a level by itself."""
-    setting, _, parameter = name.partition(".")
+    setting, dot, parameter = name.partition(".")
     if setting not in TABLE_OF:
         raise PydanticCustomError(RULE, "unknown key; {hint}", {"hint": hint(setting, [*TABLE_OF])})
-    if parameter in ("kind", "label"):
+    if dot and parameter in ("kind", "label", ""):
         remedy = "is the kind or the label of a choice; write {setting} = […], of choices in whole"
         raise PydanticCustomError(RULE, remedy, {"setting": setting})
     return name

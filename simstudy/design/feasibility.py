@@ -13,9 +13,6 @@ from simstudy.design.settings.tables import Heads
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 
-MAX_BATCHES = 10_000_000
-"""Most batches of a cell: each is a file, and their numbers have seven digits."""
-
 
 def features_needed(heads: Heads) -> int:
     """Return the smallest d: p directions for the first head, and for each other one more for each nonzero angle."""
@@ -32,16 +29,11 @@ def batches_of(replicates: int, batch_size: int) -> int:
     return -(-replicates // batch_size)
 
 
-def impossibilities(cell: Cell, max_replicates: int = 0) -> list[Impossibility]:
-    """Return every rule that the settings of a cell break together, and what is wrong with them under a ceiling."""
+def impossibilities(cell: Cell) -> list[Impossibility]:
+    """Return every rule that the settings of a cell break together."""
     of_ensemble = (_heads, _estimator, _learner, _mechanism, _needs, _population)
     rules = (_data, _own_data, *(of_ensemble if cell.instance is None else (_instance,)), _sizes)
-    found = [broken for rule in rules for broken in rule(cell)]
-    n_batches = batches_of(max_replicates, cell.simulation.batch_size)
-    if n_batches > MAX_BATCHES:
-        takes = f"max_replicates = {max_replicates} takes {n_batches} batches"
-        found.append(("batch_size", f"{takes}, above {MAX_BATCHES}; raise it or lower that"))
-    return found
+    return [broken for rule in rules for broken in rule(cell)]
 
 
 def _data(cell: Cell) -> Iterator[Impossibility]:

@@ -34,6 +34,9 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
     written = read_design(design)
     raw = _under_profile(written, profile)
     document, problems = _validate(raw)
+    for other in written.tables["profiles"].keys() - {profile}:
+        found = [_in_profile(each, written, other) for each in _validate(_under_profile(written, other))[1]]
+        problems += [problem for problem in found if problem.within(f"profiles.{other}")]
     if document is not None:
         read = functools.partial(read_contents, folder=written.folder, trusted=texts_of(trust))
         grids, found = _plan_grids(raw, document, read, problems)
@@ -211,7 +214,7 @@ def _plan_grids(
         stated = document.precision.model_dump() | grid.precision
         precision, found = validated(Precision, stated, prefix=f"grids.{name}.precision")
         precision = precision or document.precision
-        cells, of_cells = _crossed(document, name, grid, precision, read)
+        cells, of_cells = _crossed(document, name, grid, read)
         found += of_cells or _equal_cells(name, grid, cells)
         problems += [problem for problem in found if not (faulty and problem.value is None)]
         if not faulty:
@@ -226,9 +229,7 @@ def _plan_grids(
     return grids, list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
 
 
-def _crossed(
-    document: Document, name: str, grid: Grid, precision: Precision, read: Reader
-) -> tuple[list[Cell], list[Problem]]:
+def _crossed(document: Document, name: str, grid: Grid, read: Reader) -> tuple[list[Cell], list[Problem]]:
     """Return the valid cells of a grid, the last factor running fastest, and the problems of all."""
     base = {
         table: {key: value for key, value in getattr(document, table).items() if key in model.model_fields}
@@ -249,15 +250,13 @@ def _crossed(
         if cell is None:
             continue
         cell, broken = read(cell)
-        for setting, remedy in broken or impossibilities(cell, precision.max_replicates):
+        for setting, remedy in broken or impossibilities(cell):
             value = getattr(getattr(cell, TABLE_OF[setting]), setting)
             problems.append(Problem(place(setting), None if value is None else label(value), remedy))
         for section, stated in (("settings", grid.settings), ("factors", grid.factors)):
             for key in (key for key in stated if setting_of(key) not in cell.meaningful):
-                knows = ", ".join(sorted(cell.meaningful))
-                remedy = (
-                    f"is not used by instance = {getattr(cell.instance, 'kind', '')!r}, which uses {knows}; remove it"
-                )
+                instance, knows = getattr(cell.instance, "kind", ""), ", ".join(sorted(cell.meaningful))
+                remedy = f"is not used by instance = {instance!r}, which uses {knows}; remove it"
                 problems.append(Problem(f"grids.{name}.{section}.{key}", stated[key], remedy))
         cells.append(cell)
     return cells, problems

@@ -9,8 +9,7 @@ from typing import Any, Self, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from simstudy.design.settings.records import alternatives, any_of, tags
-from simstudy.errors import UserError
-from simstudy.text import printable
+from simstudy.errors import UserError, printable
 
 QUOTED = "'([^']*)'"
 """A name in a message of pydantic."""

@@ -23,8 +23,6 @@ from simstudy.errors import UserError, require_extra
 MAX_BYTES = 1 << 18
 """Largest Python file that is read: it travels with every task."""
 _IDENTIFIED = {"numpy", "scipy", "numba"}
-_PROBES = 3, 5
-"""Replicates and keys on which a function is tried."""
 _distributions = functools.cache(packages_distributions)
 
 
@@ -118,16 +116,18 @@ def _read(path: Path, piece: OwnCode) -> Code:
 @functools.lru_cache(maxsize=64)
 def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads: tuple[int, int]) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
-    n_replicates, n_keys = _PROBES
+    n_replicates, n_keys = 3, 5
     if isinstance(piece, SimulationInstance):
         numbers = piece.numbers
         _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(n_keys)[part])).values()], axis=-1))
         return
-    if not isinstance(piece, Own):
-        raise TypeError(f"nothing tries {type(piece).__name__}")
+    assert isinstance(piece, Own)  # there is nothing else
     draw = np.random.Generator(np.random.Philox(key=1))
     if isinstance(piece, OwnHeads):
-        _try_heads(piece, draw.standard_normal((heads[0], n_features, heads[1])))
+        normals = draw.standard_normal((heads[0], n_features, heads[1]))
+        _hold(piece, piece.name, lambda part: piece.of(normals.shape, normals=normals)[part])
+        if (np.linalg.matrix_rank(piece.of(normals.shape, normals=normals)) < heads[1]).any():
+            _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {heads[1]}")
         return
     x = draw.standard_normal((n_features, n_replicates, n_keys))
     if not piece.takes:
@@ -146,15 +146,6 @@ def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads:
         return piece.of(shape, keys=x[:, part], **fixed, **{name: array[part] for name, array in redrawn.items()})
 
     _hold(piece, piece.name, compute)
-
-
-def _try_heads(piece: OwnHeads, normals: NDArray) -> None:
-    def compute(part: slice) -> NDArray:
-        return piece.of(normals.shape, normals=normals)[part]
-
-    _hold(piece, piece.name, compute)
-    if (np.linalg.matrix_rank(compute(slice(None))) < normals.shape[2]).any():
-        _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {normals.shape[2]}")
 
 
 def _try_points(piece: Own, x: NDArray) -> None:

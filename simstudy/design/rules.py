@@ -147,7 +147,7 @@ def _empty_populations(grids: Collection[PlannedGrid]) -> Iterator[Problem]:
 
 
 def _idle_factors(grid: PlannedGrid) -> Iterator[Problem]:
-    numbers = [_of_ensemble(cell) for cell in grid.cells]
+    numbers = [_numbers(cell) for cell in grid.cells]
     for factor in grid.factors or () if len(set(numbers)) < len(numbers) else ():
         strata = grid.strata((factor,), [*range(len(numbers))])
         if len(strata[0]) > 1 and all(len({numbers[cell] for cell in stratum}) == 1 for stratum in strata):
@@ -157,11 +157,11 @@ def _idle_factors(grid: PlannedGrid) -> Iterator[Problem]:
 
 
 def _compares_equals(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
-    grid, numbers_of = reference.grid, _of_ensemble if claim.measure in _OF_WEIGHTS else _of_heads
+    grid = reference.grid
     for group in reference.compared:
         seen: dict[Hashable, Cell] = {}
         for cell in (grid.cells[number] for number in group):
-            first = seen.setdefault(numbers_of(cell), cell)
+            first = seen.setdefault(_numbers(cell, claim.measure in _OF_WEIGHTS), cell)
             if first is not cell:
                 remedy = f"compares cells that hold the same numbers: {_named(grid, first, cell)}; leave such cells out"
                 yield Problem(f"{reference.path}.measure", claim.measure, remedy)
@@ -182,12 +182,10 @@ def _compares_batch_sizes(reference: Reference, claim: BaseClaim) -> Iterator[Pr
             return
 
 
-def _of_heads(cell: Cell) -> Hashable:
-    return cell.identity(engine="")
-
-
-def _of_ensemble(cell: Cell) -> Hashable:
-    return cell.identity(engine=""), cell.weights or cell.estimator.combination.model_dump_json()
+def _numbers(cell: Cell, weighted: bool = True) -> Hashable:
+    """What decides the numbers of a cell: of its heads, and where they are ``weighted`` what combines these."""
+    combined = (cell.weights or cell.estimator.combination.model_dump_json()) if weighted else None
+    return cell.identity(engine=""), combined
 
 
 def _named(grid: PlannedGrid, first: Cell, second: Cell) -> str:

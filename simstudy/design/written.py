@@ -120,14 +120,9 @@ def _table(entries: dict[str, Any], levels: int) -> Table:
     table = tomlkit.table()
     for name in sorted(entries, key=lambda name: levels > 0 and isinstance(entries[name], dict)):
         value: Any = entries[name]
-        if not isinstance(value, dict):
-            table.append(name, value)
-        elif levels:
-            table.append(name, _table(value, levels - 1))
-        else:
-            inline = tomlkit.inline_table()
-            inline.update(value)
-            table.append(name, inline)
+        if isinstance(value, dict):
+            value = _table(value, levels - 1) if levels else tomlkit.inline_table() | value
+        table.append(name, value)
     return table
 
 

@@ -26,7 +26,7 @@ NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 # Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
 SOURCES = (
     "attention", "data", "design/settings", "errors.py", "kernels", "replicates/batch.py", "replicates/moments.py",
-    "text.py", "weights.py",
+    "weights.py",
 )  # fmt: skip
 # Of these, folders whose files serve one kind of cell each, that of their name; a test sees that nothing imports them.
 APART = ("attention/learners", "attention/systems", "design/settings/systems")

@@ -13,8 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from simstudy.design.mistakes import hint
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Record
-from simstudy.errors import UserError
-from simstudy.text import printable
+from simstudy.errors import UserError, printable
 from simstudy.verdicts.estimates import Estimates
 
 LARGEST = 1e100

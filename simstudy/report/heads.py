@@ -8,12 +8,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 from scipy.stats import t as student
 
+from simstudy.errors import printable
 from simstudy.execution.store import Store
 from simstudy.report.figures import image
 from simstudy.report.figures.shared import canvas, own_style
 from simstudy.report.labels import INDEX_NAMES, number, with_error
 from simstudy.report.page import figure_of, template
-from simstudy.text import printable
 
 SOURCE_NAMES = {
     "observed": "observed",

@@ -20,9 +20,8 @@ from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
-from simstudy.errors import UserError
+from simstudy.errors import UserError, printable
 from simstudy.execution.folder import Folder
-from simstudy.text import printable
 
 _T = TypeVar("_T")
 

@@ -1,15 +1,13 @@
 """Design files: the good are loaded, the bad are refused with every mistake named."""
 
 import cProfile
-import re
 
 import pytest
 from builders import DESIGN, edited, faults, loaded, minimal_cell, mistakes, write_design
 
 from simstudy.design import load
 from simstudy.design.claims import BaseClaim
-from simstudy.design.load import check, load_design
-from simstudy.design.mistakes import DesignError
+from simstudy.design.load import load_design
 from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.levels import level, selected
 
@@ -85,7 +83,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ("min_replicates = 64", "min_replicates = 640", "max_replicates = 512: below min_replicates = 640"),
         ("min_replicates = 64\nmax_replicates = 512", "min_replicates = 70000", "max_replicates = 65536: below"),
         ("[heads]", "[budget]\nwall_seconds = -1\n[heads]", "give a positive number of seconds on the clock"),
-        ("max_replicates = 512", f"max_replicates = {2**53}", f"takes {2**48} batches, above 10000000; raise it or"),
+        ("max_replicates = 512", f"max_replicates = {2**53}", "must be less than or equal to 160000000; give ceiling"),
         ('name = "tiny"', 'name = "../tiny"', "study.name"),
         ('name = "tiny"', 'name = "tiny\\n"', "study.name"),
         ('x = "angle"\ny', 'x = "angel"\ny', "figures.mse.x = 'angel': unknown factor; did you mean \"angle\"?"),
@@ -95,6 +93,8 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "unknown setting; did you mean"),
         ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2"),
         ('kind = "monotone"', 'kind = "smaller_than"', "unknown kind; known: agrees_with_theory, monotone, "),
+        ("[profiles.full.precision]", "[profiles.full.precison]", "profiles.full.precison = {'max_replicates': 1024}"),
+        ("max_replicates = 1024", "max_replicates = 10", "profiles.full.precision.max_replicates = 10: below min_r"),
         ("[profiles.quick]", "[profile.quick]", 'profile: unknown key; did you mean "profiles"?'),
         ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "is the kind or the label of a choice; write"),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
@@ -124,18 +124,6 @@ def test_all_mistakes__are_reported_together(tmp_path):
 )
 def test_mistake__is_named_with_its_place(tmp_path, old, new, expected):
     assert expected in mistakes(tmp_path, edited(DESIGN, old, new)) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("[profiles.full.precision]", "[profiles.full.precison]", "profiles.full.precison = {'max_replicates': 1024}"),
-        ("max_replicates = 1024", "max_replicates = 10", "profiles.full.precision.max_replicates = 10: below min_r"),
-    ],
-)
-def test_mistake_in_a_profile__is_named_with_its_place_there(tmp_path, old, new, expected):
-    with pytest.raises(DesignError, match=re.escape(expected)):
-        check(write_design(tmp_path, edited(DESIGN, old, new)))
 
 
 @pytest.mark.parametrize(

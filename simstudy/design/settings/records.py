@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, g
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from simstudy.text import control_character
+from simstudy.errors import control_character
 
 LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
