@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
-from pydantic import ValidationError
 
 from simstudy.design.document import Design
 from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure, Scale
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES, STATISTICS
-from simstudy.design.mistakes import from_validation, hint
+from simstudy.design.mistakes import hint, validated
 from simstudy.design.own_code import require_word
 from simstudy.design.written import Source
 from simstudy.errors import UserError
@@ -237,10 +236,10 @@ def _figure(
     if entries["y"] not in measures:
         raise UserError(f"y = {entries['y']!r}: not in these results; {hint(entries['y'], measures)}")
     stated = {"kind": name, "title": entries["y"], "grid": grid, **entries}
-    try:
-        return kind.model_validate(stated)
-    except ValidationError as error:
-        raise UserError("; ".join(map(str, from_validation(error, stated, kind)))) from None
+    figure, wrong = validated(kind, stated)
+    if figure is None:
+        raise UserError("; ".join(map(str, wrong)))
+    return figure
 
 
 def _panels(drawing: Drawing) -> np.ndarray:

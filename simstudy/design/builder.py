@@ -109,8 +109,3 @@ class Study(dict[str, Any]):
     def _state(self, table: str, name: str, entries: dict[str, Any]) -> Study:
         self.setdefault(table, {})[name] = entries
         return self
-
-    def __repr__(self) -> str:
-        sizes = {table: len(self.get(table, {})) for table in ("grids", "claims", "figures", "profiles")}
-        said = ", ".join(f"{n} {table if n != 1 else table[:-1]}" for table, n in sizes.items())
-        return f"<simstudy.Study {self.get('study', {}).get('name')!r}: {said}>"

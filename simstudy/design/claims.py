@@ -60,14 +60,14 @@ def _one_of(measures: Iterable[str]) -> str:
     return f"one of {names}, or a number of an instance"
 
 
-_AVERAGED: Any = _one_of(MEASURES | STATISTICS)
-_SELECTION: Any = Field(
+AVERAGED: Any = _one_of(MEASURES | STATISTICS)
+SELECTION: Any = Field(
     default_factory=dict, description="settings and the value each must have, to select cells of the grid"
 )
 _EXCLUDES: Any = later(
     "what would be found if the claim were wrong: farther from value than the margin, or not above it"
 )
-_X: Any = Field(description="a numeric factor of the grid")
+NUMERIC: Any = Field(description="a numeric factor of the grid")
 _SOURCE: Any = Field(None, description="theory that claims it:")
 _MARGIN: Any = Field(description="largest absolute difference that still counts as equal")
 Factors = Annotated[tuple[str, ...], Field(strict=False)]
@@ -81,7 +81,7 @@ class BaseClaim(Record):
     grid: str = Field(description="name of the grid on which the claim is tested; simstudy judge needs none")
     measure: MeasureName = Field(description=_one_of(MEASURES | STATISTICS | INDEXED_MEASURES))
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
-    where: Selection = _SELECTION
+    where: Selection = SELECTION
     expected: Verdict = Field("supported", description="verdict foreseen before the run")
     these_draws: Line = Field(
         "", description="why the claim speaks of the query points, heads and rows that were drawn, and of no others"
@@ -101,7 +101,7 @@ class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
 
     kind: Literal["agrees_with_theory"]
-    measure: AveragedMeasure = Field(description=_AVERAGED)
+    measure: AveragedMeasure = Field(description=AVERAGED)
     source: Theory = Field(
         "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
     )
@@ -115,7 +115,7 @@ class Monotone(BaseClaim):
     """Along x, other factors fixed, each step of the measure goes in the direction."""
 
     kind: Literal["monotone"]
-    x: str = _X
+    x: str = NUMERIC
     direction: Direction
 
 
@@ -186,7 +186,7 @@ class Slope(BaseClaim):
     """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
 
     kind: Literal["slope"]
-    x: str = _X
+    x: str = NUMERIC
     scale: Scale = "linear"
     value: Value = Field(description="the slope claimed, or the formula that gives it")
     margin: Positive = _MARGIN
@@ -200,7 +200,7 @@ class Crossing(BaseClaim):
     """
 
     kind: Literal["crossing"]
-    x: str = _X
+    x: str = NUMERIC
     versus: Selection = Field(description="settings of the cells to compare with, other factors equal")
     value: Positive | None = Field(None, description="the x claimed, inside the levels of the factor; or state source")
     source: Theory | None = _SOURCE
@@ -212,7 +212,7 @@ class Crossing(BaseClaim):
 class OrderingClaim(BaseClaim):
     """What claims on the order that a diversity index gives the cells state: the index, and which way it goes."""
 
-    measure: AveragedMeasure = Field("mse", description=_AVERAGED)
+    measure: AveragedMeasure = Field("mse", description=AVERAGED)
     against: IndexName = Field(description="a diversity index")
     by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
     over: Literal["head_seed"] | None = Field(
@@ -238,7 +238,7 @@ class ViolatedPairs(OrderingClaim):
 class OptimumClaim(BaseClaim):
     """What claims on the place of the least value state: where it is sought, and what is tuned at each place."""
 
-    measure: AveragedMeasure = Field("mse", description=_AVERAGED)
+    measure: AveragedMeasure = Field("mse", description=AVERAGED)
     x: str = Field(description="a numeric factor of the grid, over which the measure is minimised")
     tune: Factors = Field((), description="factors of the grid that take their best level at each x")
 
@@ -261,7 +261,7 @@ class OptimumSlope(OptimumClaim):
     """
 
     kind: Literal["optimum_slope"]
-    along: str = _X
+    along: str = NUMERIC
     scale: Literal["log_x", "log_log"] = Field("log_x", description='"log_x" (x* against ln z) or "log_log"')
     value: Value | None = Field(None, description="the slope claimed, or the formula that gives it; or state source")
     source: Theory | None = _SOURCE
@@ -273,7 +273,7 @@ class OptimumLaw(OptimumClaim):
     """No law x* = a + c·g(z) describes clearly better than this one how the optimum moves along another factor z."""
 
     kind: Literal["optimum_law"]
-    along: str = _X
+    along: str = NUMERIC
     law: Literal["log", "sqrt_log", "log_over_log_log", "power", "constant"]
     # Models within two of the best have substantial support: Burnham and Anderson (2002), section 2.6.
     margin: NonNegative = Field(2.0, description="by how much Akaike's criterion may exceed that of the best law")

@@ -85,13 +85,13 @@ def _parsed(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
 
 def _projections(path: str, cell: Cell) -> Matrices:
     shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
-    stored = _array(path, shape, "(n_heads, n_features, head_dim)", "a float array of shape (H, d, p)")
+    stored = _array(path, shape, "(n_heads, n_features, head_dim)")
     return tuple(tuple(tuple(map(float, row)) for row in head) for head in _real(stored))
 
 
 def _mask(path: str, cell: Cell) -> tuple[str, ...]:
     shape = (cell.n_queries, cell.data.n_keys)
-    stored = _array(path, shape, "(queries, n_keys)", "an array of booleans (queries, n_keys)")
+    stored = _array(path, shape, "(queries, n_keys)")
     if stored.dtype != bool:
         raise UserError(f"must hold booleans, not {stored.dtype}; true where a query sees a key")
     if not (seen := stored.any(axis=1)).all():
@@ -120,8 +120,8 @@ def _real(stored: NDArray) -> Array:
     return numbers
 
 
-def _array(path: str, shape: tuple[int, ...], names: str, kind: str) -> NDArray:
-    stored = _parsed(".npy", read_regular(Path(path), MAX_BYTES), f"; save {kind}")[""]
+def _array(path: str, shape: tuple[int, ...], names: str) -> NDArray:
+    stored = _parsed(".npy", read_regular(Path(path), MAX_BYTES), f"; save an array {names}")[""]
     if stored.shape != shape:
         raise UserError(f"holds shape {stored.shape}; {names} = {shape} is stated")
     return stored

@@ -31,7 +31,7 @@ def batches_of(replicates: int, batch_size: int) -> int:
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    of_ensemble = (_heads, _estimator, _learner, _mechanism, _needs, _population)
+    of_ensemble = (_heads, _estimator, _learner, _mechanism, _needs)
     rules = (_data, _own_data, *(of_ensemble if cell.instance is None else (_instance,)), _sizes)
     return [broken for rule in rules for broken in rule(cell)]
 
@@ -138,11 +138,8 @@ def _estimator(cell: Cell) -> Iterator[Impossibility]:
         yield "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
     if cell.estimator.reference != "none" and cell.weights is None:
         yield "reference", "needs fixed weights of heads; choose another combination or none"
-
-
-def _population(cell: Cell) -> Iterator[Impossibility]:
     noise = cell.data.noise
-    if cell.estimator.combination.kind == "optimal" and "heads" in cell.population:
+    if combination.kind == "optimal" and "heads" in cell.population:
         yield "population", 'weights are optimal for given heads; leave out "heads", or use the rule "fitted"'
     if "rows" in cell.population and isinstance(noise, ResidualNoise) and not noise.paired:
         yield "population", 'residuals apart from their rows are those of all rows; leave out "rows", or pair them'

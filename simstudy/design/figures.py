@@ -4,16 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from simstudy.design.claims import (
-    _AVERAGED,
-    _SELECTION,
-    _X,
-    AveragedMeasure,
-    Factors,
-    IndexName,
-    Selection,
-    TheoreticalMeasure,
-)
+from simstudy.design import claims
 from simstudy.design.settings.records import Line, Record, later, told_apart
 
 ZIPPED, MOST_ZIPS = 200, 12
@@ -30,8 +21,8 @@ class BaseFigure(Record):
 
     title: Line = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
-    y: AveragedMeasure = Field(description=_AVERAGED)
-    where: Selection = _SELECTION
+    y: claims.AveragedMeasure = Field(description=claims.AVERAGED)
+    where: claims.Selection = claims.SELECTION
 
 
 class PanelFigure(BaseFigure):
@@ -45,10 +36,10 @@ class CurveFigure(PanelFigure):
     """y against factor x, beside theory."""
 
     kind: Literal["curve"] = "curve"
-    x: str = _X
+    x: str = claims.NUMERIC
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
-    limit: TheoreticalMeasure | None = Field(
+    limit: claims.TheoreticalMeasure | None = Field(
         None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
     )
     target: float | None = _TARGET
@@ -58,7 +49,7 @@ class DiversityFigure(PanelFigure):
     """y against diversity indices: all of them, or one."""
 
     kind: Literal["diversity"]
-    index: IndexName | None = Field(None, description="diversity index, not all of them")
+    index: claims.IndexName | None = Field(None, description="diversity index, not all of them")
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
 
@@ -77,10 +68,10 @@ class OptimumFigure(PanelFigure):
     stored = ("optimum_share",)
 
     kind: Literal["optimum"]
-    x: str = _X
+    x: str = claims.NUMERIC
     x_scale: Scale = "linear"
     over: str = Field(description="a numeric factor of the grid, whose best level is sought")
-    tune: Factors = Field((), description="factors that take their best level at each level of `over`")
+    tune: claims.Factors = Field((), description="factors that take their best level at each level of `over`")
 
 
 class WinnersFigure(BaseFigure):
@@ -119,7 +110,7 @@ class LawFigure(BaseFigure):
 
     kind: Literal["law"]
     y: Literal["ensemble_variance"]
-    beside: Factors = Field((), description="further grids, each in a colour of its own")
+    beside: claims.Factors = Field((), description="further grids, each in a colour of its own")
 
 
 def _curve_unless_stated(value: Any) -> Any:

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,7 @@ from simstudy.design.references import Entry, PlannedGrid, refer
 from simstudy.design.rules import notes, unanswerable
 from simstudy.design.settings.cell import MIN_THIRD_ORDER, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.levels import by_levels, label, level, setting_of
-from simstudy.design.settings.records import Impossibility
 from simstudy.design.written import Source, Written, read_design
-
-Reader = Callable[[Cell], tuple[Cell, list[Impossibility]]]
 
 
 def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
@@ -38,8 +35,7 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
         found = [_in_profile(each, written, other) for each in _validate(_under_profile(written, other))[1]]
         problems += [problem for problem in found if problem.within(f"profiles.{other}")]
     if document is not None:
-        read = functools.partial(read_contents, folder=written.folder, trusted=texts_of(trust))
-        grids, found = _plan_grids(raw, document, read, problems)
+        grids, found = _plan_grids(raw, document, written.folder, texts_of(trust), problems)
         problems = _with_first(problems, found)
         entries: dict[str, Entry] = {f"claims.{name}": claim for name, claim in document.claims.items()}
         entries |= {f"figures.{name}": figure for name, figure in document.figures.items()}
@@ -200,7 +196,7 @@ def _without(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
 
 
 def _plan_grids(
-    raw: dict[str, Any], document: Document, read: Reader, earlier: list[Problem]
+    raw: dict[str, Any], document: Document, folder: Path, trusted: frozenset[str], earlier: list[Problem]
 ) -> tuple[dict[str, PlannedGrid], list[Problem]]:
     """Plan every grid that the file writes, also faulty ones; what one lacks by an earlier problem is no new one."""
     # A wrong name may stand for any factor, so that no claim names an unknown one.
@@ -214,7 +210,7 @@ def _plan_grids(
         stated = document.precision.model_dump() | grid.precision
         precision, found = validated(Precision, stated, prefix=f"grids.{name}.precision")
         precision = precision or document.precision
-        cells, of_cells = _crossed(document, name, grid, read)
+        cells, of_cells = _crossed(document, name, grid, folder, trusted)
         found += of_cells or _equal_cells(name, grid, cells)
         problems += [problem for problem in found if not (faulty and problem.value is None)]
         if not faulty:
@@ -229,7 +225,9 @@ def _plan_grids(
     return grids, list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
 
 
-def _crossed(document: Document, name: str, grid: Grid, read: Reader) -> tuple[list[Cell], list[Problem]]:
+def _crossed(
+    document: Document, name: str, grid: Grid, folder: Path, trusted: frozenset[str]
+) -> tuple[list[Cell], list[Problem]]:
     """Return the valid cells of a grid, the last factor running fastest, and the problems of all."""
     base = {
         table: {key: value for key, value in getattr(document, table).items() if key in model.model_fields}
@@ -249,7 +247,7 @@ def _crossed(document: Document, name: str, grid: Grid, read: Reader) -> tuple[l
         problems += found
         if cell is None:
             continue
-        cell, broken = read(cell)
+        cell, broken = read_contents(cell, folder, trusted)
         for setting, remedy in broken or impossibilities(cell):
             value = getattr(getattr(cell, TABLE_OF[setting]), setting)
             problems.append(Problem(place(setting), None if value is None else label(value), remedy))

@@ -10,10 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import xarray as xr
-from pydantic import ValidationError
 
 from simstudy.design.claims import BaseClaim, OrderingClaim
-from simstudy.design.mistakes import DesignError, from_validation
+from simstudy.design.mistakes import DesignError, validated
 from simstudy.design.settings.levels import selected
 from simstudy.judging.claims import Stated, read_claims, require_answerable
 from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
@@ -185,10 +184,9 @@ def judge(
 
 def judged(numbers: Any, stated: Stated, given: Mapping[str, Any]) -> Verdicts:
     """Return verdicts on claims as stated; what is given of columns goes before what is stated."""
-    try:
-        columns = Columns.model_validate(stated.columns.model_dump() | dict(given))
-    except ValidationError as error:
-        raise DesignError("judge", from_validation(error, dict(given), Columns)) from None
+    columns, wrong = validated(Columns, stated.columns.model_dump() | dict(given))
+    if columns is None:
+        raise DesignError("judge", wrong)
     table = table_of(numbers, columns)
     compared = require_answerable(stated, table.conditions, table.factors)
     found = {name: numbers_of(table, groups) for name, groups in compared.items()}

@@ -142,28 +142,24 @@ def test_no_alternative_of_that_kind__is_told_in_one_line_without_words_of_the_v
     assert not any(word in message for word in ("discriminator", "tag", "dictionary", "validation")), message
 
 
+PAIRED = 'kind = "larger_than"\nwhere = { bandwidth = 0.5 }\nversus = '
+
+
 @pytest.mark.parametrize(
-    ("kind", "x", "expected"),
-    [('"monotone"\ndirection = "decreasing"', "logits", "claims.mse-falls.x = 'logits': is not a number"),
-     ('"slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1', "angle", "claims.mse-falls.x = 'angle': is 0 in a cell"),
-     ('"slope"\nvalue = 1\nmargin = 0.1', "angle", "")],
-)  # fmt: skip
-def test_x__is_a_number_and_positive_where_it_has_a_logarithm(tmp_path, kind, x, expected):
+    ("stated", "expected"),
+    [
+        ('kind = "monotone"\ndirection = "decreasing"\nx = "logits"', "mse-falls.x = 'logits': is not a number"),
+        ('kind = "slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1\nx = "angle"', "mse-falls.x = 'angle': is 0 in"),
+        ('kind = "slope"\nvalue = 1\nmargin = 0.1\nx = "angle"', ""),
+        (PAIRED + "{ n_keys = 40 }", "may name factors of the grid only: angle, bandwidth"),
+        (PAIRED + "{ bandwidth = 0.5 }", "compares every selected cell with itself"),
+        (PAIRED + "{ bandwidth = 1.0 }", ""),
+    ],
+)
+def test_claim__fits_the_levels_of_its_grid(tmp_path, stated, expected):
     text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\nlogits = ["distance", "dot_product"]')
-    text = edited(text, 'x = "angle"\ndirection = "decreasing"', f'x = "{x}"')
-    found = faults(tmp_path, edited(text, 'kind = "monotone"', f"kind = {kind}"))
-    assert expected in found if expected else not found
-
-
-@pytest.mark.parametrize(
-    ("versus", "expected"),
-    [("{ n_keys = 40 }", "may name factors of the grid only: angle, bandwidth"),
-     ("{ bandwidth = 0.5 }", "compares every selected cell with itself"), ("{ bandwidth = 1.0 }", "")],
-)  # fmt: skip
-def test_versus__must_name_factors_and_leave_a_pair_to_compare(tmp_path, versus, expected):
-    kind = f'kind = "larger_than"\nwhere = {{ bandwidth = 0.5 }}\nversus = {versus}'
-    text = edited(edited(DESIGN, 'x = "angle"\ndirection = "decreasing"\n', ""), 'kind = "monotone"', kind)
-    found = faults(tmp_path, text)
+    text = edited(text, 'x = "angle"\ndirection = "decreasing"\n', "")
+    found = faults(tmp_path, edited(text, 'kind = "monotone"', stated))
     assert expected in found if expected else not found
 
 
