@@ -107,9 +107,9 @@ def possible_measures(cell: Cell) -> list[str]:
     """Return the names of the measures that a cell can have: numbers of its instance, or those of an ensemble."""
     if cell.instance is not None:
         return [*cell.statistics, "failure_rate"]
-    lacking = {*NAMES, *_OF_LEARNERS} - {*cell.statistics}
-    lacking |= set(_GAPS if "direct_mse" in lacking else ())
-    return [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in lacking]
+    without = {*NAMES, *_OF_LEARNERS} - {*cell.statistics}
+    without |= set(_GAPS if "direct_mse" in without else ())
+    return [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in without]
 
 
 def _impossible_in_some(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:

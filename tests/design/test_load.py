@@ -97,6 +97,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ("max_replicates = 1024", "max_replicates = 10", "profiles.full.precision.max_replicates = 10: below min_r"),
         ("[profiles.quick]", "[profile.quick]", 'profile: unknown key; did you mean "profiles"?'),
         ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "is the kind or the label of a choice; write"),
+        ("bandwidth = [0.5, 1.0]", '"transformation." = ["none"]', "is the kind or the label of a choice; write"),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
         ("seed = 7", "seed = " + "9" * 5000, "not valid TOML: an integer beyond 64 bits"),
         ("seed = 7", "seed" + ".a" * 30 + " = 7", "nested more than 20 deep"),
