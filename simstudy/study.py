@@ -105,7 +105,7 @@ def run(
             ledger = open_ledger(design, store, queue.device, told)
             teller = Teller(store, design)
             simulate(ledger, queue, meter, teller, tell, budget=design.budget)
-            teller.tell(ledger)
+            teller(ledger, last=True)
             how = {"executor": str(executor), "workers": queue.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= {**ledger.tally(), **meter.read()}
@@ -162,7 +162,7 @@ def judged_again(design: Design, store: Store) -> tuple[xr.Dataset, xr.Dataset] 
     """Return results and details as the stored batches give them, all but how they ran; None if batches are missing."""
     told: dict[int, Any] = {}
     ledger = open_ledger(design, store, told=told)
-    if ledger.first_tasks():
+    if next(ledger.first_tasks(), None):
         if not design.budget.words:
             return None
         ledger.cut()

@@ -25,7 +25,7 @@ from simstudy.commands import app
 from simstudy.design.document import Document
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.schema import RECORDS, alternatives_of
-from simstudy.execution.seal import note, read_register, write_register
+from simstudy.execution.seal import note, read_register, revised
 from simstudy.report import answer
 from simstudy.report.answer import EQUATIONS
 from simstudy.transformers import interventions
@@ -234,10 +234,9 @@ def test_table_of_verdicts__keeps_other_confirmations_of_the_same_design_alone(m
     tables[0].to_csv(verdicts.TABLE, index=False)
     # What a beacon said is counted once in the register of claims, however often the table is made.
     register = tmp_path / "designs" / "sealed" / "claims.csv"
-    register.parent.mkdir()
     monkeypatch.setattr(verdicts, "REGISTER", register)
-    note(rows := {}, "weighting.quick", {}, {"found": {"statement": "A claim."}}, "2026-01-01", "")
-    write_register(register, rows)
+    with revised(register) as rows:
+        note(rows, "weighting.quick", {}, {"found": {"statement": "A claim."}}, "2026-01-01", "")
     tables[1]["verdict"] = "supported"
     for _ in range(2):
         verdicts.write()

@@ -4,7 +4,7 @@ A design may want ten million batches of a cell.  So what is wanted is a number,
 memory and time follow what is stored and what is in flight.
 """
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -27,8 +27,6 @@ T = TypeVar("T")
 
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
-IN_FLIGHT = 1 << 14
-"""Batches handed out and not yet back beyond which no task is made: turns of many workers, and some tens of MiB."""
 
 
 class Standing(NamedTuple):
@@ -133,7 +131,6 @@ class Ledger:
             target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
             sharers.append(Account(planned, identity, target, stored))
             self.accounts.append(sharers[-1])
-        self._streams: deque[Iterator[Task]] = deque()
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
 
@@ -143,12 +140,12 @@ class Ledger:
             cell = sharers[0].planned.cell
             self._store.state_cell(identity, Statement(engine=engine(self._device, [cell]), cell=cell))
 
-    def first_tasks(self) -> list[Task]:
-        """Look at what is stored and return the tasks to begin with."""
+    def first_tasks(self) -> Iterator[Task]:
+        """Look at what is stored and return the tasks to begin with, made as they are asked for."""
         for account in self.accounts:
             self._advance(account)
         self._look_at_all()
-        return self._further(self.accounts)
+        return self._tasks(self.accounts)
 
     def pilot_tasks(self, n_batches: int) -> list[Task]:
         """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""
@@ -166,8 +163,8 @@ class Ledger:
         # By the object that the account holds: to digest its settings again would take longer than a short batch.
         return [self._identities[id(cell)] for cell in task.cells]
 
-    def record(self, task: Task, batches: list[Moments]) -> list[Task]:
-        """Store the moments of a task and return further tasks, as many as there is room for."""
+    def record(self, task: Task, batches: list[Moments]) -> Iterator[Task]:
+        """Store the moments of a task and return further tasks, made as they are asked for."""
         touched = []
         for cell, identity, moments in zip(task.cells, self.identities(task), batches, strict=True):
             self._store.write_batch(identity, task.batch, moments, cell)
@@ -179,7 +176,7 @@ class Ledger:
                 if not account.missing and not account.finished:
                     self._advance(account)
                     touched.append(account)
-        return self._further([*touched, *self._look_at_all()])
+        return self._tasks([*touched, *self._look_at_all()])
 
     @property
     def standing(self) -> Standing:
@@ -292,18 +289,6 @@ class Ledger:
         cell = account.planned.cell
         performance = measured(cell, batches, block_lengths(account.done))
         account.performance = performance and self._control(cell, performance)
-
-    def _further(self, accounts: list[Account]) -> list[Task]:
-        """Return the next tasks of all accounts, these ones last, as many as there is room for."""
-        self._streams.append(self._tasks(accounts))
-        tasks = []
-        while self._streams and len(self._queued) < IN_FLIGHT:
-            task = next(self._streams[0], None)
-            if task is None:
-                self._streams.popleft()
-            else:
-                tasks.append(task)
-        return tasks
 
     def _tasks(
         self, accounts: Iterable[Account], stop: Callable[[Account], int] = lambda account: account.target

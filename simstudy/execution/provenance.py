@@ -52,12 +52,17 @@ def _engine(device: str, names: frozenset[str], package: Path) -> str:
     # Imported here: it compiles, which those who only digest sources need not wait for.
     from simstudy.kernels.devices import hardware
 
-    digest = hashlib.blake2b(digest_size=8)
-    for path in sorted(sources(names, package)):
+    libraries = [f"{name}={importlib.metadata.version(name)}\0" for name in NUMERIC_LIBRARIES]
+    return code_digest(sorted(sources(names, package)), *libraries, hardware(device), package=package, size=8)
+
+
+def code_digest(paths: Iterable[Path], *others: str, package: Path = PACKAGE, size: int = 16) -> str:
+    """Return a digest of what sources of the package compute, and of other texts, as hex digits of so many bytes."""
+    digest = hashlib.blake2b(digest_size=size)
+    for path in paths:
         digest.update(f"{path.relative_to(package).as_posix()}\0{code_of(path)}\0".encode())
-    for name in NUMERIC_LIBRARIES:
-        digest.update(f"{name}={importlib.metadata.version(name)}\0".encode())
-    digest.update(hardware(device).encode())
+    for text in others:
+        digest.update(text.encode())
     return digest.hexdigest()
 
 
@@ -67,7 +72,7 @@ def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
     yield from files_of((*SOURCES, *further), names, package)
 
 
-def files_of(entries: Iterable[str], names: Collection[str], package: Path) -> Iterator[Path]:
+def files_of(entries: Iterable[str], names: Collection[str] = (), package: Path = PACKAGE) -> Iterator[Path]:
     """Yield the files of entries, which are files and folders; of folders in `APART` those of the names."""
     apart, kept = [package / folder for folder in APART], {"__init__", *names}
     for path in (package / entry for entry in entries):
@@ -161,18 +166,14 @@ def _version(name: str) -> str:
 def contents(cells: Iterable[Cell]) -> dict[str, str]:
     """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
     cells = list(cells)
-    found = ((getattr(cell, field), path) for cell in cells for _, path, (field, _) in stated(cell))
-    read = {_digest(content): path for content, path in found if content is not None}
+    read = {}
+    for content, path in ((getattr(cell, field), path) for cell in cells for _, path, (field, _) in stated(cell)):
+        if isinstance(content, Rows):
+            read[content.digest] = path
+        elif content is not None:
+            read[hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()] = path
     pieces = (piece for cell in cells for _, piece in own_pieces(cell))
     return read | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
-
-
-def _digest(content: Rows | tuple[Any, ...]) -> str:
-    return (
-        content.digest
-        if isinstance(content, Rows)
-        else hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()
-    )
 
 
 @functools.cache

@@ -35,6 +35,8 @@ MAX_WORKERS = 1024
 TASKS_PER_THREAD = 3
 """Turns in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
 
+AHEAD = 1 << 14
+"""Tasks that wait to be handed out, beyond which none is made: turns of many workers, and some tens of MiB."""
 COUNT_SECONDS = 1.0
 """Time after which the workers of a scheduler are counted again: asking it for them takes as long as short batches."""
 TURN_SECONDS = 0.5
@@ -92,35 +94,41 @@ class Queue:
         self.device = device
         # Threads of a `ThreadPool` do not keep a process from ending.
         self._pool, self._workers = pool, workers
+        self._streams: deque[Iterator[Task]] = deque()
         self._waiting: deque[Task] = deque()
         self._flying = 0
         self._ended: queue.SimpleQueue[tuple[Sequence[Task], Any]] = queue.SimpleQueue()
         self._seconds = TURN_SECONDS
 
     def add(self, tasks: Iterable[Task]) -> None:
-        """Append tasks; may be called while iterating."""
-        self._waiting.extend(tasks)
+        """Append tasks, which are taken as workers need them; may be called while iterating."""
+        self._streams.append(iter(tasks))
 
     def workers(self) -> int:
         """Return how many tasks run at once."""
         return self._workers
 
     def __iter__(self) -> Iterator[tuple[Task, Outcome]]:
-        while self._waiting or self._flying:
-            self._supply()
+        while self._supply():
             tasks, outcomes = self._next_ended()
             self._flying -= 1
             self._seconds = max(1e-6, sum(outcome.usage.cpu_seconds for outcome in outcomes) / len(outcomes))
             self._supply()  # before its outcomes are stored, so that no worker waits for the disk
             yield from zip(tasks, outcomes, strict=True)
 
-    def _supply(self) -> None:
-        """Keep the workers supplied, with turns as long as the last one makes expect, but something for each."""
+    def _supply(self) -> int:
+        """Supply the workers, with turns as long as the last one makes expect, but something for each; count turns."""
         places = TASKS_PER_THREAD * max(1, self.workers())
+        while self._streams and len(self._waiting) < AHEAD:
+            if task := next(self._streams[0], None):
+                self._waiting.append(task)
+            else:
+                self._streams.popleft()
         while self._waiting and self._flying < places:
             length = min(int(TURN_SECONDS / self._seconds), len(self._waiting) // places)
             self._start([self._waiting.popleft() for _ in range(max(1, length))])
             self._flying += 1
+        return self._flying
 
     def _start(self, tasks: Sequence[Task]) -> None:
         """Give a turn to a worker."""

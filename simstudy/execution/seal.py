@@ -18,7 +18,7 @@ import io
 import json
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -31,7 +31,7 @@ from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.records import Line, Record
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder, Missing
-from simstudy.execution.provenance import PACKAGE, code_of, files_of, own_files, provenance
+from simstudy.execution.provenance import code_digest, files_of, own_files, provenance
 from simstudy.execution.store import CONFIRMED, Store, store_of
 
 OWN_WORD = "own word"
@@ -162,15 +162,7 @@ def judging_code(design: Design) -> str:
     instances = (planned.cell.instance for planned in design.cells)
     further = {entry for instance in instances if instance is not None for entry in instance.rests_on}
     own = {own_files(planned.cell) for planned in design.cells}
-    return code_digest(*JUDGING, *sorted(further.difference(JUDGING)), own=own)
-
-
-def code_digest(*entries: str, own: Collection[str] = ()) -> str:
-    """Return a digest of what sources of the package compute; in folders of `APART` of those named ``own``."""
-    digest = hashlib.blake2b(digest_size=16)
-    for source in files_of(entries, own, PACKAGE):
-        digest.update(f"{source.relative_to(PACKAGE).as_posix()}\0{code_of(source)}\0".encode())
-    return digest.hexdigest()
+    return code_digest(files_of((*JUDGING, *sorted(further.difference(JUDGING))), own))
 
 
 def digest_of(content: Any) -> str:
@@ -311,42 +303,33 @@ def read_register(path: Path) -> Rows:
     return {(row["study"], row["claim"]): row for row in rows}
 
 
-def write_register(path: Path, rows: Rows) -> None:
-    """Write a register, whose rows keep their order."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows.values())
-    _folder(path).write(path.name, text.getvalue().encode())
-
-
 def register(place: Path, before: Seal | None, seal: Seal, why: str) -> None:
     """Note in the register beside a seal what it adds, changes and withdraws."""
     earlier = {} if before is None else claims_of(before.sealed)
-    with _revised(place) as rows:
+    with revised(place) as rows:
         note(rows, place.stem, earlier, claims_of(seal.sealed), seal.frozen, why)
 
 
 def count_confirmation(place: Path, verdicts: Mapping[str, str]) -> None:
     """Count what one confirmation found of each claim, in the register beside its seal."""
-    with _revised(place) as rows:
+    with revised(place) as rows:
         for claim, verdict in verdicts.items():
             if (row := rows.get((place.stem, claim))) is not None:
                 row[verdict] = str(int(row[verdict]) + 1)
 
 
 @contextlib.contextmanager
-def _revised(place: Path) -> Iterator[Rows]:
-    """Read the register beside a seal and write it changed, one process after another."""
-    path = place.parent / REGISTER_FILE
-    with _folder(path).alone():
-        rows = read_register(path)
+def revised(place: Path) -> Iterator[Rows]:
+    """Read the register beside a seal and write it changed, in its order, one process after another."""
+    folder = Folder(place.parent.parent, (place.parent.name,))
+    with folder.alone():
+        rows = read_register(place.parent / REGISTER_FILE)
         yield rows
-        write_register(path, rows)
-
-
-def _folder(path: Path) -> Folder:
-    return Folder(path.parent.parent, (path.parent.name,))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows.values())
+        folder.write(REGISTER_FILE, text.getvalue().encode())
 
 
 def claims_of(sealed: dict[str, Any]) -> dict[str, dict[str, Any]]:

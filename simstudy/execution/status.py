@@ -79,17 +79,13 @@ class Teller:
         self._origin = _origin(design)
         self._due = -math.inf
 
-    def __call__(self, ledger: Ledger) -> None:
-        """Write down where the ledger stands, if it is time to."""
+    def __call__(self, ledger: Ledger, last: bool = False) -> None:
+        """Write down where each cell stands as of the last look at it, if it is time to, or for the last time."""
         began = time.monotonic()
-        if began >= self._due:
-            self.tell(ledger)
+        if last or began >= self._due:
+            status = status_of(ledger, self._origin)
+            self._store.write_text(FILE, status.model_dump_json(), flush=False)
             self._due = due(began, TELL_SECONDS, TELL_SHARE)
-
-    def tell(self, ledger: Ledger) -> None:
-        """Write down where each cell stands, as of the last look at it."""
-        status = status_of(ledger, self._origin)
-        self._store.write_text(FILE, status.model_dump_json(), flush=False)
 
 
 def told(design: Design, store: Store) -> Status | None:

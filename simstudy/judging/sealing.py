@@ -5,13 +5,12 @@ from typing import Any
 
 from simstudy.design.claims import LEVEL
 from simstudy.errors import UserError
-from simstudy.execution.provenance import provenance
+from simstudy.execution.provenance import code_digest, files_of, provenance
 from simstudy.execution.seal import (
     FOLDER,
     REGISTER_FILE,
     STANDS,
     Seal,
-    code_digest,
     dated_seal,
     read_register,
     read_seal,
@@ -35,7 +34,7 @@ def meaning(stated: Stated) -> dict[str, Any]:
     """Return what a file of claims means, and the code that judges, as plain data."""
     claims = {name: claim.model_dump(mode="json") for name, claim in stated.claims.items()}
     numbers = stated.columns.model_dump(mode="json")
-    return {"claims": {"level": LEVEL, "numbers": numbers, "claims": claims}, "code": code_digest(*JUDGING)}
+    return {"claims": {"level": LEVEL, "numbers": numbers, "claims": claims}, "code": code_digest(files_of(JUDGING))}
 
 
 def write_seal(path: Path, why: str) -> tuple[Path, Seal, Seal | None]:

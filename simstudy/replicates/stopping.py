@@ -53,16 +53,13 @@ def _shortfalls(performance: Performance, precision: Precision) -> list[Shortfal
     return found
 
 
-def _ratio(missed: Shortfall, performance: Performance) -> float:
-    """Return an MCSE over the MCSE wanted, or over the lowest that replicates reach if they do not reach that."""
-    floor = unlowered(performance, missed.measure)
-    return missed.mcse / lowest(performance, missed.measure) if 0.0 < floor >= missed.wanted else missed.ratio
-
-
 def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
     """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
-    ceiling = batches_of(precision.max_replicates, batch_size)
-    ratio = max(_ratio(each, performance) for each in _shortfalls(performance, precision))
+    ceiling, ratio = batches_of(precision.max_replicates, batch_size), 0.0
+    for missed in _shortfalls(performance, precision):
+        # An MCSE that replicates alone do not lower so far is compared with the lowest that they reach.
+        beyond = 0.0 < unlowered(performance, missed.measure) >= missed.wanted
+        ratio = max(ratio, missed.mcse / lowest(performance, missed.measure) if beyond else missed.ratio)
     if ratio <= 1.0 or done >= ceiling:
         return done
     return math.ceil(min(1.1 * done * (ratio * ratio), ceiling))

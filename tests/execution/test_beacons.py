@@ -14,7 +14,7 @@ from simstudy.execution.seal import (
     read_register,
     require_fit,
     require_promise,
-    write_register,
+    revised,
 )
 
 BLOCK = "0" * 19 + "b" * 45
@@ -70,18 +70,17 @@ def test_register__keeps_what_is_withdrawn_and_tells_words_from_claims(tmp_path)
     note(rows, "tiny.quick", before, seals[2], "2026-01-03", "")
     states = {name: row["state"] for (_, name), row in rows.items()}
     assert (states["gone"], states["moved"], states["new"]) == ("changed", "changed", "withdrawn")
-    path = tmp_path / "sealed" / "claims.csv"
-    path.parent.mkdir()
-    write_register(path, rows)
-    assert read_register(path) == rows
+    place = tmp_path / "sealed" / "tiny.quick.json"
+    with revised(place) as kept:
+        kept |= rows
+    assert read_register(place.parent / REGISTER_FILE) == rows
 
 
 def test_confirmations_that_end_together__are_all_counted(tmp_path):
     """Each read the register before another had written it: of counts in the same moment the last one stayed."""
     place = tmp_path / "sealed" / "tiny.quick.json"
-    register, rows = place.parent / REGISTER_FILE, {}
-    note(rows, "tiny.quick", {}, {"flat": {"statement": "A claim."}}, "2026-01-01", "")
-    write_register(register, rows)
+    with revised(place) as rows:
+        note(rows, "tiny.quick", {}, {"flat": {"statement": "A claim."}}, "2026-01-01", "")
     with ThreadPool(4) as pool:
         pool.map(lambda _: count_confirmation(place, {"flat": "supported"}), range(16))
-    assert read_register(register)["tiny.quick", "flat"]["supported"] == "16"
+    assert read_register(place.parent / REGISTER_FILE)["tiny.quick", "flat"]["supported"] == "16"
