@@ -15,6 +15,7 @@ from simstudy.data import addresses
 from simstudy.design.document import Confirmation, confirmatory
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
+from simstudy.execution import provenance
 from simstudy.execution import seal as sealing
 from simstudy.execution.seal import read_seal, require_unbroken, seal_of
 from simstudy.execution.store import store_of
@@ -106,13 +107,13 @@ def test_seal__is_voided_by_other_code(tmp_path, monkeypatch):
     seal = seal_of(design)
     folder = tmp_path / "package" / "verdicts"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(sealing, "PACKAGE", folder.parent)
+    monkeypatch.setattr(provenance, "PACKAGE", folder.parent)
     monkeypatch.setattr(sealing, "JUDGING", ("verdicts",))
     digests = []
     for text in ("x = 1", "x = 1  # the same", "x = 2"):
         (folder / f"judge{len(digests)}.py").write_text(text)
         (folder / f"judge{len(digests)}.py").replace(folder / "judge.py")
-        sealing.code_of.cache_clear()
+        provenance.code_of.cache_clear()
         digests.append(sealing.judging_code(design))
     assert digests[0] == digests[1] != digests[2]
     with pytest.raises(UserError, match="void, as code was sealed as"):
@@ -123,8 +124,8 @@ def test_seal__is_voided_by_other_code(tmp_path, monkeypatch):
 def test_seal__covers_what_its_own_systems_rest_on(study, part, monkeypatch):
     own, other = load_design(study), load_design("kq-svd")
     before = [sealing.judging_code(design) for design in (own, other)]
-    real = sealing.code_of
-    monkeypatch.setattr(sealing, "code_of", lambda path: "changed" if part in path.parts else real(path))
+    real = provenance.code_of
+    monkeypatch.setattr(provenance, "code_of", lambda path: "changed" if part in path.parts else real(path))
     assert sealing.judging_code(own) != before[0] and sealing.judging_code(other) == before[1]
 
 

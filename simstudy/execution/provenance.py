@@ -39,7 +39,7 @@ _ASKING = threading.Lock()
 def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
     """Return the identity of what computes the batches of some cells, as 16 hex digits: engines are never mixed."""
     with _ASKING:
-        return _engine(device, frozenset(map(own_files, cells)), PACKAGE)
+        return _engine(device, frozenset(map(own_files, cells)))
 
 
 def own_files(cell: Cell) -> str:
@@ -48,34 +48,34 @@ def own_files(cell: Cell) -> str:
 
 
 @functools.cache
-def _engine(device: str, names: frozenset[str], package: Path) -> str:
+def _engine(device: str, names: frozenset[str]) -> str:
     # Imported here: it compiles, which those who only digest sources need not wait for.
     from simstudy.kernels.devices import hardware
 
     libraries = [f"{name}={importlib.metadata.version(name)}\0" for name in NUMERIC_LIBRARIES]
-    return code_digest(sorted(sources(names, package)), *libraries, hardware(device), package=package, size=8)
+    return code_digest(sorted(sources(names)), *libraries, hardware(device), size=8)
 
 
-def code_digest(paths: Iterable[Path], *others: str, package: Path = PACKAGE, size: int = 16) -> str:
+def code_digest(paths: Iterable[Path], *others: str, size: int = 16) -> str:
     """Return a digest of what sources of the package compute, and of other texts, as hex digits of so many bytes."""
     digest = hashlib.blake2b(digest_size=size)
     for path in paths:
-        digest.update(f"{path.relative_to(package).as_posix()}\0{code_of(path)}\0".encode())
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{code_of(path)}\0".encode())
     for text in others:
         digest.update(text.encode())
     return digest.hexdigest()
 
 
-def sources(names: frozenset[str], package: Path = PACKAGE) -> Iterator[Path]:
+def sources(names: frozenset[str]) -> Iterator[Path]:
     """Yield the files that all cells share, and those of the systems and learners named."""
     further = {entry for record in KINDS.values() if record.system() in names for entry in record.rests_on}
-    yield from files_of((*SOURCES, *further), names, package)
+    yield from files_of((*SOURCES, *further), names)
 
 
-def files_of(entries: Iterable[str], names: Collection[str] = (), package: Path = PACKAGE) -> Iterator[Path]:
+def files_of(entries: Iterable[str], names: Collection[str] = ()) -> Iterator[Path]:
     """Yield the files of entries, which are files and folders; of folders in `APART` those of the names."""
-    apart, kept = [package / folder for folder in APART], {"__init__", *names}
-    for path in (package / entry for entry in entries):
+    apart, kept = [PACKAGE / folder for folder in APART], {"__init__", *names}
+    for path in (PACKAGE / entry for entry in entries):
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             if source.parent not in apart or source.stem in kept:
                 yield source
