@@ -15,8 +15,8 @@ from simstudy.execution.store import DETAILS_FILE, read_results
 from simstudy.replicates.performance import Performance
 from simstudy.results import factors_of, text_of
 from simstudy.verdicts.comparisons import at, paired
+from simstudy.verdicts.estimates import estimates_from
 from simstudy.verdicts.evidence import doubt, interval
-from simstudy.verdicts.measured import estimates_from
 
 Where = Mapping[str, Any] | int
 """One cell of results: levels of settings that no other cell has, or its number."""
@@ -201,14 +201,8 @@ def _find(results: xr.Dataset, where: Where, name: str) -> int:
     if len(found) == 1:
         return found[0]
     if not found:
-        # Of each setting the levels beside the others asked for; of all cells, if there are none.
-        told = []
-        for key in where:
-            others = {other: value for other, value in where.items() if other != key}
-            told.append((key, [row for row in rows if selected(row, others)]))
-        inside_of = [(key, inside) for key, inside in told if inside] or [(key, rows) for key, _ in told]
-        exist = "; ".join(f"{key} may be {', '.join(_levels(inside, key))}" for key, inside in inside_of)
-        raise UserError(f"{name} = {dict(where)}: no cell; {exist}")
+        exist = "; ".join(f"{key} may be {', '.join(_levels(rows, key))}" for key in where)
+        raise UserError(f"{name} = {dict(where)}: no cell has these together; {exist}")
     inside = [rows[cell] for cell in found]
     apart = {key: levels for key in inside[0] if len(levels := _levels(inside, key)) > 1 and key not in _DERIVED}
     options = "; ".join(f"{key} ({', '.join(levels)})" for key, levels in apart.items())

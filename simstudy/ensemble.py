@@ -84,7 +84,8 @@ def nw_ensemble(
     weights = _projections(projections)
     n_heads, n_features, head_dim = weights.shape
     x = _array("keys", keys, ("n", n_features))
-    y = _values(values, len(x))
+    vectors = real_array("values", values, f"shape ({len(x)},) or ({len(x)}, v)").ndim == 2
+    y = _array("values", values, (len(x), "v") if vectors else (len(x),))
     points = _array("queries", queries, ("Q", n_features))
     b = _bandwidth(bandwidth)
     if logits not in LOGITS:
@@ -96,9 +97,11 @@ def nw_ensemble(
     visible = None if mask is None else _mask(mask, (len(points), len(x)))
     x, points, (weights, own), b_scaled = _in_common_units(x, points, np.stack([weights, own]), b, logits)
     if head_bandwidths is not None:
+        factors = _array("head_bandwidths", head_bandwidths, (n_heads,))
+        if not (factors > 0.0).all():
+            raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
         # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
-        factors = _factors(head_bandwidths, n_heads)[:, None, None]
-        weights, own = weights / factors, own / factors
+        weights, own = weights / factors[:, None, None], own / factors[:, None, None]
     keyed = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
     images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
@@ -157,18 +160,6 @@ def _labelled(
         },
         attrs=attributes,
     )  # fmt: skip
-
-
-def _values(given: ArrayLike, n_keys: int) -> np.ndarray:
-    vectors = real_array("values", given, f"shape ({n_keys},) or ({n_keys}, v)").ndim == 2
-    return _array("values", given, (n_keys, "v") if vectors else (n_keys,))
-
-
-def _factors(given: ArrayLike, n_heads: int) -> np.ndarray:
-    factors = _array("head_bandwidths", given, (n_heads,))
-    if not (factors > 0.0).all():
-        raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
-    return factors
 
 
 def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:

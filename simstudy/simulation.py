@@ -79,9 +79,10 @@ def simulate(
     """
     if not re.fullmatch(NAME, name):
         raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
-    for place, given in {"methods": methods, "measures": measures, **(factors or {})}.items():
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise UserError(f"{place} = {given!r}: give a list")
+    factors, mcse, claims, budget = factors or {}, mcse or {}, claims or {}, budget or {}
+    _require(Mapping, "dict", {"factors": factors, "mcse": mcse, "claims": claims, "budget": budget})
+    _require(Mapping, "dict", {f"claims.{claim}": entries for claim, entries in claims.items()})
+    _require(Iterable, "list", {"methods": methods, "measures": measures, **factors})
     if not methods:
         raise UserError("methods = []: give at least one function")
     known = SimulationInstance.needless
@@ -96,16 +97,16 @@ def simulate(
         "method": methods[0].__name__, "measures": [each.__name__ if callable(each) else each for each in measures],
     } | ({} if time_limit is None else {"time_limit": time_limit})  # fmt: skip
     study = Study(name, title=name, aim=f"Methods {', '.join(m.__name__ for m in methods)} on {process.__name__}.")
-    study.simulation(batch_size=batch_size, seed=seed).system(instance=instance).budget(**(budget or {}))
+    study.simulation(batch_size=batch_size, seed=seed).system(instance=instance).budget(**budget)
     study.precision(
-        absolute_mcse={called.get(measure, measure): error for measure, error in (mcse or {}).items()},
+        absolute_mcse={called.get(measure, measure): error for measure, error in mcse.items()},
         min_replicates=min_replicates or min(MIN_REPLICATES, max_replicates),
         max_replicates=max_replicates, stop="both" if claims else "precision",
     )  # fmt: skip
-    levels = {**(factors or {}), "method": [method.__name__ for method in methods]}
+    levels = {**factors, "method": [method.__name__ for method in methods]}
     called |= {factor: f"instance.{factor}" for factor in levels}
     study.grid(GRID, {called[factor]: list(values) for factor, values in levels.items()})
-    for claim, entries in (claims or {}).items():
+    for claim, entries in claims.items():
         stated = {field: _renamed(value, called) if field in _NAMING else value for field, value in entries.items()}
         study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **stated}
     folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
@@ -113,6 +114,12 @@ def simulate(
     store.write_text("functions.py", text)
     store.write_text("design.toml", design)
     return run(folder / "design.toml", output=output, trust=[folder / "functions.py"], **how)
+
+
+def _require(kind: type, wanted: str, given: Mapping[str, Any]) -> None:
+    for place, each in given.items():
+        if isinstance(each, str) or not isinstance(each, kind):
+            raise UserError(f"{place} = {each!r}: give a {wanted}")
 
 
 def _renamed(value: Any, called: Mapping[str, str]) -> Any:

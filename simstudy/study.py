@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -28,16 +28,11 @@ from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Meter, Queue, open_queue
 from simstudy.execution.shares import Share, open_share
 from simstudy.execution.status import Teller
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, Store, read_results, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, Store, read_results, store_of
 
-RESULTS_FILE, PROVENANCE_FILE = "results.nc", "provenance.json"
-
-
-class Observer(Protocol):
-    """Whoever is told how a run goes on; called at the start, after each task, and before the theory of each cell."""
-
-    def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
-        """Take note of the state of the run; ``predicted``: how many cells have their theory, once all is simulated."""
+RESULTS_FILE = "results.nc"
+Observer = Callable[..., Any]
+"""Takes the ledger, and once all is simulated how many cells have their theory."""
 
 
 def run(
@@ -106,26 +101,19 @@ def run(
             teller = Teller(store, design)
             simulate(ledger, queue, meter, teller, tell, budget=design.budget)
             teller(ledger, last=True)
-            how = {"executor": str(executor), "workers": queue.workers()}
+            how: dict[str, Any] = {"executor": str(executor), "workers": queue.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= {**ledger.tally(), **meter.read()}
-        _write_results(ledger, design, store, tell, queue.device, how, told)
+        results, details = _judged(ledger, design, lambda predicted: tell(ledger, predicted), queue.device, told)
+        machine = provenance(queue.device, [planned.cell for planned in design.cells])
+        how |= {name: machine[name] for name in ("device", "processor", "system")}
+        results.attrs["run"] = json.dumps(how)
+        store.write_dataset(DETAILS_FILE, details)
+        store.write_dataset(RESULTS_FILE, results)
+        file = None if design.path is None else os.path.relpath(design.path, store.folder)
+        store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
     return read_results(store.folder / RESULTS_FILE)
-
-
-def _write_results(
-    ledger: Ledger, design: Design, store: Store, tell: Observer, device: str, record: dict[str, Any],
-    told: dict[int, Any],
-) -> None:  # fmt: skip
-    results, details = _judged(ledger, design, lambda predicted: tell(ledger, predicted), device, told)
-    machine = provenance(device, [planned.cell for planned in design.cells])
-    record |= {name: machine[name] for name in ("device", "processor", "system")}
-    results.attrs["run"] = json.dumps(record)
-    store.write_dataset(DETAILS_FILE, details)
-    store.write_dataset(RESULTS_FILE, results)
-    file = None if design.path is None else os.path.relpath(design.path, store.folder)
-    store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": record, "design_file": file})
 
 
 def _judged(
@@ -240,15 +228,9 @@ def plan(
         return pilot(open_ledger(design, store, queue.device), store, queue, track)
 
 
-def design_file_of(store: Store) -> Path | None:
-    """Return where the design lies whose results a folder holds: stated from there, as both may have moved."""
-    stated = store.read_json(PROVENANCE_FILE).get("design_file")
-    return Path(os.path.normpath(store.folder.absolute() / stated)) if isinstance(stated, str) else None
-
-
 def _require_own_folder(design: Design, store: Store) -> None:
     """Refuse to write over the results of another file that states a design of the same name."""
-    other = design_file_of(store)
+    other = store.design_file
     if design.path is None or other is None or not other.is_file():
         return
     try:

@@ -3,20 +3,31 @@
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import xarray as xr
 
+from simstudy.design.claims import Verdict
 from simstudy.design.document import Design, confirmatory
 from simstudy.design.load import load_design
+from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import sealed
 from simstudy.execution.folder import Missing
-from simstudy.execution.seal import begun_in
-from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, Store, dataset_of, netcdf, read_results
+from simstudy.execution.seal import REGISTER_FILE, begun_in, confirmations, read_register, seal_path
+from simstudy.execution.store import (
+    CONFIRMED,
+    DETAILS_FILE,
+    MAX_RESULTS_BYTES,
+    Store,
+    dataset_of,
+    netcdf,
+    read_results,
+)
 from simstudy.report.confirmed import confirmed_of, standing_in
 from simstudy.report.page import report_files
 from simstudy.results import open_results
-from simstudy.study import RESULTS_FILE, design_file_of, judged_again
+from simstudy.study import RESULTS_FILE, judged_again
 
 _OF_THE_RUN = "run", "simstudy_version", "commit", "libraries"
 """Attributes that tell of the run and the installation, which no batch gives."""
@@ -47,6 +58,20 @@ def altered(store: Store, trust: Iterable[Path] = ()) -> Iterator[str]:
                 yield name
         except Missing:  # a run in Python writes no report
             continue
+    yield from _uncounted(design, store)
+
+
+def _uncounted(design: Design, store: Store) -> Iterator[str]:
+    """Yield that the register beside the design counts more confirmations than are there."""
+    # Confirmations of shipped designs are those of several machines.
+    if design.path is None or design.confirmation is not None or is_shipped(design.path):
+        return
+    place = seal_path(design.path, design)
+    register = place.parent / REGISTER_FILE
+    rows = [row for (study, _), row in read_register(register).items() if study == place.stem]
+    counted = max((sum(int(row[verdict]) for verdict in get_args(Verdict)) for row in rows), default=0)
+    if counted > (here := len(list(confirmations(store)))):
+        yield f"{register}: counts {counted} confirmations, and {here} are in {store.folder / CONFIRMED}"
 
 
 def _different(name: str, again: xr.Dataset, store: Store) -> Iterator[str]:
@@ -71,7 +96,7 @@ def _as_stored(dataset: xr.Dataset, store: Store) -> xr.Dataset:
 
 def _design_of(results: xr.Dataset, store: Store, trust: Iterable[Path]) -> Design:
     """Return the design that results state, from its file as long as that is unchanged."""
-    text, profile, file = results.attrs["design"], results.attrs["profile"], design_file_of(store)
+    text, profile, file = results.attrs["design"], results.attrs["profile"], store.design_file
     design = load_design(file, profile, trust) if file and file.is_file() else None
     if design is None or design.text != text:
         design = load_design(tomllib.loads(text), profile, trust)

@@ -40,9 +40,8 @@ def judge(
     """
     from simstudy.design.mistakes import DesignError
     from simstudy.judging.claims import read_claims
+    from simstudy.judging.files import record, require_sealed, sealed_on, write_page
     from simstudy.judging.judged import judged
-    from simstudy.judging.page import record, write_page
-    from simstudy.judging.sealing import require_sealed, sealed_on
     from simstudy.report.tables import verdict_table
     from simstudy.report.terminal import say, say_json, show_table
 
@@ -77,7 +76,7 @@ def _read(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     from simstudy.design.files import open_regular
-    from simstudy.judging.page import MAX_BYTES
+    from simstudy.judging.files import MAX_BYTES
 
     if path.suffix == ".parquet":
         require_extra("Parquet", "pyarrow", "parquet", ", or give CSV")

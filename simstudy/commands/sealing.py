@@ -72,7 +72,7 @@ def freeze(
 
 
 def _freeze_claims(path: Path, because: str) -> None:
-    from simstudy.judging.sealing import write_seal
+    from simstudy.judging.files import write_seal
     from simstudy.report.terminal import say, warn
 
     place, seal, before = write_seal(path, because)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _STATEMENT = "cell.json"
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
-DETAILS_FILE = "details.nc"
+DETAILS_FILE, PROVENANCE_FILE = "details.nc", "provenance.json"
 MAX_JSON_BYTES = 1 << 20
 """Largest record that is read: of an owner, of a share."""
 MAX_STATEMENT_BYTES = 1 << 28
@@ -310,6 +310,12 @@ class Store:
         except (Missing, ValueError, RecursionError):  # the last: nested beyond what the parser bears
             return {}
         return content if isinstance(content, dict) else {}
+
+    @property
+    def design_file(self) -> Path | None:
+        """Where the design lies whose results the folder holds: stated from there, as both may have moved."""
+        stated = self.read_json(PROVENANCE_FILE).get("design_file")
+        return Path(os.path.normpath(self.folder.absolute() / stated)) if isinstance(stated, str) else None
 
 
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:

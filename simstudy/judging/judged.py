@@ -20,21 +20,11 @@ from simstudy.report.labels import level_name
 from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted
 from simstudy.verdicts.comparisons import Comparison, Selected
-from simstudy.verdicts.estimates import Array, Estimates
-from simstudy.verdicts.evidence import Contrast
 from simstudy.verdicts.judge import Judgement, judge_claim, tabled
 
-_LEFT_OUT = (
-    "origin",
-    "standing_statistic",
-    "confirmed",
-    "confirmations",
-    "verdict_mcse_given",
-    "verdict_draws",
-    "these_draws",
-)
-
-
+_LEFT_OUT = [
+    "origin", "standing_statistic", "confirmed", "confirmations", "verdict_mcse_given", "verdict_draws", "these_draws",
+]  # fmt: skip
 NAMED = 6
 """Conditions that a summary names."""
 MOST_TIMES = 2**14
@@ -66,7 +56,7 @@ class Verdicts:
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each claim, by its name: verdict, estimate, error, intervals, p-values, further units."""
-        frame = verdict_frame(self.dataset).set_index("claim").drop(columns=[*_LEFT_OUT])
+        frame = verdict_frame(self.dataset).set_index("claim").drop(columns=_LEFT_OUT)
         frame.columns = [name.removeprefix("verdict_") for name in frame.columns]
         return frame.assign(further_units=self.dataset.further_units.values)
 
@@ -97,14 +87,16 @@ class Verdicts:
 
     @property
     def wanted(self) -> list[str]:
-        """How many units more would probably decide each claim that is open, in a line each."""
-        names = ("claim", "further_units", "further_comparison")
-        rows = zip(*(self.dataset[name].values.tolist() for name in names), strict=True)
-        return [
-            f"{claim}: {further_text(units)} units more would probably decide{by and f', by {by}'}"
-            for claim, units, by in rows
-            if units > 0.0
-        ]
+        """How many units more, to two digits, would probably decide each claim that is open, in a line each."""
+        lines, found = [], self.dataset
+        for units, claim in zip(found.further_units.values.tolist(), found.claim.values, strict=True):
+            if not units > 0.0:  # decided, or nobody can tell
+                continue
+            step = 1 if math.isinf(units) else 10 ** max(math.floor(math.log10(units)) - 1, 0)
+            count = "no number of" if math.isinf(units) else f"about {math.ceil(units / step) * step:,}"
+            by = found.further_comparison.sel(claim=claim).item()
+            lines.append(f"{claim}: {count} units more would probably decide{by and f', by {by}'}")
+        return lines
 
     def brief(self) -> pd.DataFrame:
         """Return the verdicts as text."""
@@ -119,14 +111,6 @@ class Verdicts:
 
     def _repr_html_(self) -> str:
         return f"<p>{'<br>'.join(map(escape, [*self.summary, *self.wanted]))}</p>{self.brief().to_html()}"
-
-
-def further_text(units: float) -> str:
-    """Return how many units more would probably decide a claim, rounded up to two digits."""
-    if math.isinf(units):
-        return "no number of"
-    step = 10 ** max(math.floor(math.log10(units)) - 1, 0)
-    return f"about {math.ceil(units / step) * step:,}"
 
 
 def judge(
@@ -223,11 +207,12 @@ def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) 
     """
     if now.verdict != "inconclusive":
         return 0.0, ""
-    if any(each.doubt and not _alike(each) for each in [now.decisive, *now.comparisons]):
+    # Of units that are all alike it is known what more of them would say.
+    if any(each.doubt and not each.doubt.startswith("all ") for each in [now.decisive, *now.comparisons]):
         return math.nan, ""
 
     def then(times: float) -> Judgement:
-        return judgement_of(claim, numbers._replace(estimates=repeated(numbers.estimates, times)), n_claims)
+        return judgement_of(claim, numbers._replace(estimates=numbers.estimates.repeated(times)), n_claims)
 
     high = 2.0
     while then(high).verdict == "inconclusive":
@@ -240,10 +225,6 @@ def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) 
         low, high = (middle, high) if then(middle).verdict == "inconclusive" else (low, middle)
     by = then(high).decisive.statistic
     return float(numbers.used.sum() * (high - 1.0)), by if by != now.decisive.statistic else ""
-
-
-def _alike(comparison: Comparison) -> bool:
-    return comparison.doubt.startswith("all ")
 
 
 def _worded(judgement: Judgement, independent: str) -> Judgement:
@@ -259,35 +240,3 @@ def _worded(judgement: Judgement, independent: str) -> Judgement:
 
     decisive, comparisons = worded(judgement.decisive), list(map(worded, judgement.comparisons))
     return judgement._replace(decisive=decisive, comparisons=comparisons)
-
-
-@dataclasses.dataclass
-class Repeated(Estimates):
-    """Expected estimates from that multiple of the units, with means and distribution of units as estimated."""
-
-    times: float = 1.0
-
-    def combine(self, terms: dict[int, float]) -> Contrast:
-        """Return Σ c_j θ_j with the error that so many units leave."""
-        return self._repeated(super().combine(terms))
-
-    def differences(self, chosen: list[int]) -> Contrast:
-        """Return θ_i − θ_j with the errors that so many units leave."""
-        return self._repeated(super().differences(chosen))
-
-    def covariance(self, chosen: list[int]) -> Array:
-        """Return the covariance that so many units leave."""
-        return super().covariance(chosen) / self.times
-
-    def _repeated(self, once: Contrast) -> Contrast:
-        # There are so many units more already; their skewness is as it was, and the largest share is that of one more.
-        root = math.sqrt(self.times)
-        return once._replace(
-            mcse=once.mcse / root, given=once.given / root, skewness=once.skewness / root,
-            largest_share=once.largest_share / self.times, unseen=once.unseen * self.times,
-        )  # fmt: skip
-
-
-def repeated(estimates: Estimates, times: float) -> Repeated:
-    """Return the expected estimates from that multiple of the units."""
-    return Repeated(**vars(estimates) | {"n_blocks": np.floor(estimates.n_blocks * times), "times": times})

@@ -175,12 +175,11 @@ def _from_array(numbers: xr.DataArray, columns: Columns) -> tuple[pd.DataFrame, 
         raise UserError(
             f"numbers: dimensions {numbers.dims}; give one for units, named by unit=, and others for conditions"
         )
-    _real("numbers", pd.Series(numbers.values.ravel()[:1]))
-    clusters = None if columns.cluster is None else numbers.coords.get(columns.cluster)
-    if columns.cluster is not None and (clusters is None or clusters.dims != (unit,)):
-        raise UserError(f"cluster = {columns.cluster!r}: no coordinate along {unit}")
-    wide = numbers.transpose(unit, *factors).to_series().unstack(factors, sort=False)
-    return wide, None if clusters is None else clusters.values
+    along = {name: each.values for name, each in numbers.coords.items() if each.dims == (unit,)}
+    rows = pd.MultiIndex.from_frame(pd.DataFrame({unit: numbers.get_index(unit)} | along))
+    names = pd.MultiIndex.from_product(map(numbers.get_index, factors), names=factors)
+    values = numbers.transpose(unit, *factors).values.reshape(len(rows), len(names))
+    return _from_wide(pd.DataFrame(values, rows, names), columns.model_copy(update={"unit": unit}))
 
 
 def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
@@ -226,13 +225,11 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         at = ", ".join(f"{name} = {each}" for name, each in found.items())
         raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")
     long[value] = _real(value, long[value])
-    wide = long.set_index([unit, *factors])[value].unstack(factors, sort=False)
-    if columns.cluster is None:
-        return wide, None
-    by_unit = long.groupby(unit, sort=False)[columns.cluster]
-    if (by_unit.nunique() > 1).any():
-        raise UserError(f"{unit} = {by_unit.nunique().idxmax()}: in several clusters; a unit has one")
-    return wide, by_unit.first().reindex(wide.index).to_numpy()
+    index = [unit] if columns.cluster is None else [unit, columns.cluster]
+    clusters = long.groupby(unit, sort=False)[index[-1]].nunique()
+    if (clusters > 1).any():
+        raise UserError(f"{unit} = {clusters.idxmax()}: in several clusters; a unit has one")
+    return _from_wide(long.set_index([*index, *factors])[value].unstack(factors, sort=False), columns)
 
 
 def _numbers_rows(column: pd.Series) -> bool:

@@ -40,7 +40,7 @@ class Selected(NamedTuple):
     chosen: list[int]  # The cells that the claim selects
     factors: tuple[str, ...]  # Factors of the grid
     theory: Predictions | None = None  # What theory says of the measure in these cells, for claims that compare with it
-    diversity: Estimates | None = None  # The diversity index in these cells, for claims that compare with one
+    diversity: Any = None  # Estimates of the diversity index in these cells, for claims that compare with one
     level: float = LEVEL  # At which the claim is judged: statistics of optima divide it between two questions
     # Cells whose estimates have no Monte Carlo error, and why: no verdict rests on them
     doubtful: Mapping[int, str] = MappingProxyType({})
@@ -223,16 +223,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tuned_risk_ratio": theory.tuned_risk_ratio,
     "correlation_floor": lambda head_dim, bandwidth: (1 - (1 / (1 + bandwidth**2)) ** 2) ** (head_dim / 2),
     "origin_variance": lambda n_keys, head_dim, bandwidth: (
-        theory.noise_ratio(*[np.zeros(head_dim)] * 3, bandwidth) / n_keys
+        theory.noise_ratio(np.zeros(head_dim), np.zeros(head_dim), np.zeros(head_dim), bandwidth) / n_keys
     ),
     "dot_product_floor": lambda length: theory.dot_product_correlation([length, 0.0], [0.0, length], np.eye(2)),
     "query_averaged_heads": _query_averaged_heads,
     "limiting_slope": theory.limiting_slope,
     "fibonacci_learners": lambda n_heads: theory.effective_learners(
-        weights_of(FibonacciCombination(kind="fibonacci"), n_heads)
+        np.array(weights_of(FibonacciCombination(kind="fibonacci"), n_heads))
     ),
     "geometric_learners": lambda n_heads, ratio: theory.effective_learners(
-        weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads)
+        np.array(weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads))
     ),
     "noise_factor": instances.noise_factor,
     "nearest_sum_rate": instances.nearest_sum_rate,

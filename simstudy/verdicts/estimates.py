@@ -1,19 +1,20 @@
-"""One measure by condition, with the Monte Carlo covariance of whatever is computed from it.
-
-Nothing here knows where estimates come from: `verdicts.measured` makes them from the cells of a study.
-"""
+"""One measure by condition, with the Monte Carlo covariance of whatever is computed from it, as cells give it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simstudy.design.measures import COUNTED, INDICES
+from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.levels import Coordinates
+from simstudy.execution.ledger import Account
+from simstudy.replicates.performance import FINE_BATCHES, Performance, block_starts
 from simstudy.verdicts.evidence import Array, Contrast
 
 RESOLUTION = 1e-10
@@ -40,6 +41,11 @@ class Estimates:
     trials: Array
     # The same with the errors given the query points and heads that were drawn, where these are a population
     given: Estimates | None = None
+    times: float = 1.0  # Multiple of the blocks for which errors are forecast
+
+    def repeated(self, times: float) -> Estimates:
+        """Return the estimates expected from that multiple of the blocks, with means and distribution as estimated."""
+        return replace(self, n_blocks=np.floor(self.n_blocks * times), times=times)
 
     def combine(self, terms: dict[int, float]) -> Contrast:
         """Return Σ c_j θ_j over conditions j with its Monte Carlo error, paired block by block in a stream."""
@@ -48,7 +54,8 @@ class Estimates:
         extra = ((factors * self.remainders[chosen]) ** 2).sum()
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
-        combined = contrast_of(value, influence, extra, self.n_blocks[chosen].min(), rounding, unseen)
+        n_blocks = self.n_blocks[chosen].min()
+        combined = contrast_of(value, influence, extra, n_blocks, rounding, unseen, self.times)
         return combined if self.given is None else combined._replace(given=self.given.combine(terms).mcse)
 
     def differences(self, chosen: list[int]) -> Contrast:
@@ -59,10 +66,10 @@ class Estimates:
         for i, value in enumerate(values):
             rounding = RESOLUTION * np.maximum(np.abs(value), np.abs(values))
             variance, unseen = extra[i] + extra, np.minimum(trials[i], trials) / 2.0
-            blocks = np.minimum(n_blocks[i], n_blocks)
-            rows.append(contrast_of(value - values, influence[:, [i]] - influence, variance, blocks, rounding, unseen))
-        apart = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
-        return apart if self.given is None else apart._replace(given=self.given.differences(chosen).mcse)
+            apart, blocks = influence[:, [i]] - influence, np.minimum(n_blocks[i], n_blocks)
+            rows.append(contrast_of(value - values, apart, variance, blocks, rounding, unseen, self.times))
+        table = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
+        return table if self.given is None else table._replace(given=self.given.differences(chosen).mcse)
 
     def placed(self, chosen: list[int]) -> Array:
         """Return the contributions of blocks, (row, condition): rows of different streams are apart."""
@@ -80,7 +87,7 @@ class Estimates:
     def covariance(self, chosen: list[int]) -> Array:
         """Return the Monte Carlo covariance of the estimates under some conditions."""
         influence = self.placed(chosen)
-        return np.asarray(influence.T @ influence + np.diag(self.remainders[chosen] ** 2))
+        return np.asarray(influence.T @ influence + np.diag(self.remainders[chosen] ** 2)) / self.times
 
     def draws(self, chosen: list[int], count: int = N_DRAWS) -> Array:
         """Return draws (draw, condition) of the estimates, by Gaussian multipliers that blocks fix."""
@@ -94,15 +101,69 @@ class Estimates:
 
 
 def contrast_of(
-    value: Any, influence: Array, extra: Any, n_blocks: Any, rounding: Any = 0.0, unseen: Any = np.inf
-) -> Contrast:
-    """Return values with the errors that influence values (row, ...) give, and ``extra`` variance and rounding add."""
+    value: Any, influence: Array, extra: Any, n_blocks: Any, rounding: Any = 0.0, unseen: Any = np.inf,
+    times: float = 1.0,
+) -> Contrast:  # fmt: skip
+    """Return values with the errors that influence values (row, ...) give, and ``extra`` variance and rounding add.
+
+    Of so many ``times`` the blocks, each with its skewness, a block holds that smaller a share of the squared error.
+    """
     squares = influence**2
     alike = (squares.sum(axis=0) <= np.square(rounding)) & (np.asarray(extra) == 0.0)
     variance = squares.sum(axis=0) + (extra + np.square(rounding))
     some = np.where(variance > 0.0, variance, 1.0)
-    skewness = np.sqrt(n_blocks) * (squares * influence).sum(axis=0) / some**1.5
-    largest = squares.max(axis=0, initial=0.0) / some
+    skewness = np.sqrt(n_blocks) * (squares * influence).sum(axis=0) / some**1.5 / np.sqrt(times)
+    largest = squares.max(axis=0, initial=0.0) / some / times
     error = np.sqrt(variance)
-    mcse, rounding = error * ~alike, error * alike
-    return Contrast(value, mcse, n_blocks, skewness, largest, mcse, np.where(alike, unseen, np.inf), rounding)
+    mcse, rounding = error * ~alike / np.sqrt(times), error * alike
+    return Contrast(value, mcse, n_blocks, skewness, largest, mcse, np.where(alike, unseen, np.inf) * times, rounding)
+
+
+def estimates_of(accounts: Sequence[Account], measure: str, index: str | None = None) -> Estimates:
+    """Return the estimates of one measure in some cells; of ``hdi``, of one index."""
+    cells = [account.planned.cell for account in accounts]
+    streams = [(cell.simulation.seed, account.batch_size) for cell, account in zip(cells, accounts, strict=True)]
+    measured = [account.performance for account in accounts]
+    return estimates_from([cell.coordinates for cell in cells], streams, measured, measure, index)
+
+
+def estimates_from(
+    conditions: Sequence[Coordinates], streams: Sequence[tuple[int, int]], measured: Sequence[Performance | None],
+    measure: str, index: str | None = None,
+) -> Estimates:  # fmt: skip
+    """Return the estimates of one measure from the performance of each cell, over a population where cells have one."""
+    population = any(p and p.given for p in measured)
+    place = ... if index is None else (..., INDICES.index(index))
+    n_nets = max((p.n_nets for p in measured if p), default=0)
+    rows = [_of_cell(p, measure, place, population, n_nets) for p in measured]
+    values, contributions, n_blocks, remainders, trials = zip(*rows, strict=True)
+    given = None
+    if population:
+        given = estimates_from(conditions, streams, [p and (p.given or p) for p in measured], measure, index)
+    return Estimates(
+        conditions, np.array(values), list(contributions), streams, np.array(n_blocks), np.array(remainders),
+        np.array(trials), given,
+    )  # fmt: skip
+
+
+def _of_cell(
+    p: Performance | None, measure: str, place: Any, population: bool, n_nets: int
+) -> tuple[Any, Array, int, float, float]:
+    """Value, contributions of so many nets and of blocks, number of blocks, remainder and trials of one cell."""
+    if p is None:
+        return np.nan, np.zeros(0), 0, 0.0, np.inf
+    value = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
+    share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
+    nets, share = np.split(share, [p.n_nets])
+    n_blocks, trials = p.n_blocks, np.inf
+    if measure in COUNTED:
+        # Of a population each block is one draw, and replicates within it are not independent.
+        trials = p.n_blocks if p.given else p.n_replicates
+    if population and p.given:
+        share = np.add.reduceat(share, np.unique(block_starts(len(share) * N_BLOCKS) // N_BLOCKS))
+    elif population:
+        # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
+        fine, longer = np.split(share, [FINE_BATCHES * N_BLOCKS])
+        share, n_blocks = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer]), n_blocks // N_BLOCKS
+    share = np.concatenate([nets, np.zeros(n_nets - len(nets)), share])
+    return value, share, n_blocks, p.remainder.get(measure, 0.0), trials

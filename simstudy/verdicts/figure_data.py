@@ -11,8 +11,7 @@ from simstudy.design.measures import INDICES, THEORIES, coordinates_of
 from simstudy.design.settings.levels import by_levels, level, selected
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import Selected
-from simstudy.verdicts.estimates import Array, Estimates
-from simstudy.verdicts.measured import estimates_of
+from simstudy.verdicts.estimates import Array, Estimates, estimates_of
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
 from simstudy.verdicts.orderings import SHARE_DRAWS, spearman, tied, violated_share
 
@@ -118,34 +117,27 @@ def z_scores(cells: xr.Dataset, measure: str, source: str) -> Array:
     return gaps / np.where(errors > 0, errors, np.nan)
 
 
-class LawShare(NamedTuple):
-    """Variance of an ensemble over that of one member, with MCSE: by the law and as found."""
+def law_shares(cells: xr.Dataset, factors: tuple[str, ...]) -> Array:
+    """Return variances of ensembles over that of one member, (4, ensemble): by the law, as found, and after each MCSE.
 
-    law: float
-    law_mcse: float
-    found: float
-    found_mcse: float
-
-
-def law_shares(cells: xr.Dataset, factors: tuple[str, ...]) -> list[LawShare]:
-    """Return what is found and by the law, whose variance and covariance are those of the smallest ensemble."""
-    found, rows = [], coordinates_of(cells)
+    The law takes variance and covariance from the smallest ensemble of each kind.
+    """
+    rows, pairs = coordinates_of(cells), []
     for stratum in by_levels(rows, (name for name in factors if name != "n_heads"), range(len(rows))):
         small, *larger = sorted(stratum, key=lambda cell: float(rows[cell]["n_heads"]))
-        variance, error = _estimate(cells, "mean_variance", small)
-        covariance, other = _estimate(cells, "mean_covariance", small)
-        for cell in larger:
-            rest = 1 - 1 / rows[cell]["n_heads"]
-            law = covariance / variance * rest + 1 / rows[cell]["n_heads"]
-            # Of the ratio of covariance to variance, their errors taken for independent.
-            law_mcse = rest / variance * float(np.hypot(other, covariance / variance * error))
-            value, mcse = (number / variance for number in _estimate(cells, "ensemble_variance", cell))
-            found.append(LawShare(law, law_mcse, value, float(np.hypot(mcse, value * error / variance))))
-    return found
+        pairs += [(small, cell) for cell in larger]
+    smallest, cell = np.array(pairs, int).reshape(-1, 2).T
 
+    def estimates(measure: str, of: Array) -> tuple[Array, Array]:
+        return by_source(cells, measure, "empirical")[of], cells[f"{measure}_mcse"].values[of]
 
-def _estimate(cells: xr.Dataset, measure: str, cell: int) -> tuple[float, float]:
-    return float(by_source(cells, measure, "empirical")[cell]), float(cells[f"{measure}_mcse"][cell])
+    variance, error = estimates("mean_variance", smallest)
+    covariance, other = estimates("mean_covariance", smallest)
+    value, mcse = (numbers / variance for numbers in estimates("ensemble_variance", cell))
+    one, correlation = 1 / cells.n_heads.values[cell], covariance / variance
+    # Errors of covariance and variance are taken for independent.
+    law_mcse = (1 - one) / variance * np.hypot(other, correlation * error)
+    return np.stack([correlation * (1 - one) + one, law_mcse, value, np.hypot(mcse, value * error / variance)])
 
 
 def rank_correlation(cells: xr.Dataset, measure: str) -> tuple[float, int]:

@@ -26,10 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from simstudy.design.claims import LEVEL, BaseClaim, OptimumLaw, OptimumSlope
+from simstudy.design.claims import LEVEL, BaseClaim, OptimumLaw, OptimumSlope, OrderingClaim
 from simstudy.design.document import Design
 from simstudy.design.feasibility import batches_of
 from simstudy.design.measures import THEORIES, VARIABLES, labelled
+from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.rules import draws_of
 from simstudy.design.settings.levels import selected
 from simstudy.execution.ledger import Account
@@ -37,6 +38,7 @@ from simstudy.replicates.performance import lowest
 from simstudy.verdicts.comparisons import (
     Comparison,
     OrderedPairs,
+    Predictions,
     Selected,
     agreement,
     differences,
@@ -44,14 +46,42 @@ from simstudy.verdicts.comparisons import (
     steps,
     undecided,
 )
+from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import NOTHING, Evidence, anytime_score, every, together
-from simstudy.verdicts.measured import on_grid
 from simstudy.verdicts.optima import crossings, optima
 from simstudy.verdicts.orderings import rank_correlations, violations
 from simstudy.verdicts.paths import optimum_laws, optimum_slopes
 from simstudy.verdicts.predictions import Told, predict, values_of
 
 NOTHING_COMPARED = "nothing to compare: no selected cell has both values, or a cell to compare with"
+
+
+def on_grid(claim: BaseClaim, design: Design, accounts: Sequence[Account], told: Told) -> tuple[list[int], Selected]:
+    """Return the cells of the grid of a claim by their number, and what the claim speaks of in them."""
+    positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
+    inside = [accounts[i] for i in positions]
+    of = selected_by(claim, inside, design.factors[claim.grid])
+    if (source := getattr(claim, "source", None)) is not None:
+        theories = list(predict([account.planned for account in inside], told))
+        errors = np.array([float(theory[source].errors.get(claim.measure, 0.0)) for theory in theories])
+        of = of._replace(theory=Predictions(values_of(theories, source, claim.measure), errors))
+    return positions, of
+
+
+def selected_by(claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...]) -> Selected:
+    """Return what a claim speaks of in the cells of its grid, without theory."""
+    estimates = estimates_of(accounts, claim.measure, claim.index)
+    chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, claim.where)]
+    diversity = estimates_of(accounts, "hdi", claim.against) if isinstance(claim, OrderingClaim) else None
+    return Selected(estimates, chosen, factors, diversity=diversity, doubtful=without_error(claim, accounts))
+
+
+def without_error(claim: BaseClaim, accounts: Sequence[Account]) -> dict[int, str]:
+    """Return the cells in which what a claim speaks of has no Monte Carlo error, and why."""
+    if not (order := order_of(claim)):
+        return {}
+    whys = [lacking([account.planned.cell], 2 * order) for account in accounts]
+    return {i: f"no Monte Carlo error: {why}" for i, why in enumerate(whys) if why}
 
 
 @singledispatch
@@ -164,7 +194,7 @@ def tabled(
             rows = [(each, "", each.evidence._replace(against=adjusted))]
             rows += [(part, each.statistic, part.evidence) for part in each.parts]
             for row, part_of, evidence in rows:
-                decided = min(row.evidence) < level
+                decided = bool(min(row.evidence) < level)
                 comparisons.append(_row(row, evidence, level, decided) | {"claim": name, "part_of": part_of})
     arrays = _columns("claim", "verdict_", verdicts) | _columns("comparison", "comparison_", comparisons)
     return labelled(arrays, {"claim": list(judgements), "comparison": np.arange(len(comparisons))}, {})

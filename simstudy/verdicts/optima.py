@@ -127,9 +127,14 @@ def crossings(claim: Crossing, of: Selected) -> Iterator[Comparison]:
             yield undecided(text, "a single pair of cells")
             continue
         line = Line(of, pairs, claim.x, f"excess of {claim.measure}")
-        told = claim.value if of.theory is None else line.told(of.theory.values)
-        if told is not None:
-            yield line.compared(text, told, claim.ratio)
+        told = claim.value
+        if of.theory is not None:
+            told = crossing(line.x, line.differences(of.theory.values))
+            # Theory may put it nowhere inside, or beside a cell without theory.
+            if not line.x[0] < told < line.x[-1]:
+                continue
+        assert told is not None  # the design refuses a claim with neither
+        yield line.compared(text, told, claim.ratio)
 
 
 class Line:
@@ -137,22 +142,18 @@ class Line:
 
     def __init__(self, of: Selected, pairs: list[tuple[int, int]], factor: str, what: str) -> None:
         self._of, self._pairs, self._what = of, pairs, f"{what} at {factor}"
-        self._x = np.array([float(of.estimates.conditions[own][factor]) for own, _ in pairs])
+        self.x = np.array([float(of.estimates.conditions[own][factor]) for own, _ in pairs])
 
-    def _differences(self, values: Array) -> Array:
+    def differences(self, values: Array) -> Array:
+        """Return the values of one cell of each pair, less those of the other."""
         return np.array([values[own] - values[other] for own, other in self._pairs])
-
-    def told(self, theory: Array) -> float | None:
-        """Return where theory puts the crossing; nowhere if that is no place inside, or beside a cell without it."""
-        place = crossing(self._x, self._differences(theory))
-        return place if self._x[0] < place < self._x[-1] else None  # not if place is NaN
 
     def compared(self, text: str, told: float, ratio: float) -> Comparison:
         """Return how the crossing compares with one that is told, up to a ratio.
 
         It is inside if all differences up to the lower end are positive, and one of those up to the upper end is not.
         """
-        x, lower, upper = self._x, told / ratio, told * ratio
+        x, lower, upper = self.x, told / ratio, told * ratio
         # Beyond the levels there is nothing to show: a crossing that is not inside counts as at their end.
         left = [self._positive(place) for place in [*x[x < lower], lower] if lower > x[0]]
         middle = [self._positive(place) for place in [*x[(x > lower) & (x < upper)], upper] if upper < x[-1]]
@@ -173,10 +174,10 @@ class Line:
         )  # fmt: skip
 
     def _positive(self, place: float) -> Comparison:
-        after = int(np.searchsorted(self._x, place))
+        after = int(np.searchsorted(self.x, place))
         weights = {after: 1.0}
-        if self._x[after] != place:
-            share = np.log(place / self._x[after - 1]) / np.log(self._x[after] / self._x[after - 1])
+        if self.x[after] != place:
+            share = np.log(place / self.x[after - 1]) / np.log(self.x[after] / self.x[after - 1])
             weights = {after - 1: 1.0 - share, after: share}
         return inside(f"{self._what} = {place:g}", self._combined(weights), (0.0, np.inf), 0.0)
 
@@ -190,7 +191,7 @@ class Line:
 
     def _found(self) -> tuple[float, float, float]:
         """Where the differences cross as estimated, its error by the delta method, and that given what was drawn."""
-        x, difference = self._x, self._differences(self._of.estimates.values)
+        x, difference = self.x, self.differences(self._of.estimates.values)
         found = crossing(x, difference)
         after = int(np.searchsorted(x, found))
         if not 0 < after < len(x) or not difference[after] <= 0.0:
@@ -202,11 +203,11 @@ class Line:
 
     def _confidence(self, beyond: Mapping[float, Evidence], level: float) -> Bounds:
         """Levels between which the crossing lies, the claimed ends among them."""
-        positive = [self._positive(float(place)).evidence for place in self._x]
+        positive = [self._positive(float(place)).evidence for place in self.x]
         falls = np.array([part.against for part in positive]) * len(positive) < level
-        upper = float(self._x[np.argmax(falls)]) if falls.any() else np.inf
+        upper = float(self.x[np.argmax(falls)]) if falls.any() else np.inf
         sure = int(np.cumprod([part.in_favour < level for part in positive]).sum())
-        lower = float(self._x[sure - 1]) if sure else -np.inf
+        lower = float(self.x[sure - 1]) if sure else -np.inf
         lower = max([lower, *(end for end, evidence in beyond.items() if evidence.in_favour < level)])
         return lower, min([upper, *(end for end, evidence in beyond.items() if evidence.against < level)])
 

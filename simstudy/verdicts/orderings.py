@@ -80,7 +80,7 @@ def _judged(claim: OrderingClaim, of: Selected, statistic: Statistic) -> Iterato
 
 def _over_cells(text: str, of: Selected, cells: list[int], statistic: Statistic, sign: float) -> Comparison:
     """Compare a statistic of the order of given cells with bounds, by the evidence on their pairs."""
-    index = _diversity(of).values[cells]
+    index = of.diversity.values[cells]
     value = float(statistic.of(index, sign * of.estimates.values[None, cells])[0])
     weights, budget = statistic.pairs(tied(index))
     found = _ordered_pairs(of, cells, sign)
@@ -88,39 +88,30 @@ def _over_cells(text: str, of: Selected, cells: list[int], statistic: Statistic,
     def evidence(bound: float) -> Evidence:
         return failing_weigh_at_most(budget(bound), weights, found.evidence) if len(weights) else NOTHING
 
+    def confidence(level: float) -> Bounds:
+        """From the last of ever weaker bounds that is contradicted to the first that is supported, or back."""
+        contradicted, _ = _turn(lambda bound: evidence(bound).against >= level, statistic.tried)
+        _, supported = _turn(lambda bound: evidence(bound).in_favour < level, statistic.tried)
+        return min(contradicted, supported), max(contradicted, supported)
+
     stated = next(bound for bound in statistic.bounds if np.isfinite(bound))
     return Comparison(
-        text, value, np.nan, *statistic.bounds, stated, evidence(stated), partial(_reach, evidence, statistic.tried),
-        tuple(cells), ordered=found,
-    )  # fmt: skip
+        text, value, np.nan, *statistic.bounds, stated, evidence(stated), confidence, tuple(cells), ordered=found
+    )
 
 
 def _ordered_pairs(of: Selected, cells: list[int], sign: float) -> OrderedPairs:
     """Evidence that the measure, or its negative, has the order of each pair; none where the index is in doubt."""
-    diversity = _diversity(of)
-    index, measure = tied(diversity.values[cells]), of.estimates.differences(cells)
+    index, measure = tied(of.diversity.values[cells]), of.estimates.differences(cells)
     first, second = np.nonzero(index[:, None] < index)
     rises, falls = p_below(measure, 0.0)[first, second], p_above(measure, 0.0)[first, second]
     alone = Evidence(falls, rises) if sign > 0 else Evidence(rises, falls)
-    unsure = p_below(diversity.differences(cells), 0.0)[first, second]
+    unsure = p_below(of.diversity.differences(cells), 0.0)[first, second]
     place = np.array(cells, int)
     return OrderedPairs(
         place[first], place[second], measure.value[second, first], measure.mcse[second, first],
         Evidence(*(np.maximum(p, unsure) for p in alone)),
     )  # fmt: skip
-
-
-def _diversity(of: Selected) -> Any:
-    assert of.diversity is not None  # every claim on an order has it
-    return of.diversity
-
-
-def _reach(claimed: Callable[[float], Evidence], bounds: Array, level: float) -> Bounds:
-    """The last of ever weaker bounds that is contradicted, and the first that is supported: the truth lies between."""
-    contradicted, _ = _turn(lambda bound: claimed(bound).against >= level, bounds)
-    _, supported = _turn(lambda bound: claimed(bound).in_favour < level, bounds)
-    low, high = sorted((contradicted, supported))
-    return low, high
 
 
 def _turn(holds: Callable[[float], Any], bounds: Array) -> Bounds:
@@ -138,7 +129,7 @@ def _turn(holds: Callable[[float], Any], bounds: Array) -> Bounds:
 
 def _over_heads(text: str, of: Selected, cells: list[int], statistic: Statistic, sign: float) -> Comparison:
     """Compare a statistic with bounds for a population of heads: errors by leaving each out, and of the measure."""
-    n, index = len(cells), _diversity(of).values[cells]
+    n, index = len(cells), of.diversity.values[cells]
     measure = sign * of.estimates.values[None, cells]
     whole = statistic.of(index, measure)[0]
     left_out = [statistic.of(np.delete(index, h), np.delete(measure, h, axis=1))[0] for h in range(n)]

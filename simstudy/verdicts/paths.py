@@ -188,7 +188,12 @@ def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vert
             continue
         middle = [cell for cell in cells if cell in least]
         for three in itertools.product(best[k - 1], middle, best[k + 1]):
-            found += _vertices(estimates, x[k - 1 : k + 2], three)
+            vertex, curvature = _parabola(estimates, x[k - 1 : k + 2], three)
+            middles = (x[k - 1 : k + 1] + x[k : k + 2]) / 2
+            if curvature.value > PLAIN * curvature.error:
+                found.append(vertex._replace(value=float(np.clip(vertex.value, *middles))))
+            else:  # anywhere in its range, so at both ends
+                found += [Vertex(float(middle), {}, plain=False) for middle in middles]
     return found
 
 
@@ -197,15 +202,6 @@ def _may_be_least(estimates: Estimates, cells: list[int], level: float) -> list[
         return cells
     p_values = possible_minima(p_above(estimates.differences(cells), 0.0))
     return [cell for cell, p in zip(cells, p_values, strict=True) if p >= level]
-
-
-def _vertices(estimates: Estimates, x: Array, three: Sequence[int]) -> list[Vertex]:
-    """Return the vertex of the parabola through three cells, or both ends of its range at a doubtful curvature."""
-    vertex, curvature = _parabola(estimates, x, three)
-    middles = (x[:-1] + x[1:]) / 2
-    if curvature.value > PLAIN * curvature.error:
-        return [vertex._replace(value=float(np.clip(vertex.value, *middles)))]
-    return [Vertex(float(middle), {}, plain=False) for middle in middles]
 
 
 def _parabola(estimates: Estimates, x: Array, three: Sequence[int]) -> tuple[Vertex, Contrast]:
@@ -241,46 +237,29 @@ LAWS: dict[str, Callable[[Array], Array]] = {
 
 A constant is hard to tell from laws that contain it; claim a slope of 0 for that.
 """
+N_COEFFICIENTS = dict.fromkeys(LAWS, 2) | {"constant": 1}
 STEP = 1e-3
 """Of the differences that stand for derivatives, in units of x*."""
 
 
-class Fit(NamedTuple):
-    """Least squares of a law at z: projector (z, z) on it, and its number of coefficients."""
-
-    law: str
-    projector: Array
-    n_coefficients: int
-
-    def squares(self, x: Array) -> Array:
-        """Return the sum of squared residuals of optima x (..., z)."""
-        fitted = np.exp(np.log(x) @ self.projector) if self.law == "power" else x @ self.projector
-        return np.asarray(((fitted - x) ** 2).sum(axis=-1))
-
-
-def fit(law: str, z: Array) -> Fit:
-    """Return the fit of a law at levels z."""
-    columns = [np.ones_like(z)] + ([] if law == "constant" else [LAWS[law](z)])
-    basis = np.stack(columns, axis=1)
-    return Fit(law, basis @ np.linalg.pinv(basis), len(columns))
+def squares(law: str, z: Array, x: Array) -> Array:
+    """Return the sum of squares that a law, fitted by least squares at levels z, leaves of optima x (..., z)."""
+    basis = np.stack([np.ones_like(z), LAWS[law](z)][: N_COEFFICIENTS[law]], axis=1)
+    projector = basis @ np.linalg.pinv(basis)
+    fitted = np.exp(np.log(x) @ projector) if law == "power" else x @ projector
+    return np.asarray(((fitted - x) ** 2).sum(axis=-1))
 
 
 def akaike(law: str, z: Array, x: Array) -> float:
     """Return Akaike's criterion of a law fitted by least squares to optima x (z,) at z."""
-    fitted = fit(law, z)
     # The floor is far below any uncertainty of an optimum; it keeps a perfect fit finite.
-    return float(len(z) * np.log(fitted.squares(x) / len(z) + 1e-12) + 2 * fitted.n_coefficients)
+    return float(len(z) * np.log(squares(law, z, x) / len(z) + 1e-12) + 2 * N_COEFFICIENTS[law])
 
 
 def advantage(law: str, other: str, margin: float, z: Array) -> Callable[[Array], Array]:
     """Return the statistic of optima (..., z) that is positive where AIC(other) − AIC(law) > −margin."""
-    own, against = fit(law, z), fit(other, z)
-    allowed = np.exp((-margin - 2.0 * (against.n_coefficients - own.n_coefficients)) / len(z))
-
-    def statistic(x: Array) -> Array:
-        return np.asarray(against.squares(x) - allowed * own.squares(x))
-
-    return statistic
+    allowed = np.exp((-margin - 2.0 * (N_COEFFICIENTS[other] - N_COEFFICIENTS[law])) / len(z))
+    return lambda x: np.asarray(squares(other, z, x) - allowed * squares(law, z, x))
 
 
 class Expansion(NamedTuple):

@@ -25,7 +25,6 @@ from simstudy.design.document import PlannedCell
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GaussianQueries, UniformCombination
-from simstudy.design.settings.tables import Data
 from simstudy.replicates.performance import Performance
 from simstudy.theory import Prediction, damped_leading_order, measures_by_query, product_head, regression_function
 
@@ -124,16 +123,12 @@ def applies(cell: Cell) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=128)
-def _mean_square(data: Data) -> float:
-    """Mean square of outcomes of standard normal keys, at points that are the same for all cells."""
-    regression = regression_function(data.regression, data.n_features)
-    return data.noise_sd**2 + float((regression(_normal_points(data.n_features, 2**LOG2_FEWEST)) ** 2).mean())
-
-
 def _theory(cell: Cell, points: Array) -> dict[str, Array]:
     """L at each point, 0 where rounding leaves no number: a function of the point in any case, and a bounded one."""
-    product = cell.estimator.combination.kind == "product"
+    data, product = cell.data, cell.estimator.combination.kind == "product"
+    # Mean square of outcomes at standard normal keys, which are the same for all cells.
+    keys = _normal_points(data.n_features, 2**LOG2_FEWEST)
+    mean_square = data.noise_sd**2 + (regression_function(data.regression, data.n_features)(keys) ** 2).mean()
     weights = np.ones(1) if product else np.array(cell.weights)
     # What heads do is the same whatever combines them, and cells that differ in this follow one another.
     uniform = cell.estimator.model_copy(update={"combination": UniformCombination(kind="uniform")})
@@ -142,7 +137,7 @@ def _theory(cell: Cell, points: Array) -> dict[str, Array]:
     for start in range(0, len(points), AT_ONCE):
         with np.errstate(all="ignore"):
             prediction = _of_heads(heads, points[start : start + AT_ONCE].tobytes())
-            most = CUT * max(1.0, np.abs(weights).sum()) ** 2 * (prediction.target**2 + _mean_square(cell.data))
+            most = CUT * max(1.0, np.abs(weights).sum()) ** 2 * (prediction.target**2 + mean_square)
             measures = measures_by_query(prediction, weights)
         limits = {name: 1.0 if name == "correlation" else most for name in CONTROLLED}
         parts.append({name: np.clip(measures[name], -limit, limit) for name, limit in limits.items()})
@@ -165,7 +160,10 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
     changed |= {name: dict(getattr(performance, name)) for name in ("estimate", "mcse", "contribution", "remainder")}
     for name in CONTROLLED:
         share, raw = performance.contribution[name], float(performance.mcse[name])
-        if not (np.isfinite(share).all() and raw > 0.0 and _is_shown(drawn[name], expected[name])):
+        # Draws must show what L averages to, not only points that it hardly tells apart: no slope reaches so far.
+        farthest = FARTHEST * drawn[name].std(ddof=1) / np.sqrt(len(drawn[name]))
+        shown = abs(drawn[name].mean() - expected[name].mean()) <= farthest
+        if not (np.isfinite(share).all() and raw > 0.0 and shown):
             continue
         unit = np.sqrt(len(share) * (len(share) - 1))
         variance = expected[name].var(ddof=1) / N_RANDOMISATIONS
@@ -179,11 +177,6 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
             changed[field][name] = value
         gain[name] = float((raw / mcse) ** 2) if mcse > 0.0 else np.inf
     return performance._replace(**changed)
-
-
-def _is_shown(drawn: Array, expected: Array) -> bool:
-    """Whether draws show what L averages to, not only points that it hardly tells apart: no slope reaches so far."""
-    return bool(abs(drawn.mean() - expected.mean()) <= FARTHEST * drawn.std(ddof=1) / np.sqrt(len(drawn)))
 
 
 def _slopes(values: Array, control: Array, variance: float) -> Array:

@@ -13,7 +13,6 @@ import simstudy
 from simstudy.design.claims import LEVEL
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
-from simstudy.judging.judged import repeated
 from simstudy.judging.table import Columns, numbers_of, table_of
 
 sys.path.insert(0, str(ROOT / "tests" / "verification"))
@@ -66,6 +65,8 @@ def test_clusters__contribute_as_wholes(of_one):
     assert found.n_blocks[0] == len(groups)
     long, columns = LONG.assign(text=names[LONG.task]), {"unit": "task", "value": "score", "factors": ("model", "size")}
     assert estimates(long, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
+    array = xr.DataArray(VALUES[:, :2], {"text": ("task", names)}, ("task", "condition"))
+    assert estimates(array, cluster="text").contributions[0] == pytest.approx(found.contributions[0])
 
 
 def test_trials__are_units_by_the_largest_cluster_and_the_range_of_all_numbers():
@@ -131,6 +132,9 @@ HOLED.loc[4, "b"] = np.nan
         (TWO.iloc[:0], {}, "numbers: empty"),
         (VALUES, {}, "numbers of type ndarray"),
         (xr.DataArray(VALUES[:, 0], dims="task"), {}, "numbers: dimensions"),
+        (xr.DataArray(VALUES, {"task": [0, *range(89)]}, ("task", "x")), {}, "task = 0: two rows"),
+        (LONG.assign(c=None), {"unit": "task", "value": "score", "cluster": "c", "factors": ("model", "size")},
+         "c: empty for a unit"),
         (pd.DataFrame(VALUES[:, :2], columns=["a", "a"]), {}, "two columns {'condition': 'a'}"),
         (pd.DataFrame(VALUES[:, :2] * 1j, columns=["a", "b"]), {}, "a: of type complex128, no real numbers"),
     ],
@@ -265,7 +269,7 @@ def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
 def test_repeated_estimates__are_those_of_the_repeated_table():
     skewed = pd.DataFrame({"a": RNG.exponential(size=80), "b": RNG.exponential(size=80)})
     whole = numbers_of(table_of(pd.concat([skewed] * 1000), Columns())).estimates
-    forecast = repeated(numbers_of(table_of(skewed, Columns())).estimates, 1000)
+    forecast = numbers_of(table_of(skewed, Columns())).estimates.repeated(1000)
     for name, one in forecast.combine({0: 1.0, 1: -2.0})._asdict().items():
         assert one == pytest.approx(getattr(whole.combine({0: 1.0, 1: -2.0}), name), rel=0.02), name
     assert forecast.covariance([0, 1]) == pytest.approx(whole.covariance([0, 1]), rel=0.02)

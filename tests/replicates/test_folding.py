@@ -5,7 +5,7 @@ import pytest
 
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import block_lengths, block_starts, fold, performance, whole_blocks
-from simstudy.verdicts.measured import estimates_from
+from simstudy.verdicts.estimates import estimates_from
 
 N_BATCHES, SIZE, NAMES = 3000, 16, ()
 WEIGHTS = np.full(2, 0.5)
@@ -80,7 +80,7 @@ def test_cell_with_fewer_batches__is_paired_with_the_first_of_another():
 
 @pytest.mark.usefixtures("few")
 def test_beside_a_population__cells_contribute_by_batch(monkeypatch):
-    monkeypatch.setattr("simstudy.verdicts.measured.FINE_BATCHES", 32)
+    monkeypatch.setattr("simstudy.verdicts.estimates.FINE_BATCHES", 32)
     batches = some_batches(N_BATCHES)
     fixed = folded(batches)
     share = np.random.default_rng(1).normal(size=N_BATCHES)

@@ -10,9 +10,9 @@ from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_a
 from simstudy.design.claims import LEVEL
 from simstudy.study import run
 from simstudy.verdicts.comparisons import Comparison, Predictions
+from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
-from simstudy.verdicts.judge import decide, holm
-from simstudy.verdicts.measured import estimates_of, without_error
+from simstudy.verdicts.judge import decide, holm, without_error
 from simstudy.verdicts.paths import DOUBT
 
 PRINTED = {"kind": "printed", "printed_in": "s"}

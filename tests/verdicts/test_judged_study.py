@@ -16,8 +16,7 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.schema import alternatives_of
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.evidence import NOTHING, Evidence
-from simstudy.verdicts.judge import comparisons_of, judge, judge_claim
-from simstudy.verdicts.measured import selected_by
+from simstudy.verdicts.judge import comparisons_of, judge, judge_claim, selected_by
 from simstudy.verdicts.predictions import Theory
 
 
@@ -108,7 +107,7 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
 def test_judge__rests_no_verdict_on_cells_without_an_error(monkeypatch):
     given = study({"large": claim(kind="larger_than")}, [1.0])
     assert judge(*given, {})[0].verdict.item() == "supported"
-    monkeypatch.setattr("simstudy.verdicts.measured.without_error", lambda *_: {0: "no Monte Carlo error"})
+    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
     judged, _ = judge(*given, {})
     assert judged.verdict.item() == "inconclusive" and judged.no_verdict_because.item() == "no Monte Carlo error"
 

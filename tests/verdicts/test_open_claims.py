@@ -85,7 +85,7 @@ def test_error_of_nets__wants_nothing_more_in_one_cell(share, further):
 def test_cells_that_can_have_no_error__want_nothing(monkeypatch):
     stated = claim(kind="larger_than")
     assert wanted(accounts_of([2.0]), a=stated) == [target(2.0)]
-    monkeypatch.setattr("simstudy.verdicts.measured.without_error", lambda *_: {0: "no Monte Carlo error"})
+    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
     assert wanted(accounts_of([2.0]), a=stated) == [DONE]
 
 
@@ -106,7 +106,7 @@ def test_theory__counts_with_its_error(monkeypatch):
     def predict(planned, told):
         return [{"exact": SimpleNamespace(measures={"mse": 8.0}, errors={"mse": error})} for _ in planned]
 
-    monkeypatch.setattr("simstudy.verdicts.measured.predict", predict)
+    monkeypatch.setattr("simstudy.verdicts.judge.predict", predict)
     stated = claim(kind="agrees_with_theory", source="exact", margin=0.25)
     found = {}
     for error in (0.0, 1.0):

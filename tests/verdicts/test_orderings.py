@@ -10,8 +10,8 @@ from exact_estimates import account, claim, compare, exact_estimates
 from scipy import stats
 
 from simstudy.verdicts.comparisons import Comparison, Selected
+from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import p_above, p_below
-from simstudy.verdicts.measured import estimates_of
 from simstudy.verdicts.orderings import rank_correlations, violations
 
 RISING = {"against": "chordal", "direction": "increasing"}

@@ -10,18 +10,16 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from exact_estimates import N_BLOCKS, averaged, claim
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 from scipy import stats
 
-from simstudy.design.claims import LEVEL, Claim
+from simstudy.design.claims import LEVEL
 from simstudy.replicates.stopping import GROWTH, MIN_BATCHES
-from simstudy.verdicts.judge import Judgement, judge_claim, wanted_by_claims
-from simstudy.verdicts.measured import selected_by
+from simstudy.verdicts.judge import Judgement, judge_claim, selected_by, wanted_by_claims
 
 Array = NDArray[np.float64]
 
-N_BLOCKS = 64
 PER_BATCH = 16
 DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
@@ -31,30 +29,14 @@ DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
 """Block values of mean 0 and variance 1."""
 
 
-def claim(**entries: Any) -> Any:
-    return TypeAdapter(Claim).validate_python({"statement": "s", "grid": "g", "measure": "mse"} | entries, strict=True)
-
-
 def accounts(
     levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None = None, measure: str = "mse"
 ) -> list[Any]:
     """Return accounts of cells whose measure is the mean of their block values (block, cell), a replicate each."""
-    n = len(blocks)
-    means = blocks.mean(axis=0)
-    contributions = (blocks - means) / np.sqrt(n * (n - 1))
-    made = []
-    for k, coordinates in enumerate(levels):
-        estimate: dict[str, Any] = {measure: means[k]}
-        contribution: dict[str, Any] = {measure: contributions[:, k]}
-        if hdi is not None:
-            estimate["hdi"], contribution["hdi"] = np.full(8, hdi[k]), np.zeros((n, 8))
-        measured = {"estimate": estimate, "contribution": contribution, "remainder": {}, "given": None, "n_nets": 0}
-        measured |= {"n_blocks": n, "n_replicates": n}
-        # An instance has no data whose moments might not exist.
-        cell = SimpleNamespace(coordinates=coordinates, simulation=SimpleNamespace(seed=1), instance="any")
-        performance = SimpleNamespace(**measured)
-        planned = SimpleNamespace(cell=cell, grid="g")
-        made.append(SimpleNamespace(planned=planned, batch_size=256, performance=performance))
+    made = [averaged(each, blocks[:, k], measure=measure, n_replicates=len(blocks)) for k, each in enumerate(levels)]
+    for each, index in zip(made, np.zeros(len(made)) if hdi is None else hdi, strict=True):
+        each.performance.estimate["hdi"] = np.full(8, index)
+        each.performance.contribution["hdi"] = np.zeros((len(blocks), 8))
     return made
 
 

@@ -19,7 +19,7 @@ from simstudy.design.load import load_design
 from simstudy.replicates.moments import EXPANSION, controlled, empty, update
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
-from simstudy.verdicts.measured import estimates_from
+from simstudy.verdicts.estimates import estimates_from
 
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
 SIZES, N_BLOCKS, REPETITIONS = {"expansion": (64, 256, 1024), "third_order": (1024,)}, 64, 400

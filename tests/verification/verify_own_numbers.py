@@ -20,8 +20,8 @@ from simstudy.judging.claims import ClaimsFile, read_claims
 from simstudy.judging.judged import judgement_of
 from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.study import open_ledger
+from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.judge import judge
-from simstudy.verdicts.measured import estimates_of
 
 OF_DESIGNS = {"grid", "measure", "index", "these_draws"}
 Draw = Callable[[np.random.Generator, int], pd.DataFrame]

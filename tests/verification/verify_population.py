@@ -17,8 +17,7 @@ from small_studies import claim
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
-from simstudy.verdicts.judge import comparisons_of
-from simstudy.verdicts.measured import selected_by
+from simstudy.verdicts.judge import comparisons_of, selected_by
 
 Array = NDArray[np.float64]
 

@@ -28,9 +28,9 @@ from small_studies import (
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import performance
+from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import Contrast, doubt, normal_score, p_above, skewness_corrected
-from simstudy.verdicts.judge import judge_claim
-from simstudy.verdicts.measured import estimates_of, selected_by
+from simstudy.verdicts.judge import judge_claim, selected_by
 from simstudy.verdicts.paths import LAWS, advantage
 
 STUDIES = 2000

@@ -16,7 +16,7 @@ from simstudy.report.figures import beside_theory, shared
 from simstudy.report.figures.shared import COVERAGE, DASHED, NEUTRAL, RING, THEORY_LINES, Entries, Look
 from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting, setting_name
 from simstudy.results import factors_of
-from simstudy.verdicts.figure_data import LawShare, Place, Residuals, by_source, law_shares, places, residuals
+from simstudy.verdicts.figure_data import Place, Residuals, by_source, law_shares, places, residuals
 from simstudy.verdicts.optima import NEVER
 
 
@@ -180,9 +180,8 @@ def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
 
 
 def _shares(cells: xr.Dataset, grid: str) -> np.ndarray:
-    """What `LawShare` holds, for each ensemble of a grid: (4, ensembles)."""
-    inside = cells.isel(cell=np.flatnonzero(cells.grid.values == grid))
-    return np.array(law_shares(inside, factors_of(cells)[grid])).reshape(-1, len(LawShare._fields)).T
+    """Shares of each ensemble of a grid by the law and as found, with their errors: (4, ensembles)."""
+    return law_shares(cells.isel(cell=np.flatnonzero(cells.grid.values == grid)), factors_of(cells)[grid])
 
 
 def _missed(shares: np.ndarray) -> Residuals:

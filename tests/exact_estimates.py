@@ -10,10 +10,9 @@ from pydantic import TypeAdapter
 
 from simstudy.design.claims import LEVEL, Claim
 from simstudy.verdicts.comparisons import Comparison, Predictions
-from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.estimates import Estimates, estimates_of
 from simstudy.verdicts.evidence import Contrast
-from simstudy.verdicts.judge import Judgement, comparisons_of, judge_claim
-from simstudy.verdicts.measured import estimates_of, selected_by
+from simstudy.verdicts.judge import Judgement, comparisons_of, judge_claim, selected_by
 
 Array = NDArray[np.float64]
 
