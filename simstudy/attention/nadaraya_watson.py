@@ -19,9 +19,6 @@ from simstudy.kernels import project
 from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.errors import mean_variances
 
-_LAYERS = {"multi_head_attention": multi_head_attention, "torch_multi_head_attention": torch_multi_head_attention}
-
-
 Prepared = tuple[np.ndarray, np.ndarray, Array]
 """Key projections, projected queries, and diversity indices (one row for each replicate or one for all)."""
 _SMALL = 1 << 14
@@ -99,7 +96,8 @@ def _discrepancy(cell: Cell, shared: SharedData, projections: np.ndarray, means:
     else:
         tokens = np.concatenate([shared.keys(cell.data.n_keys), values[:, None]], axis=1).swapaxes(1, 2)
         questions = np.pad(points, ((0, 0), (0, 1)))
-        compute = _LAYERS[cell.estimator.reference]
+        ours = cell.estimator.reference == "multi_head_attention"
+        compute = multi_head_attention if ours else torch_multi_head_attention
         found = compute(layer(key, query, combination), questions, tokens, temperature, cell.visible)
     gaps = means @ combination - found
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -110,12 +108,11 @@ def _fitted_weights(
     cell: Cell, combination: FittedCombination, shared: SharedData, keys: np.ndarray, values: np.ndarray
 ) -> Array:
     """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
-    n = cell.data.n_keys
-    longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": n + combination.n_validation})})
+    n, rows = cell.data.n_keys, cell.data.n_keys + combination.n_validation
+    longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": rows})})
     pairs = SharedData(longer, shared.first, shared.count)
-    x, y = np.ascontiguousarray(pairs.keys(n + combination.n_validation)[:, :, n:]), pairs.values(longer)[:, n:]
-    _, query = shared.projections(cell)
-    queries = np.asarray(project(x, query.astype(cell.simulation.dtype))).transpose(0, 3, 1, 2)
+    x, y = np.ascontiguousarray(pairs.keys(rows)[:, :, n:]), pairs.values(longer)[:, n:]
+    queries = np.asarray(project(x, shared.projections(cell)[1].astype(cell.simulation.dtype))).transpose(0, 3, 1, 2)
     inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
     outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
     return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])

@@ -36,8 +36,8 @@ def measures_by_query(
         of a head over the variance of the uniform average.  NaN where the prediction is.
     """
     combination = real_array("weights", weights).astype(float)
-    covariance = _through(overlap, prediction.covariance)
-    biases = prediction.bias[:, :, None] * _components(overlap, len(combination))
+    through, components = _through(overlap, len(combination))
+    covariance, biases = through * prediction.covariance, prediction.bias[:, :, None] * components
     bias = np.einsum("h,qhc->qc", combination, biases)
     if overlap is None:
         # Weights that do not sum to 1 shrink or inflate the target itself.
@@ -78,8 +78,8 @@ def predicted_measures(
     """
     by_query = measures_by_query(prediction, weights, overlap)
     measures = {name: float(values.mean()) for name, values in by_query.items()}
-    covariance = _through(overlap, prediction.covariance).mean(axis=0, keepdims=True)
-    measures["effective_heads"] = float(_effective_heads(covariance)[0])
+    covariance = _through(overlap, prediction.bias.shape[1])[0] * prediction.covariance
+    measures["effective_heads"] = float(_effective_heads(covariance.mean(axis=0, keepdims=True))[0])
     return measures
 
 
@@ -103,10 +103,9 @@ def measure_errors_by_query(
         Of each measure, in its unit.
     """
     size = np.abs(real_array("weights", weights).astype(float))
-    covariance = _through(overlap, prediction.covariance)
-    errors = np.abs(_through(overlap, prediction.covariance_error))
+    through, components = _through(overlap, len(size))
+    covariance, errors = through * prediction.covariance, np.abs(through * prediction.covariance_error)
     measures = measures_by_query(prediction, weights, overlap)
-    components = _components(overlap, len(size))
     error = prediction.bias_error[:, :, None] * np.abs(components)
     bias_error = np.linalg.norm(np.einsum("h,qhc->qc", size, error), axis=1)
     relative = np.diagonal(errors, axis1=1, axis2=2) / np.diagonal(covariance, axis1=1, axis2=2)
@@ -149,23 +148,20 @@ def predicted_measure_errors(
     """
     by_query = measure_errors_by_query(prediction, weights, overlap)
     bounds = {name: float(values.mean()) for name, values in by_query.items()}
-    covariance = _through(overlap, prediction.covariance).mean(axis=0, keepdims=True)
-    errors = np.abs(_through(overlap, prediction.covariance_error)).mean(axis=0, keepdims=True)
+    through, _ = _through(overlap, prediction.bias.shape[1])
+    covariance = (through * prediction.covariance).mean(axis=0, keepdims=True)
+    errors = np.abs(through * prediction.covariance_error).mean(axis=0, keepdims=True)
     bounds["effective_heads"] = float(_effective_heads_error(covariance, errors)[0])
     return bounds
 
 
-def _through(overlap: ArrayLike | None, matrices: Array) -> Array:
-    """Covariances (..., H, H) of numbers as those of vectors that the maps of heads give."""
-    return matrices if overlap is None else real_array("overlap", overlap) * matrices
-
-
-def _components(overlap: ArrayLike | None, n_heads: int) -> Array:
-    """Factor (H, r) of the overlap: a bias of numbers as one of vectors, in r directions."""
+def _through(overlap: ArrayLike | None, n_heads: int) -> tuple[Array, Array]:
+    """Factor (H, H) of covariances of numbers, as those of vectors, and of biases in r directions (H, r)."""
     if overlap is None:
-        return np.ones((n_heads, 1))
-    values, vectors = np.linalg.eigh(real_array("overlap", overlap))
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+        return np.ones((n_heads, n_heads)), np.ones((n_heads, 1))
+    matrix = real_array("overlap", overlap)
+    values, vectors = np.linalg.eigh(matrix)
+    return matrix, np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 @np.errstate(invalid="ignore", divide="ignore")
