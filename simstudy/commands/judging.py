@@ -3,18 +3,16 @@
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import get_args
 
 import xarray as xr
 
-from simstudy.design.claims import Verdict
 from simstudy.design.document import Design, confirmatory
 from simstudy.design.load import load_design
 from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import sealed
 from simstudy.execution.folder import Missing
-from simstudy.execution.seal import REGISTER_FILE, begun_in, confirmations, read_register, seal_path
+from simstudy.execution.seal import REGISTER_FILE, VERDICTS, begun_in, confirmations, read_register, seal_path
 from simstudy.execution.store import (
     CONFIRMED,
     DETAILS_FILE,
@@ -69,7 +67,7 @@ def _uncounted(design: Design, store: Store) -> Iterator[str]:
     place = seal_path(design.path, design)
     register = place.parent / REGISTER_FILE
     rows = [row for (study, _), row in read_register(register).items() if study == place.stem]
-    counted = max((sum(int(row[verdict]) for verdict in get_args(Verdict)) for row in rows), default=0)
+    counted = max((sum(int(row[verdict]) for verdict in VERDICTS) for row in rows), default=0)
     if counted > (here := len(list(confirmations(store)))):
         yield f"{register}: counts {counted} confirmations, and {here} are in {store.folder / CONFIRMED}"
 

@@ -20,11 +20,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import Field, ValidationError
 
-from simstudy.design.claims import LEVEL
+from simstudy.design.claims import LEVEL, Verdict
 from simstudy.design.document import Confirmation, Design
 from simstudy.design.files import read_regular
 from simstudy.design.own_code import own_pieces
@@ -286,9 +286,8 @@ def begun_in(store: Store) -> Begun | None:
 
 REGISTER_FILE = "claims.csv"
 MAX_BYTES = 1 << 26
-COLUMNS = (
-    "study", "claim", "first", "last", "state", "why", "statement", "supported", "contradicted", "inconclusive",
-)  # fmt: skip
+VERDICTS = get_args(Verdict)
+COLUMNS = ("study", "claim", "first", "last", "state", "why", "statement", *VERDICTS)
 """Study and profile, days of the first and last seal, what became of it, why, words, confirmations by verdict."""
 STANDS, REWORDED, CHANGED, WITHDRAWN = "stands", "reworded", "changed", "withdrawn"
 Rows = dict[tuple[str, str], dict[str, str]]
@@ -296,10 +295,16 @@ Rows = dict[tuple[str, str], dict[str, str]]
 
 
 def read_register(path: Path) -> Rows:
-    """Return the rows of a register, none if there is none."""
+    """Return the rows of a register, none if there is none; UserError if it is damaged."""
     if not path.exists():
         return {}
-    rows = csv.DictReader(io.StringIO(read_regular(path, MAX_BYTES).decode()))
+    try:
+        rows = [*csv.DictReader(io.StringIO(read_regular(path, MAX_BYTES).decode()))]
+        whole = all(row.keys() == {*COLUMNS} and all(str(row[each]).isdecimal() for each in VERDICTS) for row in rows)
+    except (ValueError, csv.Error):  # not UTF-8, a field that is too long
+        whole = False
+    if not whole:
+        raise UserError(f"{path}: not a register of claims; take back what simstudy freeze wrote")
     return {(row["study"], row["claim"]): row for row in rows}
 
 
@@ -343,7 +348,7 @@ def note(
     """Note the claims of one seal in the rows of a register, against those of the seal before it."""
     for name, claim in now.items():
         row = rows.setdefault((study, name), {"study": study, "claim": name, "first": day, "state": STANDS, "why": ""}
-                              | dict.fromkeys(("supported", "contradicted", "inconclusive"), "0"))  # fmt: skip
+                              | dict.fromkeys(VERDICTS, "0"))  # fmt: skip
         row |= {"last": day, "statement": str(claim.get("statement", ""))}
         if row["state"] == WITHDRAWN:
             row["state"] = CHANGED

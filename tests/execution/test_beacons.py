@@ -3,6 +3,7 @@
 from multiprocessing.pool import ThreadPool
 
 import pytest
+from builders import edited
 
 from simstudy.errors import UserError
 from simstudy.execution.seal import (
@@ -84,3 +85,16 @@ def test_confirmations_that_end_together__are_all_counted(tmp_path):
     with ThreadPool(4) as pool:
         pool.map(lambda _: count_confirmation(place, {"flat": "supported"}), range(16))
     assert read_register(place.parent / REGISTER_FILE)["tiny.quick", "flat"]["supported"] == "16"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("supported,contra", "contra"), ("0,0,0", "0,0"), ("0,0,0", "0,0,x"), ("A claim", "\udcff")]
+)
+def test_register_that_is_damaged__is_told_in_one_line(tmp_path, old, new):
+    place = tmp_path / "sealed" / "tiny.quick.json"
+    with revised(place) as rows:
+        note(rows, "tiny.quick", {}, {"flat": {"statement": "A claim."}}, "2026-01-01", "")
+    path = place.parent / REGISTER_FILE
+    path.write_text(edited(path.read_text(), old, new), errors="surrogateescape")
+    with pytest.raises(UserError, match=r"claims\.csv: not a register of claims; take back"):
+        read_register(path)
