@@ -6,7 +6,7 @@ saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global ch
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, get_args
 
 import numpy as np
 import xarray as xr
@@ -27,8 +27,6 @@ from simstudy.report.figures.factorial import LEVELS, draw_zip
 from simstudy.report.figures.whole import compared_measures
 from simstudy.report.tables import verdict_lines
 from simstudy.results import named_grid
-
-_Figure = TypeVar("_Figure", bound=PanelFigure)
 
 
 def curve(
@@ -71,9 +69,7 @@ def curve(
     """
     if x in results.coords and results[x].dtype.kind not in "iuf":
         raise UserError(f"x = {x!r}: its levels are no numbers; give it as hue or panel, or use nested_loop")
-    figure = _figure(CurveFigure, results, "curve", grid, (x, hue, panel), y=y, x=x, hue=hue, panel=panel,
-                     where=where or {}, x_scale=x_scale, y_scale=y_scale)  # fmt: skip
-    return _panels(draw(figure, f"{y} by {x}", results))
+    return _drawn(CurveFigure, results, grid, where, y=y, x=x, hue=hue, panel=panel, x_scale=x_scale, y_scale=y_scale)
 
 
 def nested_loop(
@@ -97,9 +93,7 @@ def nested_loop(
     UserError
         If the results have no such measure, grid or factor.
     """
-    figure = _figure(NestedLoopFigure, results, "nested_loop", grid, (hue, panel), y=y, hue=hue, panel=panel,
-                     where=where or {}, y_scale=y_scale)  # fmt: skip
-    return _panels(draw(figure, y, results))
+    return _drawn(NestedLoopFigure, results, grid, where, y=y, hue=hue, panel=panel, y_scale=y_scale)
 
 
 def lollipop(
@@ -125,9 +119,7 @@ def lollipop(
     UserError
         If the results have no such measure, grid or factor.
     """
-    figure = _figure(LollipopFigure, results, "lollipop", grid, (hue, panel), y=y, hue=hue, panel=panel,
-                     where=where or {}, target=target)  # fmt: skip
-    return _panels(draw(figure, y, results))
+    return _drawn(LollipopFigure, results, grid, where, y=y, hue=hue, panel=panel, target=target)
 
 
 def verdicts(results: xr.Dataset) -> np.ndarray:
@@ -224,22 +216,21 @@ def zip_plot(
     return _panels(draw_zip(rows))
 
 
-def _figure(
-    kind: type[_Figure], results: xr.Dataset, name: str, grid: str | None, factors: tuple[str | None, ...],
-    **entries: Any,
-) -> _Figure:  # fmt: skip
+def _drawn(
+    kind: type[PanelFigure], results: xr.Dataset, grid: str | None, where: dict[str, Any] | None, **entries: Any
+) -> np.ndarray:  # fmt: skip
     grid, known = named_grid(results, grid)
-    for factor in factors:
+    for factor in (entries.get(name) for name in ("x", "hue", "panel")):
         if factor is not None and factor not in known:
             raise UserError(f"{factor!r}: no factor of grid {grid!r}; {hint(factor, list(known))}")
-    measures = [measure for measure in MEASURES | STATISTICS if measure in results]
-    if entries["y"] not in measures:
-        raise UserError(f"y = {entries['y']!r}: not in these results; {hint(entries['y'], measures)}")
-    stated = {"kind": name, "title": entries["y"], "grid": grid, **entries}
-    figure, wrong = validated(kind, stated)
+    measures, y = [measure for measure in MEASURES | STATISTICS if measure in results], entries["y"]
+    if y not in measures:
+        raise UserError(f"y = {y!r}: not in these results; {hint(y, measures)}")
+    (name,) = get_args(kind.model_fields["kind"].annotation)
+    figure, wrong = validated(kind, {"kind": name, "title": y, "grid": grid, "where": where or {}, **entries})
     if figure is None:
         raise UserError("; ".join(map(str, wrong)))
-    return figure
+    return _panels(draw(figure, y, results))
 
 
 def _panels(drawing: Drawing) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Figures of diversity indices: a measure against them, kind "diversity", and how they order cells, kind "ordering"."""
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -18,7 +20,11 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
     cells = cells[["hdi", "hdi_mcse", figure.y, f"{figure.y}_mcse"]]  # each part copies all variables that it has
     cells = cells.sel(index=figure.index) if figure.index else cells
     looks = shared.looks_of(shared.levels_of(cells, figure.hue))
-    drawing, blocks = _of_one_index(figure, cells) if figure.index else _of_all_indices(figure, cells)
+    if figure.index:
+        drawing, panels = shared.panelled(figure, cells, 3.4)
+        blocks = [panels]
+    else:
+        drawing, blocks = _of_all_indices(figure, cells)
     for block in blocks:
         for inside, axes in block:
             for hue, part in shared.split(inside, figure.hue):
@@ -31,7 +37,9 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
                 shared.draw_marks(axes, looks[hue], x, y, xerr=x_bars, yerr=y_bars, elinewidth=1.0, markersize=4.5,
                                   markeredgewidth=1.2, zorder=2)  # fmt: skip
             shared.set_scales(axes, figure.x_scale, figure.y_scale)
-            if not figure.index:
+            if figure.index:
+                axes.set_xlabel(figure.index)
+            else:
                 _annotate(axes, figure, inside)
         shared.settle_y([axes for _, axes in block], figure.y_scale, measure_name(figure.y), always=not figure.index)
     drawn = [axes for block in blocks for _, axes in block]
@@ -47,23 +55,12 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
     return drawing
 
 
-_Blocks = list[list[tuple[xr.Dataset, Axes]]]
-"""Panels that share a y axis, with their cells."""
-
-
-def _of_one_index(figure: DiversityFigure, cells: xr.Dataset) -> tuple[Drawing, _Blocks]:
-    drawing, panels = shared.panelled(figure, cells, 3.4)
-    for _, axes in panels:
-        axes.set_xlabel(figure.index)
-    return drawing, [panels]
-
-
-def _of_all_indices(figure: DiversityFigure, cells: xr.Dataset) -> tuple[Drawing, _Blocks]:
-    """A row or more of panels for each level, a panel for each index."""
+def _of_all_indices(figure: DiversityFigure, cells: xr.Dataset) -> tuple[Drawing, list[Any]]:
+    """Return a drawing and, for each level, its panels with their cells: one for each index, in a row or more."""
     rows = list(shared.split(cells, figure.panel))
     per_row = -(-len(INDICES) // MAX_COLUMNS)
     drawing, grid = shared.canvas(len(rows) * per_row * MAX_COLUMNS, 2.7)
-    blocks: _Blocks = []
+    blocks = []
     for (level, inside), block in zip(rows, np.split(grid, len(rows)), strict=True):
         for axes in block.flat[len(INDICES) :]:
             axes.set_visible(False)
