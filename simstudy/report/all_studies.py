@@ -13,11 +13,10 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
-from simstudy.report.answer import Line, cards, headline
+from simstudy.report.answer import Line, cards, count_origins, headline
 from simstudy.report.confirmed import Run, confirmed_of, confirmed_runs, runs_of
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, require_same_design, template
-from simstudy.report.tables import count_origins
 from simstudy.report.terminal import warn
 
 AT_ITS_OWN_LEVEL = (OptimumSlope, OptimumLaw)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from simstudy.design.claims import ORIGINS
+from simstudy.design.claims import ABSTRACT, ORIGINS
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
 from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED, Picture
@@ -62,6 +62,23 @@ def groups(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
     """Return the claims by origin, each with what it means: what the abstract asserts first, in its order."""
     by_origin = {origin: [line for line in lines if line.origin == origin] for origin in ORIGINS}
     return [{"origin": each, "meaning": ORIGINS[each], "lines": own} for each, own in by_origin.items() if own]
+
+
+def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
+    """Return the counts of the abstract as a whole, then of each origin; confirmed are those confirmed as declared."""
+    whole = [line for line in lines if line.origin in ABSTRACT]
+    abstract = {"origin": "abstract", "meaning": "what the abstract asserts, C1 to C11", "lines": whole}
+    return [
+        group
+        | {
+            "claims": len(own),
+            "verdicts": Counter(line.verdict for line in own),
+            "unlike_declared": sum(not line.as_declared for line in own),
+            "confirmed": sum(line.confirmed == line.declared for line in own),
+        }
+        for group in [abstract, *groups(lines)]
+        if (own := group["lines"])
+    ]
 
 
 def said_of(line: VerdictLine) -> str:

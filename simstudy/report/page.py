@@ -26,7 +26,7 @@ from simstudy.execution.provenance import contents
 from simstudy.execution.seal import described
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
-from simstudy.report.answer import formulas_of, groups, headline, said_of, sentence, standing_of
+from simstudy.report.answer import count_origins, formulas_of, groups, headline, said_of, sentence, standing_of
 from simstudy.report.confirmed import Confirmed, Standing, confirmed_of, counted_of, standing_in
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
@@ -189,7 +189,7 @@ def describe(
         "groups": groups(lines),
         "formulas": formulas_of(design),
         "own_page": "",
-        "origins": tables.count_origins(lines),
+        "origins": count_origins(lines),
         "confirmation": design.confirmation,
         "confirmed": confirmed,
         "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],

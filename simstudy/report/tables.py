@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 from rich.table import Table
 
-from simstudy.design.claims import ABSTRACT, LEVEL, ORIGINS
+from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
 from simstudy.design.settings.systems import NAMES
@@ -133,25 +133,6 @@ def count_confirmed(lines: Sequence[VerdictLine]) -> str:
     """Return how many claims were confirmed with the outcome declared, in words."""
     confirmed = sum(line.confirmed == line.declared for line in lines)
     return f"{confirmed} confirmed as declared" if confirmed else NOT_CONFIRMED
-
-
-def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
-    """Return the counts of the abstract as a whole, then of each origin; confirmed are those confirmed as declared."""
-    whole = {"abstract": "what the abstract asserts, C1 to C11"} | ORIGINS
-    members = {"abstract": ABSTRACT}
-    by_origin = {each: [line for line in lines if line.origin in members.get(each, (each,))] for each in whole}
-    return [
-        {
-            "origin": origin,
-            "meaning": whole[origin],
-            "claims": len(own),
-            "verdicts": Counter(line.verdict for line in own),
-            "unlike_declared": sum(not line.as_declared for line in own),
-            "confirmed": sum(line.confirmed == line.declared for line in own),
-        }
-        for origin, own in by_origin.items()
-        if own
-    ]
 
 
 def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from simstudy.report.answer import count_origins
 from simstudy.report.labels import ALL_CLAIMS, Z_SCORES
 from simstudy.report.page import figure_files
-from simstudy.report.tables import count_origins, csv_of, verdict_frame, verdict_lines, verdict_table
+from simstudy.report.tables import csv_of, verdict_frame, verdict_lines, verdict_table
 from simstudy.report.terminal import show_table
 
 

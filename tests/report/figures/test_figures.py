@@ -1,61 +1,35 @@
 """Figures: every point, bar, line and label that the design asks for, read back from what is drawn."""
 
 import io
+from functools import partial
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
 from builders_results import cells_where
+from drawn import bars, half_lengths, legend_texts, lines, panels, points, reading, stated, strips
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.container import ErrorbarContainer
 from PIL import Image
 
-from simstudy.design.figures import CurveFigure, DiversityFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures import draw, image
-from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.shared import COLOURS, COVERAGE, MARKERS, PlainLog, looks_of, own_style
 from simstudy.report.labels import RESOLUTION
 from simstudy.verdicts.figure_data import rank_correlation
 
 
-def visible_axes(drawing):
-    return [axes for axes in drawing.axes if axes.get_visible() and axes.get_label() != STRIP]
+def curve(**entries):
+    return stated(**{"grid": "angles", "y": "correlation", "x": "angle"} | entries)
 
 
-def strips(drawing):
-    return [axes for axes in drawing.axes if axes.get_visible() and axes.get_label() == STRIP]
+@pytest.fixture(scope="module")
+def variance(design, results):
+    return draw(design.figures["variance-by-angle"], "f", results)
 
 
-def bars(axes):
-    return [container for container in axes.containers if isinstance(container, ErrorbarContainer)]
-
-
-def points(axes):
-    return np.concatenate([np.column_stack(bar.lines[0].get_data()) for bar in bars(axes)])
-
-
-def lines(axes, label):
-    return [line for line in axes.lines if line.get_label() == label]
-
-
-def legend_texts(drawing):
-    return [[text.get_text() for text in legend.get_texts()] for legend in drawing.legends]
-
-
-def curve(**fields):
-    given = {"kind": "curve", "title": "t", "grid": "angles", "y": "correlation", "x": "angle"}
-    return CurveFigure.model_validate(given | fields)
-
-
-def scatter(**fields):
-    return DiversityFigure.model_validate({"kind": "diversity", "title": "t", "y": "mse"} | fields)
-
-
-def test_curve__has_a_panel_for_each_level_and_all_points(design, results):
-    drawing = draw(design.figures["variance-by-angle"], "f", results)
-    zero, ridge = visible_axes(drawing)
+def test_curve__has_a_panel_for_each_level_and_all_points(variance):
+    zero, ridge = panels(variance)
     assert zero.get_title("left") == "regression function: zero"
     assert "ridge" in ridge.get_title("left")
     for axes in (zero, ridge):
@@ -63,55 +37,51 @@ def test_curve__has_a_panel_for_each_level_and_all_points(design, results):
         assert len(points(axes)) == 14
     assert zero.get_ylim() == ridge.get_ylim()
     assert zero.get_ylabel() == "ensemble variance [Y²]"
-    assert [strip.get_xlabel() for strip in strips(drawing)] == ["angle [degrees]"] * 2
+    assert [strip.get_xlabel() for strip in strips(variance)] == ["angle [degrees]"] * 2
 
 
-def test_curve__draws_estimates_with_bars_of_1_96_mcse(design, results):
-    drawing = draw(design.figures["variance-by-angle"], "f", results)
+def test_curve__draws_estimates_with_bars_of_1_96_mcse(variance, results):
     cells = cells_where(results, regression="zero", n_keys=400.0)
-    _, second = bars(visible_axes(drawing)[0])
+    _, second = bars(panels(variance)[0])
     x, y = second.lines[0].get_data()
     np.testing.assert_array_equal(x, cells.angle.values)
     np.testing.assert_array_equal(y, cells.ensemble_variance.sel(source="empirical").values)
-    segments = np.array(second.lines[2][0].get_segments())
-    half_lengths = (segments[:, 1, 1] - segments[:, 0, 1]) / 2
-    np.testing.assert_allclose(half_lengths, COVERAGE * cells.ensemble_variance_mcse.values, rtol=1e-12)
+    np.testing.assert_allclose(half_lengths(second), COVERAGE * cells.ensemble_variance_mcse.values, rtol=1e-12)
 
 
-def test_curve__leaves_a_gap_where_theory_does_not_apply(design, results):
-    axes = visible_axes(draw(design.figures["variance-by-angle"], "f", results))[0]
+def test_curve__leaves_a_gap_where_theory_does_not_apply(variance):
+    axes = panels(variance)[0]
     with_gap, whole = lines(axes, "leading")
     np.testing.assert_array_equal(np.isnan(with_gap.get_ydata()), np.arange(0.0, 91.0, 15.0) == 45.0)
     assert np.isfinite(whole.get_ydata()).all()
     assert with_gap.get_color() == bars(axes)[0].lines[0].get_color()
 
 
-def test_curve__draws_exact_theory_broad_and_pale_beside_leading_order(design, results):
-    drawing = draw(design.figures["variance-by-angle"], "f", results)
-    axes = visible_axes(drawing)[0]
+def test_curve__draws_exact_theory_broad_and_pale_beside_leading_order(variance, results):
+    axes = panels(variance)[0]
     (exact,), (_, leading) = lines(axes, "exact"), lines(axes, "leading")
     cells = cells_where(results, regression="zero", n_keys=400.0)
     np.testing.assert_array_equal(exact.get_ydata(), cells.ensemble_variance.sel(source="exact").values)
     assert not np.array_equal(exact.get_ydata(), leading.get_ydata())
     assert exact.get_color() == leading.get_color()
     assert exact.get_linewidth() > 3 * leading.get_linewidth() and exact.get_alpha() < 0.5
-    assert "broad pale line: exact theory at any n" in legend_texts(drawing)[-1]
+    assert "broad pale line: exact theory at any n" in reading(variance)
 
 
 def test_curve__does_not_join_points_that_exact_theory_joins(results):
     cells = cells_where(results, regression="zero", n_keys=400.0).copy(deep=True)
     cells.correlation.loc[{"source": "leading"}] = np.nan
     drawing = draw(curve(), "f", cells)
-    axes = visible_axes(drawing)[0]
+    axes = panels(drawing)[0]
     assert len(lines(axes, "exact")) == 1 and not lines(axes, "leading") and not lines(axes, "joined")
     assert legend_texts(drawing)[-1][0] == "points: Monte Carlo ± 1.96 MCSE"
     cells.correlation.loc[{"source": "exact"}] = np.nan
-    assert len(lines(visible_axes(draw(curve(), "f", cells))[0], "joined")) == 1  # the control
+    assert len(lines(panels(draw(curve(), "f", cells))[0], "joined")) == 1  # the control
 
 
 def test_limit__is_told_by_exact_theory_first(results):
     figure = curve(y="ensemble_variance", limit="mean_covariance", where={"n_keys": 400, "regression": "zero"})
-    (line,) = lines(visible_axes(draw(figure, "f", results))[0], "limit, exact")
+    (line,) = lines(panels(draw(figure, "f", results))[0], "limit, exact")
     at_end = cells_where(results, regression="zero", n_keys=400.0, angle=90.0).mean_covariance.values[:, 0]
     assert line.get_ydata()[0] == at_end[1] != at_end[2]
 
@@ -119,20 +89,20 @@ def test_limit__is_told_by_exact_theory_first(results):
 def test_curve__marks_a_theoretical_value_without_neighbours(results):
     only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=[2, 3, 4])
     only.correlation.loc[{"source": "leading"}] = [np.nan, 0.7, np.nan]
-    axes = visible_axes(draw(curve(), "f", only))[0]
+    axes = panels(draw(curve(), "f", only))[0]
     (line,) = lines(axes, "leading")
     assert line.get_markevery() == [1]
 
 
 def test_curve__sorts_cells_by_x(results):
     backwards = cells_where(results, regression="zero", n_keys=400.0).isel(cell=slice(None, None, -1))
-    (line,) = lines(visible_axes(draw(curve(), "f", backwards))[0], "leading")
+    (line,) = lines(panels(draw(curve(), "f", backwards))[0], "leading")
     np.testing.assert_array_equal(line.get_xdata(), np.arange(0.0, 91.0, 15.0))
 
 
 def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results):
     drawing = draw(design.figures["unshown"], "f", results)
-    axes = visible_axes(drawing)[0]
+    axes = panels(drawing)[0]
     assert len(bars(axes)) == len(lines(axes, "leading")) == 4
     for line in lines(axes, "leading"):
         assert (np.diff(line.get_xdata()) > 0).all()
@@ -141,7 +111,7 @@ def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results
 
 def test_limit__is_the_leading_order_value_at_the_largest_x_or_the_estimate(design, results):
     drawing = draw(design.figures["saturation"], "f", results)
-    (axes,) = visible_axes(drawing)
+    (axes,) = panels(drawing)
     told, estimated = lines(axes, "limit, leading"), lines(axes, "limit, empirical")
     limits = [line.get_ydata()[0] for line in told + estimated]
     at_end = results.isel(cell=np.flatnonzero((results.grid.values == "many-heads") & (results.n_heads.values == 16.0)))
@@ -149,8 +119,7 @@ def test_limit__is_the_leading_order_value_at_the_largest_x_or_the_estimate(desi
     empirical = at_end.mean_covariance.sel(source="empirical").values
     assert np.isnan(leading).tolist() == [False, False, True]
     assert limits == [leading[0], leading[1], empirical[2]]
-    text = " ".join(" ".join(legend_texts(drawing)[-1]).split())
-    assert "dashed: limit, mean covariance [Y²] at the largest H (Monte Carlo where" in text
+    assert "dashed: limit, mean covariance [Y²] at the largest H (Monte Carlo where" in reading(drawing)
 
 
 def test_legend__has_an_entry_for_each_hue_level_and_says_what_is_drawn(design, results):
@@ -168,22 +137,21 @@ def test_legend__does_not_promise_a_line_that_is_not_there(results):
     assert why == "no theory: query far beyond the keys (1 point)" and axis == "y does not begin at 0"
 
 
-@pytest.mark.parametrize("made, count", [(curve, 2), (scatter, 2 * len(INDICES))])
+@pytest.mark.parametrize("made, count", [(curve, 2), (partial(stated, "diversity"), 2 * len(INDICES))])
 def test_log_scale__drops_what_is_not_positive_and_says_so(results, made, count):
     cells = cells_where(results, n_keys=400.0, regression="zero").copy(deep=True)
     cells.mse.loc[{"source": "empirical"}] = [-0.1, 0.0, 0.1, 0.2, 0.3, np.nan, 0.4]
     drawing = draw(made(grid="angles", y="mse", y_scale="log"), "f", cells)
     drawing.draw_without_rendering()
-    assert len(points(visible_axes(drawing)[0])) == 4
+    assert len(points(panels(drawing)[0])) == 4
     assert f"{count} points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
 
 
 def test_log_ticks__are_plain_numbers(results):
-    drawing = draw(
-        curve(y="mse", x="n_keys", hue="angle", panel="regression", x_scale="log", y_scale="log"), "f", results
-    )
+    figure = curve(y="mse", x="n_keys", hue="angle", panel="regression", x_scale="log", y_scale="log")
+    drawing = draw(figure, "f", results)
     drawing.draw_without_rendering()
-    axes = visible_axes(drawing)[0]
+    axes = panels(drawing)[0]
     assert [tick.get_text() for tick in strips(drawing)[0].get_xticklabels()] == ["100", "400"]
     assert isinstance(axes.yaxis.get_major_formatter(), PlainLog)
     shown = [t.get_text() for t in axes.get_yticklabels(which="both") if t.get_text()]
@@ -193,26 +161,24 @@ def test_log_ticks__are_plain_numbers(results):
 
 @pytest.fixture(scope="module")
 def panels_of_indices(design, results):
-    return visible_axes(draw(design.figures["which-index"], "f", results))
+    return panels(draw(design.figures["which-index"], "f", results))
 
 
 def test_diversity__has_a_panel_for_each_index_and_level(panels_of_indices, results):
-    panels = panels_of_indices
-    assert len(panels) == 2 * len(INDICES)
+    assert len(panels_of_indices) == 2 * len(INDICES)
     cells = cells_where(results, regression="zero", n_keys=100.0)
-    first = bars(panels[0])[0].lines[0]
+    first = bars(panels_of_indices[0])[0].lines[0]
     np.testing.assert_array_equal(first.get_xdata(), cells.hdi.sel(index="chordal").values)
     np.testing.assert_array_equal(first.get_ydata(), cells.mse.sel(source="empirical").values)
-    last = len(INDICES) - 1
-    assert panels[0].get_ylim() == panels[last].get_ylim() != panels[last + 1].get_ylim()
+    of_zero, of_ridge = (panels_of_indices[start : start + len(INDICES)] for start in (0, len(INDICES)))
+    assert of_zero[0].get_ylim() == of_zero[-1].get_ylim() != of_ridge[0].get_ylim()
 
 
 def test_diversity__draws_bars_along_x_only_where_an_index_is_uncertain(panels_of_indices):
-    panels = panels_of_indices
-    has_x_bars = [bars(axes)[0].has_xerr for axes in panels[: len(INDICES)]]
+    has_x_bars = [bars(axes)[0].has_xerr for axes in panels_of_indices[: len(INDICES)]]
     assert has_x_bars == [index == "output" for index in INDICES]
-    segments = np.array(bars(panels[INDICES.index("output")])[0].lines[2][0].get_segments())
-    np.testing.assert_allclose(segments[:, 1, 0] - segments[:, 0, 0], 2 * COVERAGE * 0.01, rtol=1e-12)
+    uncertain = bars(panels_of_indices[INDICES.index("output")])[0]
+    np.testing.assert_allclose(half_lengths(uncertain, axis=0), COVERAGE * 0.01, rtol=1e-12)
 
 
 def test_diversity__prints_rank_correlations(panels_of_indices, results):
@@ -227,44 +193,43 @@ def test_diversity__of_one_index_has_a_panel_for_each_level(design, results):
     figure = design.figures["which-index"]
     levels = list(dict.fromkeys(results[figure.panel].values[results.grid.values == figure.grid]))
     drawing = draw(figure.model_copy(update={"index": "vendi"}), "f", results)
-    panels = visible_axes(drawing)
-    assert len(panels) == len(levels) and {axes.get_xlabel() for axes in panels} == {"vendi"}
+    shown = panels(drawing)
+    assert len(shown) == len(levels) and {axes.get_xlabel() for axes in shown} == {"vendi"}
     cells = results.isel(cell=np.flatnonzero((results.grid == figure.grid) & (results[figure.panel] == levels[0])))
-    np.testing.assert_allclose(np.sort(points(panels[0])[:, 0]), np.sort(cells.hdi.sel(index="vendi").values))
+    np.testing.assert_allclose(np.sort(points(shown[0])[:, 0]), np.sort(cells.hdi.sel(index="vendi").values))
 
 
 def test_diversity__of_panels_with_other_ranges_of_the_index_says_so(design, results):
     figure = design.figures["which-index"].model_copy(update={"index": "vendi"})
     wider = results.assign(hdi=results.hdi * xr.where(results[figure.panel] == results[figure.panel][0], 2.0, 1.0))
-    said = ["\n".join(text.get_text() for text in draw(figure, "f", each).legends[-1].get_texts())
-            for each in (results, wider)]  # fmt: skip
+    said = [reading(draw(figure, "f", each)) for each in (results, wider)]
     assert ["panels have x axes of their own" in each for each in said] == [False, True]
 
 
 def test_diversity__of_a_constant_index_has_no_correlation_to_print(results):
-    figure = scatter(grid="many-heads", hue="n_heads")
-    assert visible_axes(draw(figure, "f", results))[0].get_title("right") == "r undefined, 12 cells"
+    figure = stated("diversity", grid="many-heads", hue="n_heads")
+    assert panels(draw(figure, "f", results))[0].get_title("right") == "r undefined, 12 cells"
 
 
 def test_single_cell__draws_in_both_kinds(results):
-    for figure in (curve(grid="single", x="n_keys", y="mse"), scatter(grid="single")):
+    for figure in (curve(grid="single", x="n_keys", y="mse"), stated("diversity", grid="single")):
         drawing = draw(figure, "f", results)
         assert image(drawing, "png").startswith(b"\x89PNG")
-    assert {axes.get_title("right") for axes in visible_axes(drawing)} == {"undefined"}
+    assert {axes.get_title("right") for axes in panels(drawing)} == {"undefined"}
 
 
 def test_single_head__has_no_correlation_to_draw(results):
     drawing = draw(curve(grid="many-heads", x="n_heads", hue="bandwidth"), "f", results)
-    assert 1.0 not in points(visible_axes(drawing)[0])[:, 0]
-    assert len(points(visible_axes(drawing)[0])) == 12
+    assert 1.0 not in points(panels(drawing)[0])[:, 0]
+    assert len(points(panels(drawing)[0])) == 12
     empty = draw(curve(grid="single", x="n_keys"), "f", results)
-    assert len(points(visible_axes(empty)[0])) == 0
+    assert len(points(panels(empty)[0])) == 0
 
 
 def test_panels__are_at_most_four_to_a_row(results):
     drawing = draw(curve(grid="many-heads", x="bandwidth", panel="n_heads"), "f", results)
-    assert len(visible_axes(drawing)) == 5
-    columns = {round(axes.get_subplotspec().colspan.start) for axes in visible_axes(drawing)}
+    assert len(panels(drawing)) == 5
+    columns = {round(axes.get_subplotspec().colspan.start) for axes in panels(drawing)}
     assert columns == {0, 1, 2}
 
 

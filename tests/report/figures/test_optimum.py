@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders_results import DESIGN, build_design, build_results, cells_where
-from matplotlib.container import ErrorbarContainer
+from drawn import bars, half_lengths, lines, panels, reading, stated
 from matplotlib.patches import StepPatch
 
-from simstudy.design.figures import LollipopFigure, NestedLoopFigure, OrderingFigure
 from simstudy.design.load import load_design
-from simstudy.design.measures import INDICES
+from simstudy.design.measures import INDICES, THEORIES
 from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP
@@ -107,19 +106,17 @@ def test_bandwidths__are_numbers_on_both_axes(design, results):
 
 def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results):
     drawing = draw(design.figures["best"], "best", results)
-    panels = [axes for axes in drawing.axes if axes.get_visible()]
-    assert len(panels) == 2 and panels[0].get_ylabel() == "best head dimension p"
-    (bar,) = [item for item in panels[0].containers if isinstance(item, ErrorbarContainer)]
+    axes, other = panels(drawing)
+    assert axes.get_ylabel() == "best head dimension p" and not other.get_ylabel()
+    (bar,) = bars(axes)
     np.testing.assert_allclose(bar.lines[0].get_ydata(), [4.0, 2.0, 1.0])
     segments = [segment[:, 1].tolist() for segment in bar.lines[2][0].get_segments()]
     np.testing.assert_allclose(segments, [[4, 8], [2, 4], [1, 2]])
-    (line,) = [item for item in panels[0].lines if item.get_label() == "leading"]
+    (line,) = lines(axes, "leading")
     np.testing.assert_allclose(line.get_ydata(), [4.0, 2.0, np.nan])
-    texts = [text.get_text() for legend in drawing.legends for text in legend.get_texts()]
-    assert any("best bandwidth b at each level" in text for text in texts)
-    assert any("1% or more of the draws" in text for text in texts)
-    assert [tick for tick in panels[0].get_yticks()] == [1, 2, 4, 8]
-    assert all(panels[0].viewLim.contains(*point) for point in bar.lines[0].get_xydata())
+    assert all(text in reading(drawing) for text in ("best bandwidth b at each level", "1% or more of the draws"))
+    assert axes.get_yticks().tolist() == [1, 2, 4, 8]
+    assert all(axes.viewLim.contains(*point) for point in bar.lines[0].get_xydata())
 
 
 def test_winners__have_the_colour_and_the_value_of_the_least(design, results):
@@ -155,82 +152,64 @@ def test_nested_loop__leaves_a_gap_where_a_cell_is_missing(design, results):
     part = results.isel(
         cell=np.flatnonzero(~((results.grid == "split") & (results.noise_sd == 1) & (results.head_dim == 4)))
     )
-    figure = NestedLoopFigure.model_validate(
-        {"kind": "nested_loop", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth"}
-    )
-    step = draw(figure, "f", part).axes[0].patches[0].get_data().values
+    step = draw(stated("nested_loop", grid="split", hue="bandwidth"), "f", part).axes[0].patches[0].get_data().values
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(step)), [6, 18])
 
 
 def test_nested_loop__of_one_factor_names_its_levels_below_the_steps(results):
-    figure = NestedLoopFigure.model_validate(
-        {"kind": "nested_loop", "title": "t", "grid": "split", "y": "mse",
-         "where": {"regression": "zero", "bandwidth": 0.4, "head_dim": 1}}
-    )  # fmt: skip
+    figure = stated("nested_loop", grid="split", where={"regression": "zero", "bandwidth": 0.4, "head_dim": 1})
     _, strip = draw(figure, "f", results).axes
     assert [tick.get_text() for tick in strip.get_xticklabels()] == ["0.5", "1", "2"]
     assert strip.get_xlabel() == "noise standard deviation σ [Y]"
 
 
 def test_ordering__draws_the_share_of_each_index_in_each_panel_and_colour(results):
-    figure = OrderingFigure.model_validate(
-        {"kind": "ordering", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth", "panel": "regression"}
-    )
+    figure = stated("ordering", grid="split", hue="bandwidth", panel="regression")
     code = np.arange(results.sizes["cell"])[:, None] / 100 + np.arange(len(INDICES)) / 1000
     made = results.assign(
         wrong_pair_share=(("figure", "cell", "index"), code[None]),
         wrong_pair_share_mcse=(("figure", "cell", "index"), np.full_like(code, 0.01)[None]),
     )
-    drawing = draw(figure, "best", made)
-    panels = [axes for axes in drawing.axes if axes.get_visible()]
-    assert len(panels) == 2 and [tick.get_text() for tick in panels[0].get_yticklabels()] == list(INDICES)
-    for axes, regression in zip(panels, dict.fromkeys(cells_where(made, "split").regression.values), strict=True):
-        found = [item for item in axes.containers if isinstance(item, ErrorbarContainer)]
-        for bar, bandwidth in zip(found, (0.4, 0.8), strict=True):
+    shown = panels(draw(figure, "best", made))
+    assert len(shown) == 2 and [tick.get_text() for tick in shown[0].get_yticklabels()] == list(INDICES)
+    for axes, regression in zip(shown, dict.fromkeys(cells_where(made, "split").regression.values), strict=True):
+        for bar, bandwidth in zip(bars(axes), (0.4, 0.8), strict=True):
             first = cells_where(made, "split", regression=regression, bandwidth=bandwidth).isel(cell=0)
             np.testing.assert_allclose(bar.lines[0].get_xdata(), first.wrong_pair_share.sel(figure="best"))
             np.testing.assert_allclose(np.round(bar.lines[0].get_ydata()), np.arange(len(INDICES)))
-            segments = np.array(bar.lines[2][0].get_segments())
-            np.testing.assert_allclose(np.diff(segments[:, :, 0])[:, 0], 2 * COVERAGE * 0.01)
+            np.testing.assert_allclose(half_lengths(bar, axis=0), COVERAGE * 0.01)
 
 
 def test_ordering__names_an_index_that_orders_nothing_and_draws_no_row_for_it(results):
-    figure = OrderingFigure.model_validate({"kind": "ordering", "title": "t", "grid": "split", "y": "mse"})
     share = np.full((1, results.sizes["cell"], len(INDICES)), 0.5)
     share[..., INDICES.index("vendi")] = np.nan
     numbers = {f"wrong_pair_share{end}": (("figure", "cell", "index"), share) for end in ("", "_mcse")}
-    drawing = draw(figure, "best", results.assign(numbers))
+    drawing = draw(stated("ordering", grid="split"), "best", results.assign(numbers))
     rows = [tick.get_text() for tick in drawing.axes[0].get_yticklabels()]
     assert rows == [name for name in INDICES if name != "vendi"]
     assert len(drawing.axes[0].containers[0].lines[0].get_ydata()) == len(rows)
-    assert "in all cells: vendi" in drawing.legends[-1].get_texts()[-1].get_text()
+    assert reading(drawing).endswith("in all cells: vendi")
 
 
 def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(results):
-    figure = LollipopFigure.model_validate(
-        {"kind": "lollipop", "title": "t", "grid": "split", "y": "mse", "hue": "bandwidth", "panel": "regression",
-         "target": 0.25}
-    )  # fmt: skip
+    figure = stated("lollipop", grid="split", hue="bandwidth", panel="regression", target=0.25)
     exact = np.where(results.noise_sd == 1.0, results.mse.sel(source="empirical") + 0.2, np.nan)
     results.mse.loc[{"source": "exact"}] = exact
-    panels = draw(figure, "f", results).axes
-    for axes, regression in zip(panels, dict.fromkeys(cells_where(results, "split").regression.values), strict=True):
+    shown = draw(figure, "f", results).axes
+    for axes, regression in zip(shown, dict.fromkeys(cells_where(results, "split").regression.values), strict=True):
         sticks = [item for item in axes.collections if item.get_label() == "stick"]
-        bars = [item.lines[0] for item in axes.containers]
-        for stick, bar, bandwidth in zip(sticks, bars, (0.4, 0.8), strict=True):
+        drawn = zip(sticks, bars(axes), lines(axes, "theory"), (0.4, 0.8), strict=True)
+        for stick, bar, told, bandwidth in drawn:
             cells = cells_where(results, "split", regression=regression, bandwidth=bandwidth)
-            ends = np.array(stick.get_segments())
-            np.testing.assert_allclose(
-                np.sort(ends[:, :, 0], axis=1),
-                np.sort([np.full(12, 0.25), cells.mse.sel(source="empirical").values], axis=0).T,
-            )
-            np.testing.assert_allclose(bar.get_xdata(), cells.mse.sel(source="empirical"))
-            np.testing.assert_array_equal(np.round(bar.get_ydata()), np.arange(12))
-            told = [line for line in axes.lines if line.get_label() == "theory"][(0.4, 0.8).index(bandwidth)]
-            leading, exact = (cells.mse.sel(source=source).values for source in ("leading", "exact"))
+            estimates, leading, exact = (cells.mse.sel(source=name).values for name in ("empirical", *THEORIES[::-1]))
+            ends = np.array(stick.get_segments())[:, :, 0]
+            np.testing.assert_allclose(np.sort(ends, axis=1).T, np.sort([np.full(12, 0.25), estimates], axis=0))
+            x, y = bar.lines[0].get_data()
+            np.testing.assert_allclose(x, estimates)
+            np.testing.assert_array_equal(np.round(y), np.arange(12))
             np.testing.assert_array_equal(told.get_xdata(), np.where(cells.noise_sd == 1.0, exact, leading))
-    texts = [tick.get_text() for tick in panels[0].get_yticklabels()]
-    assert texts[:2] == ["0.5, 1", "0.5, 2"] and panels[0].get_ylim() == (11.5, -0.5)
+    texts = [tick.get_text() for tick in shown[0].get_yticklabels()]
+    assert texts[:2] == ["0.5, 1", "0.5, 2"] and shown[0].get_ylim() == (11.5, -0.5)
 
 
 @pytest.mark.parametrize(

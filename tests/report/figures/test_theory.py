@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders_results import DESIGN, build_design, build_results, law_cells
+from drawn import bars, half_lengths, lines, panels, reading, stated, strips
 from matplotlib.axes import Axes
-from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from simstudy.design.figures import CurveFigure, LawFigure
 from simstudy.report.figures import chosen, draw
-from simstudy.report.figures.beside_theory import GREY, STRIP
+from simstudy.report.figures.beside_theory import GREY
 from simstudy.report.figures.shared import COVERAGE
 
 
@@ -24,20 +23,14 @@ def results(design):
     return build_results(design)
 
 
-def curve(**fields) -> CurveFigure:
+def curve(**entries):
     where = {"regression": "zero", "n_keys": 400}
-    given = {"kind": "curve", "title": "t", "grid": "angles", "y": "correlation", "x": "angle", "where": where}
-    return CurveFigure.model_validate(given | fields)
+    return stated(**{"grid": "angles", "y": "correlation", "x": "angle", "where": where} | entries)
 
 
 def parts(drawing: Figure) -> tuple[Axes, Axes]:
-    axes, strip = drawing.axes
-    assert strip.get_label() == STRIP
+    (axes,), (strip,) = panels(drawing), strips(drawing)
     return axes, strip
-
-
-def reading(drawing: Figure) -> str:
-    return " | ".join(text.get_text() for legend in drawing.legends for text in legend.get_texts())
 
 
 def with_levels(results: xr.Dataset, source: str, values: list[float]) -> xr.Dataset:
@@ -54,8 +47,7 @@ def test_residuals__are_drawn_below_with_their_errors(results):
     leading = cells.correlation.sel(source="leading").values
     np.testing.assert_array_equal(x, cells.angle)
     np.testing.assert_allclose(y, cells.correlation.sel(source="empirical").values / leading - 1, atol=1e-12)
-    segments = np.array(bar.lines[2][0].get_segments())
-    np.testing.assert_allclose(np.ptp(segments[:, :, 1], axis=1), 2 * COVERAGE * cells.correlation_mcse / leading)
+    np.testing.assert_allclose(half_lengths(bar), COVERAGE * cells.correlation_mcse / leading)
     assert strip.get_ylim()[0] == -strip.get_ylim()[1] and strip.get_xlim() == axes.get_xlim()
     texts = [strip.yaxis.get_major_formatter()(value, 0) for value in (-0.01, 0.0, 0.025)]
     assert texts == ["−1 %", "0 %", "+2.5 %"]
@@ -88,17 +80,17 @@ def test_points_without_theory__are_grey_and_the_figure_says_why(results):
     cells.inapplicable.loc[{"source": "leading"}] = ["", "", "2 of 9 too far; so", "3 of 9 too far", "odd", "", ""]
     drawing = draw(curve(), "f", cells)
     axes, _ = parts(drawing)
-    (grey,) = (each for each in axes.lines if each.get_label() == "uncovered")
+    (grey,) = lines(axes, "uncovered")
     assert grey.get_xdata().tolist() == [30.0, 45.0, 60.0] and grey.get_markerfacecolor() == GREY
-    assert "filled grey: no theory, as 2 of 9 too far (2 points); odd (1 point)" in reading(drawing).replace("\n", " ")
-    assert not any(each.get_label() == "uncovered" for each in parts(draw(curve(), "f", results))[0].lines)
+    assert "filled grey: no theory, as 2 of 9 too far (2 points); odd (1 point)" in reading(drawing)
+    assert not lines(parts(draw(curve(), "f", results))[0], "uncovered")
 
 
 def test_figure_without_any_theory__has_no_strip_and_no_grey(results):
     cells = with_levels(results, "leading", [np.nan] * 7)
     drawing = draw(curve(), "f", cells)
     (axes,) = drawing.axes
-    assert not any(each.get_label() == "uncovered" for each in axes.lines)
+    assert not lines(axes, "uncovered")
     assert "no theory: it has no formula for this measure here (7 points)" in reading(drawing)
 
 
@@ -117,7 +109,7 @@ def test_panels_with_axes_of_their_own__say_so(results):
     where = {"n_keys": 400}
     apart = draw(curve(where=where, y="squared_bias", panel="regression"), "f", results)
     assert "panels have y axes of their own" in reading(apart)
-    zero, ridge = (axes for axes in apart.axes if axes.get_label() != STRIP)
+    zero, ridge = panels(apart)
     assert zero.get_ylim()[1] < ridge.get_ylim()[1] / 100
     apart.draw_without_rendering()
     assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
@@ -157,24 +149,19 @@ def of_law(growth: float) -> xr.Dataset:
 def test_law_figure__has_a_colour_for_each_grid_and_shows_a_negative_prediction():
     made = of_law(growth=3.0)
     made.mean_covariance[0, 2] = -1.0
-    figure = LawFigure.model_validate(
-        {"kind": "law", "title": "t", "grid": "heads", "beside": ["ants"], "y": "ensemble_variance"}
-    )
-    drawing = draw(figure, "f", made)
+    drawing = draw(stated("law", grid="heads", beside=["ants"], y="ensemble_variance"), "f", made)
     axes, strip = drawing.axes
-    heads, ants = (item for item in axes.containers if isinstance(item, ErrorbarContainer))
+    heads, ants = bars(axes)
     assert heads.lines[0].get_xdata() == heads.lines[0].get_ydata()
     assert ants.lines[0].get_xdata()[0] == pytest.approx(-0.5 * 7 / 8 + 1 / 8) and axes.get_xlim()[0] < -0.3125
     # Heads follow the law; one below zero has no ratio.
-    exact, unknown = (item for item in strip.containers if isinstance(item, ErrorbarContainer))
+    exact, unknown = bars(strip)
     assert exact.lines[0].get_ydata() == pytest.approx(0.0) and not len(unknown.lines[0].get_ydata())
-    texts = [text.get_text() for legend in drawing.legends for text in legend.get_texts()]
-    assert texts[:2] == ["heads", "ants"] and "(1−ρ)/M" in texts[3]
+    assert reading(drawing).startswith("heads ants points") and "(1−ρ)/M" in reading(drawing)
 
 
 def test_strip__shows_by_how_much_the_law_is_missed():
-    figure = LawFigure.model_validate({"kind": "law", "title": "t", "grid": "ants", "y": "ensemble_variance"})
-    strip = draw(figure, "f", of_law(growth=1.2)).axes[1]
-    (points,) = (item for item in strip.containers if isinstance(item, ErrorbarContainer))
+    strip = draw(stated("law", grid="ants", y="ensemble_variance"), "f", of_law(growth=1.2)).axes[1]
+    (points,) = bars(strip)
     law, found = (0.5 * 7 / 8 + 2 / 8) / 2, (0.5 + 1.5 / 8) * 1.2 / 2
     assert points.lines[0].get_ydata()[0] == pytest.approx(found / law - 1) == pytest.approx(0.2)
