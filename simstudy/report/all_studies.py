@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import xarray as xr
@@ -23,35 +23,29 @@ AT_ITS_OWN_LEVEL = (OptimumSlope, OptimumLaw)
 """Claims that spend a part of their level on which levels may be least: their p-values hold at no other level."""
 
 
-class Campaign(NamedTuple):
-    """How many studies share the level, and the verdicts that hold at it, by study and claim."""
-
-    n_studies: int
-    verdicts: dict[str, dict[str, str]]
-    n_decided: int
-    n_hold: int
-
-
-def campaign(studies: list[tuple[xr.Dataset, Design]]) -> Campaign:
+def campaign(studies: list[tuple[xr.Dataset, Design]]) -> dict[str, Any]:
     """Judge the claims of several studies such that any of all verdicts is wrong with probability LEVEL at most.
 
     Each study is judged at LEVEL over the number of studies (Bonferroni). So the claims of one study do not weigh on
     those of another, and a study's level depends on how many there are, not on how many claims the others make. Holm's
     method gains nothing that is sure here: of every claim either "it holds" or "it fails" is true, so that no decision
     makes the number of true hypotheses smaller.
+
+    Returns how many studies share the level, the verdicts that hold at it by study and claim, and how many claims have
+    a verdict in their study and at this level.
     """
     claiming = [(results, design) for results, design in studies if design.claims]
     verdicts: dict[str, dict[str, str]] = {design.study.name: {} for _, design in claiming}
+    n_decided = n_hold = 0
     for results, design in claiming:
-        for name, claim in design.claims.items():
-            judged = results.sel(claim=name)
-            smallest = min(float(judged.p_against), float(judged.p_in_favour))
-            at_its_own = isinstance(claim, AT_ITS_OWN_LEVEL) and len(claiming) > 1
-            holds = smallest * len(claiming) < LEVEL and not at_its_own
-            verdicts[design.study.name][name] = str(judged.verdict.item()) if holds else "inconclusive"
-    own = [each for results, _ in claiming for each in results.verdict.values if each != "inconclusive"]
-    hold = [each for found in verdicts.values() for each in found.values() if each != "inconclusive"]
-    return Campaign(len(claiming), verdicts, len(own), len(hold))
+        columns = (results[name].values.tolist() for name in ("claim", "verdict", "p_against", "p_in_favour"))
+        for name, verdict, *p_values in zip(*columns, strict=True):
+            at_its_own = isinstance(design.claims[name], AT_ITS_OWN_LEVEL) and len(claiming) > 1
+            holds = min(p_values) * len(claiming) < LEVEL and not at_its_own
+            verdicts[design.study.name][name] = verdict if holds else "inconclusive"
+            n_decided += verdict != "inconclusive"
+            n_hold += holds and verdict != "inconclusive"
+    return {"n_studies": len(claiming), "verdicts": verdicts, "n_decided": n_decided, "n_hold": n_hold}
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:

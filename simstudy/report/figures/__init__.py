@@ -1,7 +1,7 @@
 """The figures that a design declares, drawn by Matplotlib's objects: without `pyplot` nothing global is left behind."""
 
 import io
-from functools import singledispatch
+from collections.abc import Callable
 
 import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -23,23 +23,18 @@ __all__ = ["draw", "draw_claims", "draw_z_scores", "image"]
 COLOURS_OF_PNG = 64
 
 
-@singledispatch
-def _drawn(figure: BaseFigure, cells: xr.Dataset) -> Drawing:
-    raise TypeError(f"no drawing of {figure!r}")
-
-
-for _function in (
-    curve_figure, diversity_figure, law_figure, lollipop_figure, nested_loop_figure, optimum_figure, ordering_figure,
-    winners_figure, zip_figure,
-):  # fmt: skip
-    _drawn.register(_function)
+_KINDS: dict[str, Callable[..., Drawing]] = {
+    "curve": curve_figure, "diversity": diversity_figure, "law": law_figure, "lollipop": lollipop_figure,
+    "nested_loop": nested_loop_figure, "optimum": optimum_figure, "ordering": ordering_figure,
+    "winners": winners_figure, "zip": zip_figure,
+}  # fmt: skip
 
 
 @own_style()
 def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
     """Draw one figure of a design, ``name`` there."""
     cells = chosen(figure, results)
-    return _drawn(figure, cells.sel(figure=name) if figure.stored else cells)
+    return _KINDS[vars(figure)["kind"]](figure, cells.sel(figure=name) if figure.stored else cells)
 
 
 def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
