@@ -203,7 +203,7 @@ def simulate(ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[L
     for observer in observers:
         observer(ledger)
     for task, outcome in queue:
-        meter.add(outcome.usage)
+        meter.add(outcome)
         queue.add(ledger.record(task, outcome.batches))
         if spent := budget.spent(meter.cpu_seconds, meter.wall_seconds):
             ledger.cut()

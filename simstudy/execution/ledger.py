@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import Cell
@@ -27,15 +27,6 @@ T = TypeVar("T")
 
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
-
-
-class Standing(NamedTuple):
-    """How far all cells are; work is the cost of batches, as far as the last looks can tell."""
-
-    work_done: float
-    work_expected: float
-    replicates: int
-    finished: int
 
 
 @dataclass
@@ -101,19 +92,17 @@ def cost(cell: Cell) -> float:
     return cell.simulation.batch_size * data.n_keys * (per_key + weights)
 
 
-Rule = Callable[[Sequence[Account]], Sequence[int]]
-"""From the accounts of all cells, none of which wants a batch for itself, to how many are wanted for the whole."""
-
-Control = Callable[[Cell, Performance], Performance]
-"""From a cell and its performance to one with smaller errors."""
-
-
 class Ledger:
-    """Accounts of all cells of a design, kept up to date as batches arrive."""
+    """Accounts of all cells of a design, kept up to date as batches arrive.
+
+    ``rule``: from the accounts of all cells, none of which wants a batch for itself, to how many are wanted for the
+    whole; ``control``: from a cell and its performance to one with smaller errors.
+    """
 
     def __init__(
-        self, design: Design, store: Store, device: str = "cpu", rule: Rule | None = None,
-        control: Control = lambda _, performance: performance,
+        self, design: Design, store: Store, device: str = "cpu",
+        rule: Callable[[Sequence[Account]], Sequence[int]] | None = None,
+        control: Callable[[Cell, Performance], Performance] = lambda _, performance: performance,
     ) -> None:  # fmt: skip
         self._store = store
         self._rule = rule
@@ -179,13 +168,14 @@ class Ledger:
         return self._tasks([*touched, *self._look_at_all()])
 
     @property
-    def standing(self) -> Standing:
-        """How far all cells are."""
+    def standing(self) -> tuple[float, float, int, int]:
+        """Work done and expected, as far as the last looks can tell, replicates, and finished cells, over all cells."""
         rows = []
         for account in self.accounts:
             each, stored = cost(account.planned.cell), account.target - account.missing
             rows.append((stored * each, account.expected * each, stored * account.batch_size, account.finished))
-        return Standing(*map(sum, zip(*rows, strict=True)))
+        done, expected, replicates, finished = map(sum, zip(*rows, strict=True))
+        return done, expected, replicates, finished
 
     @property
     def work_known(self) -> bool:

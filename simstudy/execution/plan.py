@@ -57,11 +57,11 @@ def pilot(
     tasks = ledger.pilot_tasks(PILOT_BATCHES)
     queue.add(tasks)
     for task, outcome in track(queue, len(tasks)):
-        meter.add(outcome.usage)
+        meter.add(outcome)
         ledger.record(task, outcome.batches)
         costs = [cost(cell) for cell in task.cells]
         for identity, share in zip(ledger.identities(task), costs, strict=True):
-            seconds[identity].append(outcome.usage.cpu_seconds * share / sum(costs))
+            seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
     workers = queue.workers()
     accounts = [account if account.finished else ledger.preview(account) for account in ledger.accounts]
     # The first batch on a worker waits for the compiler: the median does not.

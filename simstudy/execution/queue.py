@@ -50,23 +50,13 @@ class Task(NamedTuple):
     batch: int
 
 
-class Usage(NamedTuple):
-    """What one task took, where it ran: host and process, seconds of its thread, most memory of the process so far."""
-
-    process: str
-    cpu_seconds: float
-    peak_MiB: float
-
-
 class Outcome(NamedTuple):
-    """The moments of each cell of a task, and what they took."""
+    """The moments of each cell of a task, and what they took where it ran: in which process of which host."""
 
     batches: list[Moments]
-    usage: Usage
-
-
-class EngineMismatchError(Exception):
-    """A worker computes with other sources, libraries or processor features than those that ask it."""
+    process: str
+    cpu_seconds: float  # Of the thread
+    peak_MiB: float  # Most memory of the process so far
 
 
 def engine_of(tasks: Sequence[Task], device: str) -> str:
@@ -75,15 +65,19 @@ def engine_of(tasks: Sequence[Task], device: str) -> str:
 
 
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
-    """Return the outcomes of tasks on whatever worker this runs; EngineMismatchError if its engine is another."""
+    """Return the outcomes of tasks on whatever worker this runs; UserError if its engine is another."""
     here = engine_of(tasks, device)
     if here != wanted:
-        raise EngineMismatchError(f"engine {here} on {platform.node()}, {wanted} wanted")
+        raise UserError(
+            f"a worker would give other bits (engine {here} on {platform.node()}, {wanted} wanted); install the same "
+            "simstudy and libraries there, and use nodes of one processor type, or set NUMBA_CPU_NAME and "
+            "NUMBA_CPU_FEATURES alike on all"
+        )
     outcomes = []
     for task in tasks:
         start = time.thread_time()
         batches = simulate_batch(*task, device)
-        outcomes.append(Outcome(batches, Usage(_process(), time.thread_time() - start, _peak_MiB())))
+        outcomes.append(Outcome(batches, _process(), time.thread_time() - start, _peak_MiB()))
     return outcomes
 
 
@@ -112,7 +106,7 @@ class Queue:
         while self._supply():
             tasks, outcomes = self._next_ended()
             self._flying -= 1
-            self._seconds = max(1e-6, sum(outcome.usage.cpu_seconds for outcome in outcomes) / len(outcomes))
+            self._seconds = max(1e-6, sum(outcome.cpu_seconds for outcome in outcomes) / len(outcomes))
             self._supply()  # before its outcomes are stored, so that no worker waits for the disk
             yield from zip(tasks, outcomes, strict=True)
 
@@ -188,11 +182,19 @@ class DaskQueue(Queue):
 
     def _next_ended(self) -> tuple[Sequence[Task], list[Outcome]]:
         """Wait for a turn to end, but not for ever for workers that do not come back."""
+        from distributed import KilledWorker
+
         last_seen = time.monotonic()
         while True:
             with contextlib.suppress(queue.Empty):
                 tasks, future = self._ended.get(timeout=COUNT_SECONDS)
-                outcomes = _outcomes(future)
+                try:
+                    outcomes = future.result()
+                except KilledWorker:
+                    raise UserError(
+                        "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
+                        "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
+                    ) from None
                 # Released at once: a result kept by its worker would be recomputed if that worker is lost.
                 future.release()
                 return tasks, outcomes
@@ -203,23 +205,6 @@ class DaskQueue(Queue):
                     raise no_workers(self._client.scheduler.address, WORKER_SECONDS)
                 self._without_workers()
                 last_seen = now
-
-
-def _outcomes(future: Any) -> list[Outcome]:
-    from distributed import KilledWorker
-
-    try:
-        return future.result()
-    except KilledWorker:
-        raise UserError(
-            "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
-            "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
-        ) from None
-    except EngineMismatchError as error:
-        raise UserError(
-            f"a worker would give other bits ({error}); install the same simstudy and libraries there, and use "
-            "nodes of one processor type, or set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES alike on all"
-        ) from None
 
 
 @contextlib.contextmanager
@@ -267,11 +252,11 @@ class Meter:
         self._elsewhere = 0.0
         self._peaks: dict[str, float] = {}
 
-    def add(self, usage: Usage) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Take note of a task; what it took in this very process is counted already."""
-        if usage.process != _process():
-            self._elsewhere += usage.cpu_seconds
-            self._peaks[usage.process] = max(usage.peak_MiB, self._peaks.get(usage.process, 0.0))
+        if outcome.process != _process():
+            self._elsewhere += outcome.cpu_seconds
+            self._peaks[outcome.process] = max(outcome.peak_MiB, self._peaks.get(outcome.process, 0.0))
 
     @property
     def wall_seconds(self) -> float:

@@ -163,6 +163,10 @@ def _of_moments(
     """Measures from (mean variance, mean covariance) and (mean over heads, mean over all pairs) of second moments."""
     variance, between = covariance
     error, product = second
+    effective_heads = np.where(np.isnan(variance), np.nan, 1.0)
+    if n_heads > 1:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            effective_heads = variance / (variance / n_heads + (1.0 - 1.0 / n_heads) * between)
     return {
         "squared_bias": squared_bias,
         "mean_squared_bias": error - variance,
@@ -171,7 +175,7 @@ def _of_moments(
         "ensemble_variance": ensemble_variance,
         "mse": squared_bias + ensemble_variance,
         "ambiguity": error - product,
-        "effective_heads": _effective_heads(variance, between, n_heads),
+        "effective_heads": effective_heads,
     }
 
 
@@ -224,10 +228,3 @@ def _scaled(products: Array) -> Array:
     squares = np.diagonal(products, axis1=-2, axis2=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return products / np.sqrt(squares[..., :, None] * squares[..., None, :])
-
-
-def _effective_heads(variance: Array, covariance: Array, n_heads: int) -> Array:
-    if n_heads == 1:
-        return np.where(np.isnan(variance), np.nan, 1.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return variance / (variance / n_heads + (1.0 - 1.0 / n_heads) * covariance)

@@ -40,8 +40,7 @@ def sleep_instead(seconds: float) -> None:
             if cells not in kept:
                 kept[cells] = queue.simulate_batch(cells, batch, device)
         time.sleep(seconds * len(tasks))
-        usage = queue.Usage(queue._process(), seconds, 0.0)
-        return [queue.Outcome(kept[task.cells], usage) for task in tasks]
+        return [queue.Outcome(kept[task.cells], queue._process(), seconds, 0.0) for task in tasks]
 
     queue.compute = compute
 

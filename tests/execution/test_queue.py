@@ -138,7 +138,7 @@ def test_queue__returns_every_task_also_those_added_while_iterating():
         queue.add(tasks[:2])
         done = set()
         for task, outcome in queue:
-            assert len(outcome.batches) == 1 and outcome.usage.peak_MiB > 1
+            assert len(outcome.batches) == 1 and outcome.peak_MiB > 1
             if not done:
                 queue.add(tasks[2:])
             done.add(task.batch)

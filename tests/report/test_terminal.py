@@ -22,7 +22,7 @@ from simstudy import __main__ as process
 from simstudy.design.document import Precision
 from simstudy.design.load import load_design
 from simstudy.execution.folder import Folder
-from simstudy.execution.ledger import Ledger, Standing
+from simstudy.execution.ledger import Ledger
 from simstudy.execution.provenance import PACKAGE
 from simstudy.execution.status import status_of
 from simstudy.execution.store import Store
@@ -230,7 +230,7 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     display._bar.get_time = lambda: now[0]
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
     for now[0], replicates, work in [(0.0, 0, 0), (300.0, 0, 0), (305.0, 16, 50), (310.0, 32, 100)]:
-        ledger.standing = Standing(work, 400, replicates, 0)
+        ledger.standing = work, 400, replicates, 0
         display(ledger)
     assert said == ["0/1 cells, 0 replicates, time left unknown", told]
 
