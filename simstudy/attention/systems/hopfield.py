@@ -34,7 +34,7 @@ def remember_noise(instance: HopfieldNoiseInstance, cell: Cell, shared: SharedDa
 def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData) -> Rows:
     """Tokens after the last layer, beside those of ordinary attention; weights of that layer, beside a product."""
     tokens, projections = _drawn(cell, shared, instance)
-    plain, state, pool = tokens, np.zeros(()), np.ones(())
+    plain, state, pool, n = tokens, np.zeros(()), np.ones(()), cell.data.n_keys
     cosines, ranks = [], []
     for layer, (query, key, value) in enumerate(projections):
         logits = _images(cell, tokens @ query) @ _images(cell, tokens @ key).swapaxes(1, 2) / cell.bandwidth**2
@@ -43,10 +43,14 @@ def climb_tower(instance: HopfieldTowerInstance, cell: Cell, shared: SharedData)
         # The same as a product of kernels, each layer to its power.
         pool = pool**memory * softmax(logits) ** (1.0 - memory)
         tokens = instance.skip * tokens + (1.0 - instance.skip) * softmax(state) @ (tokens @ value)
-        cosines.append(_cosine(tokens))
+        units = tokens / np.linalg.norm(tokens, axis=2, keepdims=True)
+        cosines.append(((units.sum(axis=1) ** 2).sum(axis=1) - n) / (n * (n - 1)))
         sizes = np.linalg.svd(tokens, compute_uv=False) ** 2
         ranks.append(exp_entropy(sizes / sizes.sum(axis=1, keepdims=True)))
-        plain = instance.skip * plain + (1.0 - instance.skip) * _ordinary(cell, plain, query, key, value)
+        # Attention without a memory.
+        queries, keys = _images(cell, plain @ query)[:, :, None], _images(cell, plain @ key).swapaxes(1, 2)[:, None]
+        output = attention(queries, keys, plain @ value, cell.bandwidth**2)[:, :, 0]
+        plain = instance.skip * plain + (1.0 - instance.skip) * output
     means = np.mean(cosines, axis=0), np.mean(ranks, axis=0)
     ordinary = np.abs(tokens - plain).max(axis=(1, 2)) / np.abs(plain).max(axis=(1, 2))
     pooled = np.abs(softmax(state) - pool / pool.sum(axis=2, keepdims=True)).max(axis=(1, 2))
@@ -71,16 +75,3 @@ def _images(cell: Cell, projected: Array) -> Array:
     if cell.estimator.key_scale == "raw":
         return projected
     return projected / np.sqrt((projected**2).mean(axis=2, keepdims=True))
-
-
-def _ordinary(cell: Cell, tokens: Array, query: Array, key: Array, value: Array) -> Array:
-    """Output (r, i, j) of attention without a memory."""
-    queries = _images(cell, tokens @ query)[:, :, None]
-    keys = _images(cell, tokens @ key).swapaxes(1, 2)[:, None]
-    return attention(queries, keys, tokens @ value, cell.bandwidth**2)[:, :, 0]
-
-
-def _cosine(tokens: Array) -> Array:
-    units = tokens / np.linalg.norm(tokens, axis=2, keepdims=True)
-    n = tokens.shape[1]
-    return ((units.sum(axis=1) ** 2).sum(axis=1) - n) / (n * (n - 1))

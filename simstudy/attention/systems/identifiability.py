@@ -101,18 +101,13 @@ def descend(instance: DepthInstance, cell: Cell, shared: SharedData) -> Rows:
     for tokens, *weights in zip(*layers, strict=True):
         for query, key, value, output in weights:
             inputs = layer_norm(tokens) if instance.normalisation == "layer_norm" else tokens
-            branch = attention_layer(inputs, query, key, value, output)
+            # Σ_h softmax(QK'/√p)V O by standard normal weights (h, k, m), scaled to keep the size of tokens.
+            q, k, v = (np.einsum("tm,hkm->htk", inputs, each) / np.sqrt(d) for each in (query, key, value))
+            means = softmax(q @ k.swapaxes(1, 2) / np.sqrt(p)) @ v
+            branch = np.einsum("htk,hkm->tm", means, output) / np.sqrt(n_heads * p)
             tokens = branch if instance.residual == "none" else tokens + share * branch
         apart = tokens - tokens.mean(axis=0)
         size = np.linalg.norm(tokens)
         visible = np.linalg.svd(apart, compute_uv=False) > APART * size
         spread = np.linalg.norm(apart) / size
         yield spread, np.log(max(spread, np.finfo(float).eps)), visible.sum()
-
-
-def attention_layer(tokens: Array, query: Array, key: Array, value: Array, output: Array) -> Array:
-    """Σ_h softmax(QK'/√p)V O of tokens (t, m) by standard normal weights (h, k, m), scaled to keep their size."""
-    n_heads, p, d = query.shape
-    projected = [np.einsum("tm,hkm->htk", tokens, weights) / np.sqrt(d) for weights in (query, key, value)]
-    weights = softmax(projected[0] @ projected[1].swapaxes(1, 2) / np.sqrt(p))
-    return np.einsum("htk,hkm->tm", weights @ projected[2], output) / np.sqrt(n_heads * p)

@@ -7,7 +7,6 @@ encoding of the position of the chunk.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from simstudy.attention.members import Array, Rows, quantities
@@ -39,16 +38,12 @@ def _drawn(cell: Cell, shared: SharedData, stride: int) -> tuple[Array, Array]:
     latents = tokens @ latent[:, :d] / np.sqrt(d)
     latents -= latents.mean(axis=2, keepdims=True)
     latents /= np.sqrt((latents**2).mean(axis=2, keepdims=True))
-    places = _encoding(np.arange(n) // stride, p)
+    # Sines and cosines at geometric frequencies (Vaswani et al. 2017): (token, k).
+    k = np.arange(p)
+    angles = (np.arange(n) // stride)[:, None] / 10_000.0 ** (2 * (k // 2) / p)
+    places = np.where(k % 2 == 0, np.sin(angles), np.cos(angles))
     gates = special.expit(((latents @ own[:, :p]) * (places @ place[:, :p])).sum(axis=2, keepdims=True) / p)
     return tokens @ query[:, :d] / np.sqrt(d), gates * latents
-
-
-def _encoding(positions: NDArray[np.int64], dimension: int) -> Array:
-    """Sines and cosines of positions at geometric frequencies (Vaswani et al. 2017): (position, k)."""
-    k = np.arange(dimension)
-    angles = positions[:, None] / 10_000.0 ** (2 * (k // 2) / dimension)
-    return np.where(k % 2 == 0, np.sin(angles), np.cos(angles))
 
 
 def _all_at_once(queries: Array, parts: Array, instance: LatentCacheInstance) -> Array:

@@ -96,22 +96,17 @@ def vote_and_recruit(instance: settings.BoostingAndAntsInstance, cell: Cell, sha
     # Weights recycled along the points give each vote of a point the same one, as n_heads divides their number.
     totals = votes.sum(axis=1), (weights[:, :, None] * votes).sum(axis=1)
     coded, weighted = ((np.sign(total) == labels[:, n:]).mean(axis=1) for total in totals)
-    ants = _colonies(instance, cell, shared).reshape(count, -1).mean(axis=1)
-    return zip(coded, weighted, ants, ants - coded, ants - weighted, strict=True)
-
-
-def _colonies(instance: settings.BoostingAndAntsInstance, cell: Cell, shared: SharedData) -> Array:
-    """Whether each colony of each replicate decides for the better site (r · colony,)."""
     n_colonies, n_waves, n_ants = instance.colonies, 15, 8
     qualities = np.array([10.0, 9.0])
-    address = cell.data_id, Role.LEARNER, shared.first, shared.count, n_colonies * n_waves
+    address = cell.data_id, Role.LEARNER, shared.first, count, n_colonies * n_waves
     luck: Array = uniforms(*address, n_ants).reshape(-1, n_ants, n_colonies, n_waves)
     luck = np.ascontiguousarray(luck.transpose(0, 2, 3, 1)).reshape(-1, n_waves * n_ants)
     noise: Array = normals(cell.data_id, Role.NOISE, *address[2:], 2).reshape(-1, 2, n_colonies, n_waves)
     noise = np.ascontiguousarray(noise.transpose(0, 2, 1, 3)).reshape(-1, 2, n_waves)
     rates = np.array([0.1, 0.5, max(12.0 * instance.label_noise, 0.01), _FLOOR])
     pheromone = _waves(luck, noise, qualities, qualities / 10.0, rates)[0]
-    return (pheromone[:, 0] >= pheromone[:, 1]).astype(float)
+    ants = (pheromone[:, 0] >= pheromone[:, 1]).reshape(count, -1).mean(axis=1)
+    return zip(coded, weighted, ants, ants - coded, ants - weighted, strict=True)
 
 
 def _boosted(points: Array, labels: Array, at: Array, n_rounds: int) -> tuple[Array, Array]:
@@ -145,16 +140,6 @@ def _boosted(points: Array, labels: Array, at: Array, n_rounds: int) -> tuple[Ar
 @quantities.register
 def pass_on(instance: settings.GaclInstance, cell: Cell, shared: SharedData) -> Rows:
     """Fitness of two runs of generations of ants: its size at the end, and how the runs differ."""
-    fitness = _generations(instance, cell, shared)
-    worst, best = fitness.min(axis=2, keepdims=True), fitness.max(axis=2, keepdims=True)
-    span = best - worst
-    scaled = np.divide(best - fitness, span, out=np.full_like(fitness, 0.5), where=span > 0.0)
-    variances = (((runs[:, 0] - runs[:, 1]) ** 2).mean(axis=1) / 2.0 for runs in (fitness, scaled))
-    return zip(*variances, fitness[:, :, -_LAST:].mean(axis=(1, 2)), strict=True)
-
-
-def _generations(instance: settings.GaclInstance, cell: Cell, shared: SharedData) -> Array:
-    """Fitness (r, run, g) of all generations of two runs."""
     n_waves, n_sites, draws = instance.waves, len(_SITES), instance.waves * instance.ants
     noise = shared.normals(instance.generations * n_waves, 2 * n_sites).reshape(2 * shared.count, n_sites, -1)
     rates = np.array([instance.evaporation, instance.reinforcement, cell.data.noise_sd, _FLOOR])
@@ -169,4 +154,9 @@ def _generations(instance: settings.GaclInstance, cell: Cell, shared: SharedData
         gain = fitness[:, g] - fitness[:, max(0, g - 5) : g + 1].mean(axis=1)
         kept = 1.0 - instance.generation_rate + instance.reinforcement * gain / pheromone.sum(axis=1)
         pheromone = np.maximum(pheromone * kept[:, None], _FLOOR)
-    return fitness.reshape(shared.count, 2, -1)
+    fitness = fitness.reshape(shared.count, 2, -1)
+    best = fitness.max(axis=2, keepdims=True)
+    span = best - fitness.min(axis=2, keepdims=True)
+    scaled = np.divide(best - fitness, span, out=np.full_like(fitness, 0.5), where=span > 0.0)
+    variances = (((runs[:, 0] - runs[:, 1]) ** 2).mean(axis=1) / 2.0 for runs in (fitness, scaled))
+    return zip(*variances, fitness[:, :, -_LAST:].mean(axis=(1, 2)), strict=True)

@@ -158,19 +158,13 @@ Mask = Annotated[NoMask | CausalMask | BandedMask | FileMask, KINDS]
 
 def visible_keys(mask: Mask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible | None:
     """Return which of the keys each query sees, (query, key); None without a mask. Of a file it is told by 0 and 1."""
-    match mask:
-        case CausalMask():
-            return _up_to(n_queries, n_keys, n_keys)
-        case BandedMask():
-            return _up_to(n_queries, n_keys, mask.width)
-        case FileMask():
-            if contents is None:
-                raise ValueError("the mask has not been read; load the design it belongs to")
-            return np.array([[letter == "1" for letter in row] for row in contents])
-    return None
-
-
-def _up_to(n_queries: int, n_keys: int, width: int) -> Visible:
+    if isinstance(mask, NoMask):
+        return None
+    if isinstance(mask, FileMask):
+        if contents is None:
+            raise ValueError("the mask has not been read; load the design it belongs to")
+        return np.array([[letter == "1" for letter in row] for row in contents])
+    width = mask.width if isinstance(mask, BandedMask) else n_keys
     # In whole numbers: a rounded quotient could be a key too many.
     places = -(-np.arange(1, n_queries + 1) * n_keys // n_queries)[:, None]
     key = np.arange(n_keys)

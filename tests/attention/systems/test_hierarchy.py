@@ -9,7 +9,6 @@ from scipy.special import i0
 
 from simstudy.attention.members import measure
 from simstudy.data.shared import SharedData
-from simstudy.design.feasibility import impossibilities
 
 N, D, P = 21, 5, 2
 
@@ -150,20 +149,6 @@ def test_resolution__is_that_of_loops_and_of_theory(settings, regression):
         error = found[name].std() / math.sqrt(3000)
         assert abs(found[name].mean() - value) < 4 * error
         assert abs(found[name].mean() - 1.2 * value) > 4 * error  # the control
-
-
-@pytest.mark.parametrize(
-    ("kind", "parameters"),
-    [
-        ("hierarchy", {"levels": 6}),
-        ("score_kernel", {"levels": 6}),
-        ("resolution", {"chunk": 4}),
-        ("coarse_mass", {"chunk": 4}),
-    ],
-)
-def test_what_an_instance_cannot_have__is_named(kind, parameters):
-    assert [name for name, _ in impossibilities(cell_of(kind, parameters))] == ["instance"]
-    assert not impossibilities(cell_of("hierarchy", {"levels": 5}))
 
 
 @pytest.mark.parametrize("keys", [{"kind": "gaussian"}, {"kind": "mixture", "separation": 3.0}], ids=str)

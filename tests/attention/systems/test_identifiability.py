@@ -9,7 +9,6 @@ from builders import minimal_cell, numbers_of
 from simstudy.attention.members import measure
 from simstudy.attention.systems.identifiability import affine_rank, layer_norm, output_projection
 from simstudy.data.shared import SharedData
-from simstudy.design.feasibility import impossibilities
 
 N, D, H, P = 8, 6, 3, 2
 
@@ -196,17 +195,3 @@ def test_depth__is_that_of_loops(residual, normalisation):
         assert found["visible_rank"][r] == (squares > 1e-12).sum()
     shallower = measured(cell_of("depth", {"depth": 2, "residual": residual, "normalisation": normalisation}))
     assert (np.abs(shallower["token_spread"] - found["token_spread"]) > 1e-9).all()  # the control
-
-
-@pytest.mark.parametrize(
-    ("kind", "parameters", "settings"),
-    [
-        ("head_recovery", {"held": 3}, {}),
-        ("head_recovery", {"rank_deficit": 6}, {}),
-        ("layer_norm", {"rank": 7}, {}),
-        ("layer_norm", {"rank": 5}, {"n_keys": 5}),
-    ],
-)
-def test_what_an_instance_cannot_have__is_named(kind, parameters, settings):
-    assert [name for name, _ in impossibilities(cell_of(kind, parameters, **settings))] == ["instance"]
-    assert not impossibilities(cell_of("layer_norm", {"rank": 6}))

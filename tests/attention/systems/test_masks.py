@@ -12,7 +12,6 @@ from scipy import integrate, stats
 from simstudy.attention.members import measure
 from simstudy.attention.systems.masks import nearest_subset_sums, subset_sums
 from simstudy.data.shared import SharedData
-from simstudy.design.feasibility import impossibilities
 from simstudy.theory.instances import (
     best_average_error,
     best_average_rate,
@@ -274,18 +273,3 @@ def test_rate_of_the_width__is_that_at_which_theory_grows():
 def test_theory_of_masked_heads__is_silent_where_rare_sources_reach_no_target():
     cell = cell_of("masked_heads", n_keys=5, heads=64, width=28, tolerance=0.01, scale=0.5)
     assert not numbers_of(cell, instance_leading_order)
-
-
-@pytest.mark.parametrize(
-    ("cell", "setting"),
-    [
-        (cell_of("masked_head", width=9), "instance"), (cell_of("masked_head", width=2), "instance"),
-        (cell_of("masked_head", width=66), "instance"), (cell_of("random_heads", n_heads=17), "n_heads"),
-        (cell_of("perturbed_logits", n_keys=1, error=1.0), "n_keys"), (cell_of("latent_cache", stride=2), "head_dim"),
-        (cell_of("masked_heads", n_keys=5, heads=1, width=9, tolerance=0.1), "instance"),
-        (cell_of("masked_stack", n_keys=5, n_features=3, layers=1, width=3), "instance"),
-        (cell_of("masked_stack", n_keys=5, layers=1, width=8, normalisation="layer_norm"), "n_features"),
-    ],
-)  # fmt: skip
-def test_what_an_instance_cannot_have__is_named(cell, setting):
-    assert [name for name, _ in impossibilities(cell)] == [setting]

@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 from simstudy.attention.members import measure
 from simstudy.attention.systems.low_rank import nearest_head
 from simstudy.data.shared import SharedData
-from simstudy.design.feasibility import impossibilities
 
 
 def cell_of(n, d, p):
@@ -73,7 +72,3 @@ def test_theory__is_what_is_measured(n, d, p):
     found, theory = measured(n, d, p, 500)["pattern_error"], numbers_of(cell_of(n, d, p))["pattern_error"]
     assert abs(found.mean() - theory) <= 4 * found.std() / math.sqrt(500) + 1e-12
     assert numbers_of(cell_of(n, d, p - 1)) == {}
-
-
-def test_one_token__is_refused():
-    assert [place for place, _ in impossibilities(cell_of(1, 2, 1))] == ["n_keys"]

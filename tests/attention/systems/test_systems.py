@@ -11,6 +11,7 @@ from simstudy.attention import members
 from simstudy.attention.combinations import combine_heads
 from simstudy.attention.members import measure
 from simstudy.data.shared import SharedData
+from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES
 from simstudy.design.settings.systems import KINDS, NAMES, QUANTITIES
@@ -83,6 +84,28 @@ def test_every_kind__measures_its_quantities_in_each_replicate_by_itself(kind):
     seen = replay(cell, 5)
     assert seen.failure == ""
     np.testing.assert_array_equal(seen.number, [values[5] for values in each.values()])
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "settings", "place"),
+    [
+        ("hierarchy", {"levels": 7}, {}, "instance"), ("score_kernel", {"levels": 7}, {}, "instance"),
+        ("resolution", {"chunk": 3}, {}, "instance"), ("coarse_mass", {"chunk": 3}, {}, "instance"),
+        ("head_recovery", {"held": 3}, {}, "instance"), ("head_recovery", {"rank_deficit": 4}, {}, "instance"),
+        ("layer_norm", {"rank": 7}, {}, "instance"), ("layer_norm", {"rank": 5}, {"n_keys": 5}, "instance"),
+        ("masked_head", {"width": 9}, {}, "instance"), ("masked_head", {"width": 6}, {}, "instance"),
+        ("masked_head", {"width": 198}, {}, "instance"), ("masked_heads", {"width": 9}, {}, "instance"),
+        ("masked_stack", {"width": 6}, {}, "instance"), ("random_heads", {}, {"n_heads": 17}, "n_heads"),
+        ("masked_stack", {"width": 8, "normalisation": "layer_norm"}, {"n_features": 2}, "n_features"),
+        ("perturbed_logits", {}, {"n_keys": 1}, "n_keys"), ("latent_cache", {}, {"head_dim": 1}, "head_dim"),
+        ("pattern", {}, {"n_keys": 1}, "n_keys"),
+    ],
+)  # fmt: skip
+def test_what_an_instance_cannot_have__is_named(kind, parameters, settings, place):
+    instance = {"kind": kind} | INSTANCES[kind] | parameters
+    assert [name for name, _ in impossibilities(minimal_cell(instance=instance, **settings))] == [place]
+    for most in ({"kind": "hierarchy", "levels": 6}, {"kind": "layer_norm", "rank": 6}):
+        assert not impossibilities(minimal_cell(instance=most))
 
 
 def test_number_that_is_not_finite__counts_its_replicate_as_failed(monkeypatch):
@@ -220,7 +243,7 @@ def test_parameter__is_a_factor_an_axis_and_a_coordinate(tmp_path):
     ("old", "new", "message"),
     [
         ('"instance.power" =', '"instance.powr" =', "grids.powers.factors.instance.powr[0] = 1: unknown key"),
-        ('"instance.power" =', '"instanse.power" =', "grids.powers.factors.instanse.power = [1, 2, 4, 8]: unknown"),
+        ('"instance.power" =', '"instanse.power" =', "grids.powers.factors.instanse.power: unknown key"),
         ("[1, 2, 4, 8]", "[1, 0]", "grids.powers.factors.instance.power[1] = 0: must be greater"),
         ('"normaliser", power = 1', '"normaliser"', ""),
     ],
