@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,20 +28,16 @@ class AddressedDraw(Draw):
         self._calls += 1
         return hashlib.blake2b(f"{self._stream}/{self._calls}".encode(), digest_size=16).hexdigest()
 
-    def _filled(self, fill: Callable[..., Array], shape: tuple[int, ...]) -> Array:
+    def _filled(self, normal: bool, shape: tuple[int, ...]) -> Array:
         # Rows are replicates, of which whole tiles are made: few numbers to each would waste a tile of numbers.
-        start, stop = self._first // TILE, (self._first + self.count - 1) // TILE + 1
+        start, stop, fill = (
+            self._first // TILE,
+            (self._first + self.count - 1) // TILE + 1,
+            normals if normal else uniforms,
+        )
         tiles = fill(self._next(), Role.INSTANCE, start, stop - start, TILE, math.prod(shape))
         first = self._first - start * TILE
         return np.moveaxis(tiles, 1, 2).reshape(-1, *shape)[first : first + self.count]
-
-    def normals(self, *shape: int) -> Array:
-        """Standard normals (replicate, *shape)."""
-        return self._filled(normals, shape)
-
-    def uniforms(self, *shape: int) -> Array:
-        """Uniforms in (0, 1), (replicate, *shape)."""
-        return self._filled(uniforms, shape)
 
     def generators(self) -> Sequence[np.random.Generator]:
         """A generator for each replicate, NumPy's Philox with the replicate in its counter."""

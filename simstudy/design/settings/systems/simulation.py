@@ -55,13 +55,16 @@ class Draw:
     def __init__(self, replicates: range) -> None:
         self.count, self._rngs = len(replicates), [np.random.default_rng(r) for r in replicates]
 
+    def _filled(self, normal: bool, shape: tuple[int, ...]) -> Array:
+        return np.stack([rng.standard_normal(shape) if normal else rng.random(shape) for rng in self._rngs])
+
     def normals(self, *shape: int) -> Array:
         """Return standard normals (replicate, *shape), of one or two dimensions beside replicates."""
-        return np.stack([rng.standard_normal(shape) for rng in self._rngs])
+        return self._filled(True, shape)
 
     def uniforms(self, *shape: int) -> Array:
         """Return uniforms in (0, 1), as `normals`."""
-        return np.stack([rng.random(shape) for rng in self._rngs])
+        return self._filled(False, shape)
 
     def generators(self) -> Sequence[np.random.Generator]:
         """Return a generator for each replicate."""
@@ -191,15 +194,14 @@ class SimulationInstance(Instance, OwnCode):
         if "rng" not in self._takes(self.process):
             return self._by_name(self.process, {"draw": draw}, draw.count)
         rows = [self._by_name(self.process, {"rng": rng}, None) for rng in draw.generators()]
-        return {name: self._stacked(name, rows) for name in dict.fromkeys(name for row in rows for name in row)}
-
-    def _stacked(self, name: str, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
-        if len({np.shape(row[name]) if name in row else None for row in rows}) > 1:
-            raise UserError(f"{self.path}: {self.process} gives {name} in different shapes in two replicates; give "
-                            "arrays of one shape, filled up with NaN")  # fmt: skip
-        array = np.stack([row[name] for row in rows])
-        array.flags.writeable = False
-        return array
+        found: dict[str, Any] = {}
+        for name in dict.fromkeys(name for row in rows for name in row):
+            if len({np.shape(row[name]) if name in row else None for row in rows}) > 1:
+                raise UserError(f"{self.path}: {self.process} gives {name} in different shapes in two replicates; give "
+                                "arrays of one shape, filled up with NaN")  # fmt: skip
+            found[name] = np.stack([row[name] for row in rows])
+            found[name].flags.writeable = False
+        return found
 
     def _fixed(self, name: str, values: Any) -> Any:
         """Data of the process as what no method can change: a scalar, or a copy that is a read-only array."""
@@ -219,11 +221,19 @@ class SimulationInstance(Instance, OwnCode):
             data = self._data(draw) if once is None else once(self._address(), lambda: self._data(draw))
             if not self.one_by_one:
                 return self._measure(dict(data), draw.count)
-            rows = [self._of_one(data, replicate) for replicate in range(draw.count)]
         except UserError as error:
             if isinstance(error.__cause__, ArithmeticError | np.linalg.LinAlgError):
                 raise error.__cause__ from None
             raise
+        rows = []
+        for replicate in range(draw.count):
+            try:
+                with within(self.time_limit):
+                    rows.append(self._measure(_one(data, replicate), None))
+            except (UserError, TimeoutError) as error:
+                if not isinstance(error.__cause__ or error, FAILURES):
+                    raise
+                rows.append(dict.fromkeys(self.measured, np.nan))
         return {name: np.array([row[name] for row in rows], float) for name in self.measured}
 
     def results(self, draw: Draw) -> tuple[dict[str, Any], str]:
@@ -235,15 +245,6 @@ class SimulationInstance(Instance, OwnCode):
         except UserError as error:
             failure = str(error)
         return found if self.one_by_one else _one(found, 0), failure
-
-    def _of_one(self, data: Mapping[str, Any], replicate: int) -> dict[str, Any]:
-        try:
-            with within(self.time_limit):
-                return self._measure(_one(data, replicate), None)
-        except (UserError, TimeoutError) as error:
-            if isinstance(error.__cause__ or error, FAILURES):
-                return dict.fromkeys(self.measured, np.nan)
-            raise
 
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
         known = self.parameters | data | self._by_name(self.method, data, count)
