@@ -190,16 +190,16 @@ KINDS = Kinds()
 
 
 class Quantity(NamedTuple):
-    """Description of one number: unit, meaning and formula, as they stand in the results.
+    """Description of one number: meaning, formula and unit, as they stand in the results.
 
     What is ``counted`` is a number or share of events that single replicates may differ in, however rarely.  Of all
     others the same number in every replicate means an identity: they are smooth in the data, or ranks, and what is
     smooth is constant nowhere or everywhere.
     """
 
-    unit: str
     meaning: str
     formula: str = ""
+    unit: str = "1"
     counted: bool = False
 
 

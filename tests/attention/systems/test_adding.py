@@ -29,7 +29,7 @@ class RandomWalkInstance(Instance):
 
     uses: ClassVar[tuple[str, ...]] = ("n_keys", "n_features")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "walk_length": Quantity("1", "squared distance of the last look from the start, for each step", "|x_n|^2 / n"),
+        "walk_length": Quantity("squared distance of the last look from the start, for each step", "|x_n|^2 / n"),
     }
     words: ClassVar[dict[str, Setting]] = {"stride": Setting("steps between looks", "s")}
 

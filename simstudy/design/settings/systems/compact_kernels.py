@@ -17,16 +17,11 @@ class NormaliserInstance(Instance):
 
     uses = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "kernel_gap": Quantity(
-            "1", "largest difference between a weight of entmax and that of the compact kernel of adaptive bandwidth "
-            "that its threshold gives", "max_i |w_i - w'_i|, w' of (1 - |q - k|^2/h^2)_+^r, "
-            "h^2 = |q|^2 + mean |k|^2 - 2 r g tau",
-        ),
-        "softmax_distance": Quantity(
-            "1", "total variation between the weights of entmax and of softmax", "sum_i |w_i - v_i| / 2"
-        ),
-        "support_share": Quantity(
-            "1", "share of keys to which entmax gives any weight", "#{i: w_i > 0} / n", counted=True
-        ),
+        "kernel_gap": Quantity("largest difference between a weight of entmax and that of the compact kernel of "
+            "adaptive bandwidth that its threshold gives",
+            "max_i |w_i - w'_i|, w' of (1 - |q - k|^2/h^2)_+^r, h^2 = |q|^2 + mean |k|^2 - 2 r g tau"),
+        "softmax_distance": Quantity("total variation between the weights of entmax and of softmax",
+            "sum_i |w_i - v_i| / 2"),
+        "support_share": Quantity("share of keys to which entmax gives any weight", "#{i: w_i > 0} / n", counted=True),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"power": Setting("power", "r")}

@@ -39,13 +39,10 @@ class HierarchyInstance(_OnLevels):
 
     uses = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "attention_gap": Quantity(
-            "Y", "largest difference of an output from that of ordinary causal attention", "max |f - f_ordinary|"
-        ),
-        "future_effect": Quantity(
-            "Y", "largest change of an output when later tokens are replaced by others", "max |f_i(x') - f_i(x)|, "
-            "x'_j = x_j for j <= i",
-        ),
+        "attention_gap": Quantity("largest difference of an output from that of ordinary causal attention",
+            "max |f - f_ordinary|", unit="Y"),
+        "future_effect": Quantity("largest change of an output when later tokens are replaced by others",
+            "max |f_i(x') - f_i(x)|, x'_j = x_j for j <= i", unit="Y"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"levels": Setting("levels", "L")}
 
@@ -60,15 +57,12 @@ class ScoreKernelInstance(_OnLevels):
 
     uses = ("n_keys", "n_features", "key_distribution", "dtype", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "positive_eigenvalues": Quantity(
-            "1", "number of positive eigenvalues of the symmetrised mixed scores", counted=True
-        ),
-        "negative_eigenvalues": Quantity(
-            "1", "number of negative eigenvalues of the symmetrised mixed scores", counted=True
-        ),
-        "symmetric_share": Quantity(
-            "1", "share of the symmetric part in the bilinear form M of the scores", "|(M + M')/2|^2 / |M|^2"
-        ),
+        "positive_eigenvalues": Quantity("number of positive eigenvalues of the symmetrised mixed scores",
+            counted=True),
+        "negative_eigenvalues": Quantity("number of negative eigenvalues of the symmetrised mixed scores",
+            counted=True),
+        "symmetric_share": Quantity("share of the symmetric part in the bilinear form M of the scores",
+            "|(M + M')/2|^2 / |M|^2"),
     }  # fmt: skip
 
 
@@ -84,10 +78,9 @@ class ResolutionInstance(_InChunks):
 
     uses = ("n_keys", "n_features", "key_distribution", "regression", "noise", "noise_sd", "dtype")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "level_error": Quantity(
-            "Y^2", "squared difference of m at each key from the mean of its chunk", "mean_i (m(X_i) - mean_chunk m)^2"
-        ),
-        "level_noise": Quantity("Y^2", "squared mean of the noise of a chunk", "mean_chunks (mean_chunk noise)^2"),
+        "level_error": Quantity("squared difference of m at each key from the mean of its chunk",
+            "mean_i (m(X_i) - mean_chunk m)^2", unit="Y^2"),
+        "level_noise": Quantity("squared mean of the noise of a chunk", "mean_chunks (mean_chunk noise)^2", unit="Y^2"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"chunk": Setting("keys in a chunk"), "band": Setting("periods, at most")}
 
@@ -103,15 +96,10 @@ class CoarseMassInstance(_InChunks):
 
     uses = ("n_keys", "n_features", "key_distribution", "dtype")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "mass_error": Quantity(
-            "1", "logarithm of the mean weight of single keys over that of chunk means",
-            "ln mean_i exp(s_i) - ln mean_chunks exp(mean_chunk s)",
-        ),
-        "gaussian_gap": Quantity(
-            "1", "the same less what Gaussian scores of the same variance would have", "mass_error - k_2 (1 - 1/w) / 2"
-        ),
-        "corrected_gap": Quantity(
-            "1", "and less the correction by the third and fourth cumulants of the scores",
-            "gaussian_gap - k_3 (1 - 1/w^2) / 6 - k_4 (1 - 1/w^3) / 24",
-        ),
+        "mass_error": Quantity("logarithm of the mean weight of single keys over that of chunk means",
+            "ln mean_i exp(s_i) - ln mean_chunks exp(mean_chunk s)"),
+        "gaussian_gap": Quantity("the same less what Gaussian scores of the same variance would have",
+            "mass_error - k_2 (1 - 1/w) / 2"),
+        "corrected_gap": Quantity("and less the correction by the third and fourth cumulants of the scores",
+            "gaussian_gap - k_3 (1 - 1/w^2) / 6 - k_4 (1 - 1/w^3) / 24"),
     }  # fmt: skip

@@ -18,10 +18,8 @@ class HopfieldNoiseInstance(Instance):
 
     uses = ("n_keys",)
     quantities: ClassVar[dict[str, Quantity]] = {
-        "noise_factor": Quantity(
-            "1", "variance of the noise in the hidden state of the last layer over that in the logits of one layer",
-            "mean_i h_i^2, h_l = a h_{l-1} + (1 - a) s_l, h_1 = s_1",
-        ),
+        "noise_factor": Quantity("variance of the noise in the hidden state of the last layer over that in the logits "
+            "of one layer", "mean_i h_i^2, h_l = a h_{l-1} + (1 - a) s_l, h_1 = s_1"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
         "memory": Setting("memory", "α′"),
@@ -41,22 +39,15 @@ class HopfieldTowerInstance(Instance):
 
     uses = ("n_keys", "n_features", "head_dim", "bandwidth", "key_scale")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "token_cosine": Quantity(
-            "1", "mean cosine of two different tokens after the last layer", "mean_{i!=j} x_i'x_j / |x_i||x_j|"
-        ),
-        "token_rank": Quantity(
-            "1", "effective rank of the tokens after the last layer (Roy and Vetterli 2007)",
-            "exp(-sum_k p_k ln p_k), p_k = s_k^2 / sum s^2 of singular values s_k",
-        ),
-        "path_cosine": Quantity("1", "mean cosine of two different tokens, averaged over all layers"),
-        "path_rank": Quantity("1", "effective rank of the tokens, averaged over all layers"),
-        "ordinary_gap": Quantity(
-            "1", "largest difference of a token from that of ordinary attention with the same projections, relative "
-            "to the largest entry", "max |x - x'| / max |x'|",
-        ),
-        "pool_gap": Quantity(
-            "1", "largest difference of a weight of the last layer from that of the product of the kernels of all "
-            "layers, each to its power", "max |w - w'|, w' proportional to prod_l exp(s_l)^{pi_l}",
-        ),
+        "token_cosine": Quantity("mean cosine of two different tokens after the last layer",
+            "mean_{i!=j} x_i'x_j / |x_i||x_j|"),
+        "token_rank": Quantity("effective rank of the tokens after the last layer (Roy and Vetterli 2007)",
+            "exp(-sum_k p_k ln p_k), p_k = s_k^2 / sum s^2 of singular values s_k"),
+        "path_cosine": Quantity("mean cosine of two different tokens, averaged over all layers"),
+        "path_rank": Quantity("effective rank of the tokens, averaged over all layers"),
+        "ordinary_gap": Quantity("largest difference of a token from that of ordinary attention with the same "
+            "projections, relative to the largest entry", "max |x - x'| / max |x'|"),
+        "pool_gap": Quantity("largest difference of a weight of the last layer from that of the product of the kernels "
+            "of all layers, each to its power", "max |w - w'|, w' proportional to prod_l exp(s_l)^{pi_l}"),
     }  # fmt: skip
     least: ClassVar[dict[str, tuple[int, str]]] = {"n_keys": (2, "a single token has no other to differ from")}

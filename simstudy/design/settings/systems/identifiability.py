@@ -32,14 +32,11 @@ class HeadRecoveryInstance(Instance):
 
     uses = ("n_keys", "n_features", "n_heads", "head_dim", "noise_sd")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "nullity": Quantity(
-            "1", "number of directions in which the outputs of heads may change without any change of the layer's",
-            "dimension of the null space of (O_1, ..., O_H) -> Z",
-        ),
-        "recovery_error": Quantity(
-            "1", "mean squared error of the outputs of single heads, of unit variance, recovered from the noisy output "
-            "of the layer; 1 is that of guessing 0", "mean (O - O')^2, O' of least squares and least norm",
-        ),
+        "nullity": Quantity("number of directions in which the outputs of heads may change without any change of the "
+            "layer's", "dimension of the null space of (O_1, ..., O_H) -> Z"),
+        "recovery_error": Quantity("mean squared error of the outputs of single heads, of unit variance, recovered "
+            "from the noisy output of the layer; 1 is that of guessing 0",
+            "mean (O - O')^2, O' of least squares and least norm"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
         "output": Setting("output projection"),
@@ -67,14 +64,11 @@ class LayerNormInstance(Instance):
 
     uses = ("n_keys", "n_features")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "normalised_affine_rank": Quantity(
-            "1", "dimension of the affine hull of the tokens after layer normalisation", "rank(x_i - mean_i x_i)"
-        ),
-        "affine_rank_gain": Quantity("1", "affine rank after layer normalisation less that before it"),
-        "centred_rank_gain": Quantity(
-            "1", "rank of the row-centred matrix (each token less the mean of its features) after layer normalisation "
-            "less that before it", "rank(LN(X) P) - rank(X P), P = I - 11'/d",
-        ),
+        "normalised_affine_rank": Quantity("dimension of the affine hull of the tokens after layer normalisation",
+            "rank(x_i - mean_i x_i)"),
+        "affine_rank_gain": Quantity("affine rank after layer normalisation less that before it"),
+        "centred_rank_gain": Quantity("rank of the row-centred matrix (each token less the mean of its features) after "
+            "layer normalisation less that before it", "rank(LN(X) P) - rank(X P), P = I - 11'/d"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"rank": Setting("rank", "R"), "offset": Setting("offset of the affine hull")}
 
@@ -97,16 +91,12 @@ class DepthInstance(Instance):
 
     uses = ("n_keys", "n_features", "n_heads", "head_dim", "total_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "token_spread": Quantity(
-            "1", "size of the differences between tokens, relative to the tokens", "|X - 1 mean(x)'| / |X|"
-        ),
-        "log_token_spread": Quantity(
-            "1", "logarithm of token_spread, of which some draws keep far more than most", "ln |X - 1 mean(x)'| / |X|"
-        ),
-        "visible_rank": Quantity(
-            "1", "number of dimensions in which tokens differ by more than a millionth of their size",
-            "#{i: s_i(X - 1 mean(x)') > 1e-6 |X|}", counted=True,
-        ),
+        "token_spread": Quantity("size of the differences between tokens, relative to the tokens",
+            "|X - 1 mean(x)'| / |X|"),
+        "log_token_spread": Quantity("logarithm of token_spread, of which some draws keep far more than most",
+            "ln |X - 1 mean(x)'| / |X|"),
+        "visible_rank": Quantity("number of dimensions in which tokens differ by more than a millionth of their size",
+            "#{i: s_i(X - 1 mean(x)') > 1e-6 |X|}", counted=True),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
         "depth": Setting("depth", "L"),

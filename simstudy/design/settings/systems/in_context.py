@@ -23,18 +23,13 @@ class InContextHeadsInstance(Instance):
 
     uses = ("n_keys", "n_features", "n_heads", "noise_sd")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "both_signs": Quantity(
-            "1", "share of training runs after which output weights have both signs",
-            "1(min_h o_h < 0 < max_h o_h)", counted=True,
-        ),
-        "output_sum": Quantity(
-            "1", "size of the sum of trained output weights, over the sum of their sizes", "|sum_h o_h| / sum_h |o_h|"
-        ),
-        "matched_signs": Quantity(
-            "1", "share of trained heads whose output weight has the sign of their logits", "mean_h 1(o_h k_h > 0)"
-        ),
-        "in_context_risk": Quantity(
-            "Y^2", "mean squared error of the sum of trained heads on new tasks", "E (sum_h f_h(query) - b'query)^2"
-        ),
+        "both_signs": Quantity("share of training runs after which output weights have both signs",
+            "1(min_h o_h < 0 < max_h o_h)", counted=True),
+        "output_sum": Quantity("size of the sum of trained output weights, over the sum of their sizes",
+            "|sum_h o_h| / sum_h |o_h|"),
+        "matched_signs": Quantity("share of trained heads whose output weight has the sign of their logits",
+            "mean_h 1(o_h k_h > 0)"),
+        "in_context_risk": Quantity("mean squared error of the sum of trained heads on new tasks",
+            "E (sum_h f_h(query) - b'query)^2", unit="Y^2"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"outputs": Setting("output weights")}

@@ -21,10 +21,8 @@ class LatentCacheInstance(Instance):
 
     uses = ("n_keys", "n_features", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "decoding_gap": Quantity(
-            "1", "largest difference between outputs from all prefixes at once and token by token, relative to the "
-            "largest output", "max |f - f'| / max |f'|",
-        ),
+        "decoding_gap": Quantity("largest difference between outputs from all prefixes at once and token by token, "
+            "relative to the largest output", "max |f - f'| / max |f'|"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"stride": Setting("stride", "s")}
     least: ClassVar[dict[str, tuple[int, str]]] = {"head_dim": (2, "latents are normalised over their dimensions")}

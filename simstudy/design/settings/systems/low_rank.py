@@ -25,22 +25,14 @@ class KqSvdInstance(Instance):
 
     uses = ("n_keys", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "score_error": Quantity(
-            "1", "error of the compressed scores relative to the scores, in the Frobenius norm",
-            "|K A B'Q' - K Q'| / |K Q'|",
-        ),
-        "eckart_young_gap": Quantity(
-            "1", "squared error of the compressed scores above the least at this rank, relative to squared scores",
-            "(|K A B'Q' - K Q'|^2 - sum_{i>R} s_i^2) / |K Q'|^2, s_i the singular values of K Q'",
-        ),
-        "output_error": Quantity(
-            "1", "root mean square error of the output of softmax attention to noise values, relative to the output",
-            "|softmax(compressed) y - softmax(scores) y| / |softmax(scores) y|",
-        ),
-        "beats_scores": Quantity(
-            "1", "share of heads whose output error is smaller than under the compression that is best for scores",
-            "mean of 1{output error < output error of method = scores}", counted=True,
-        ),
+        "score_error": Quantity("error of the compressed scores relative to the scores, in the Frobenius norm",
+            "|K A B'Q' - K Q'| / |K Q'|"),
+        "eckart_young_gap": Quantity("squared error of the compressed scores above the least at this rank, relative to "
+            "squared scores", "(|K A B'Q' - K Q'|^2 - sum_{i>R} s_i^2) / |K Q'|^2, s_i the singular values of K Q'"),
+        "output_error": Quantity("root mean square error of the output of softmax attention to noise values, relative "
+            "to the output", "|softmax(compressed) y - softmax(scores) y| / |softmax(scores) y|"),
+        "beats_scores": Quantity("share of heads whose output error is smaller than under the compression that is best "
+            "for scores", "mean of 1{output error < output error of method = scores}", counted=True),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"angle": Setting("angle", "", "degrees")}
 
@@ -60,14 +52,10 @@ class PatternInstance(Instance):
 
     uses = ("n_keys", "n_features", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "pattern_error": Quantity(
-            "1", "squared error, least over all heads, of the logits of a pattern, relative to their squares; of each "
-            "query's logits their mean is taken off, as no weight depends on it",
-            "min_M |(X M X' - L) J|^2 / |L J|^2, rank M <= p, J = I - 11'/n",
-        ),
-        "pattern_distance": Quantity(
-            "1", "total variation between the weights of the pattern and those of ordinary attention by that head, "
-            "averaged over queries", "mean_i sum_j |w_ij - w'_ij| / 2",
-        ),
+        "pattern_error": Quantity("squared error, least over all heads, of the logits of a pattern, relative to their "
+            "squares; of each query's logits their mean is taken off, as no weight depends on it",
+            "min_M |(X M X' - L) J|^2 / |L J|^2, rank M <= p, J = I - 11'/n"),
+        "pattern_distance": Quantity("total variation between the weights of the pattern and those of ordinary "
+            "attention by that head, averaged over queries", "mean_i sum_j |w_ij - w'_ij| / 2"),
     }  # fmt: skip
     least: ClassVar[dict[str, tuple[int, str]]] = {"n_keys": (2, "one token has but one pattern of attention")}

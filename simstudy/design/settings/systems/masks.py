@@ -34,18 +34,13 @@ class MaskedHeadInstance(Instance):
 
     uses = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "log_entry_error": Quantity(
-            "1", "logarithm of the distance of an entry of the target from the nearest subset sum, mean over entries",
-            "mean_ij ln min_S |sum_{k in S} u_ik v_kj - W_ij|",
-        ),
-        "log_logit_error": Quantity("1", "logarithm of the largest error of a logit", "ln max |z' - z|"),
-        "log_output_error": Quantity(
-            "1", "logarithm of the largest error of the output of the masked head", "ln max |f' - f|"
-        ),
-        "mask_bound_share": Quantity(
-            "1", "largest total variation between weights of target and masked head, relative to the bound for the "
-            "largest error e of a logit of that query", "max_q TV_q / tanh(e_q / 2)",
-        ),
+        "log_entry_error": Quantity("logarithm of the distance of an entry of the target from the nearest subset sum, "
+            "mean over entries", "mean_ij ln min_S |sum_{k in S} u_ik v_kj - W_ij|"),
+        "log_logit_error": Quantity("logarithm of the largest error of a logit", "ln max |z' - z|"),
+        "log_output_error": Quantity("logarithm of the largest error of the output of the masked head",
+            "ln max |f' - f|"),
+        "mask_bound_share": Quantity("largest total variation between weights of target and masked head, relative to "
+            "the bound for the largest error e of a logit of that query", "max_q TV_q / tanh(e_q / 2)"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"width": Setting("hidden units of the source")}
 
@@ -67,16 +62,12 @@ class PerturbedLogitsInstance(Instance):
 
     uses = ("n_keys",)
     quantities: ClassVar[dict[str, Quantity]] = {
-        "bound_share": Quantity(
-            "1", "total variation between the weights before and after, relative to its bound", "TV / tanh(e / 2)"
-        ),
-        "output_share": Quantity(
-            "1", "change of the output relative to its bound", "|f' - f| / (tanh(e / 2) (max Y - min Y))"
-        ),
-        "bound_excess": Quantity(
-            "1", "by how much total variation or change of output exceed their bounds",
-            "max(bound_share, output_share, 1) - 1",
-        ),
+        "bound_share": Quantity("total variation between the weights before and after, relative to its bound",
+            "TV / tanh(e / 2)"),
+        "output_share": Quantity("change of the output relative to its bound",
+            "|f' - f| / (tanh(e / 2) (max Y - min Y))"),
+        "bound_excess": Quantity("by how much total variation or change of output exceed their bounds",
+            "max(bound_share, output_share, 1) - 1"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"error": Setting("error of a logit", "e")}
     least: ClassVar[dict[str, tuple[int, str]]] = {"n_keys": (2, "a single key has all weight")}
@@ -91,14 +82,10 @@ class RandomHeadsInstance(Instance):
 
     uses = ("n_heads",)
     quantities: ClassVar[dict[str, Quantity]] = {
-        "log_average_error": Quantity(
-            "1", "logarithm of the error of the average of all heads, root mean square over outputs",
-            "ln rms_j mean_h e_hj",
-        ),
-        "log_mask_error": Quantity(
-            "1", "logarithm of the error of the average of the best subset of heads",
-            "min_S ln rms_j mean_{h in S} e_hj",
-        ),
+        "log_average_error": Quantity("logarithm of the error of the average of all heads, root mean square over "
+            "outputs", "ln rms_j mean_h e_hj"),
+        "log_mask_error": Quantity("logarithm of the error of the average of the best subset of heads",
+            "min_S ln rms_j mean_{h in S} e_hj"),
     }  # fmt: skip
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
@@ -123,13 +110,11 @@ class MaskedHeadsInstance(Instance):
 
     uses = ("n_features",)
     quantities: ClassVar[dict[str, Quantity]] = {
-        "log_largest_error": Quantity(
-            "1", "logarithm of the largest error of an entry over all heads", "max_h,ij ln |W'_hij - W_hij|"
-        ),
-        "needed_width": Quantity(
-            "1", "fewest hidden units of each source with which no entry of any head errs by more than the tolerance, "
-            f"2 to {MAX_UNITS} for each input feature", "min {width: max_h,ij |W'_hij - W_hij| <= tolerance}",
-        ),
+        "log_largest_error": Quantity("logarithm of the largest error of an entry over all heads",
+            "max_h,ij ln |W'_hij - W_hij|"),
+        "needed_width": Quantity(f"fewest hidden units of each source with which no entry of any head errs by more "
+            f"than the tolerance, 2 to {MAX_UNITS} for each input feature",
+            "min {width: max_h,ij |W'_hij - W_hij| <= tolerance}"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"heads": Setting("heads of the target", "H")}
 
@@ -149,8 +134,8 @@ class MaskedStackInstance(Instance):
 
     uses = ("n_keys", "n_features", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "log_stack_error": Quantity("1", "logarithm of the largest error of the last hidden states", "ln max |X' - X|")
-    }
+        "log_stack_error": Quantity("logarithm of the largest error of the last hidden states", "ln max |X' - X|"),
+    }  # fmt: skip
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Subsets can be looked at, and normalisation leaves more than the order of two features."""

@@ -27,22 +27,16 @@ class PublishedColonyInstance(Instance):
 
     uses = ("n_keys", "n_heads", "noise_sd")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "site_correlation": Quantity(
-            "1", "correlation over sites of the estimates of two ants in one colony, 0 for a site that an ant never "
-            "saw, averaged over pairs of ants that saw two sites or more", "mean_{a!=b} corr_s(P_as, P_bs)",
-        ),
-        "signal_correlation": Quantity(
-            "1", "the same of what the ants would estimate without noise: the qualities of the sites that each saw",
-            "mean_{a!=b} corr_s(Q_s [a saw s], Q_s [b saw s])",
-        ),
-        "error_correlation": Quantity(
-            "1", "the same of the errors of their estimates, 0 for a site that an ant never saw",
-            "mean_{a!=b} corr_s(P_as - Q_s [a saw s], P_bs - Q_s [b saw s])",
-        ),
-        "best_site_share": Quantity(
-            "1", "probability that the colony decides for the best site", "P(argmax_s r_s = 1)", counted=True
-        ),
-        "colony_steps": Quantity("steps", "steps until the colony decides"),
+        "site_correlation": Quantity("correlation over sites of the estimates of two ants in one colony, 0 for a site "
+            "that an ant never saw, averaged over pairs of ants that saw two sites or more",
+            "mean_{a!=b} corr_s(P_as, P_bs)"),
+        "signal_correlation": Quantity("the same of what the ants would estimate without noise: the qualities of the "
+            "sites that each saw", "mean_{a!=b} corr_s(Q_s [a saw s], Q_s [b saw s])"),
+        "error_correlation": Quantity("the same of the errors of their estimates, 0 for a site that an ant never saw",
+            "mean_{a!=b} corr_s(P_as - Q_s [a saw s], P_bs - Q_s [b saw s])"),
+        "best_site_share": Quantity("probability that the colony decides for the best site", "P(argmax_s r_s = 1)",
+            counted=True),
+        "colony_steps": Quantity("steps until the colony decides", unit="steps"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
         "gap": Setting("gap between the qualities of sites"),
@@ -73,15 +67,11 @@ class AcarInstance(Instance):
 
     uses = ("n_keys", "n_heads", "noise_sd")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "acar_share": Quantity("1", "probability that the colony decides for the better site", counted=True),
-        "acar_bound_excess": Quantity(
-            "1", "acar_share less the bound of the paper, with the γ that labels its curves",
-            "acar_share - 1 + exp(-c g^2 T)", counted=True,
-        ),
-        "acar_first_bound_excess": Quantity(
-            "1", "the same with γ = the probability that an ant of the first wave chooses the better site, less 1/2",
-            "acar_share - 1 + exp(-c (P(first ant correct) - 1/2)^2 T)", counted=True,
-        ),
+        "acar_share": Quantity("probability that the colony decides for the better site", counted=True),
+        "acar_bound_excess": Quantity("acar_share less the bound of the paper, with the γ that labels its curves",
+            "acar_share - 1 + exp(-c g^2 T)", counted=True),
+        "acar_first_bound_excess": Quantity("the same with γ = the probability that an ant of the first wave chooses "
+            "the better site, less 1/2", "acar_share - 1 + exp(-c (P(first ant correct) - 1/2)^2 T)", counted=True),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
         "weakness": Setting("weakness", "γ"),
@@ -105,17 +95,14 @@ class BoostingAndAntsInstance(Instance):
 
     uses = ("n_keys", "n_features", "n_heads")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "coded_accuracy": Quantity(
-            "1", "accuracy of AdaBoost as coded on 500 clean points: weights of stumps go along the points, so that "
-            "stumps vote with equal weights, and a tie is an error", "mean_i [sign sum_m h_m(x_i) = y_i]",
-        ),
-        "weighted_accuracy": Quantity(
-            "1", "accuracy of AdaBoost with the weighted vote on the same points",
-            "mean_i [sign sum_m a_m h_m(x_i) = y_i]"
-        ),
-        "ants_share": Quantity("1", "probability that a colony decides for the better site", counted=True),
-        "ants_less_coded": Quantity("1", "ants_share - coded_accuracy"),
-        "ants_less_weighted": Quantity("1", "ants_share - weighted_accuracy"),
+        "coded_accuracy": Quantity("accuracy of AdaBoost as coded on 500 clean points: weights of stumps go along the "
+            "points, so that stumps vote with equal weights, and a tie is an error",
+            "mean_i [sign sum_m h_m(x_i) = y_i]"),
+        "weighted_accuracy": Quantity("accuracy of AdaBoost with the weighted vote on the same points",
+            "mean_i [sign sum_m a_m h_m(x_i) = y_i]"),
+        "ants_share": Quantity("probability that a colony decides for the better site", counted=True),
+        "ants_less_coded": Quantity("ants_share - coded_accuracy"),
+        "ants_less_weighted": Quantity("ants_share - weighted_accuracy"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"label_noise": Setting("share of flipped labels")}
 
@@ -143,15 +130,11 @@ class GaclInstance(Instance):
 
     uses = ("noise_sd",)
     quantities: ClassVar[dict[str, Quantity]] = {
-        "gacl_variance": Quantity(
-            "1", "variance over runs of the mean quality observed in the last wave of a generation, averaged over "
-            "generations", "mean_g (F_g - F'_g)^2 / 2 of two runs",
-        ),
-        "scaled_gacl_variance": Quantity(
-            "1", "the same after each run is scaled by itself to [0, 1], as the authors plot it",
-            "mean_g (c_g - c'_g)^2 / 2, c = (max F - F) / (max F - min F), or 1/2 where F is constant",
-        ),
-        "gacl_fitness": Quantity("1", "mean quality observed in the last six generations of a run"),
+        "gacl_variance": Quantity("variance over runs of the mean quality observed in the last wave of a generation, "
+            "averaged over generations", "mean_g (F_g - F'_g)^2 / 2 of two runs"),
+        "scaled_gacl_variance": Quantity("the same after each run is scaled by itself to [0, 1], as the authors plot "
+            "it", "mean_g (c_g - c'_g)^2 / 2, c = (max F - F) / (max F - min F), or 1/2 where F is constant"),
+        "gacl_fitness": Quantity("mean quality observed in the last six generations of a run"),
     }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {
         "ants": Setting("ants", "N"),

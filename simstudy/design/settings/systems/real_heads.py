@@ -52,14 +52,11 @@ class _Prediction(_OnSequences):
     """Heads of one key group count once: means over pairs of heads of two groups, and over pairs within one."""
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "prediction_rank": Quantity(
-            "1", "rank correlation of predicted and observed correlations of heads, over all pairs within all layers",
-            "Spearman(c_hg predicted, mean over judged sequences and queries of G_hg / (G_hh G_gg)^(1/2))",
-        ),
-        "prediction_error": Quantity(
-            "1", "root mean square difference of predicted and observed correlations of heads",
-            "(mean over pairs of (predicted - observed)^2)^(1/2)",
-        ),
+        "prediction_rank": Quantity("rank correlation of predicted and observed correlations of heads, over all pairs "
+            "within all layers",
+            "Spearman(c_hg predicted, mean over judged sequences and queries of G_hg / (G_hh G_gg)^(1/2))"),
+        "prediction_error": Quantity("root mean square difference of predicted and observed correlations of heads",
+            "(mean over pairs of (predicted - observed)^2)^(1/2)"),
     }  # fmt: skip
 
 
@@ -130,11 +127,10 @@ class LayerOrderInstance(_OnSequences):
     predictor: Literal["diversity", "exact"] = "diversity"
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "layer_concordance": Quantity(
-            "1", "share of pairs of layers that are in the order of their effective heads; ties count half",
+        "layer_concordance": Quantity("share of pairs of layers that are in the order of their effective heads; ties "
+            "count half",
             "mean over pairs of layers of (1 + sign(score difference) sign(difference of effective heads)) / 2",
-            counted=True,
-        ),
+            counted=True),
     }  # fmt: skip
 
 
@@ -144,18 +140,12 @@ class HeadOverlapInstance(_OnSequences):
     kind: Literal["head_overlap"]
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "weight_overlap": Quantity(
-            "1", "correlation of two heads' attention weights, averaged over pairs within layers",
-            "mean of G_hg / (G_hh G_gg)^(1/2)",
-        ),
-        "contribution_overlap": Quantity(
-            "1", "size of the correlation of what two heads add to the residual stream, averaged over pairs",
-            "mean of |c_hg O_hg / (O_hh O_gg)^(1/2)|, O_hg = tr(OV_h' OV_g)",
-        ),
-        "haar_excess": Quantity(
-            "1", "chordal diversity of random subspaces above that of the key subspaces of the most diverse layer",
-            "mean over Haar-random heads of HDI - max over layers of HDI",
-        ),
+        "weight_overlap": Quantity("correlation of two heads' attention weights, averaged over pairs within layers",
+            "mean of G_hg / (G_hh G_gg)^(1/2)"),
+        "contribution_overlap": Quantity("size of the correlation of what two heads add to the residual stream, "
+            "averaged over pairs", "mean of |c_hg O_hg / (O_hh O_gg)^(1/2)|, O_hg = tr(OV_h' OV_g)"),
+        "haar_excess": Quantity("chordal diversity of random subspaces above that of the key subspaces of the most "
+            "diverse layer", "mean over Haar-random heads of HDI - max over layers of HDI"),
     }  # fmt: skip
 
 
@@ -171,10 +161,9 @@ class PatternSharingInstance(_OnSequences):
     share: Share = Field(0.5, description="share of all patterns that is given up, at least 0 and less than 1")
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "sharing_damage": Quantity(
-            "1", "squared change of the model's output over its variance", "|f~ - f|^2 / |f - mean f|^2"
-        )
-    }
+        "sharing_damage": Quantity("squared change of the model's output over its variance",
+            "|f~ - f|^2 / |f - mean f|^2"),
+    }  # fmt: skip
 
 
 class PairSharingInstance(_OnSequences):
@@ -184,10 +173,8 @@ class PairSharingInstance(_OnSequences):
     predictor: Literal["angles", "exact", "observed"] = "observed"
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "sharing_rank": Quantity(
-            "1", "rank correlation of damage with 1 - correlation, over random pairs of heads of a random layer",
-            "Spearman(1 - c_hg, damage if h takes the pattern of g)",
-        ),
+        "sharing_rank": Quantity("rank correlation of damage with 1 - correlation, over random pairs of heads of a "
+            "random layer", "Spearman(1 - c_hg, damage if h takes the pattern of g)"),
     }  # fmt: skip
 
 
@@ -205,10 +192,8 @@ class HeadLossInstance(_OnSequences):
     share: Share = Field(0.25, description="share of all heads that is edited, at least 0 and less than 1")
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "loss_rise": Quantity(
-            "nat", "rise of the mean loss of a token if heads are edited, on texts that did not choose them",
-            "mean over texts of (loss if edited - loss)",
-        ),
+        "loss_rise": Quantity("rise of the mean loss of a token if heads are edited, on texts that did not choose them",
+            "mean over texts of (loss if edited - loss)", unit="nat"),
     }  # fmt: skip
 
 
@@ -223,10 +208,8 @@ class HeadPruningInstance(_OnSequences):
     score: Literal["diversity", "norm"] = "diversity"
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "pruning_rank": Quantity(
-            "1", "rank correlation of the damage of removing a head with its score, over the heads of a random layer",
-            "Spearman(score_h, damage if h is set to zero)",
-        ),
+        "pruning_rank": Quantity("rank correlation of the damage of removing a head with its score, over the heads of "
+            "a random layer", "Spearman(score_h, damage if h is set to zero)"),
     }  # fmt: skip
 
 
@@ -239,20 +222,12 @@ class HeadDimensionsInstance(_OnSequences):
     kind: Literal["head_dimensions"]
 
     quantities: ClassVar[dict[str, Quantity]] = {
-        "apparent_dimension": Quantity(
-            "1", "dimension of keys by how fast fewer keys have weight as logits grow, of the median head",
-            "median over heads of 4 (E_{w^2} logit - E_w logit)",
-        ),
-        "gap_dimension": Quantity(
-            "1", "dimension of keys by the ten gaps below the largest logit, of the median head",
-            "median over heads of 2 / mean ln(gap_10 / gap_j)",
-        ),
-        "length_variation": Quantity(
-            "1", "variation of the lengths of keys about their mean, over that of Gaussian keys, of the median head",
-            "median over heads of (2 p)^(1/2) sd|k| / E|k|",
-        ),
-        "dimension_rank": Quantity(
-            "1", "rank correlation of both dimensions, over the heads of a model",
-            "Spearman(apparent dimension, gap dimension)",
-        ),
+        "apparent_dimension": Quantity("dimension of keys by how fast fewer keys have weight as logits grow, of the "
+            "median head", "median over heads of 4 (E_{w^2} logit - E_w logit)"),
+        "gap_dimension": Quantity("dimension of keys by the ten gaps below the largest logit, of the median head",
+            "median over heads of 2 / mean ln(gap_10 / gap_j)"),
+        "length_variation": Quantity("variation of the lengths of keys about their mean, over that of Gaussian keys, "
+            "of the median head", "median over heads of (2 p)^(1/2) sd|k| / E|k|"),
+        "dimension_rank": Quantity("rank correlation of both dimensions, over the heads of a model",
+            "Spearman(apparent dimension, gap dimension)"),
     }  # fmt: skip

@@ -126,22 +126,22 @@ class SimulationInstance(Instance, OwnCode):
     rests_on = ("arguments.py", "ensemble.py")  # a method may call them
     needless = tuple(_KNOWN)
     quantities: ClassVar[dict[str, Quantity]] = {
-        "bias": Quantity(_UNIT, "difference between an estimate and the truth", "estimate - truth", True),
+        "bias": Quantity("difference between an estimate and the truth", "estimate - truth", _UNIT, True),
         "mean_squared_error": Quantity(
-            f"{_UNIT}, squared", "squared difference between an estimate and the truth", "(estimate - truth)^2", True
+            "squared difference between an estimate and the truth", "(estimate - truth)^2", f"{_UNIT}, squared", True
         ),
         SPREAD: Quantity(
-            f"{_UNIT}, squared", "variance of the errors of an estimate", "mean_squared_error - bias^2", True
+            "variance of the errors of an estimate", "mean_squared_error - bias^2", f"{_UNIT}, squared", True
         ),
         "coverage": Quantity(
-            "1", "share of intervals that cover the truth, ends included", "lower <= truth <= upper", True
+            "share of intervals that cover the truth, ends included", "lower <= truth <= upper", counted=True
         ),
-        "interval_length": Quantity(_UNIT, "length of an interval", "upper - lower", True),
-        "rejection_rate": Quantity("1", "share of tests that reject", "reject", True),
-        **{
-            name: Quantity("own unit", "what a further function of the user's own gives", "see measures", True)
-            for name in OWN_MEASURES[1:]
-        },
+        "interval_length": Quantity("length of an interval", "upper - lower", _UNIT, True),
+        "rejection_rate": Quantity("share of tests that reject", "reject", counted=True),
+        **dict.fromkeys(
+            OWN_MEASURES[1:],
+            Quantity("what a further function of the user's own gives", "see measures", "own unit", True),
+        ),
     }
 
     @property

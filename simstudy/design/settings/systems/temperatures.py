@@ -37,14 +37,11 @@ class TemperedHeadInstance(Instance):
 
     uses = ("n_keys", "head_dim", "bandwidth")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "tempered_risk": Quantity(
-            "Y^2", "mean squared error of the head, given its logits: averaged over noise, targets and what keys are "
-            "across the query", "E[(sum_i w_i Y_i - m(q))^2 | logits], Var(Y | X) = 1",
-        ),
-        "excess_risk": Quantity(
-            "%", "risk above that at the best temperature for as many keys, on the same data, in percent of the least "
-            "risk by exact theory", "100 (risk - risk at the best temperature) / least risk",
-        ),
+        "tempered_risk": Quantity("mean squared error of the head, given its logits: averaged over noise, targets and "
+            "what keys are across the query", "E[(sum_i w_i Y_i - m(q))^2 | logits], Var(Y | X) = 1", unit="Y^2"),
+        "excess_risk": Quantity("risk above that at the best temperature for as many keys, on the same data, in "
+            "percent of the least risk by exact theory", "100 (risk - risk at the best temperature) / least risk",
+            unit="%"),
     }  # fmt: skip
     rests_on = ("temperatures.py",)
     words: ClassVar[dict[str, Setting]] = {
@@ -87,11 +84,10 @@ class HeadPairInstance(Instance):
 
     uses = ("n_keys", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "pair_risk": Quantity(
-            "Y^2", "mean squared error of the pair, given its logits: averaged over noise, targets and what keys are "
-            "across the queries", "E[(sum_i w_i Y_i - m(q))^2 | logits], w = (w_1 - λ w_2)/(1 - λ)",
-        ),
-        "pair_noise": Quantity("1", "variance that noise gives the pair, times keys", "n sum_i w_i^2"),
+        "pair_risk": Quantity("mean squared error of the pair, given its logits: averaged over noise, targets and what "
+            "keys are across the queries", "E[(sum_i w_i Y_i - m(q))^2 | logits], w = (w_1 - λ w_2)/(1 - λ)",
+            unit="Y^2"),
+        "pair_noise": Quantity("variance that noise gives the pair, times keys", "n sum_i w_i^2"),
     }  # fmt: skip
     rests_on = ("temperatures.py",)
     words: ClassVar[dict[str, Setting]] = {
@@ -126,10 +122,9 @@ class GroupedHeadsInstance(Instance):
 
     uses = ("n_keys", "head_dim")
     quantities: ClassVar[dict[str, Quantity]] = {
-        "grouped_noise": Quantity(
-            "1", "variance that noise gives the average of heads, times keys", "n sum_i (mean_h w_hi)^2"
-        )
-    }
+        "grouped_noise": Quantity("variance that noise gives the average of heads, times keys",
+            "n sum_i (mean_h w_hi)^2"),
+    }  # fmt: skip
     words: ClassVar[dict[str, Setting]] = {"groups": Setting("key groups")}
     least: ClassVar[dict[str, tuple[int, str]]] = {"head_dim": (2, "queries need directions")}
 
