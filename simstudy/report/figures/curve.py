@@ -154,9 +154,8 @@ def _path(axes: Axes, path: list[Place], scale: str, look: Look) -> None:
 def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
     """Draw what is found against the law, a colour for each grid, and below that the share by which it misses it."""
     drawing, ((axes,),), ((strip,),) = shared.canvas(1, 4.6, beside_theory.HEIGHT)
-    names = (figure.grid, *figure.beside)
-    looks = shared.looks_of(names)
-    shares = {name: _shares(cells, name) for name in names}
+    looks, factors = shared.looks_of((figure.grid, *figure.beside)), factors_of(cells)
+    shares = {name: law_shares(part, factors[name]) for name, part in shared.split(cells, "grid")}
     law, _, found, _ = every = np.hstack(list(shares.values()))
     missed = _missed(every)
     limit = beside_theory.reach(missed) or 1.0
@@ -177,11 +176,6 @@ def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
     ]
     shared.legends(drawing, looks, entries + beside_theory.strip_entries(missed, limit, "found over the law − 1"))
     return drawing
-
-
-def _shares(cells: xr.Dataset, grid: str) -> np.ndarray:
-    """Shares of each ensemble of a grid by the law and as found, with their errors: (4, ensembles)."""
-    return law_shares(cells.isel(cell=np.flatnonzero(cells.grid.values == grid)), factors_of(cells)[grid])
 
 
 def _missed(shares: np.ndarray) -> Residuals:
