@@ -1,6 +1,6 @@
 """Claims on a user's numbers: the records of designs, of a mean under conditions instead of a measure in cells."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, Union
@@ -12,7 +12,7 @@ from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Name
 from simstudy.design.formulas import Value
 from simstudy.design.mistakes import DesignError, Problem, validated
-from simstudy.design.references import PlannedGrid, Reference, refer
+from simstudy.design.references import PlannedGrid, refer
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Positive, Record
 from simstudy.design.written import parse, read_design, written_text
@@ -100,23 +100,19 @@ def require_answerable(
     grid = PlannedGrid(GRID, factors, cells, selectable=names, noun="condition", whole="table", setting="factor")
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
     references, problems = refer({GRID: grid}, entries)
-    problems += [problem for path, claim in entries.items() for problem in _no_index(path, claim, grid)]
+    for path, claim in entries.items():
+        if not isinstance(claim, OrderingClaim):
+            continue
+        if claim.against not in factors:
+            problems.append(Problem.unknown(f"{path}.against", claim.against, factors, what="factor"))
+        elif not all(isinstance(each[claim.against], (int, float)) for each in conditions):
+            fault = "is not a number under every condition; use a numeric factor"
+            problems.append(Problem(f"{path}.against", claim.against, fault))
     if problems:
         raise DesignError(stated.place, problems)
-    return dict(zip(stated.claims, map(_compared, references), strict=True))
-
-
-def _compared(reference: Reference) -> list[list[int]]:
-    if isinstance(reference.entry, OrderingClaim):
-        return [reference.chosen]
-    return reference.compared or [[number] for number in reference.chosen]
-
-
-def _no_index(path: str, claim: BaseClaim, grid: PlannedGrid) -> Iterator[Problem]:
-    if not isinstance(claim, OrderingClaim):
-        return
-    levels = [cell.coordinates.get(claim.against) for cell in grid.cells]
-    if claim.against not in (grid.factors or ()):
-        yield Problem.unknown(f"{path}.against", claim.against, grid.factors or (), what="factor")
-    elif not all(isinstance(level, (int, float)) for level in levels):
-        yield Problem(f"{path}.against", claim.against, "is not a number under every condition; use a numeric factor")
+    compared = {}
+    for name, reference in zip(stated.claims, references, strict=True):
+        alone = [[number] for number in reference.chosen]
+        ordered = isinstance(reference.entry, OrderingClaim)
+        compared[name] = [reference.chosen] if ordered else reference.compared or alone
+    return compared
