@@ -13,6 +13,12 @@ import numpy as np
 from simstudy.data.addresses import Role, normals
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.ensembles import GaussianQueries, GivenQueries, HeldOutQueries
+from simstudy.design.settings.mechanisms import (
+    DisjointValueProjections,
+    FileValueProjections,
+    NoValueProjections,
+    ValueProjections,
+)
 from simstudy.design.settings.tables import Heads
 
 
@@ -90,7 +96,7 @@ def _normal_matrices(cell: Cell, role: Role, draws: tuple[int, int], n_rows: int
     return z.reshape(-1, n_heads, n_columns, n_rows).swapaxes(-1, -2)
 
 
-def random_orthonormal(cell: Cell, role: Role, n_rows: int, n_columns: int) -> np.ndarray:
+def _random_orthonormal(cell: Cell, role: Role, n_rows: int, n_columns: int) -> np.ndarray:
     """Uniform draws (H, n_rows, n_columns) of matrices with orthonormal columns, the same in all replicates."""
     return _uniform(_normal_matrices(cell, role, (_draw_of_heads(cell), 1), n_rows, n_columns))[0]
 
@@ -158,3 +164,29 @@ def _equiangular(n: int, degrees: float) -> np.ndarray:
         factor[k, k] = pivot
         factor[k + 1 :, k] = c * gap / (before * pivot)
     return factor
+
+
+def overlap(cell: Cell) -> np.ndarray | None:
+    """Return Ω_hg = H² tr(A_h'A_g) / |Σ_h A_h|²_F (H, H), of mean 1 whatever the size of values; None for numbers.
+
+    Value and output projections tie the errors of two heads by the maps A_h = W_V W_O.  Values are y_i = m(X_i) s + ε_i
+    with E ss' = I and noise of variance σ² in each component, so that the second moments of what heads average are the
+    same in every direction.  Then E e_h'e_g of the errors that come out of the projections is tr(A_h'A_g) times that of
+    errors of numbers, in the bias, the signal and the noise alike, whatever the weights.
+    """
+    found = _overlap(cell.heads.value_projections, cell)
+    return None if found is None else found / found.mean()
+
+
+def _overlap(projections: ValueProjections, cell: Cell) -> np.ndarray | None:
+    """tr(A_h'A_g), up to a factor."""
+    if isinstance(projections, NoValueProjections):
+        return None
+    if isinstance(projections, DisjointValueProjections):
+        return np.eye(cell.heads.n_heads)
+    if isinstance(projections, FileValueProjections):
+        return np.array(cell.file_value_overlap)
+    shape = projections.n_components, projections.value_dim
+    value = _random_orthonormal(cell, Role.VALUE_PROJECTIONS, *shape)
+    output = value if projections.output == "transposed" else _random_orthonormal(cell, Role.OUTPUT_PROJECTIONS, *shape)
+    return np.einsum("hva,gvb,hwa,gwb->hg", value, value, output, output, optimize=True)

@@ -20,7 +20,7 @@ from simstudy.kernels.lanes import (
     set_means,
     sum_weights,
 )
-from simstudy.kernels.memory import lane_memory_for, memory_for
+from simstudy.kernels.memory import memory_for
 from simstudy.kernels.shifts import Law, aim
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
 from simstudy.kernels.vectors import lanes, lanes_of
@@ -42,41 +42,17 @@ def moments(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return what `few_queries.moments` does, and which (r, q) of it are done."""
     found = *arrays_for(keys, variances, queries, with_mass), np.empty((len(keys), queries.shape[3]), np.bool_)
-    memory = memory_for(keys, queries), lane_memory_for(keys, queries)
-    _MOMENTS[keys.dtype](keys, values, variances, queries, law, *memory, *found)
+    _MOMENTS[keys.dtype](keys, values, variances, queries, law, memory_for(keys, queries), *found)
     return found
 
 
 @inlined
-def _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
-    # means, grams and logs as in `few_queries`
-    n_replicates, n_heads, n_queries, width = len(keys), keys.shape[1], queries.shape[3], lanes_of(keys)
-    row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
-    sums, products = lane_memory.sums, lane_memory.totals
-    done[:] = True
-    for r in range(n_replicates):
-        points = queries[r if len(queries) > 1 else 0]
-        largest = largest_of(variances[r])
-        for h in range(n_heads):
-            aim(lowest, keys[r, h], points[h], law, row, centres[h], memory.slopes[h], limits[h], near[h])
-        _multiply(exp2, keys[r], values[r], variances[r], largest, law, memory, lane_memory)
-        for q in range(n_queries if logs.size else 0):
-            for h in range(n_heads):
-                mass = sums[q // width, h, 0, q % width]
-                logs[r, q, h] = log_mass(mass, True, 0, limits[h, 0, q], points[h, :, q], centres[h], law)
-        for v in range(len(sums)):
-            set_means(sums[v], v * width, law.least, near, means[r], done[r])
-            if len(grams):
-                set_grams(products[v], sums[v], v * width, largest, grams[r])
-
-
-@inlined
-def _multiply(exp2, keys, values, variances, largest, law, memory, lane_memory):
+def _multiply(exp2, keys, values, variances, largest, law, memory):
     # Sums of all heads at all queries, and their products if there are variances.
     n_heads, _, n_keys = keys.shape
-    y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, lane_memory.strips
+    y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, memory.strips
     slopes, limits = memory.slopes, memory.limits
-    sums, lane_products, products = lane_memory.sums, lane_memory.products, lane_memory.totals
+    sums, lane_products, products = memory.lane_sums, memory.lane_products, memory.totals
     width, scaled = lanes_of(keys), not _constant(variances)
     sums[:] = 0
     products[:] = 0
@@ -113,8 +89,26 @@ def _constant(numbers):
 
 def _moments_by(exp2, lowest):
     @kernel
-    def moments(keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done):
-        _moments(exp2, lowest, keys, values, variances, queries, law, memory, lane_memory, means, grams, logs, done)
+    def moments(keys, values, variances, queries, law, memory, means, grams, logs, done):
+        # means, grams and logs as in `few_queries`
+        n_replicates, n_heads, n_queries, width = len(keys), keys.shape[1], queries.shape[3], lanes_of(keys)
+        row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
+        sums, products = memory.lane_sums, memory.totals
+        done[:] = True
+        for r in range(n_replicates):
+            points = queries[r if len(queries) > 1 else 0]
+            largest = largest_of(variances[r])
+            for h in range(n_heads):
+                aim(lowest, keys[r, h], points[h], law, row, centres[h], memory.slopes[h], limits[h], near[h])
+            _multiply(exp2, keys[r], values[r], variances[r], largest, law, memory)
+            for q in range(n_queries if logs.size else 0):
+                for h in range(n_heads):
+                    mass = sums[q // width, h, 0, q % width]
+                    logs[r, q, h] = log_mass(mass, True, 0, limits[h, 0, q], points[h, :, q], centres[h], law)
+            for v in range(len(sums)):
+                set_means(sums[v], v * width, law.least, near, means[r], done[r])
+                if len(grams):
+                    set_grams(products[v], sums[v], v * width, largest, grams[r])
 
     return moments
 

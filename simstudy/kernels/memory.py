@@ -27,14 +27,10 @@ class Memory(NamedTuple):
     nearest: np.ndarray  # (head, query) lowest score, where the careful formula serves
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
     products: np.ndarray  # (query, head, head) sums of products of weights
-
-
-class LaneMemory(NamedTuple):
-    """More of it, for vectors of queries."""
-
+    # For vectors of queries.
     strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
-    sums: np.ndarray  # (vector of queries, head, 2, lane) float64
-    products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
+    lane_sums: np.ndarray  # (vector of queries, head, 2, lane) float64
+    lane_products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
     totals: np.ndarray  # (vector of queries, block, 16, lane) their sums over tiles, float64
 
 
@@ -46,38 +42,23 @@ def memory_for(keys: np.ndarray, queries: np.ndarray) -> Memory:
 @kept_by_thread
 def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memory:
     # Loops take dimensions and rows of weights by fours.
-    whole_dim, whole_heads = -(-head_dim // 4) * 4, -(-n_heads // 4) * 4
-    width = lanes(real.itemsize)
-    whole_queries = -(-n_queries // width) * width
+    whole_dim, fours, width = -(-head_dim // 4) * 4, -(-n_heads // 4), lanes(real.itemsize)
+    n_vectors, n_blocks = -(-n_queries // width), fours * (fours + 1) // 2
     return Memory(
         laid=_zeros((n_heads, 2 + whole_dim, STRIDE), real),
-        rows=_zeros((whole_heads, STRIDE), real),
+        rows=_zeros((4 * fours, STRIDE), real),
         data=_zeros((5, STRIDE), real),
         centres=np.zeros((n_heads, head_dim), real),
-        slopes=_zeros((n_heads, whole_dim, whole_queries), real),
-        limits=_zeros((n_heads, 2, whole_queries), real),
+        slopes=_zeros((n_heads, whole_dim, n_vectors * width), real),
+        limits=_zeros((n_heads, 2, n_vectors * width), real),
         near=np.empty((n_heads, n_queries), np.bool_),
         nearest=np.empty((n_heads, n_queries), real),
         sums=np.empty((n_queries, n_heads, 2)),
-        products=np.empty((n_queries, whole_heads, whole_heads)),
-    )
-
-
-def lane_memory_for(keys: np.ndarray, queries: np.ndarray) -> LaneMemory:
-    """As `memory_for`."""
-    return _lane_memory(keys.shape[1], queries.shape[3], keys.dtype)
-
-
-@kept_by_thread
-def _lane_memory(n_heads: int, n_queries: int, real: np.dtype) -> LaneMemory:
-    fours, width = -(-n_heads // 4), lanes(real.itemsize)
-    n_vectors = -(-n_queries // width)
-    products = _zeros((fours * (fours + 1) // 2, 16, width), real)
-    return LaneMemory(
+        products=np.empty((n_queries, 4 * fours, 4 * fours)),
         strips=_zeros((4 * fours, ROW * width), real),
-        sums=np.zeros((n_vectors, n_heads, 2, width)),
-        products=products,
-        totals=np.zeros((n_vectors, *products.shape)),
+        lane_sums=np.zeros((n_vectors, n_heads, 2, width)),
+        lane_products=_zeros((n_blocks, 16, width), real),
+        totals=np.zeros((n_vectors, n_blocks, 16, width)),
     )
 
 

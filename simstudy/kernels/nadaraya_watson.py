@@ -11,7 +11,7 @@ import numpy as np
 
 from simstudy.kernels import few_queries, many_queries
 from simstudy.kernels.jit import writable
-from simstudy.kernels.shifts import Law, law_of
+from simstudy.kernels.shifts import law_of
 
 
 def nw_moments(
@@ -30,38 +30,23 @@ def nw_moments(
     without variances, the logarithm if not asked for.  All are NaN where a key is NaN or no logit is finite.  The bits
     for one replicate do not depend on the others.
     """
-    keys, queries, law = _arguments_of(projected_keys, projected_queries, bandwidth, logits)
+    real = projected_keys.dtype
+    # Feature-major as the keys are, (R or 1, H, p, Q).
+    queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
+    keys, queries, law = writable(projected_keys, real), writable(queries, real), law_of(logits, float(bandwidth), real)
     noise = np.empty((len(keys), 0)) if variances is None else variances
-    data = writable(values, keys.dtype), writable(noise, keys.dtype)
+    data = writable(values, real), writable(noise, real)
     if many_queries.worth_while(keys, queries):
         *found, done = many_queries.moments(keys, *data, queries, law, with_mass)
-        _recompute(found, done, keys, data, queries, law)
+        # The others by the careful formula.
+        for r in np.flatnonzero(~done.all(axis=1)):
+            left, one = np.flatnonzero(~done[r]), slice(r, r + 1)
+            rest = np.ascontiguousarray(queries[r if len(queries) > 1 else 0][None, ..., left])
+            again = few_queries.moments(keys[one], data[0][one], data[1][one], rest, law, with_mass)
+            for whole, piece in zip(found, again, strict=True):
+                if whole.size:
+                    whole[r, left] = piece[0]
     else:
         found = list(few_queries.moments(keys, *data, queries, law, with_mass))
     means, grams, logs = found
     return means, None if variances is None else grams, logs if with_mass else None
-
-
-def _recompute(
-    found: list[np.ndarray], done: np.ndarray, keys: np.ndarray, data: tuple[np.ndarray, ...], queries: np.ndarray,
-    law: Law,
-) -> None:  # fmt: skip
-    """Replace what `many_queries.moments` found where it is not done by what `few_queries.moments` does."""
-    for r in np.flatnonzero(~done.all(axis=1)):
-        left = np.flatnonzero(~done[r])
-        rest = np.ascontiguousarray(queries[r if len(queries) > 1 else 0][None, ..., left])
-        values, variances = (each[r : r + 1] for each in data)
-        one = few_queries.moments(keys[r : r + 1], values, variances, rest, law, found[2].size > 0)
-        for whole, piece in zip(found, one, strict=True):
-            if whole.size:
-                whole[r, left] = piece[0]
-
-
-def _arguments_of(
-    projected_keys: np.ndarray, projected_queries: np.ndarray, bandwidth: float, logits: str
-) -> tuple[np.ndarray, np.ndarray, Law]:
-    """Return keys and queries as kernels take them, and the law of the weights."""
-    real = projected_keys.dtype
-    # Feature-major as the keys are, (R or 1, H, p, Q).
-    queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
-    return writable(projected_keys, real), writable(queries, real), law_of(logits, float(bandwidth), real)

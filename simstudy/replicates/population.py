@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simstudy.attention.combinations import Combine, combine_heads
-from simstudy.data.value_projections import overlap
+from simstudy.data.heads import overlap
 from simstudy.design.settings.cell import MIN_THIRD_ORDER, Cell
 from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
 from simstudy.replicates.moments import EXPANSION, PLAIN, Array, Moments, controlled, stack

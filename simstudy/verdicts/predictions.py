@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy import theory
-from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.data.value_projections import overlap
+from simstudy.data.heads import key_projections, overlap, query_points, query_projections
 from simstudy.design.claims import AgreesWithTheory, Equals, LargerThan, OptimumSlope, Slope
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import THEORIES

@@ -10,8 +10,8 @@ import pytest
 from builders import minimal_cell
 
 from simstudy.data import heads
+from simstudy.data.heads import overlap
 from simstudy.data.shared import projections_of
-from simstudy.data.value_projections import overlap
 from simstudy.design.contents import read_contents
 from simstudy.design.load import check
 from simstudy.design.own_code import texts_of

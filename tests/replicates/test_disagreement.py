@@ -9,9 +9,8 @@ from builders import estimated, minimal_cell
 from test_performance import STATISTICS, blocks_of
 from test_performance import sample as sample
 
-from simstudy.data.heads import key_projections
+from simstudy.data.heads import key_projections, overlap
 from simstudy.data.shared import SharedData
-from simstudy.data.value_projections import overlap
 from simstudy.design.measures import INDICES
 from simstudy.replicates.performance import performance
 

@@ -6,8 +6,7 @@ from builders import DESIGN, edited, estimated, loaded, minimal_cell, mistakes
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
-from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.data.value_projections import overlap
+from simstudy.data.heads import key_projections, overlap, query_points, query_projections
 from simstudy.design.feasibility import impossibilities
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
