@@ -64,37 +64,22 @@ class _Group:
         """Correlation (L, H, H) of weights, observed or predicted."""
         return self.found.weight_correlation.sel(source=source).values
 
-    @functools.cached_property
-    def _unedited(self) -> dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]:
-        """Output of the model as it is, and what enters each of its layers."""
-        passed = {tokens: self.encoder(tokens) for tokens in self.edited}
-        return {tokens: (_probabilities(encoding), encoding.states) for tokens, encoding in passed.items()}
-
     def damage(self, edits: list[Edit], first: int = 0) -> Array:
         """Mean damage of each edit, none of which changes a layer before the first."""
 
         def output(tokens: tuple[int, ...], edit: Edit | None) -> np.ndarray:
-            found, states = self._unedited[tokens]
+            found, states = _unedited(self.encoder, tokens)
             return found if edit is None else _probabilities(self.encoder(tokens, edit, (first, states[first])))
 
         named = {str(number): edit for number, edit in enumerate(edits)}
         return intervene(output, self.edited, named).mean_damage.values
 
-    @functools.cached_property
-    def shared_pairs(self) -> tuple[int, NDArray[np.intp], Array]:
-        """A random layer, random pairs (pair, 2) of a head and its donor, and the damage (pair,)."""
-        n_layers, n_heads = self.found.key_group.shape
-        rng = self.rng
-        layer = int(rng.integers(n_layers))
-        pairs = rng.permutation(np.argwhere(~np.eye(n_heads, dtype=bool)))[:_PAIRS]
-        return layer, pairs, self.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs], layer)
 
-    @functools.cached_property
-    def pruned(self) -> tuple[int, Array]:
-        """A random layer, and the damage (H,) of setting each of its heads to zero."""
-        n_layers, n_heads = self.found.key_group.shape
-        layer = int(self.rng.integers(n_layers))
-        return layer, self.damage([zeroing((layer, head)) for head in range(n_heads)], layer)
+@functools.lru_cache(maxsize=_GROUPS * _EDITED)
+def _unedited(encoder: Encoder, tokens: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Output of the model as it is, and what enters each of its layers."""
+    encoding = encoder(tokens)
+    return _probabilities(encoding), encoding.states
 
 
 def _probabilities(encoding: Encoding) -> np.ndarray:
@@ -322,17 +307,35 @@ def _alike(model: str, count: int, key: Key) -> tuple[Array, list[tuple[list[int
 def share_pairs(instance: settings.PairSharingInstance, cell: Cell, shared: SharedData) -> Rows:
     """Rank correlation of the distance of two heads with the damage if one takes the pattern of the other."""
     for group in _groups(instance, shared):
-        layer, pairs, damage = group.shared_pairs
+        layer, pairs, damage = _shared_pairs(group)
         yield (_rank(1 - group.correlation(instance.predictor)[layer][tuple(pairs.T)], damage),)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _shared_pairs(group: _Group) -> tuple[int, NDArray[np.intp], Array]:
+    """A random layer, random pairs (pair, 2) of a head and its donor, and the damage (pair,)."""
+    n_layers, n_heads = group.found.key_group.shape
+    rng = group.rng
+    layer = int(rng.integers(n_layers))
+    pairs = rng.permutation(np.argwhere(~np.eye(n_heads, dtype=bool)))[:_PAIRS]
+    return layer, pairs, group.damage([sharing({(layer, int(head)): int(donor)}) for head, donor in pairs], layer)
 
 
 @quantities.register
 def prune_heads(instance: settings.HeadPruningInstance, cell: Cell, shared: SharedData) -> Rows:
     """Rank correlation of a score of heads with the damage of setting one to zero, in one layer."""
     for group in _groups(instance, shared):
-        layer, damage = group.pruned
+        layer, damage = _pruned(group)
         score = group.found.output_size.values[layer] if instance.score == "norm" else _distances(instance.model, layer)
         yield (_rank(score, damage),)
+
+
+@functools.lru_cache(maxsize=_GROUPS)
+def _pruned(group: _Group) -> tuple[int, Array]:
+    """A random layer, and the damage (H,) of setting each of its heads to zero."""
+    n_layers, n_heads = group.found.key_group.shape
+    layer = int(group.rng.integers(n_layers))
+    return layer, group.damage([zeroing((layer, head)) for head in range(n_heads)], layer)
 
 
 @functools.cache
