@@ -52,7 +52,7 @@ def gathered(study: str) -> pd.DataFrame:
     pilot = store_of(design, ROOT / "outputs")
     runs = {PILOT: pilot.folder}
     runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
-             for each in confirmed_of(design, pilot) if each.verdicts and not each.void}  # fmt: skip
+             for each in confirmed_of(design, pilot) if each.found}  # fmt: skip
     rows, standing = [], standing_in(design, pilot)
     for run, folder in runs.items():
         with contextlib.suppress(UserError):  # nothing was computed here

@@ -106,7 +106,7 @@ def _lines(design: Design, study: dict[str, Any]) -> dict[str, Line]:
         (name := f"{design.study.name}/{line.claim}"): Line(
             name, line.statement, line.origin, line.verdict, line.estimate, line.claimed, line.picture,
             design.claims[line.claim].kind == "printed",
-            tuple(f"{each.day}" for each in study["confirmed"] if line.claim in each.verdicts and not each.void),
+            tuple(each.day for each in study["confirmed"] if line.claim in each.found),
             line.confirmed == line.verdict,
         )
         for line in study["verdicts"]

@@ -105,7 +105,7 @@ DIVIDED = "divided"
 
 
 class Confirmed(NamedTuple):
-    """One confirmation that was begun: beacon, folder, day, why it does not count, findings, and its seal's beacon."""
+    """One confirmation that was begun: its beacon, folder and day, why it is void, what it found, and the promise."""
 
     beacon: str
     folder: str
@@ -113,11 +113,6 @@ class Confirmed(NamedTuple):
     void: str
     found: dict[str, Found]
     promise: str = OWN_WORD
-
-    @property
-    def verdicts(self) -> dict[str, str]:
-        """Verdict on each claim."""
-        return {claim: found.verdict for claim, found in self.found.items()}
 
 
 class Run(NamedTuple):
@@ -184,7 +179,7 @@ def counted_of(confirmed: Sequence[Confirmed]) -> str:
 
 def verdict_of(claim: str, confirmed: Sequence[Confirmed]) -> str:
     """Return the verdict on a claim in which all its confirmations agree, or that there is none."""
-    found = {each.verdicts[claim] for each in confirmed if claim in each.verdicts}
+    found = {each.found[claim].verdict for each in confirmed if claim in each.found}
     if not found:
         return NOT_CONFIRMED
     return found.pop() if len(found) == 1 else DIVIDED
@@ -192,4 +187,5 @@ def verdict_of(claim: str, confirmed: Sequence[Confirmed]) -> str:
 
 def history_of(claim: str, confirmed: Sequence[Confirmed]) -> str:
     """Return what each confirmation says of a claim, oldest first: "4f0c…: supported; 91ab…: not finished"."""
-    return "; ".join(f"{each.folder}: {each.verdicts.get(claim) or each.void}" for each in confirmed)
+    said = ((each, each.found[claim].verdict if claim in each.found else each.void) for each in confirmed)
+    return "; ".join(f"{each.folder}: {verdict}" for each, verdict in said)
