@@ -26,7 +26,10 @@ def simplex(moment: Array) -> Array:
     As aᵀE a is homogeneous, the minimum of aᵀE a + c(Σ a − 1)² over a ≥ 0 has the same direction for every c > 0.  The
     active-set method of Lawson and Hanson (1974) ends at the exact support; general convex solvers stop at a tolerance.
     """
-    root, scale, n_heads = _root(moment), np.sqrt(np.trace(moment) / len(moment)) or 1.0, len(moment)
+    scale, n_heads = np.sqrt(np.trace(moment) / len(moment)) or 1.0, len(moment)
+    values, vectors = np.linalg.eigh(moment)
+    # RᵀR = E, where rounding may have left E with small negative eigenvalues.
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     # Imported here: it takes a quarter of a second, which most commands need not wait for.
     from scipy.optimize import nnls
 
@@ -49,9 +52,3 @@ def least_squares(gram: Array, cross: Array) -> Array:
 
 CLASSES = {"affine": affine, "simplex": simplex, "front_greater": front_greater}
 """Weights of sum 1 by the class that they are sought in."""
-
-
-def _root(moment: Array) -> Array:
-    """R with RᵀR = E, where rounding may have left E with small negative eigenvalues."""
-    values, vectors = np.linalg.eigh(moment)
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
