@@ -5,6 +5,8 @@ import pytest
 
 L, H, D, P = 3, 4, 8, 2
 CONFIG = {"num_hidden_layers": L, "num_attention_heads": H, "hidden_size": D}
+BERT = [f"encoder.layer.{{0}}.attention.{name}" for name in ("self.query", "self.key", "self.value", "output.dense")]
+LLAMA = [f"layers.{{0}}.self_attn.{name}_proj" for name in "qkvo"]
 
 
 @pytest.fixture
@@ -18,13 +20,14 @@ def parts():
     }
 
 
-def by_linear_maps(parts, names, output, prefix=""):
+def by_linear_maps(parts, names=BERT, prefix=""):
+    """Arrays of four linear maps, of which the last has no bias."""
     arrays = {}
     for layer in range(L):
-        for k, name in enumerate(names):
+        for k, name in enumerate(names[:3]):
             arrays[f"{prefix}{name.format(layer)}.weight"] = parts["matrices"][k, layer].T
             arrays[f"{prefix}{name.format(layer)}.bias"] = parts["biases"][k, layer]
-        arrays[f"{prefix}{output.format(layer)}.weight"] = parts["output"][layer].T
+        arrays[f"{prefix}{names[3].format(layer)}.weight"] = parts["output"][layer].T
     return arrays
 
 
@@ -37,6 +40,3 @@ def require_same(heads, parts):
             np.testing.assert_array_equal(bias[layer, head], parts["biases"][k, layer][columns])
             np.testing.assert_array_equal(heads.output[layer, head], parts["output"][layer][columns].T)
     assert heads.scale == pytest.approx(P**-0.5)
-
-
-BERT = [f"encoder.layer.{{0}}.attention.self.{name}" for name in ("query", "key", "value")]

@@ -7,6 +7,7 @@ Index legend: i, j head, of any layer; d feature; p dimension of a head.
 """
 
 import importlib
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
 
 from simstudy.transformers.heads import TransformerHeads
+from simstudy.transformers.subspaces import key_groups
 
 ROLES = ("Q", "K", "V", "O")
 MEASURES = ("projection_kernel", "normalised_kernel", "composition", "simple_composition")
@@ -74,32 +76,34 @@ def head_affinity(
     for name, value, known in (("between", between, _BETWEEN), ("dtype", dtype, tuple(_DTYPES))):
         if value not in known:
             raise ValueError(f"{name} = {value!r}; give one of {', '.join(known)}")
-    weights, n_heads = _by_role(heads)
-    positive = _positive(labels, next(iter(weights.values())).shape[0] // n_heads, n_heads)
+    n_heads = heads.query.shape[1]
+    n_layers = 1 if heads.query.strides[0] == 0 else len(heads.query)  # layers that share their weights are one
+    arrays = zip(ROLES, (heads.query, heads.key, heads.value, heads.output), strict=True)
+    weights = {role: array[:n_layers] for role, array in arrays if array is not None}
+    positive = _positive(labels, n_layers, n_heads)
     library = np if device == "numpy" else importlib.import_module("torch")
-    stored = np.stack([_rounded(each, dtype) for each in weights.values()])
+    stored = np.stack([_rounded(each.reshape(-1, *each.shape[2:]), dtype) for each in weights.values()])
     on = stored if device == "numpy" else library.as_tensor(stored).to(device)
-    n_features, head_dim = stored.shape[2:]
     compute = _EPSILON["float64" if dtype == "float64" else "float32"]
-    least = max(max(n_features, head_dim) * compute, _EPSILON[dtype]) if tolerance is None else tolerance
+    least = max(max(stored.shape[2:]) * compute, _EPSILON[dtype]) if tolerance is None else tolerance
     with threadpool_limits(1):  # most matrices are small
         affinity, ranks = _affinities(on, [ROLES.index(role) for role in weights], least, library)
     for role in set(weights) & {"K", "V"}:
-        shared = [_repeated(part) for part in weights[role].reshape(-1, n_heads, n_features, head_dim)]
-        affinity[:, ROLES.index(role), :, np.concatenate(shared)] = np.nan
-        affinity[:, :, ROLES.index(role), :, np.concatenate(shared)] = np.nan
-    index = np.arange(len(ranks[0]))
-    names = [f"L{k // n_heads}H{k % n_heads}" for k in index]
+        repeated = (key_groups(weights[role], weights[role][:, :, 0, :0]) != np.arange(n_heads)).ravel()
+        affinity[:, ROLES.index(role), :, repeated] = np.nan
+        affinity[:, :, ROLES.index(role), :, repeated] = np.nan
+    layer, head = np.divmod(np.arange(len(ranks[0])), n_heads)
+    names = [f"L{one}H{other}" for one, other in zip(layer, head, strict=True)]
     found = xr.Dataset(
         {
             "affinity": (("measure", "role_i", "role_j", "head_i", "head_j"), affinity),
             "rank": (("role_i", "head_i"), ranks),
         },
         {"measure": list(MEASURES), "role_i": list(ROLES), "role_j": list(ROLES), "head_i": names, "head_j": names,
-         "layer_i": ("head_i", index // n_heads), "layer_j": ("head_j", index // n_heads)},
-        {"features": n_features, "tolerance": least, "dtype": dtype, "device": device},
+         "layer_i": ("head_i", layer), "layer_j": ("head_j", layer)},
+        {"features": stored.shape[2], "tolerance": least, "dtype": dtype, "device": device},
     )  # fmt: skip
-    return found if positive is None else found.assign(_scores(affinity, positive, index // n_heads, between))
+    return found if positive is None else found.assign(_scores(affinity, positive, layer, between))
 
 
 def affinity_stability(
@@ -127,42 +131,24 @@ def affinity_stability(
         ``rank_correlation`` over all pairs, ``lost_ranks`` of all matrices together, and with labels
         ``largest_auc_change``.
     """
-    dtypes, tolerances, devices = list(dtypes), list(tolerances), list(devices)
-    whole = (len(devices), len(dtypes), len(tolerances))
-    rows: list[list[float]] = []
+    axes: dict[str, Any] = {"device": list(devices), "dtype": list(dtypes), "tolerance": list(tolerances)}
+    rows = []
     first: xr.Dataset | None = None
-    for place in np.ndindex(whole):
-        how: dict[str, Any] = {
-            "device": devices[place[0]],
-            "dtype": dtypes[place[1]],
-            "tolerance": tolerances[place[2]],
-        }
-        found = head_affinity(heads, labels, between=between, **how)
+    for values in itertools.product(*axes.values()):
+        found = head_affinity(heads, labels, between=between, **dict(zip(axes, values, strict=True)))
         first = found if first is None else first
         kernels = [each.affinity.sel(measure="normalised_kernel").values.ravel() for each in (first, found)]
         known = np.isfinite(kernels[0])
-        change = float(np.abs(kernels[1] - kernels[0])[known].max())
-        auc = float(np.abs(found.roc_auc - first.roc_auc).max()) if "roc_auc" in found else np.nan
-        rows.append([change, spearmanr(*(each[known] for each in kernels))[0],
-                     float((first["rank"] - found["rank"]).sum()), auc])  # fmt: skip
-    dims = ("device", "dtype", "tolerance")
+        rows.append([
+            float(np.abs(kernels[1] - kernels[0])[known].max()),
+            spearmanr(*(each[known] for each in kernels))[0],
+            float((first["rank"] - found["rank"]).sum()),
+            np.nan if labels is None else float(np.abs(found.roc_auc - first.roc_auc).max()),
+        ])  # fmt: skip
     names = ("largest_change", "rank_correlation", "lost_ranks", "largest_auc_change")[: 3 if labels is None else 4]
-    columns = zip(names, np.array(rows).T, strict=False)
-    coordinates = dict(zip(dims, (devices, dtypes, np.array(tolerances, float)), strict=True))
-    return xr.Dataset({name: (dims, values.reshape(whole)) for name, values in columns}, coordinates)
-
-
-def _by_role(heads: TransformerHeads) -> tuple[dict[str, np.ndarray], int]:
-    """Matrices (i, d, p) by role, and heads a layer; layers that share their weights are one."""
-    arrays = zip(ROLES, (heads.query, heads.key, heads.value, heads.output), strict=True)
-    known = {role: array for role, array in arrays if array is not None}
-    n_layers = 1 if heads.query.strides[0] == 0 else len(heads.query)
-    return {role: array[:n_layers].reshape(-1, *array.shape[2:]) for role, array in known.items()}, heads.query.shape[1]
-
-
-def _repeated(part: np.ndarray) -> np.ndarray:
-    """Which heads (H, d, p) of a layer have the matrix of the one before them."""
-    return np.array([False, *(np.array_equal(part[h], part[h - 1]) for h in range(1, len(part)))])
+    columns = np.array(rows).reshape(*(len(each) for each in axes.values()), -1)
+    axes["tolerance"] = np.array(axes["tolerance"], float)
+    return xr.Dataset({name: (tuple(axes), columns[..., k]) for k, name in enumerate(names)}, axes)
 
 
 def _rounded(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -41,7 +41,7 @@ def project(heads: TransformerHeads, layer: int, states: np.ndarray, places: np.
 def unplaced(heads: TransformerHeads, layer: int, states: np.ndarray) -> Projected:
     """Queries and keys as `project` gives them, before positions are applied."""
     query = states @ heads.query[layer] + heads.query_bias[layer][:, None]
-    key = heads.shared_product(states, heads.key[layer]) + heads.key_bias[layer][:, None]
+    key = heads.linear("key", layer, states)
     if heads.query_norm is not None:
         query, key = (_normed(query, heads.query_norm[layer]), _normed(key, heads.key_norm[layer]))
     return Projected(query, key)
@@ -129,29 +129,28 @@ class Observed(NamedTuple):
 
 
 def observe(
-    projected: Projected, scale: float, seen: np.ndarray | None, cap: float | None = None,
-    values: np.ndarray | None = None, output: np.ndarray | None = None,
-) -> Observed:  # fmt: skip
+    heads: TransformerHeads, layer: int, projected: Projected, seen: np.ndarray | None, values: np.ndarray | None = None
+) -> Observed:
     """Compute the weights of one layer on one sequence, some queries at a time, and reduce them.
 
-    ``seen`` (T, T) is as `visible` gives it.  Values (H, T, p) and the matrix W_o (H, d, p) tell what heads add.
+    ``seen`` (T, T) is as `visible` gives it.  Values (H, T, p) tell what heads add.
     """
     n_heads, n_tokens, _ = projected.query.shape
     size = max(1, _NUMBERS_AT_A_TIME // (n_heads * n_tokens))
     gram, correlation = np.zeros((2, n_heads, n_heads))
     received = np.zeros((n_heads, n_tokens))
-    # The norm of W_o x follows from the p by p matrix of its products, which is small.
-    products = None if output is None else output.mT @ output / output.shape[1]
-    sizes = np.full(n_heads, np.nan if products is None else 0.0)
+    sizes = np.full(n_heads, np.nan if values is None else 0.0)
+    if values is not None:  # the norm of W_o x follows from the p by p matrix of its products, which is small
+        products = heads.output[layer].mT @ heads.output[layer] / heads.output.shape[2]
     for start in range(0, n_tokens, size):
         block = slice(start, start + size)
         of_block = None if seen is None else seen[block]
-        weights = attention_weights(projected.query[:, block], projected.key, scale, of_block, cap)
+        weights = attention_weights(projected.query[:, block], projected.key, heads.scale, of_block, heads.cap)
         grams, correlations = grams_of(weights)
         gram += grams.sum(axis=0)
         correlation += correlations.sum(axis=0)
         received += weights.sum(axis=1)
-        if products is not None:
+        if values is not None:
             mixed = weights @ values
             sizes += np.sum(mixed @ products * mixed, axis=(1, 2))
     looking = n_tokens if seen is None else seen[:, [0, -1]].sum(axis=0)
@@ -203,7 +202,7 @@ def mean_correlation(heads: TransformerHeads, texts: list[np.ndarray]) -> np.nda
 
 def _seen(heads: TransformerHeads, layer: int, states: np.ndarray) -> np.ndarray:
     mask = visible(heads, layer, np.arange(len(states)))
-    return observe(project(heads, layer, states), heads.scale, mask, heads.cap).correlation
+    return observe(heads, layer, project(heads, layer, states), mask).correlation
 
 
 def correlations_by_query(decoder: Any, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:

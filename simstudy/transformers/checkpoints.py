@@ -53,13 +53,7 @@ def read_weights(path: str | Path, alone: str = "an array without a name", is_pa
     path = Path(path)
     try:
         with open_regular(path, MAX_BYTES) as file:
-            start = file.read(9)
-            file.seek(0)
-            if start[:1] == b"{" and b"\0" not in start:
-                if is_part:  # indices of indices could go on for ever
-                    raise UserError("an index that an index names; give the index of .safetensors files with weights")
-                return _read_parts(path, file.read(MAX_HEADER_BYTES + 1))
-            return _reader(start, path, alone)(file)
+            return _read(file, path, alone, is_part)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except OSError as error:
@@ -70,19 +64,25 @@ def read_weights(path: str | Path, alone: str = "an array without a name", is_pa
         raise UserError(f"{path}: damaged, or no weights ({said}); {remedy}") from None
 
 
-def _reader(start: bytes, path: Path, alone: str) -> Callable[[BinaryIO], Weights]:
+def _read(file: BinaryIO, path: Path, alone: str, is_part: bool) -> Weights:
+    start = file.read(9)
+    file.seek(0)
+    if start[:1] == b"{" and b"\0" not in start:
+        if is_part:  # indices of indices could go on for ever
+            raise UserError("an index that an index names; give the index of .safetensors files with weights")
+        return _read_parts(path, file.read(MAX_HEADER_BYTES + 1))
     if start.startswith(b"\x93NUMPY"):
-        return lambda file: {alone: read_array(file, len(mapped(file)))}
+        return {alone: read_array(file, len(mapped(file)))}
     if start[8:9] == b"{":
-        return _read_safetensors
-    if start[:2] == b"PK":
-        return _read_archive
-    if start[:1] == b"\x80":
-        return _read_legacy
-    if start[:4] == b"GGUF":
-        return read_quantised
-    if start[:1] == b"\x08":
-        return lambda file: read_graph(file, functools.cache(functools.partial(_beside, path)))
+        return _read_safetensors(file)
+    beside = functools.cache(functools.partial(_beside, path))
+    readers: dict[bytes, Callable[[BinaryIO], Weights]] = {
+        b"PK": _read_archive, b"\x80": _read_legacy, b"GGUF": read_quantised,
+        b"\x08": lambda file: read_graph(file, beside),
+    }  # fmt: skip
+    for first, reader in readers.items():
+        if start.startswith(first):
+            return reader(file)
     raise UserError("neither safetensors, nor a checkpoint of PyTorch, nor GGUF, ONNX or NumPy's; give one of these")
 
 

@@ -26,14 +26,13 @@ class Convention(NamedTuple):
     causal: bool = False
     rotary: bool = False
     by_head: bool = False  # One matrix holds query, key and value of one head after the other
-    norms: tuple[str, ...] = ()  # Of queries and keys, if there are such
-    newer: str = ""  # Where modules of newer versions of transformers have q_proj, ..., o_proj; files keep the names
+    normed: bool = False  # Queries and keys
+    other: "Convention | None" = None  # In modules of newer versions of transformers, or in GGUF files
 
     def of(self, names: Iterable[str]) -> "Convention":
-        """The same by the names of this version, of which some are given."""
-        newer = _at(self.newer, _PROJECTIONS)
-        is_newer = self.newer and any(newer.query.format(0) in name for name in names)
-        return newer if is_newer else self
+        """The same by the names of this version or file, of which some are given."""
+        other = self.other
+        return other if other and any(other.query.format(0) in name for name in names) else self
 
 
 def _at(place: str, names: str, **how: Any) -> Convention:
@@ -41,19 +40,20 @@ def _at(place: str, names: str, **how: Any) -> Convention:
     return Convention(query, key, value, output, **how)
 
 
+_GGUF = _at("blk.{0}.", "attn_q attn_k attn_v attn_output")
 _PROJECTIONS = "q_proj k_proj v_proj o_proj"
 _BERT = _at("encoder.layer.{0}.attention.", "self.query self.key self.value output.dense")
 _VIT = _at("encoder.layer.{0}.attention.", "attention.query attention.key attention.value output.dense")
 _BART = _at("encoder.layers.{0}.self_attn.", "q_proj k_proj v_proj out_proj")
-_LLAMA = _at("layers.{0}.self_attn.", _PROJECTIONS, causal=True, rotary=True)
+_LLAMA = _at("layers.{0}.self_attn.", _PROJECTIONS, causal=True, rotary=True, other=_GGUF)
 
 CONVENTIONS = {
     **dict.fromkeys(("bert", "roberta", "camembert", "xlm-roberta", "electra"), _BERT),
     "esm": _BERT._replace(rotary=True),
     "albert": _at("encoder.albert_layer_groups.{0}.albert_layers.0.attention.", "query key value dense"),
     "distilbert": _at("transformer.layer.{0}.attention.", "q_lin k_lin v_lin out_lin"),
-    **dict.fromkeys(("vit", "deit"), _VIT._replace(newer="layers.{0}.attention.")),
-    "dinov2": _VIT._replace(newer="encoder.layer.{0}.attention."),
+    **dict.fromkeys(("vit", "deit"), _VIT._replace(other=_at("layers.{0}.attention.", _PROJECTIONS))),
+    "dinov2": _VIT._replace(other=_at("encoder.layer.{0}.attention.", _PROJECTIONS)),
     **dict.fromkeys(("bart", "mbart", "whisper"), _BART),
     "gpt2": _at("h.{0}.attn.", "c_attn c_attn c_attn c_proj", input_first=True, causal=True),
     "modernbert": _at("layers.{0}.attn.", "Wqkv Wqkv Wqkv Wo", rotary=True),
@@ -63,7 +63,7 @@ CONVENTIONS = {
     ),
     "phi": _at("layers.{0}.self_attn.", "q_proj k_proj v_proj dense", causal=True, rotary=True),
     **dict.fromkeys(("llama", "mistral", "qwen2", "gemma", "gemma2", "stablelm"), _LLAMA),
-    "qwen3": _LLAMA._replace(norms=("layers.{0}.self_attn.q_norm", "layers.{0}.self_attn.k_norm")),
+    "qwen3": _LLAMA._replace(normed=True, other=_GGUF._replace(normed=True)),
     "torch": _at("layers.{0}.self_attn.", "in_proj in_proj in_proj out_proj"),
     "timm": _at("blocks.{0}.attn.", "qkv qkv qkv proj"),
 }  # fmt: skip
@@ -73,20 +73,9 @@ CONVENTIONS = {
 configuration, and the caller writes one.
 """
 
-_OTHERS = {
-    "logits have a term for the distance of two tokens": "t5 mt5 umt5 bloom mpt deberta deberta-v2 xlnet swin beit",
-    "rotary positions turn dimensions side by side": "gptj codegen cohere cohere2 glm glm4 roformer ernie4_5",
-    "queries and keys are normed across heads or with an offset": "olmo2 olmo3 gemma3 gemma3_text chameleon",
-    "keys come from a latent vector": "deepseek_v2 deepseek_v3 minicpm3",
-    "a learnt logit stands beside the tokens": "gpt_oss",
-    "some tokens see few others": "longformer big_bird led gpt_neo",
-}
-_REASONS = {name: reason for reason, names in _OTHERS.items() for name in names.split()}
-"""Why models are refused that people may try, as their logits are others than projections alone give."""
-
 
 class Sizes(NamedTuple):
-    """What of a configuration the heads depend on."""
+    """What of a configuration the heads depend on; ``settings`` are fields of `TransformerHeads` beside its arrays."""
 
     convention: Convention
     n_layers: int
@@ -94,19 +83,12 @@ class Sizes(NamedTuple):
     n_heads: int
     n_key_heads: int
     head_dim: int
-    causal: bool
-    rotary_base: float | None
-    rotary_factors: np.ndarray | None
-    window: tuple[int | None, ...]
-    scale: float
-    cap: float | None
+    settings: dict[str, Any]
 
 
 def sizes_of(said: Mapping[str, Any]) -> Sizes:
     """Read a configuration; UserError if the family is not known, or logits are others than projections give."""
     model_type = said.get("model_type")
-    if isinstance(model_type, str) and model_type in _REASONS:
-        raise UserError(f"model_type = {model_type!r} in the configuration: {_REASONS[model_type]}; give another model")
     if not isinstance(model_type, str) or model_type not in CONVENTIONS:
         raise UserError(f"model_type = {model_type!r} in the configuration; known are {', '.join(CONVENTIONS)}")
     convention = CONVENTIONS[model_type]
@@ -128,20 +110,17 @@ def sizes_of(said: Mapping[str, Any]) -> Sizes:
     window = whole("sliding_window") if windowed else None
     window = whole("local_attention") // 2 + 1 if model_type == "modernbert" else window
     cap = said.get("attn_logit_softcapping")
-    return Sizes(
-        convention,
-        n_layers,
-        whole("num_hidden_groups", default=1) if model_type == "albert" else n_layers,
-        n_heads,
-        whole("num_key_value_heads", default=n_heads),
-        head_dim,
-        convention.causal or bool(said.get("is_decoder")),
-        base,
-        factors,
-        tuple(window if kind == _SLIDES else None for kind in _kinds(said, n_layers)),
-        _positive("query_pre_attn_scalar", said.get("query_pre_attn_scalar", head_dim)) ** -0.5,
-        None if cap is None else _positive("attn_logit_softcapping", cap),
-    )
+    settings = {
+        "scale": _positive("query_pre_attn_scalar", said.get("query_pre_attn_scalar", head_dim)) ** -0.5,
+        "causal": convention.causal or bool(said.get("is_decoder")),
+        "rotary_base": base,
+        "rotary_factors": factors,
+        "window": tuple(window if kind == _SLIDES else None for kind in _kinds(said, n_layers)),
+        "cap": None if cap is None else _positive("attn_logit_softcapping", cap),
+    }
+    n_groups = whole("num_hidden_groups", default=1) if model_type == "albert" else n_layers
+    n_key_heads = whole("num_key_value_heads", default=n_heads)
+    return Sizes(convention, n_layers, n_groups, n_heads, n_key_heads, head_dim, settings)
 
 
 def _rotary(said: Mapping[str, Any], head_dim: int, n_layers: int) -> tuple[float, np.ndarray]:

@@ -30,7 +30,6 @@ _FIXED = {1: 8, 5: 4}
 """Bytes of a field by its wire type."""
 _QUANTISED = ("MatMulInteger", "DequantizeLinear", "QLinearMatMul", "MatMulNBits", "DynamicQuantizeMatMul")
 _Fields = dict[int, list[Any]]
-_Named = dict[str, dict[int, np.ndarray]]
 
 
 class _Messages:
@@ -114,8 +113,8 @@ def read_graph(file: BinaryIO, beside: Callable[[str], memoryview]) -> dict[str,
     tensors = [each for each in map(read.fields, graph[5]) if each[2][-1] in _TYPES and each[4] + each[9] + each[13]]
     found = {_text(tensor, 8): read.array(tensor, beside) for tensor in tensors}
     products: dict[str, tuple[int, np.ndarray]] = {}
-    by_module: _Named = defaultdict(dict)
-    by_bias: _Named = defaultdict(dict)
+    by_module: Any = defaultdict(dict)
+    by_bias: Any = defaultdict(dict)
     for node in map(read.fields, graph[1]):
         kind, inputs, outputs = _text(node, 4), *([str(name, "utf-8") for name in node[k]] for k in (1, 2))
         if kind in _QUANTISED:

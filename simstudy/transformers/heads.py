@@ -4,8 +4,8 @@ import contextlib
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from simstudy.arguments import real_array
 from simstudy.design.files import read_regular
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import Weights
-from simstudy.transformers.conventions import Sizes, sizes_of
-from simstudy.transformers.modules import ARRAYS, load_arrays, named_arrays
+from simstudy.transformers.conventions import Convention, Sizes, sizes_of
+from simstudy.transformers.modules import ARRAYS, described_arrays, load_arrays
 
 _MAX_CONFIG_BYTES = 1 << 20
 _BIASES = ("query_bias", "key_bias", "value_bias")
@@ -70,29 +70,33 @@ class TransformerHeads:
     cap: float | None = None
 
     def __post_init__(self) -> None:
-        shape = np.shape(self.query)
+        shape, held = np.shape(self.query), vars(self)  # which a frozen class may still fill in
         if len(shape) != 4 or not all(shape):
             raise ValueError(f"query has shape {shape}; give (layer, head, feature, dimension)")
-        bias_shape = (*shape[:2], shape[3])
-        self._fill(shape[3] ** -0.5, np.zeros(bias_shape, np.asarray(self.query).dtype))
-        for field in fields(self)[:7]:
-            wanted = bias_shape if field.name in _BIASES else shape
-            array = getattr(self, field.name)
-            if array is None and field.name in ("value", "output"):
-                continue
-            if np.shape(array) != wanted:
-                raise ValueError(f"{field.name} has shape {np.shape(array)}; give {wanted}, as query has {shape}")
-            if not np.isfinite(array).all():
-                raise ValueError(f"{field.name} holds NaN or infinity; give finite weights")
+        bias = np.zeros((*shape[:2], shape[3]), np.asarray(self.query).dtype)
+        defaults = {"scale": shape[3] ** -0.5, **dict.fromkeys(_BIASES, bias)}
+        held |= {name: default for name, default in defaults.items() if held[name] is None}
+        for name in ("scale", "rotary_base"):
+            if held[name] is not None and not 0 < held[name] < math.inf:
+                raise ValueError(f"{name} = {held[name]}; give a positive number")
+        for name, array in list(held.items())[:7]:
+            wanted = bias.shape if name in _BIASES else shape
+            if array is not None and np.shape(array) != wanted:
+                raise ValueError(f"{name} has shape {np.shape(array)}; give {wanted}, as query has {shape}")
+            if array is not None and not np.isfinite(array).all():
+                raise ValueError(f"{name} holds NaN or infinity; give finite weights")
+        held |= {"window": self._windows(shape[0])}
         if self.rotary_base is not None:
             if self.rotary_factors is None and shape[3] % 2:
                 raise ValueError(f"rotary positions of heads of dimension {shape[3]}; give an even dimension")
             factors = np.ones(shape[3] // 2) if self.rotary_factors is None else self.rotary_factors
-            object.__setattr__(self, "rotary_factors", np.broadcast_to(factors, (shape[0], factors.shape[-1])))
-        windows = self.window if isinstance(self.window, tuple) else (self.window,) * shape[0]
-        if len(windows) != shape[0] or any(each is not None and each not in range(2, 1 << 31) for each in windows):
+            held |= {"rotary_factors": np.broadcast_to(factors, (shape[0], factors.shape[-1]))}
+
+    def _windows(self, n_layers: int) -> tuple[int | None, ...]:
+        windows = self.window if isinstance(self.window, tuple) else (self.window,) * n_layers
+        if len(windows) != n_layers or any(each is not None and each not in range(2, 1 << 31) for each in windows):
             raise ValueError(f"window = {self.window}; give a whole number from 2 on, or one or None for each layer")
-        object.__setattr__(self, "window", windows)
+        return windows
 
     @functools.cached_property
     def _sharing(self) -> int:
@@ -105,18 +109,10 @@ class TransformerHeads:
         shared = self.query.shape[1] // len(first)
         return shared if first == list(range(0, self.query.shape[1], shared)) else 1
 
-    def shared_product(self, states: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-        """States (T, d) times the keys or values (H, d, p) of a layer, (H, T, p): each that is shared, once."""
-        return np.repeat(states @ matrices[:: self._sharing], self._sharing, axis=0)
-
-    def _fill(self, scale: float, bias: np.ndarray) -> None:
-        """Set what is not given, and require that numbers are positive."""
-        for name, default in {"scale": scale, **dict.fromkeys(_BIASES, bias)}.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, default)
-        for name in ("scale", "rotary_base"):
-            if (number := getattr(self, name)) is not None and not 0 < number < math.inf:
-                raise ValueError(f"{name} = {number}; give a positive number")
+    def linear(self, part: str, layer: int, states: np.ndarray) -> np.ndarray:
+        """The key or value (H, T, p) of each token, of states (T, d); matrices that are shared are multiplied once."""
+        matrices, biases = getattr(self, part)[layer], getattr(self, f"{part}_bias")[layer]
+        return np.repeat(states @ matrices[:: self._sharing], self._sharing, axis=0) + biases[:, None]
 
 
 _WANTED = (
@@ -152,30 +148,26 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
     UserError
         If the weights cannot be read, lack a projection, hold NaN, or do not fit the configuration.
     """
-    if config is None and hasattr(getattr(weights, "config", None), "to_dict"):
-        config = weights.config.to_dict()
-    arrays = named_arrays(weights) if config is None else load_arrays(weights)
-    if config is None and (config := getattr(arrays, "config", None)) is None:
+    arrays, config = (load_arrays(weights), config) if config is not None else described_arrays(weights)
+    if config is None:
         with _named(weights):
             return _heads_of(arrays)
     entries = read_config(config)
     with _named(config):
         said = sizes_of(entries)
-    said = said._replace(convention=said.convention.of(arrays))
     with _named(weights):
-        layers = [_layer(arrays, said, group) for group in range(said.n_groups)]
-        norms = [
-            np.stack([array_of(arrays, f"{place.format(group)}.weight") for group in range(said.n_groups)])
-            for place in said.convention.norms
-        ]
-        slower = array_of(arrays, "rope_freqs.weight", np.ones(1))  # in GGUF of Llama 3
-        factors = None if said.rotary_factors is None else said.rotary_factors / slower
-        query, key, value, output, *biases = (_stack([layer[k] for layer in layers], said.n_layers) for k in range(7))
+        convention = said.convention.of(arrays)
+        layers = [_layer(arrays, said, convention, group) for group in range(said.n_groups)]
+        query, key, value, output, query_bias, key_bias, value_bias, *norms = (
+            _stack(parts, said.n_layers) for parts in zip(*layers, strict=True)
+        )
+        if said.settings["rotary_factors"] is not None:
+            slower = array_of(arrays, "rope_freqs.weight", np.ones(1))  # in GGUF of Llama 3
+            said.settings["rotary_factors"] = said.settings["rotary_factors"] / slower
+        query_norm, key_norm = norms or (None, None)
         return TransformerHeads(
-            query, key, value, output, biases[0], biases[1], biases[2],
-            said.scale, said.causal, said.rotary_base, factors,
-            query_norm=norms[0] if norms else None, key_norm=norms[1] if norms else None, window=said.window,
-            cap=said.cap,
+            query, key, value, output, query_bias, key_bias, value_bias, query_norm=query_norm, key_norm=key_norm,
+            **said.settings,
         )  # fmt: skip
 
 
@@ -240,28 +232,34 @@ def _unscaled(turned: float, head_dim: int) -> np.ndarray:
     return np.ones(int(turned) // 2)
 
 
-def _layer(arrays: Weights, said: Sizes, group: int) -> list[np.ndarray]:
-    """Query, key, value, output (H, d, p) and the biases (H, p) of the first three."""
-    convention = said.convention
-    names = [name.format(group) for name in convention[:4]]
-    fused = names[0] == names[1]
-    widths = [said.head_dim * count for count in (said.n_heads, said.n_key_heads, said.n_key_heads)]
-    matrices, biases = [], []
-    for k, width in enumerate(widths):
-        given = sum(widths) if fused else width
-        weight = _matrix(arrays, names[k], given, not convention.input_first)
-        columns: Any = slice(sum(widths[:k]), sum(widths[: k + 1])) if fused else slice(None)
-        if convention.by_head:
-            columns = np.arange(given).reshape(said.n_heads, 3, -1)[:, k].ravel()
-        bias = array_of(arrays, f"{names[k]}.bias", np.zeros(given, np.float32))
-        if bias.shape != (given,):
-            raise _unfit(f"{names[k]}.bias", bias.shape, given)
-        shared = said.n_heads * said.head_dim // width
-        split = weight[:, columns].reshape(len(weight), -1, said.head_dim).transpose(1, 0, 2)
-        matrices.append(np.repeat(split, shared, axis=0))
-        biases.append(np.repeat(bias[columns].reshape(-1, said.head_dim), shared, axis=0))
+def _layer(arrays: Weights, said: Sizes, convention: Convention, group: int) -> list[np.ndarray]:
+    """Query, key, value, output (H, d, p), biases (H, p) of the first three, and norms (p,), if there are such."""
+    names, p = [name.format(group) for name in convention[:4]], said.head_dim
+    widths = [p * count for count in (said.n_heads, said.n_key_heads, said.n_key_heads)]
+    if names[0] != names[1]:
+        parts = [_linear(arrays, *each, convention) for each in zip(names, widths, strict=False)]
+    elif convention.by_head:
+        whole = _linear(arrays, names[0], sum(widths), convention)
+        parts = list(whole.reshape(len(whole), said.n_heads, 3, p).transpose(2, 0, 1, 3).reshape(3, len(whole), -1))
+    else:
+        parts = np.split(_linear(arrays, names[0], sum(widths), convention), np.cumsum(widths)[:2], axis=1)
+    heads = [
+        np.repeat(part.reshape(len(part), -1, p).swapaxes(0, 1), widths[0] // part.shape[1], axis=0) for part in parts
+    ]
     out = _matrix(arrays, names[3], widths[0], convention.input_first)
-    return [*matrices, out.reshape(len(out), said.n_heads, said.head_dim).transpose(1, 0, 2), *biases]
+    output = out.reshape(len(out), said.n_heads, p).swapaxes(0, 1)
+    normed = names[:2] if convention.normed else ()
+    norms = [array_of(arrays, f"{name.removesuffix('_proj')}_norm.weight") for name in normed]
+    return [*(part[:, :-1] for part in heads), output, *(part[:, -1] for part in heads), *norms]
+
+
+def _linear(arrays: Weights, name: str, width: int, convention: Convention) -> np.ndarray:
+    """The matrix (d, width) of a linear map, and its bias as a last row."""
+    weight = _matrix(arrays, name, width, not convention.input_first)
+    bias = array_of(arrays, f"{name}.bias", np.zeros(width, weight.dtype))
+    if bias.shape != (width,):
+        raise _unfit(f"{name}.bias", bias.shape, width)
+    return np.vstack([weight, bias])
 
 
 def _matrix(arrays: Weights, name: str, width: int, turned: bool) -> np.ndarray:
@@ -296,7 +294,7 @@ def array_of(arrays: Weights, name: str, default: np.ndarray | None = None) -> n
     return default
 
 
-def _stack(layers: list[np.ndarray], n_layers: int) -> np.ndarray:
+def _stack(layers: Sequence[np.ndarray], n_layers: int) -> np.ndarray:
     """Layers (L, ...); groups of layers share the memory of one."""
     if len(layers) == 1:
         return np.broadcast_to(layers[0], (n_layers, *layers[0].shape))

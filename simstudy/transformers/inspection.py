@@ -33,13 +33,89 @@ from simstudy.transformers.attention import (
     visible,
 )  # fmt: skip
 from simstudy.transformers.heads import TransformerHeads
-from simstudy.transformers.labels import described
 from simstudy.transformers.predictions import SOURCES, agreement, predict_layer, set_constant
-from simstudy.transformers.subspaces import geometry, key_groups, null_indices
+from simstudy.transformers.subspaces import geometry, haar_indices, key_groups
 
-_CAPPED = ("", "", "", "", *["theory knows no caps on logits"] * 3)
 _THREADS = 2
 """A layer of 32 heads of 4096 by 128 fills 0.6 GB."""
+
+_PAIRS = ("layer", "source", "head_i", "head_j")
+_HEAD = ("layer", "head")
+
+MEANINGS = {
+    "weight_correlation": (
+        _PAIRS, "correlation of the outputs of two heads if values are noise, averaged over queries",
+        "mean_t G_ij / (G_ii G_jj)^(1/2), G_ij = sum_s w_its w_jts",
+    ),
+    "layer_correlation": (("layer", "source"), "mean weight_correlation of two heads of a layer", "mean"),
+    "mean_correlation": (("source",), "mean of layer_correlation over all layers", "mean"),
+    "contribution_correlation": (
+        _PAIRS, "correlation of what two heads add to the residual stream if states are white noise where values read",
+        "weight_correlation O_ij / (O_ii O_jj)^(1/2), O the contribution overlap",
+    ),
+    "contribution_overlap": (
+        ("layer", "head_i", "head_j"), "covariance of what two heads add if they look at one token of white noise",
+        "O_ij = tr(OV_i' OV_j), OV = W_o W_v'",
+    ),
+    "effective_heads": (
+        ("layer", "source"), "heads that the average of heads is worth in variance", "H tr(G) / sum_ij G_ij",
+    ),
+    "effective_contributions": (
+        ("layer", "source"), "the same for the sum of contributions to the residual stream",
+        "H sum_i G_ii O_ii / sum_ij G_ij O_ij",
+    ),
+    "prediction_rank": (
+        ("source",), "rank correlation with the observed correlation over pairs of heads; key groups count once",
+        "Spearman",
+    ),
+    "prediction_error": (
+        ("source",), "root mean squared error over pairs of heads that the source speaks of; key groups count once",
+        "(mean of (c_ij - c_ij observed)^2)^(1/2)",
+    ),
+    "prediction_gain": (
+        ("source",), "error of the constant less the error of the source, over the same pairs of heads",
+        "prediction_error(constant) - prediction_error(source)",
+    ),
+    "pair_layer": (("pair",), "layer of two heads, most alike first", "rank of pair_correlation"),
+    "pair_head_i": (("pair",), "the first of the two heads", "from 0"),
+    "pair_head_j": (("pair",), "the second of the two heads", "from 0"),
+    "pair_correlation": (
+        ("pair",), "weight_correlation of the two heads as observed, in falling order", "see weight_correlation",
+    ),
+    "key_group": (_HEAD, "the first head of the layer that has the same key", "from 0"),
+    "hdi": (
+        ("layer", "index"), "diversity index of the key subspaces; heads of one key group count once",
+        "see simstudy.data.geometry.diversity_indices",
+    ),
+    "hdi_haar_mean": (("index",), "mean of the index of as many Haar-random subspaces", "mean over draws"),
+    "hdi_haar_deviation": (("index",), "standard deviation of the same", "deviation over draws"),
+    "logit_rank": (
+        _HEAD, "effective rank of the form that gives logits, between whitened tokens", "(sum s^2)^2 / sum s^4",
+    ),
+    "logit_variance": (
+        _HEAD, "variance of logits over tokens, averaged over queries", "mean_t k_t' S k_t, k pulled-back query",
+    ),
+    "sink_share": (
+        _HEAD, "largest part of a head's weight that one token gets", "max_s mean_t w_ts, averaged over sequences",
+    ),
+    "output_size": (
+        _HEAD, "mean square of what a head adds to the residual stream", "mean_t |W_o sum_s w_ts v_s|^2 / d",
+    ),
+    "apparent_dimension": (
+        _HEAD, "dimension by how fast fewer keys count as logits grow; a lower limit beyond about 10",
+        "-2 d ln n_eff / d ln beta = 4 (E_w^2 logit - E_w logit), averaged over queries",
+    ),
+    "gap_dimension": (
+        (*_HEAD, "gaps"), "dimension by gaps below the largest logit; a lower limit beyond about 3, NaN of few tokens",
+        "2 / mean_(j < k) ln(gap_k / gap_j)",
+    ),
+    "key_length_variation": (
+        _HEAD, "deviation over mean of lengths of keys about their mean: 0 on a sphere, 1/(2p)^(1/2) of Gaussian keys",
+        "sd |k| / mean |k|",
+    ),
+    "inapplicable": (("layer", "source"), "where the prediction is blank, and why", "text"),
+}  # fmt: skip
+"""Of each variable found its dimensions, what it is, and the formula."""
 
 
 class Tokens(NamedTuple):
@@ -48,13 +124,11 @@ class Tokens(NamedTuple):
     states: np.ndarray
     places: np.ndarray
 
-
-class _Layer(NamedTuple):
-    """Of one layer: Grams (S, source, H, H) of judged sequences, numbers of each by name (S, ...), and others."""
-
-    gram: np.ndarray
-    by_sequence: dict[str, np.ndarray]
-    whole: dict[str, Any]
+    def stretched(self, length: int | None) -> np.ndarray:
+        """Places as far apart as they are in a sequence of so many tokens; as they are by default."""
+        if length is None:
+            return self.places
+        return self.places[0] + (self.places - self.places[0]) * (length - 1) / (self.places[-1] - self.places[0])
 
 
 class Fixed(NamedTuple):
@@ -131,47 +205,36 @@ def inspect_heads(
         If shapes do not fit, numbers are not finite, fewer than two sequences are left on either side, or heads and
         states do not give the attention of the model; then with the cause.
     """
-    sequences = _sequences(heads, states, mask)
-    if attention is not None:
-        _require_own(heads, sequences, attention)
-    chosen = _judged(judged, len(sequences))
     if queries < 1:
         raise ValueError(f"queries = {queries}; give at least 1")
-    if length is not None and length < (longest := max(len(tokens.places) for tokens in sequences)):
-        raise ValueError(f"length = {length}; give {longest} or more, as the longest sequence has")
-    return _inspected(heads, sequences, chosen, (length,), queries, seed)[0]
+    how: dict[str, Any] = {"mask": mask, "attention": attention, "judged": judged}
+    return inspect_lengths(heads, states, (length,), queries=queries, seed=seed, **how)[0]
 
 
 def inspect_lengths(
-    heads: TransformerHeads, states: list[np.ndarray], lengths: tuple[int | None, ...], *, queries: int, seed: int,
-    fixed: Fixed | None = None,
+    heads: TransformerHeads, states: ArrayLike | list[np.ndarray], lengths: tuple[int | None, ...], *, queries: int,
+    seed: int, fixed: Fixed | None = None, mask: Any = None, attention: Any = None, judged: Any = None,
 ) -> list[xr.Dataset]:  # fmt: skip
     """Return what `inspect_heads` says at each of several lengths, from one observation of the states.
 
     Who inspects the same heads again and again finds once what is ``fixed``, and is told no scores of predictions and
     no convergence of quadrature, of which numerical errors were below 1e-5 in four models; 1e-4 is the limit.
     """
-    sequences = _sequences(heads, states, None)
-    return _inspected(heads, sequences, _judged(None, len(sequences)), lengths, queries, seed, fixed)
-
-
-def _inspected(
-    heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
-    seed: int, fixed: Fixed | None = None,
-) -> list[xr.Dataset]:  # fmt: skip
-    rng, n_layers = np.random.default_rng(seed), len(heads.query)
+    sequences = _sequences(heads, states, mask)
+    if attention is not None:
+        _require_own(heads, sequences, attention)
+    judged = _judged(judged, len(sequences))
+    longest = max(len(tokens.places) for tokens in sequences)
+    if short := [length for length in lengths if length is not None and length < longest]:
+        raise ValueError(f"length = {short[0]}; give {longest} or more, as the longest sequence has")
+    rng, (n_layers, _, n_features, head_dim) = np.random.default_rng(seed), heads.query.shape
     with threadpool_limits(1), ThreadPoolExecutor(_THREADS) as pool:
         known = of_weights(heads, pool.map) if fixed is None else fixed
-        null = null_indices(heads.key, known.groups, rng)
+        n_keys = max(len(np.unique(group)) for group in known.groups)
+        null = haar_indices(n_keys, n_features, min(n_features, head_dim), head_dim**0.25, rng)
         of_layer = functools.partial(_layer, heads, sequences, judged, lengths, queries, fixed is None)
         layers = list(pool.map(of_layer, range(n_layers), known.angles, rng.spawn(n_layers)))
-    found = []
-    for of_length in map(list, zip(*layers, strict=True)):
-        set_constant(
-            [each for one in of_length for each in (one.by_sequence["weight_correlation"], one.gram)], known.groups
-        )
-        found.append(_labelled(of_length, known, null, judged, fixed is None))
-    return found
+    return [_labelled(of_length, known, null, judged, fixed is None) for of_length in zip(*layers, strict=True)]
 
 
 def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], mask: ArrayLike | None) -> list[Tokens]:
@@ -231,13 +294,16 @@ def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
 def _layer(
     heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
     error: bool, layer: int, closed: np.ndarray, rng: np.random.Generator,
-) -> list[_Layer]:  # fmt: skip
+) -> list[tuple[dict[str, np.ndarray], dict[str, Any]]]:  # fmt: skip
+    """Numbers of each judged sequence by name (S, ...), and those of the layer, at each length."""
     whole = unplaced(heads, layer, np.concatenate([tokens.states[layer] for tokens in sequences]))
     projected = _placed(heads, layer, whole, [tokens.places for tokens in sequences])
     visibles = [visible(heads, layer, tokens.places) for tokens in sequences]
     writes = heads.value is not None and heads.output is not None
     every = [
-        observe(each, heads.scale, seen, heads.cap, *(_written(heads, layer, tokens) if chosen and writes else ()))
+        observe(
+            heads, layer, each, seen, heads.linear("value", layer, tokens.states[layer]) if chosen and writes else None
+        )
         for each, seen, tokens, chosen in zip(projected, visibles, sequences, judged, strict=True)
     ]
     fitted, chosen = np.flatnonzero(~judged), np.flatnonzero(judged)
@@ -249,19 +315,18 @@ def _layer(
     seen |= {name: np.array([getattr(every[s], name) for s in chosen]) for name in ("sink_share", "output_size")}
     found = []
     for length in lengths:
-        stretched = [tokens.places if length is None else _stretched(tokens.places, length) for tokens in sequences]
-        moved = projected if length is None else _placed(heads, layer, whole, stretched)
+        moved = _placed(heads, layer, whole, [tokens.stretched(length) for tokens in sequences])
         own = copy.deepcopy(rng)
         moments, logits, reason = predict_layer(heads, layer, moved, judged, length, queries, shares, own, error)
         correlation, gram = np.moveaxis(np.concatenate([known, moments], axis=1), 2, 0)
-        why = ("", "", "", "", _void(gram[:, 4]), reason, "") if heads.cap is None else _CAPPED
-        found.append(_Layer(gram, seen | {"weight_correlation": correlation}, logits | {"inapplicable": why}))
+        void = np.isnan(np.diagonal(gram[:, 4], axis1=1, axis2=2)).any(axis=0)
+        many = (
+            f"the variance of logits of {void.sum()} of {len(void)} heads exceeds half of the logarithm of the tokens"
+        )
+        why = [many if void.any() else "", reason, ""] if heads.cap is None else ["theory knows no caps on logits"] * 3
+        numbers = {"weight_correlation": correlation, "gram": gram}
+        found.append((seen | numbers, logits | {"inapplicable": ["", "", "", "", *why]}))
     return found
-
-
-def _stretched(places: np.ndarray, length: int) -> np.ndarray:
-    """The places of tokens that are as far apart as they are in a sequence of so many."""
-    return places[0] + (places - places[0]) * (length - 1) / (places[-1] - places[0])
 
 
 def _placed(heads: TransformerHeads, layer: int, whole: Projected, places: list[np.ndarray]) -> list[Projected]:
@@ -271,36 +336,20 @@ def _placed(heads: TransformerHeads, layer: int, whole: Projected, places: list[
     return [Projected(*each) for each in zip(*(np.split(array, ends, axis=1) for array in parts), strict=True)]
 
 
-def _written(heads: TransformerHeads, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
-    """Values of one sequence, and the matrix by which heads write their means."""
-    values = heads.shared_product(tokens.states[layer], heads.value[layer])
-    return values + heads.value_bias[layer][:, None], heads.output[layer]
+def _effective_heads(gram: np.ndarray, name: str) -> dict[str, np.ndarray]:
+    """H times the sum of variances over the variance of the sum, of Grams (L, S, ..., H, H), with its error."""
+    own, whole, n_heads = np.trace(gram, axis1=-2, axis2=-1), gram.sum(axis=(-2, -1)), gram.shape[-1]
+    ratio = own.mean(axis=1) / whole.mean(axis=1)
+    error = n_heads * sem(own - ratio[:, None] * whole, axis=1) / np.abs(whole.mean(axis=1))
+    return {name: n_heads * ratio, f"{name}_mcse": error}
 
 
-def _void(leading: np.ndarray) -> str:
-    """Why leading order is blank, from its Grams (S, H, H)."""
-    blank = np.isnan(np.diagonal(leading, axis1=1, axis2=2)).any(axis=0)
-    if not blank.any():
-        return ""
-    return f"the variance of logits of {blank.sum()} of {len(blank)} heads exceeds half of the logarithm of the tokens"
-
-
-def _effective_heads(grams: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """H times the sum of variances over the variance of the sum, of Grams (S, ..., H, H) by layer, with its error."""
-    found = []
-    for gram in grams:
-        own, whole, n_heads = np.trace(gram, axis1=-2, axis2=-1), gram.sum(axis=(-2, -1)), gram.shape[-1]
-        ratio = own.mean(axis=0) / whole.mean(axis=0)
-        found.append((n_heads * ratio, n_heads * sem(own - ratio * whole) / np.abs(whole.mean(axis=0))))
-    values, errors = map(np.array, zip(*found, strict=True))
-    return {name: values, f"{name}_mcse": errors}
-
-
-def _labelled(layers: list[_Layer], fixed: Fixed, null: np.ndarray, judged: np.ndarray, scored: bool) -> xr.Dataset:
-    numbers = {name: np.stack([layer.by_sequence[name] for layer in layers]) for name in layers[0].by_sequence}
-    found = {name: np.array([layer.whole[name] for layer in layers]) for name in layers[0].whole}
-    found |= _effective_heads([layer.gram for layer in layers], "effective_heads")
-    weights, gaps = numbers["weight_correlation"], numbers.pop("log_gaps")
+def _labelled(layers: tuple[Any, ...], fixed: Fixed, null: np.ndarray, judged: np.ndarray, scored: bool) -> xr.Dataset:
+    numbers, found = ({name: np.array([layer[k][name] for layer in layers]) for name in layers[0][k]} for k in range(2))
+    weights, gram, gaps = (numbers[name] for name in ("weight_correlation", "gram", "log_gaps"))
+    del numbers["gram"], numbers["log_gaps"]
+    set_constant(weights, gram, fixed.groups)
+    found |= _effective_heads(gram, "effective_heads")
     if scored:
         found |= agreement(weights.swapaxes(0, 1).swapaxes(1, 2), fixed.groups)
     first, second = np.triu_indices(weights.shape[-1], 1)
@@ -311,29 +360,27 @@ def _labelled(layers: list[_Layer], fixed: Fixed, null: np.ndarray, judged: np.n
     else:
         overlaps = np.array(fixed.overlaps)
         numbers["contribution_correlation"] = weights * normalised(overlaps)[:, None, None]
-        added = [layer.gram * overlap for layer, overlap in zip(layers, overlaps, strict=True)]
-        found |= _effective_heads(added, "effective_contributions") | {"contribution_overlap": overlaps}
+        found |= _effective_heads(gram * overlaps[:, None, None], "effective_contributions")
+        found["contribution_overlap"] = overlaps
     for name, values in numbers.items():
         found |= {name: values.mean(axis=1), f"{name}_mcse": sem(values, axis=1)}
     whole = numbers["layer_correlation"].mean(axis=0)
     found |= {"mean_correlation": whole.mean(axis=0), "mean_correlation_mcse": sem(whole)}
     slope = gaps.mean(axis=1)
     found |= {"gap_dimension": 2.0 / slope, "gap_dimension_mcse": 2.0 / slope**2 * sem(gaps, axis=1)}
-    found |= _ranked(found["weight_correlation"][:, 0], found["weight_correlation_mcse"][:, 0])
+    # All two heads of one layer, most alike first.
+    correlation, error = (found[f"weight_correlation{name}"][:, 0][:, first, second] for name in ("", "_mcse"))
+    order = np.argsort(-correlation, axis=None, kind="stable")
+    layer, pair = np.divmod(order, max(len(first), 1))
+    found |= {"pair_layer": layer, "pair_head_i": first[pair], "pair_head_j": second[pair]}
+    found |= {"pair_correlation": correlation.ravel()[order], "pair_correlation_mcse": error.ravel()[order]}
     found |= {"key_group": fixed.groups, "hdi": fixed.indices}
     found |= {"hdi_haar_mean": null.mean(axis=0), "hdi_haar_deviation": null.std(axis=0, ddof=1)}
-    coordinates: dict[str, list[Any]] = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES), "gaps": list(GAPS)}
+    variables = {}
+    for name, values in found.items():
+        dims, meaning, formula = MEANINGS[name.removesuffix("_mcse")]  # an error has the dimensions of its number
+        said = f"Monte Carlo standard error over sequences: {meaning}" if name.endswith("_mcse") else meaning
+        variables[name] = (dims, values, {"long_name": said, "units": "1", "formula": formula})
+    coordinates = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES), "gaps": list(GAPS)}
     counts = {"n_judged": int(judged.sum()), "n_fitted": int((~judged).sum())}
-    return described(found, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])
-
-
-def _ranked(correlation: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
-    """All two heads of one layer, most alike first, from what is observed (L, H, H)."""
-    first, second = np.triu_indices(correlation.shape[1], 1)
-    order = np.argsort(-correlation[:, first, second], axis=None, kind="stable")
-    layer, pair = np.divmod(order, max(len(first), 1))
-    places = layer, first[pair], second[pair]
-    return {
-        "pair_layer": layer, "pair_head_i": places[1], "pair_head_j": places[2],
-        "pair_correlation": correlation[places], "pair_correlation_mcse": error[places],
-    }  # fmt: skip
+    return xr.Dataset(variables, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])

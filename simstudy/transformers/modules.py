@@ -105,32 +105,41 @@ def load_arrays(weights: Any) -> Weights:
     # TransformerLens wraps the modules of others, and torch.nn.MultiheadAttention joins words otherwise than all.
     place = _ALONE if "in_proj_weight" in arrays else ""
     return {
-        place + str(name).replace("._original_component", "").replace("in_proj_", "in_proj."): _as_array(array)
+        place + str(name).replace("._original_component", "").replace("in_proj_", "in_proj."): np.asarray(
+            array.detach().cpu().float().numpy() if hasattr(array, "detach") else array
+        )
         for name, array in arrays.items()
     }
 
 
-def _as_array(array: Any) -> np.ndarray:
-    return array.detach().cpu().float().numpy() if hasattr(array, "detach") else np.asarray(array)
+def described_arrays(weights: Any) -> tuple[Weights, Mapping[str, Any] | None]:
+    """Return the arrays of what is given without a configuration, and its own, if it has one.
 
-
-def named_arrays(weights: Any) -> Weights:
-    """Return arrays as `ARRAYS` names them, of what has no configuration, if it can be read so."""
+    Arrays without one are called as `ARRAYS` says, if they can be read so.
+    """
+    if hasattr(getattr(weights, "config", None), "to_dict"):
+        return load_arrays(weights), weights.config.to_dict()
     if hasattr(weights, "modules") and (found := _attentions(weights)):
-        return _stacked(found)
+        sizes = {(each.num_heads, each.in_proj_weight.shape[1]) for each in found}
+        if len(sizes) > 1:
+            raise UserError(f"{len(found)} attentions of several sizes; give one of them, or layers of one size")
+        config = dict(zip(("num_attention_heads", "hidden_size"), *sizes, strict=True))
+        layers = ((layer, *item) for layer, each in enumerate(found) for item in load_arrays(each).items())
+        arrays = {name.replace(_ALONE, _ALONE.replace("0", str(layer))): array for layer, name, array in layers}
+        return arrays, config | {"model_type": "torch", "num_hidden_layers": len(found)}
     arrays = load_arrays(weights)
     by_layer: dict[str, dict[int, np.ndarray]] = {}
     for name, array in arrays.items():
         if match := _LENS.fullmatch(name):
             by_layer.setdefault(match[2], {})[int(match[1])] = array
     if not by_layer:
-        return arrays
+        return arrays, getattr(arrays, "config", None)
     said = _settings(weights.cfg) if hasattr(weights, "cfg") else {"causal": True}
     said |= {name: array for name, array in arrays.items() if name in ARRAYS}
     if any("rotary" in name for name in arrays) and "rotary_base" not in said:
         raise UserError("weights have rotary positions; give rotary_base, and rotary_dim, beside them")
     stacked = {name: np.stack([layers[k] for k in sorted(layers)]) for name, layers in by_layer.items()}
-    return stacked | {name: np.asarray(value) for name, value in said.items()}
+    return stacked | {name: np.asarray(value) for name, value in said.items()}, None
 
 
 def _settings(said: Any) -> dict[str, Any]:
@@ -146,19 +155,3 @@ def _settings(said: Any) -> dict[str, Any]:
     if position == "rotary":
         found |= {"rotary_base": float(said.rotary_base), "rotary_dim": said.rotary_dim}
     return found
-
-
-def _stacked(found: list[Any]) -> Weights:
-    """Arrays of some ``torch.nn.MultiheadAttention``, one after the other."""
-    layers = []
-    for each in found:
-        held = {name.removeprefix(_ALONE): array for name, array in load_arrays(each).items()}
-        n_heads = each.num_heads
-        queries_keys_values = held["in_proj.weight"].reshape(3, n_heads, -1, held["in_proj.weight"].shape[1]).mT
-        biases = held.get("in_proj.bias", np.zeros(queries_keys_values.shape[:2] + queries_keys_values.shape[3:]))
-        output = held["out_proj.weight"].T.reshape(n_heads, -1, len(held["out_proj.weight"]))
-        layers.append([*queries_keys_values, output, *biases.reshape(3, n_heads, -1)])
-    shapes = [[part.shape for part in layer] for layer in layers]
-    if shapes != shapes[:1] * len(shapes):
-        raise UserError(f"{len(layers)} attentions of several sizes; give one of them, or layers of one size")
-    return {name: np.stack(parts) for name, parts in zip(ARRAYS, map(list, zip(*layers, strict=True)), strict=False)}

@@ -12,14 +12,12 @@ give one number, the mean over their pairs of heads, and a group of several head
 Index legend: h, g head; l layer; s sequence; m token of the pool; p dimension of a head.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from simstudy.theory import logit_moments
-from simstudy.theory.exact.logits import LogitMoments
 from simstudy.transformers.attention import Projected, by_group, logit_rank, normalised
 from simstudy.transformers.heads import TransformerHeads
 
@@ -37,84 +35,77 @@ class Pool(NamedTuple):
     """Keys of tokens of many sequences, each about the mean of its own: no softmax sees that."""
 
     keys: np.ndarray  # (H, M, p)
-    places: np.ndarray  # (M,), from 0 on
-    places_from_end: np.ndarray
+    places: np.ndarray  # (2, M) From the first and from the last token, from 0 on
     ends: np.ndarray  # (S, 2, H, p) Keys of the first and the last token of each sequence
     sinks: list[int]  # Which of the ends are attention sinks
     centre: np.ndarray  # (H, p) Mean of the means of sequences
     freedom: float  # Share of the tokens that the means of sequences leave free
 
+    def covariance(self, logits: np.ndarray) -> np.ndarray:
+        """Of logits (H, N) about their mean."""
+        return logits @ logits.T / (logits.shape[1] * self.freedom)
+
 
 def pool_of(keys: list[np.ndarray], where: list[np.ndarray], end_share: np.ndarray) -> Pool:
     """Pool keys (H, T, p) of sequences at places (T,), whose ends get these parts (2,) of the weight of a mean head."""
     centred = [each - each.mean(axis=1, keepdims=True) for each in keys]
-    places, from_end = np.concatenate(where), np.concatenate([each[-1] - each for each in where])
-    kept = np.linspace(0, len(places) - 1, min(len(places), MAX_POOL)).astype(int)
+    places = np.concatenate([(each, each[-1] - each) for each in where], axis=1)
+    kept = np.linspace(0, places.shape[1] - 1, min(places.shape[1], MAX_POOL)).astype(int)
     return Pool(
-        np.concatenate(centred, axis=1)[:, kept], places[kept], from_end[kept],
+        np.concatenate(centred, axis=1)[:, kept], places[:, kept],
         np.array([each[:, [0, -1]].swapaxes(0, 1) for each in centred]), np.flatnonzero(end_share > SINK).tolist(),
-        np.mean([each.mean(axis=1) for each in keys], axis=0),
-        1 - len(keys) / len(places),
+        np.mean([each.mean(axis=1) for each in keys], axis=0), 1 - len(keys) / places.shape[1],
     )  # fmt: skip
 
 
 def _near(pool: Pool, place: int, reach: int) -> Pool:
     """Tokens no further than this from a place, or the nearest ones, about their own mean."""
-    distances = np.abs(pool.places - place)
+    distances = np.abs(pool.places[0] - place)
     near = distances <= max(reach, distances.min())
     mean = pool.keys[:, near].mean(axis=1)
     return pool._replace(
-        keys=pool.keys[:, near] - mean[:, None], places=pool.places[near], places_from_end=pool.places_from_end[near],
-        ends=pool.ends - mean, centre=pool.centre + mean,
+        keys=pool.keys[:, near] - mean[:, None], places=pool.places[:, near], ends=pool.ends - mean,
+        centre=pool.centre + mean,
     )  # fmt: skip
 
 
-class Predicted(NamedTuple):
-    """Grams E sum_i w_hi w_gi (H, H) of one query, by source, and the covariance of its logits.
+def _predict(
+    heads: TransformerHeads, layer: int, token: Projected, places: list[int], pool: Pool, rng: np.random.Generator,
+    error: bool,
+) -> tuple[list[np.ndarray], np.ndarray, str]:  # fmt: skip
+    """Predict Grams E sum_i w_hi w_gi (H, H) at one query, by leading order, exact and redrawn; NaN where void.
 
-    NaN where a source does not apply; ``reason`` of ``exact``.
+    Of the token that looks are given query and key (H, p), and how far it stands from either end.  ``error`` says
+    whether to see that exact moments converge.  Variances (H,) of logits follow, and why exact theory is void.
     """
-
-    leading: np.ndarray
-    exact: np.ndarray
-    redrawn: np.ndarray
-    covariance: np.ndarray
-    reason: str
-
-
-class Looking(NamedTuple):
-    """A token that looks: query and key (H, p), its place from 0 on from either end, and its window, if any."""
-
-    query: np.ndarray
-    key: np.ndarray
-    place: int
-    place_from_end: int
-    window: int | None
-
-
-def predict(
-    token: Looking, pool: Pool, scale: float, rng: np.random.Generator, *, causal: bool, error: bool
-) -> Predicted:
-    """Predict the Gram matrix of weights at one query; ``error`` says whether to see that exact moments converge."""
-    reach = token.place + token.place_from_end if token.window is None else token.window - 1
-    n_keys = 1 + min(token.place, reach) + (0 if causal else min(token.place_from_end, reach))
-    pool = pool if token.window is None else _near(pool, token.place, reach)
+    window, (place, from_end) = heads.window[layer], places
+    reach = place + from_end if window is None else window - 1
+    n_keys = 1 + min(place, reach) + (0 if heads.causal else min(from_end, reach))
+    pool = pool if window is None else _near(pool, place, reach)
 
     def logits_of(keys: np.ndarray) -> np.ndarray:
         """Logits (H, N) of keys (H, N, p)."""
-        return scale * (keys @ token.query[:, :, None].astype(keys.dtype))[:, :, 0].astype(np.float64)
+        return heads.scale * (keys @ token.query[:, :, None].astype(keys.dtype))[:, :, 0].astype(np.float64)
 
-    logits = logits_of(pool.keys)
-    covariance = logits @ logits.T / (logits.shape[1] * pool.freedom)
-    ends = pool.ends[rng.integers(len(pool.ends))]
-    inner = (pool.places < token.place) if causal else np.ones(len(pool.places), bool)
-    apart = [end for end in pool.sinks if 0 < (token.place, token.place_from_end)[end] <= reach]
-    exact = _exact(token, n_keys, pool, ends[apart], inner, logits_of, error)
+    logits, ends = logits_of(pool.keys), pool.ends[rng.integers(len(pool.ends))]
+    covariance = pool.covariance(logits)
+    # Apart: the token itself, and sinks that it sees.
+    apart = [end for end in pool.sinks if 0 < places[end] <= reach]
+    known = logits_of(np.stack([token.key - pool.centre, *ends[apart]], axis=1))
+    inner = (pool.places[pool.sinks] > 0).all(axis=0) & ((pool.places[0] < place) | (not heads.causal))
+    others = logits_of(pool.keys[:, inner] if inner.any() else pool.keys)
+    mean = others.mean(axis=1, keepdims=True)
+    n_others = n_keys - known.shape[1]
+    exact = logit_moments(pool.covariance(others - mean), n_others, known=known - mean, error=error)
     # The effective number of keys is n exp(-variance): of beyond half of ln n too few are left for a law of many.
     valid = np.diag(covariance) <= 0.5 * np.log(n_keys)
-    leading = np.where(
-        np.outer(valid, valid), np.exp(np.where(np.outer(valid, valid), covariance, 0.0)) / n_keys, np.nan
-    )
+    both = np.outer(valid, valid)
+    leading = np.where(both, np.exp(np.where(both, covariance, 0.0)) / n_keys, np.nan)
+    return [leading, exact.gram, _redrawn(logits, n_keys, rng)], np.diag(covariance), exact.reason
+
+
+def _redrawn(logits: np.ndarray, n_keys: int, rng: np.random.Generator) -> np.ndarray:
+    """Mean Gram (H, H) over so many tokens, drawn at random from those of these logits (H, M)."""
     # Of a token no more than e^-300 times as heavy as the heaviest, nothing but the presence matters; products of two
     # such weights are still above 0.
     pooled = np.exp(np.maximum(logits - logits.max(axis=1, keepdims=True), -300.0))
@@ -122,23 +113,7 @@ def predict(
     counts = np.array([np.bincount(each, minlength=logits.shape[1]) for each in drawn], np.float64)
     sums = counts @ pooled.T
     products = (counts @ (pooled[:, None] * pooled).reshape(-1, logits.shape[1]).T).reshape(-1, *2 * (len(pooled),))
-    redrawn = np.mean(products / (sums[:, :, None] * sums[:, None]), axis=0)
-    return Predicted(leading, exact.gram, redrawn, covariance, exact.reason)
-
-
-def _exact(
-    token: Looking, n_keys: int, pool: Pool, ends: np.ndarray, inner: np.ndarray,
-    logits_of: Callable[[np.ndarray], np.ndarray], error: bool,
-) -> LogitMoments:  # fmt: skip
-    """Exact moments: the token itself and sinks, of keys ``ends`` (k, H, p), apart; others as the inner of the pool."""
-    for end in pool.sinks:
-        inner &= (pool.places, pool.places_from_end)[end] > 0
-    known = logits_of(np.stack([token.key - pool.centre, *ends], axis=1))
-    n_others = n_keys - known.shape[1]
-    others = logits_of(pool.keys[:, inner] if inner.any() else pool.keys)
-    mean = others.mean(axis=1, keepdims=True)
-    covariance = (others - mean) @ (others - mean).T / (others.shape[1] * pool.freedom)
-    return logit_moments(covariance, n_others, known=known - mean, error=error)
+    return np.mean(products / (sums[:, :, None] * sums[:, None]), axis=0)
 
 
 def predict_layer(
@@ -151,7 +126,7 @@ def predict_layer(
     why exact theory is blank, if it is.
     """
     stands = [np.linspace(0, (length or each.key.shape[1]) - 1, each.key.shape[1]) for each in moved]
-    fitted, window = np.flatnonzero(~judged), heads.window[layer]
+    fitted = np.flatnonzero(~judged)
     pool = pool_of([moved[s].key for s in fitted], [stands[s] for s in fitted], shares)
     rows, reasons = [], []
     variances: list[np.ndarray] = []
@@ -159,34 +134,31 @@ def predict_layer(
         each, stand = moved[s], np.rint(stands[s]).astype(int)
         # Of few tokens that stand for more, the first would too often look at itself alone.
         every_place = np.arange(length is not None and heads.causal, len(stand))
-        if window is not None:  # no text that theory is fitted to goes further
-            every_place = every_place[stand[every_place] <= pool.places.max()]
-        looking = [
-            Looking(each.query[:, t], each.key[:, t], int(stand[t]), int(stand[-1] - stand[t]), window)
-            for t in rng.choice(every_place, min(queries, len(every_place)), replace=False)
-        ]
-        # Whether quadrature converges is seen, if at all, at the first query of each layer: it takes as long again.
-        seen = error and not variances
-        predicted = [predict(one, pool, heads.scale, rng, causal=heads.causal, error=seen) for one in looking]
-        grams = np.array([(one.leading, one.exact, one.redrawn) for one in predicted])
-        grams[:] = grams if heads.cap is None else np.nan
-        rows.append(np.stack([normalised(grams).mean(axis=0), grams.mean(axis=0)], axis=1))
-        variances += [np.diag(one.covariance) for one in predicted]
-        reasons += [one.reason for one in predicted if one.reason]
+        if heads.window[layer] is not None:  # no text that theory is fitted to goes further
+            every_place = every_place[stand[every_place] <= pool.places[0].max()]
+        grams = []
+        for t in rng.choice(every_place, min(queries, len(every_place)), replace=False):
+            token, places = Projected(each.query[:, t], each.key[:, t]), [int(stand[t]), int(stand[-1] - stand[t])]
+            # Whether quadrature converges is seen, if at all, at the first query of each layer: it takes as long again.
+            gram, variance, reason = _predict(heads, layer, token, places, pool, rng, error and not variances)
+            grams.append(gram if heads.cap is None else np.full_like(gram, np.nan))
+            variances.append(variance)
+            reasons.append(reason)
+        rows.append(np.stack([normalised(np.array(grams)).mean(axis=0), np.mean(grams, axis=0)], axis=1))
     tokens = np.concatenate([moved[s].query for s in fitted], axis=1)
     logits = {"logit_rank": logit_rank(tokens, pool.keys), "logit_variance": np.mean(variances, axis=0)}
-    return np.array(rows), logits, "; ".join(dict.fromkeys(reasons))
+    return np.array(rows), logits, "; ".join(dict.fromkeys(filter(None, reasons)))
 
 
-def set_constant(arrays: list[np.ndarray], groups: np.ndarray) -> None:
+def set_constant(correlation: np.ndarray, gram: np.ndarray, groups: np.ndarray) -> None:
     """Make the correlation of all two heads, as ``constant`` has it, their mean as ``half`` has it.
 
-    Arrays are (S, source, H, H): correlations of a layer, then its Grams.  Groups are (L, H).
+    Correlations and Grams are (L, S, source, H, H), groups (L, H).
     """
-    values = by_group(np.stack([array[0, SOURCES.index("half")] for array in arrays[::2]]), groups)
+    values = by_group(correlation[:, 0, SOURCES.index("half")], groups)
     off_diagonal = ~np.eye(groups.shape[1], dtype=bool)
-    for array in arrays:
-        array[:, SOURCES.index("constant")] = np.where(off_diagonal, values.mean() if values.size else 1.0, 1.0)
+    for array in (correlation, gram):
+        array[:, :, SOURCES.index("constant")] = np.where(off_diagonal, values.mean() if values.size else 1.0, 1.0)
 
 
 def agreement(correlation: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:

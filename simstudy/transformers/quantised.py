@@ -1,11 +1,10 @@
 """Weights and configuration of GGUF files, read by the library ``gguf``.
 
-Names become those of Llama's checkpoints.  Matrices are made of their quantised numbers when they are used.
+Matrices are made of their quantised numbers when they are used.
 """
 
-import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -16,13 +15,6 @@ from simstudy.transformers.conventions import sizes_of
 MAX_STEPS, MAX_TEXTS = 1 << 17, 1 << 20
 """Most numbers and names in a header, lists apart, and texts in a list: twenty thousand tensors, a million tokens."""
 _LENGTH, _LIST_HEAD = struct.Struct("<Q"), 12
-_NAMES = {
-    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head", "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}  # fmt: skip
 _ENTRIES = {
     "block_count": "num_hidden_layers", "embedding_length": "hidden_size",
     "attention.head_count": "num_attention_heads",
@@ -32,47 +24,30 @@ _ENTRIES = {
 _FAMILIES = ("llama", "qwen2", "qwen3")
 _SIDE_BY_SIDE = ("llama",)
 """Families whose files have the dimensions of a rotary pair side by side; elsewhere, as here, they are half apart."""
-_PLACE = re.compile(r"blk\.(\d+)\.(\w+)")
-
-
-def _texts(content: Any, count: int | None = None) -> Iterator[memoryview]:
-    """Texts of a list, each after its length; all that there are, if not so many."""
-    left, at = memoryview(content), 0
-    if count is not None and count > min(MAX_TEXTS, len(left)):
-        raise ValueError(f"a list of {count} texts; the file and {MAX_TEXTS} are the most")
-    while at < len(left) if count is None else count > 0:
-        begin = at + _LENGTH.size
-        at = begin + _LENGTH.unpack_from(left, at)[0]
-        count = None if count is None else count - 1
-        yield left[begin:at]
 
 
 class Quantised(dict[str, Any]):
     """Arrays by name, each made when it is used; ``config`` is as of a config.json."""
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        self._fields = fields
-        self.config = self._config()
-
-    def said(self, name: str) -> Any:
-        """What the file says under a name, or None."""
-        return self._fields[name].contents() if name in self._fields else None
+    config: dict[str, Any]
+    fields: dict[str, Any]
 
     @property
-    def vocabulary(self) -> list[str]:
-        """Tokens, in the order of their numbers."""
-        return [str(text, "utf-8") for text in _texts(self._fields["tokenizer.ggml.tokens"].parts[-1])]
+    def vocabulary(self) -> dict[str, int]:
+        """Numbers of tokens."""
+        tokens = _texts(self.fields["tokenizer.ggml.tokens"].parts[-1])
+        return {str(text, "utf-8"): number for number, text in enumerate(tokens)}
 
-    def _config(self) -> dict[str, Any]:
-        family = self.said("general.architecture")
-        if family not in _FAMILIES:
-            raise UserError(f"general.architecture = {family!r}; heads are read of {', '.join(_FAMILIES)}")
-        config = {name: self.said(f"{family}.{entry}") for entry, name in _ENTRIES.items()}
-        config |= {"model_type": family, "rope_scaling": None}
-        if (kind := self.said(f"{family}.rope.scaling.type")) not in (None, "none"):
-            config["rope_scaling"] = {"rope_type": kind, "factor": self.said(f"{family}.rope.scaling.factor")}
-        head_dim, turned = sizes_of(config).head_dim, self.said(f"{family}.rope.dimension_count")
-        return config | {"partial_rotary_factor": 1.0 if turned is None else turned / head_dim}
+
+def _texts(content: Any, count: int = MAX_TEXTS) -> Iterator[memoryview]:
+    """Texts of a list, each after its length: so many, if there are."""
+    left, at = memoryview(content), 0
+    for _ in range(count):
+        if at == len(left):
+            return
+        begin = at + _LENGTH.size
+        at = begin + _LENGTH.unpack_from(left, at)[0]
+        yield left[begin:at]
 
 
 class _Stored:
@@ -95,6 +70,26 @@ class _Stored:
 
 def read_quantised(file: BinaryIO) -> Quantised:
     """Read a GGUF file; UserError if the library is missing, or the model is of another family than those known."""
+    reader = _reader(file)
+
+    def said(name: str) -> Any:
+        return reader.fields[name].contents() if name in reader.fields else None
+
+    if (family := said("general.architecture")) not in _FAMILIES:
+        raise UserError(f"general.architecture = {family!r}; heads are read of {', '.join(_FAMILIES)}")
+    config = {name: said(f"{family}.{entry}") for entry, name in _ENTRIES.items()}
+    config |= {"model_type": family, "rope_scaling": None}
+    if (kind := said(f"{family}.rope.scaling.type")) not in (None, "none"):
+        config["rope_scaling"] = {"rope_type": kind, "factor": said(f"{family}.rope.scaling.factor")}
+    sizes, turned = sizes_of(config), said(f"{family}.rope.dimension_count")
+    config["partial_rotary_factor"] = 1.0 if turned is None else turned / sizes.head_dim
+    n_heads = {"attn_q": sizes.n_heads, "attn_k": sizes.n_key_heads} if family in _SIDE_BY_SIDE else {}
+    found = Quantised({each.name: _Stored(each, n_heads.get(each.name.split(".")[-2], 0)) for each in reader.tensors})
+    found.config, found.fields = config, reader.fields
+    return found
+
+
+def _reader(file: BinaryIO) -> Any:
     try:
         import gguf
     except ModuleNotFoundError:
@@ -118,20 +113,12 @@ def read_quantised(file: BinaryIO) -> Quantised:
             kind, count = (int(self._get(orig_offs + at, size)[0]) for at, size in ((0, np.uint32), (4, np.uint64)))
             start = orig_offs + _LIST_HEAD
             if kind == gguf.GGUFValueType.STRING:
+                if count > MAX_TEXTS:
+                    raise ValueError(f"a list of {count} texts; {MAX_TEXTS} are the most")
                 length = sum(_LENGTH.size + len(text) for text in _texts(self.data[start:], count))
             else:
                 length = count * np.dtype(self.gguf_scalar_to_np[gguf.GGUFValueType(kind)]).itemsize
             part = self._get(start, np.uint8, length)
             return _LIST_HEAD + length, [part], [0], [gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT8]
 
-    reader: Any = Sparing(file)  # type: ignore[arg-type]
-    found = Quantised(reader.fields)
-    sizes = sizes_of(found.config)
-    turned = {"self_attn.q_proj": sizes.n_heads, "self_attn.k_proj": sizes.n_key_heads}
-    for tensor in reader.tensors:
-        place, _, kind = tensor.name.rpartition(".")
-        layer = _PLACE.fullmatch(place)
-        name = _NAMES.get(layer[2] if layer else place, place)
-        n_heads = turned.get(name, 0) if found.config["model_type"] in _SIDE_BY_SIDE else 0
-        found[f"model.layers.{layer[1]}.{name}.{kind}" if layer else f"{name}.{kind}"] = _Stored(tensor, n_heads)
-    return found
+    return Sparing(file)  # type: ignore[arg-type]

@@ -82,7 +82,8 @@ def draw_tokens(
         text = draw_numbers(rng) if other else draw_text(rng, _SENTENCES if length is None else length // 4)
         return byte_pairs(text, vocabulary, length)
     draw, split = _PROCESSES[model]
-    return framed(split((draw_mixture if other else draw)(rng), vocabulary), vocabulary)
+    drawn = ".".join(rng.choice((*_ARYL, *_ALKYL), 6)) if other else draw(rng)
+    return framed(split(drawn, vocabulary), vocabulary)
 
 
 def framed(tokens: list[str], vocabulary: Vocabulary) -> list[int]:
@@ -98,11 +99,6 @@ def draw_reaction(rng: np.random.Generator) -> str:
               (("a", _ARYL), ("x", _ALKYL), ("r", any_group), ("s", any_group))}  # fmt: skip
     parts = reactants.format(**groups), agents, str(rng.choice(_SOLVENTS)), str(rng.choice(_BASES))
     return f"{'.'.join(part for part in parts if part)}>>{product.format(**groups)}"
-
-
-def draw_mixture(rng: np.random.Generator) -> str:
-    """Draw six molecules as SMILES, each by itself a group of the reactions."""
-    return ".".join(rng.choice((*_ARYL, *_ALKYL), 6))
 
 
 def draw_numbers(rng: np.random.Generator) -> str:

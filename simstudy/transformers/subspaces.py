@@ -55,12 +55,6 @@ def geometry(keys: np.ndarray, groups: np.ndarray, each: Callable[..., Any]) -> 
     return correlations, indices
 
 
-def null_indices(keys: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Indices (draw, index) of Haar-random subspaces, as many as there are keys in a layer; see `haar_indices`."""
-    n_distinct = max(len(np.unique(group)) for group in groups)
-    return haar_indices(n_distinct, keys.shape[2], min(keys.shape[2:]), keys.shape[3] ** 0.25, rng)
-
-
 def _of_layer(bandwidth: float, keys: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     distinct, place = np.unique(group, return_inverse=True)
     angles, entropy = _angles_and_entropy(orthonormal_bases(keys[distinct]))

@@ -166,7 +166,7 @@ def test_pickle_that_runs_code__is_refused_and_runs_nothing(write, tmp_path):
 @pytest.mark.parametrize("save, name", [(np.savez, "a.npz"), (np.save, "a.npy")])
 def test_objects_of_numpy__are_refused(save, name, tmp_path):
     save(tmp_path / name, np.array([Malicious(tmp_path / "ran")], dtype=object))
-    with pytest.raises(UserError, match=f"{name}: damaged"):
+    with pytest.raises(UserError, match=f"{name}: damaged.*promises object.*save numbers alone"):
         read_weights(tmp_path / name)
     assert not (tmp_path / "ran").exists()
 

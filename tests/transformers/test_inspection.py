@@ -162,7 +162,7 @@ def test_shares_of_the_ends__are_averaged_over_the_queries_that_see_them():
     """With a window of 3, three of nine queries see either end."""
     rng = np.random.default_rng(6)
     heads, states = random_heads(rng, window=3), rng.standard_normal((9, D))
-    found = observe(project(heads, 0, states), heads.scale, visible(heads, 0, np.arange(9))).end_share
+    found = observe(heads, 0, project(heads, 0, states), visible(heads, 0, np.arange(9))).end_share
     weights = [softmax_weights(heads, 0, h, states, window=3) for h in range(H)]
     np.testing.assert_allclose(found, [[each[:3, 0].mean(), each[-3:, -1].mean()] for each in weights])
 

@@ -5,8 +5,8 @@ import pytest
 
 from simstudy.errors import UserError
 from simstudy.transformers.checkpoints import read_weights
-from simstudy.transformers.forward import Decoder
 from simstudy.transformers.heads import read_heads
+from simstudy.transformers.trained import Decoder
 
 gguf = pytest.importorskip("gguf")  # an extra
 
@@ -35,6 +35,8 @@ def write(path, family="llama", kind=None, **entries):
     for layer in range(LAYERS):
         for name, (_, *shape) in OURS.items():
             arrays[f"blk.{layer}.{name}"] = rng.uniform(1, 2, D) if len(shape) == 1 else rng.standard_normal(shape) / 4
+    if family == "qwen3":
+        arrays |= {f"blk.{layer}.attn_{of}_norm": rng.uniform(1, 2, P) for layer in range(LAYERS) for of in "qk"}
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     writer = gguf.GGUFWriter(path, family)
     for name, value in {
@@ -60,15 +62,18 @@ def write(path, family="llama", kind=None, **entries):
     return arrays
 
 
-@pytest.mark.parametrize(("family", "kind", "gap"), [("llama", None, 0), ("qwen2", None, 0), ("llama", "Q8_0", 0.01)])
+@pytest.mark.parametrize(("family", "kind", "gap"), [("llama", None, 0), ("qwen3", None, 0), ("llama", "Q8_0", 0.01)])
 def test_heads__are_those_of_the_same_weights_under_other_names(family, kind, gap, tmp_path):
     arrays = write(tmp_path / "a", family, kind and gguf.GGMLQuantizationType[kind])
     named = {
         f"model.layers.{layer}.{ours}.weight": arrays[f"blk.{layer}.{theirs}"]
         for layer in range(LAYERS) for theirs, (ours, *_) in OURS.items() if ours
     }  # fmt: skip
+    for place in (name for name in arrays if name.endswith("k_norm") or name.endswith("q_norm")):
+        _, layer, name = place.split(".")
+        named[f"model.layers.{layer}.self_{name.replace('_', '.', 1)}.weight"] = arrays[place]
     wanted, found = read_heads(named, CONFIG | {"model_type": family}), read_heads(tmp_path / "a")
-    for part in ("query", "key", "value", "output"):
+    for part in ("query", "key", "value", "output", *(("query_norm", "key_norm") if family == "qwen3" else ())):
         np.testing.assert_allclose(getattr(found, part), getattr(wanted, part), rtol=0, atol=gap)
     assert (found.causal, found.rotary_base) == (True, 500.0)
     np.testing.assert_array_equal(found.rotary_factors[0], [1, 1 / 2, 1 / 4, 1 / 8])

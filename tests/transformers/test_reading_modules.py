@@ -76,9 +76,12 @@ def test_attention_of_torch__is_found_in_any_module(parts):
     require_same(simstudy.read_heads(whole), parts)
 
 
-def test_module__is_read_by_its_own_configuration(parts):
-    arrays = by_linear_maps(parts, BERT, "encoder.layer.{0}.attention.output.dense")
-    require_same(simstudy.read_heads(Module(arrays, {"model_type": "bert", **CONFIG})), parts)
+@pytest.mark.parametrize(
+    ("model_type", "names"), [("bert", BERT), ("vit", [f"layers.{{0}}.attention.{name}_proj" for name in "qkvo"])]
+)
+def test_module__is_read_by_its_own_configuration_and_the_names_of_its_version(model_type, names, parts):
+    arrays = by_linear_maps(parts, names)
+    require_same(simstudy.read_heads(Module(arrays, {"model_type": model_type, **CONFIG})), parts)
 
 
 def lens_model(parts, **settings):
@@ -110,12 +113,6 @@ def test_models_of_transformer_lens__are_read_by_its_names(parts):
             simstudy.read_heads(lens_model(parts, **settings))
     with pytest.raises(UserError, match="give rotary_base, and rotary_dim"):
         simstudy.read_heads({**lens_model(parts).arrays, "blocks.0.attn.rotary_sin": np.ones(1)})
-
-
-def test_modules_of_newer_versions__have_newer_names(parts):
-    names = [f"layers.{{0}}.attention.{name}_proj" for name in "qkv"]
-    arrays = by_linear_maps(parts, names, "layers.{0}.attention.o_proj")
-    require_same(simstudy.read_heads(Module(arrays, {"model_type": "vit", **CONFIG})), parts)
 
 
 class Tokens(Module.Tensor):
@@ -163,7 +160,6 @@ def test_states__are_what_enters_attention(batch_first):
         simstudy.collect_states(model, Tokens(tokens))
 
 
-OUTPUT = "encoder.layer.{0}.attention.output.dense"
 TYPES = {"float32": 1, "int64": 7, "float16": 10, "float64": 11, "uint16": 16}  # the last stands for bfloat16
 GRAPH, NODE, TENSOR = 7, 1, 5
 
@@ -222,9 +218,9 @@ def bert(arrays, style):
 
 @pytest.mark.parametrize("style", ["paths", "scopes", "neither"])
 def test_matrices__have_the_names_of_their_modules(style, parts, tmp_path):
-    arrays = by_linear_maps(parts, BERT, OUTPUT)
+    arrays = by_linear_maps(parts)
     if style == "neither":
-        arrays |= {f"{OUTPUT.format(layer)}.bias": np.full(D, layer, np.float32) for layer in range(L)}
+        arrays |= {f"{BERT[3].format(layer)}.bias": np.full(D, layer, np.float32) for layer in range(L)}
     (tmp_path / "model.onnx").write_bytes(bert(arrays, style))
     require_same(simstudy.read_heads(tmp_path / "model.onnx", {"model_type": "bert", **CONFIG}), parts)
 

@@ -7,10 +7,9 @@ from scipy.special import ndtr
 from scipy.stats import spearmanr
 
 import simstudy
-from simstudy.transformers.forward import _gelu, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.sequences import draw_tokens
-from simstudy.transformers.trained import load_trained
+from simstudy.transformers.trained import _gelu, load_trained, restored_probabilities
 
 
 @pytest.fixture(scope="module")
@@ -74,5 +73,5 @@ def test_shared_keys__with_values_of_their_own_are_told_apart():
     states = rng.standard_normal((5, 8))
     for values in (value, np.repeat(value[:, ::2], 2, axis=1)):
         heads = TransformerHeads(query, key, values)
-        for matrices in (key[1], values[1]):
-            np.testing.assert_allclose(heads.shared_product(states, matrices), states @ matrices)
+        for part, matrices in (("key", key[1]), ("value", values[1])):
+            np.testing.assert_allclose(heads.linear(part, 1, states), states @ matrices)

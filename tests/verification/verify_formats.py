@@ -186,10 +186,10 @@ def test_encoder_of_torch__is_read_and_its_states_are_found(norm_first, batch_fi
     assert gap(simstudy.read_heads(tmp_path / "model.pt", config), states, attention) < 1e-6
 
 
-@pytest.mark.parametrize("family, reason", [("t5", "distance"), ("gptj", "side by side"), ("gpt_oss", "learnt logit")])
-def test_other_families__are_refused_with_the_reason(family, reason):
+@pytest.mark.parametrize("family", ["t5", "gptj", "gpt_oss"])
+def test_other_families__are_refused(family):
     config = json.loads(transformers.AutoConfig.for_model(family).to_json_string())
-    with pytest.raises(UserError, match=f"model_type = '{family}'.*{reason}"):
+    with pytest.raises(UserError, match=f"model_type = '{family}'.*; known are bert"):
         simstudy.read_heads({}, config)
 
 

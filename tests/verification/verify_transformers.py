@@ -26,10 +26,9 @@ from simstudy.report.figures import image
 from simstudy.report.figures.shared import STYLE
 from simstudy.theory import logit_moments
 from simstudy.transformers.attention import project
-from simstudy.transformers.forward import restored_probabilities
 from simstudy.transformers.interventions import donor_map, intervene, sharing
 from simstudy.transformers.sequences import draw_tokens, framed, word_parts
-from simstudy.transformers.trained import load_trained
+from simstudy.transformers.trained import load_trained, restored_probabilities
 
 MODELS = ("rxnmapper", "antiberty", "minilm", "smollm2")
 COLOURS = {"observed": "#222222", "angles": "#d1495b", "exact": "#2a6f97", "random": "#a0a0a0"}

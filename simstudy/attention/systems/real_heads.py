@@ -19,11 +19,10 @@ from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.systems import real_heads as settings
 from simstudy.transformers.attention import by_group, correlations_by_query, mean_correlation
-from simstudy.transformers.forward import Encoder, Encoding, restored_probabilities
 from simstudy.transformers.heads import TransformerHeads
 from simstudy.transformers.interventions import Edit, averaging, donor_map, intervene, reduced, sharing, zeroing
 from simstudy.transformers.sequences import draw_tokens
-from simstudy.transformers.trained import load_trained
+from simstudy.transformers.trained import Encoder, Encoding, load_trained, restored_probabilities
 
 # Index legend: l layer; h, g head; t token; d feature; p dimension of a head.
 

@@ -17,10 +17,9 @@ from simstudy.design.own_code import require_word
 from simstudy.errors import UserError
 from simstudy.transformers import trained
 from simstudy.transformers.attention import correlations_by_query
-from simstudy.transformers.forward import restored_probabilities
 from simstudy.transformers.interventions import donor_map, sharing, zeroing
 from simstudy.transformers.sequences import draw_chain, draw_numbers, draw_text, draw_tokens
-from simstudy.transformers.trained import load_trained
+from simstudy.transformers.trained import load_trained, restored_probabilities
 
 FIRST, SECOND = np.triu_indices(8, 1)
 
