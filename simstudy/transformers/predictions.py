@@ -41,10 +41,6 @@ class Pool(NamedTuple):
     centre: np.ndarray  # (H, p) Mean of the means of sequences
     freedom: float  # Share of the tokens that the means of sequences leave free
 
-    def covariance(self, logits: np.ndarray) -> np.ndarray:
-        """Of logits (H, N) about their mean."""
-        return logits @ logits.T / (logits.shape[1] * self.freedom)
-
 
 def pool_of(keys: list[np.ndarray], where: list[np.ndarray], end_share: np.ndarray) -> Pool:
     """Pool keys (H, T, p) of sequences at places (T,), whose ends get these parts (2,) of the weight of a mean head."""
@@ -88,15 +84,15 @@ def _predict(
         return heads.scale * (keys @ token.query[:, :, None].astype(keys.dtype))[:, :, 0].astype(np.float64)
 
     logits, ends = logits_of(pool.keys), pool.ends[rng.integers(len(pool.ends))]
-    covariance = pool.covariance(logits)
+    covariance = logits @ logits.T / (logits.shape[1] * pool.freedom)
     # Apart: the token itself, and sinks that it sees.
     apart = [end for end in pool.sinks if 0 < places[end] <= reach]
     known = logits_of(np.stack([token.key - pool.centre, *ends[apart]], axis=1))
     inner = (pool.places[pool.sinks] > 0).all(axis=0) & ((pool.places[0] < place) | (not heads.causal))
     others = logits_of(pool.keys[:, inner] if inner.any() else pool.keys)
     mean = others.mean(axis=1, keepdims=True)
-    n_others = n_keys - known.shape[1]
-    exact = logit_moments(pool.covariance(others - mean), n_others, known=known - mean, error=error)
+    spread = (others - mean) @ (others - mean).T / (others.shape[1] * pool.freedom)
+    exact = logit_moments(spread, n_keys - known.shape[1], known=known - mean, error=error)
     # The effective number of keys is n exp(-variance): of beyond half of ln n too few are left for a law of many.
     valid = np.diag(covariance) <= 0.5 * np.log(n_keys)
     both = np.outer(valid, valid)
