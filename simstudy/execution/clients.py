@@ -98,14 +98,6 @@ class Jobs:
         hours, minutes, seconds = map(int, self.walltime.split(":"))
         return (hours * 60 + minutes) * 60 + seconds
 
-    def require_command(self) -> None:
-        """Refuse a machine that cannot submit to the system."""
-        command = SUBMIT_COMMANDS[self.system]
-        if shutil.which(command) is None:
-            raise UserError(
-                f"{command}: not found on the PATH; submit from a login node of the cluster, or choose another --system"
-            )
-
 
 def no_workers(address: str, seconds: float) -> UserError:
     """Return what to tell of a scheduler at an address that had no workers for so long."""
@@ -218,26 +210,27 @@ def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[tuple[Any, Ca
 
     from simstudy.execution.nodes import PagelessScheduler
 
-    jobs.require_command()
+    if shutil.which(command := SUBMIT_COMMANDS[jobs.system]) is None:
+        remedy = "submit from a login node of the cluster, or choose another --system"
+        raise UserError(f"{command}: not found on the PATH; {remedy}")
+
+    async def started() -> None:
+        await cluster
+
     kind = _cluster_class(jobs)
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": LOST_WORKERS}
     submissions = _patient(kind.job_cls)
+    scheduler = {"scheduler_cls": PagelessScheduler, "scheduler_options": {"dashboard_address": None}}
     claim()
     with (
         _scratch(),
         _key_file(jobs.keys) as security,
         dask.config.set(config),
-        kind(
-            job_cls=submissions,
-            **_asked(jobs),
-            security=security,
-            scheduler_cls=PagelessScheduler,
-            scheduler_options={"dashboard_address": None},
-        ) as cluster,
+        kind(job_cls=submissions, security=security, **scheduler, **_asked(jobs)) as cluster,
         Client(cluster) as client,
     ):
         cluster.scale(jobs=jobs.jobs)
-        cluster.sync(_submitted, cluster)
+        cluster.sync(started)
         if not submissions.accepted:
             reason = "; ".join(line.strip() for line in submissions.refusal.splitlines() if line.strip())
             raise UserError(
@@ -268,10 +261,6 @@ def _shared_by_all(file: str) -> Any:
 
     roles = [f"tls_{role}_{part}" for role in ("client", "scheduler", "worker") for part in ("cert", "key")]
     return Security(require_encryption=True, tls_ca_file=file, **dict.fromkeys(roles, file))
-
-
-async def _submitted(cluster: Any) -> None:
-    await cluster
 
 
 def _patient(job_class: Any) -> Any:

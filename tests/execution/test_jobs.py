@@ -58,6 +58,9 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     assert "BEGIN" not in "".join(lines)  # of a key
 
 
+NO_LINE = "must be one line of text without control"
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -68,27 +71,21 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
         ({"walltime": "90"}, "walltime = '90': must be hours:minutes:seconds"),
         ({"walltime": "00:00:30"}, "a minute or more"),
         ({"interface": "ib99"}, "interface = 'ib99': this machine has none of that name; choose from lo"),
+        # Each would write more than one line into the script, or steer a terminal.
+        *(({name: value}, f"{name} = .*: {NO_LINE}") for name, value in (
+            ("queue", "long\n#SBATCH --uid=0"), ("directives", ("--x", "--y\r--z")), ("setup", ("a\x1b[2J",)),
+            ("scratch", "/tmp\n"), ("logs", Path("a\nb")), ("logs", Path("caf\udce9")),
+        )),
+        # Names of folders that no way of quoting hands on.
+        *(({"system": system, "logs": Path(name)}, f"{system} cannot write logs to such a name") for system, name in (
+            ("slurm", "a\\b"), ("slurm", 'a"b'), ("pbs", "a b"), ("lsf", "%J"), ("sge", "a'b"),
+        )),
     ],
-)
-def test_impossible_jobs__are_refused(asked, message):
-    with pytest.raises(UserError, match=message):
-        Jobs(**asked)
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"queue": "long\n#SBATCH --uid=0"}, {"directives": ("--x", "--y\r--z")}, {"setup": ("a\x1b[2J",)},
-        {"scratch": "/tmp\n"}, {"logs": Path("a\nb")}, {"logs": Path("caf\udce9")},
-    ],
-    ids=str,
 )  # fmt: skip
-def test_settings_of_several_lines__are_refused(asked):
-    with pytest.raises(
-        UserError, match=f"{next(iter(asked))} = .*: must be one line of text without control"
-    ) as raised:
+def test_impossible_jobs__are_refused(asked, message):
+    with pytest.raises(UserError, match=message) as refused:
         Jobs(**asked)
-    assert str(raised.value).isprintable()
+    assert str(refused.value).isprintable()
 
 
 def test_folder_of_logs__is_quoted_as_slurm_reads_it(tmp_path):
@@ -97,14 +94,6 @@ def test_folder_of_logs__is_quoted_as_slurm_reads_it(tmp_path):
     quoted = f"#SBATCH --output=\"{tmp_path}/a b%%j 'c' #e é/"
     script = job_script(Jobs(logs=logs))
     assert f'{quoted}%j.log"\n' in script and script.count(str(tmp_path)) == 1
-
-
-@pytest.mark.parametrize(
-    ("system", "name"), [("slurm", "a\\b"), ("slurm", 'a"b'), ("pbs", "a b"), ("lsf", "%J"), ("sge", "a'b")]
-)
-def test_folder_of_logs_that_cannot_be_named__is_refused(system, name):
-    with pytest.raises(UserError, match=f"{system} cannot write logs to such a name"):
-        Jobs(system, logs=Path(name))
 
 
 @pytest.mark.parametrize("system", SUBMIT_COMMANDS)

@@ -93,33 +93,20 @@ def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, queu
         list(queue)
 
 
-def test_certificates_of_another_cluster__are_refused_in_one_line(tmp_path):
+def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp_path):
     from distributed import LocalCluster, Security
 
-    with (
-        LocalCluster(
-            n_workers=1, processes=False, dashboard_address=":0", host="127.0.0.1", security=Security.temporary()
-        ) as cluster,
-        dask.config.set(certificates(tmp_path)),
-        pytest.raises(
-            UserError, match=r"^executor = 'tls://[^\n]*no Dask scheduler answers[^\n]*mend the certificates$"
-        ),
-        open_queue(cluster.scheduler_address),
-    ):
-        raise AssertionError("opened")
-
-
-def test_certificates_that_cannot_be_read__are_refused_in_one_line(tmp_path):
-    settings = certificates(tmp_path)
-    (tmp_path / "client_key.pem").write_text("no key")
-    for harm in (lambda: None, (tmp_path / "client_cert.pem").unlink):
-        harm()
-        with (
-            dask.config.set(settings),
-            pytest.raises(UserError, match=r"^executor = [^\n]*mend the certificates$"),
-            open_queue("tls://127.0.0.1:1"),
+    place, settings = {"host": "127.0.0.1", "security": Security.temporary()}, certificates(tmp_path)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0", **place) as cluster:
+        for harm, message in (
+            (lambda: None, r"^executor = 'tls://[^\n]*no Dask scheduler answers[^\n]*mend the certificates$"),
+            (lambda: (tmp_path / "client_key.pem").write_text("no key"), r"^executor = [^\n]*mend the certificates$"),
+            ((tmp_path / "client_cert.pem").unlink, r"^executor = [^\n]*mend the certificates$"),
         ):
-            raise AssertionError("opened")
+            harm()
+            refused = pytest.raises(UserError, match=message)
+            with dask.config.set(settings), refused, open_queue(cluster.scheduler_address):
+                raise AssertionError("opened")
 
 
 @pytest.mark.usefixtures("warm_processes")
