@@ -84,7 +84,7 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
 class Queue:
     """Tasks, handed out in turns to threads; iterate over it to get each with its outcome, in order of completion."""
 
-    def __init__(self, pool: ThreadPool | None, workers: int, device: str = "cpu") -> None:
+    def __init__(self, pool: Any, workers: int, device: str = "cpu") -> None:
         self.device = device
         # Threads of a `ThreadPool` do not keep a process from ending.
         self._pool, self._workers = pool, workers
@@ -126,7 +126,6 @@ class Queue:
 
     def _start(self, tasks: Sequence[Task]) -> None:
         """Give a turn to a worker."""
-        assert self._pool is not None
 
         def ended(found: Any) -> None:
             self._ended.put((tasks, found))
@@ -145,7 +144,7 @@ class DaskQueue(Queue):
     """The same queue on a Dask client; ``without_workers`` is called while there are none."""
 
     def __init__(self, client: Any, without_workers: Callable[[], None] | None = None, device: str = "cpu") -> None:
-        super().__init__(None, 0, device)
+        super().__init__(client, 0, device)
         self._client = client
         self._without_workers = without_workers
         self._counted = -math.inf

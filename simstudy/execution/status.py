@@ -18,7 +18,7 @@ from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing
 from simstudy.execution.provenance import PACKAGE, contents, engine, installation
-from simstudy.execution.store import MAX_STATEMENT_BYTES, Owner, Store, due
+from simstudy.execution.store import MAX_STATEMENT_BYTES, Store, due
 
 if TYPE_CHECKING:
     from simstudy.execution.ledger import Ledger
@@ -142,14 +142,9 @@ def status_of(ledger: Ledger, origin: str) -> Status:
     return Status(origin=origin, as_of=time.time(), cells=tuple(cells))
 
 
-def owner_of(store: Store) -> Owner | None:
-    """Return the process that holds the folder of a study, or that of one of its shares."""
-    return next(filter(None, (one.owner() for one in (store, *store.known))), None)
-
-
 def seconds_left(status: Status, store: Store) -> float | None:
     """Return how long the process that runs a study will still take; None while that cannot be told."""
-    owner = owner_of(store)
+    owner = store.owner()
     if owner is None or not all(cell.looked for cell in status.cells):
         return None
     works = {cell.identity: cell.work for cell in status.cells}

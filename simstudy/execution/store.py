@@ -175,10 +175,10 @@ class Store:
                     self.files.delete(".owner.json")
 
     def owner(self) -> Owner | None:
-        """Return who holds the lock, or held it when it was killed; None if the last writer ended in order."""
+        """Return who holds the lock, or held it when killed, here or else in a known folder; None if all ended well."""
         with contextlib.suppress(ValueError):
             return Owner.model_validate(self.read_json(".owner.json"))
-        return None
+        return next(filter(None, (store.owner() for store in self.known)), None)
 
     def _cell(self, identity: str) -> Folder:
         return self.files.at("batches", identity)

@@ -21,7 +21,7 @@ from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import level
-from simstudy.execution.status import TELL_SHARE, CellStatus, Status, owner_of, seconds_left
+from simstudy.execution.status import TELL_SHARE, CellStatus, Status, seconds_left
 from simstudy.execution.store import Store, due
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
 
@@ -159,7 +159,7 @@ def status_line(status: Status, store: Store) -> str:
         text = "batches are counted, simstudy run examines them" if stored else f"{store.folder} holds no batches"
     if status.finished < len(status.cells):
         text += f", as of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(status.as_of))}"
-    owner = owner_of(store)
+    owner = store.owner()
     if owner is None or owner.alive is False:
         return text if status.finished == len(status.cells) else f"{text}; no process runs it: simstudy run continues"
     who = f"process {owner.pid} on {owner.host}"
@@ -271,7 +271,7 @@ def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, An
 
 def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
     """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
-    owner, cells = owner_of(store), []
+    owner, cells = store.owner(), []
     for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=True)):
         told = cell.model_dump(include={"failed", "finished", "reached", "measure", "mcse", "wanted"})
         finite = {name: None if isinstance(it, float) and not math.isfinite(it) else it for name, it in told.items()}
