@@ -47,11 +47,11 @@ def freeze(
     from simstudy.report.terminal import say
 
     path = find_design(design)
+    require_plain("because", because)
     # Of claims about numbers of the user's own, and no design.
     if read_design(path).tables.keys() <= {"claims", "numbers"}:
         if (profile, beacon) != ("quick", OWN_WORD):
             raise UserError(f"{path}: claims on your own numbers have no profile and no beacon; omit these options")
-        require_plain("because", because)
         _freeze_claims(path, because)
         return
     loaded = load_design(path, profile)
@@ -59,10 +59,9 @@ def freeze(
         raise UserError(f"{path}: makes no claim, so there is nothing to confirm; declare one as [claims.NAME]")
     place = seal_path(path, loaded)
     promise = require_promise(beacon)
-    require_plain("because", because)
-    if place.exists() and _holds(loaded, place, promise):
-        return
     before = read_seal(place) if place.exists() else None
+    if before is not None and _holds(before, loaded, place, promise):
+        return
     seal = seal_of(loaded, promise)
     written = write_sealed(loaded, seal, place)
     register(place, before, seal, because)
@@ -84,19 +83,17 @@ def _freeze_claims(path: Path, because: str) -> None:
     say(f"seal     {place}", f"digest   {seal.digest}", "publish it before the numbers exist, and judge with --confirm")
 
 
-def _holds(loaded: Design, place: Path, promise: str) -> bool:
+def _holds(seal: Seal, loaded: Design, place: Path, promise: str) -> bool:
     """Whether the seal that is there still holds, which is said; that of a voided one is said, too."""
-    from simstudy.execution.seal import read_seal, require_unbroken
+    from simstudy.execution.seal import require_unbroken
     from simstudy.report.terminal import say, warn
 
-    seal = read_seal(place)
     try:
         require_unbroken(seal, loaded, place)
+        if seal.promise != promise:
+            raise UserError(f"{place}: named {seal.promise}, and now {promise}")
     except UserError as error:
         warn(f"{error}", f"replaced: the seal of {seal.frozen}")
-        return False
-    if seal.promise != promise:
-        warn(f"{place}: named {seal.promise}, and now {promise}", f"replaced: the seal of {seal.frozen}")
         return False
     say(f"{place}: frozen on {seal.frozen}, and nothing has changed since")
     return True

@@ -89,6 +89,10 @@ class Reference:
         wanted = {here: numbers.get(tuple((levels[here] | versus).values())) for here in self.chosen}
         return [[here, there] for here, there in wanted.items() if there is not None and there != here]
 
+    def problem(self, field: str, remedy: str) -> Problem:
+        """Return what is wrong with what it states."""
+        return Problem(f"{self.path}.{field}", getattr(self.entry, field), remedy)
+
 
 def refer(
     grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry], complete: bool = True
@@ -100,12 +104,11 @@ def refer(
     references: list[Reference] = []
     problems: list[Problem] = []
     for path, entry in entries.items():
-        if isinstance(entry, claims.BaseClaim):
-            problems += _unsaid(path, entry)
+        reference = Reference(path, entry, grids.get(entry.grid, PlannedGrid(entry.grid, None, [])))
+        problems += _unsaid(reference, entry) if isinstance(entry, claims.BaseClaim) else []
         if entry.grid not in grids:
             problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
             continue
-        reference = Reference(path, entry, grids[entry.grid])
         unknown = list(_unknown_names(reference))
         problems += [*_wrong_grids(reference, grids), *unknown]
         if complete and not unknown:
@@ -115,32 +118,31 @@ def refer(
     return references, problems
 
 
-def _unsaid(path: str, claim: claims.BaseClaim) -> Iterator[Problem]:
+def _unsaid(reference: Reference, claim: claims.BaseClaim) -> Iterator[Problem]:
+    printed, of_theory = claims.Printed, claims.Crossing | claims.Optimum | claims.OptimumSlope
     if (claim.measure == "hdi") != (claim.index is not None):
-        yield Problem(f"{path}.index", claim.index, 'state index for measure = "hdi", and only then')
+        yield reference.problem("index", 'state index for measure = "hdi", and only then')
     if isinstance(claim, claims.PairedClaim) and claim.compared == "ratio" and claim.versus is None:
-        yield Problem(f"{path}.compared", "ratio", "state versus, the settings of the cell to compare with")
-    if isinstance(claim, claims.Printed) and claim.x is not None and claim.versus is not None:
-        remedy = "is the factor of a slope, which has no cell to compare with; remove versus"
-        yield Problem(f"{path}.x", claim.x, remedy)
-    if isinstance(claim, claims.Printed) and claim.equivalent and not claim.printed_mcse:
-        remedy = "is for numbers with a Monte Carlo error; state printed_mcse, or remove it"
-        yield Problem(f"{path}.equivalent", claim.equivalent, remedy)
-    if isinstance(claim, claims.Crossing | claims.Optimum | claims.OptimumSlope) and (claim.value is None) == (
-        claim.source is None
-    ):
-        yield Problem(f"{path}.value", claim.value, "state either value or source, the theory that gives it")
+        yield reference.problem("compared", "state versus, the settings of the cell to compare with")
+    if isinstance(claim, printed) and claim.x is not None and claim.versus is not None:
+        yield reference.problem("x", "is the factor of a slope, which has no cell to compare with; remove versus")
+    if isinstance(claim, printed) and claim.equivalent and not claim.printed_mcse:
+        yield reference.problem(
+            "equivalent", "is for numbers with a Monte Carlo error; state printed_mcse, or remove it"
+        )
+    if isinstance(claim, of_theory) and (claim.value is None) == (claim.source is None):
+        yield reference.problem("value", "state either value or source, the theory that gives it")
 
 
 def _wrong_grids(reference: Reference, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
-    path, entry = reference.path, reference.entry
+    path, entry = f"{reference.path}.beside", reference.entry
     if getattr(entry, "source", None) == "exact" and not reference.grid.exact:
-        yield Problem(f"{path}.source", "exact", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
+        yield reference.problem("source", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
     for name in (entry.grid, *entry.beside) if isinstance(entry, LawFigure) else ():
         if name not in grids:
-            yield Problem.unknown(f"{path}.beside", name, grids, what="grid")
+            yield Problem.unknown(path, name, grids, what="grid")
         elif "n_heads" not in (grids[name].factors or ("n_heads",)):
-            yield Problem(f"{path}.beside", name, "needs grids with n_heads among their factors")
+            yield Problem(path, name, "needs grids with n_heads among their factors")
 
 
 def _unknown_names(reference: Reference) -> Iterator[Problem]:
@@ -158,28 +160,26 @@ def _unknown_names(reference: Reference) -> Iterator[Problem]:
         for key in unknown:
             yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant, grid.setting)
         if field == "versus" and factors is not None and not unknown and not selection.keys() <= {*factors}:
-            remedy = f"may name factors of the {grid.whole} only: {', '.join(factors)}"
-            yield Problem(f"{reference.path}.versus", selection, remedy)
+            yield reference.problem("versus", f"may name factors of the {grid.whole} only: {', '.join(factors)}")
 
 
 def _selects(reference: Reference) -> Iterator[Problem]:
-    path, entry, grid = reference.path, reference.entry, reference.grid
+    entry, grid = reference.entry, reference.grid
     if not reference.chosen:
-        yield Problem(f"{path}.where", entry.where, _nothing_selected(entry.where, grid))
+        yield reference.problem("where", _nothing_selected(entry.where, grid))
     elif (stands := getattr(entry, "stands", None)) and not {*grid.select(stands)} & {*reference.chosen}:
-        yield Problem(f"{path}.stands", stands, "is no cell that the claim selects; state levels of one")
+        yield reference.problem("stands", "is no cell that the claim selects; state levels of one")
     if reference.versus is not None and not reference.partners:
-        yield Problem(f"{path}.versus", reference.versus, _nothing_selected(reference.versus, grid))
+        yield reference.problem("versus", _nothing_selected(reference.versus, grid))
     elif reference.versus is not None and reference.chosen and not reference.compared:
         remedy = f"compares every selected {grid.noun} with itself, or with none; select others in where"
-        yield Problem(f"{path}.versus", reference.versus, remedy)
+        yield reference.problem("versus", remedy)
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
-        remedy = f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}"
-        yield Problem(f"{path}.where", entry.where or None, remedy)
+        yield reference.problem("where", f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}")
     if isinstance(entry, claims.OrderingClaim) and entry.over is not None:
         levels = filter(None, (entry.by, entry.over))
         if any(len(found) > 1 for found in by_levels([c.coordinates for c in grid.cells], levels, reference.chosen)):
-            yield Problem(f"{path}.over", entry.over, "several cells have one level; select in where, or state by")
+            yield reference.problem("over", "several cells have one level; select in where, or state by")
 
 
 def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
@@ -195,28 +195,26 @@ def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
 
 
 def _has_axis(reference: Reference) -> Iterator[Problem]:
-    path, entry, x = reference.path, reference.entry, getattr(reference.entry, "x", None)
+    entry, noun, x = reference.entry, reference.grid.noun, getattr(reference.entry, "x", None)
     if x is None or isinstance(entry, WinnersFigure):
         return
     values: dict[int, Any] = {n: reference.grid.cells[n].coordinates.get(x) for n in reference.chosen}
     if not all(isinstance(value, (int, float)) for value in values.values()):
-        remedy = f"is not a number in every {reference.grid.noun}; use a numeric factor"
-        yield Problem(f"{path}.x", x, remedy)
+        yield reference.problem("x", f"is not a number in every {noun}; use a numeric factor")
         return
     low, high = min(values.values()), max(values.values())
     logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
     if (logarithmic or isinstance(entry, claims.Crossing)) and low <= 0:
-        remedy = f"is {low:g} in a {reference.grid.noun} and has no logarithm; use a linear scale"
-        yield Problem(f"{path}.x", x, remedy)
+        yield reference.problem("x", f"is {low:g} in a {noun} and has no logarithm; use a linear scale")
     # A crossing beyond the levels cannot be told from one at their end.
     ratio, told = (entry.ratio, entry.value) if isinstance(entry, claims.Crossing) else (1.0, None)
     if told and not low < told / ratio < told * ratio < high:
-        yield Problem(f"{path}.value", told, f"must lie between {low:g} and {high:g}, times and over ratio too")
+        yield reference.problem("value", f"must lie between {low:g} and {high:g}, times and over ratio too")
     lines = [sorted(values[number] for number in line) for line in reference.lines]
     flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)
     if flat is not None and isinstance(entry, (claims.Monotone, claims.Slope, claims.Printed, claims.Crossing)):
         found = ", ".join(f"{value:g}" for value in flat)
-        yield Problem(f"{path}.x", x, f"needs two or more different values, other factors fixed; a line has {found}")
+        yield reference.problem("x", f"needs two or more different values, other factors fixed; a line has {found}")
 
 
 def _has_optimum(reference: Reference) -> Iterator[Problem]:
@@ -225,5 +223,4 @@ def _has_optimum(reference: Reference) -> Iterator[Problem]:
         if name := getattr(reference.entry, field, None):
             levels = {reference.grid.cells[number].coordinates.get(name) for number in reference.chosen}
             if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
-                remedy = "needs three or more different values, all of them positive numbers"
-                yield Problem(f"{reference.path}.{field}", name, remedy)
+                yield reference.problem(field, "needs three or more different values, all of them positive numbers")

@@ -62,14 +62,14 @@ def unanswerable(
 
 
 def _unanswerable_claim(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
-    path, cells = f"{reference.path}.measure", reference.cells
+    cells = reference.cells
     yield from _compares_equals(reference, claim)
     yield from _compares_batch_sizes(reference, claim)
-    yield from _impossible_in_some(path, claim.measure, cells)
+    yield from _impossible_in_some(f"{reference.path}.measure", claim.measure, cells)
     if why := lacking(cells, order_of(claim)):
-        yield Problem(path, claim.measure, f"does not exist: {why}; use lighter tails or another measure")
+        yield reference.problem("measure", f"does not exist: {why}; use lighter tails or another measure")
     if claim.these_draws and not _draws(claim, cells).fixed:
-        yield Problem(f"{reference.path}.these_draws", claim.these_draws, "no draw is fixed in its cells; remove it")
+        yield reference.problem("these_draws", "no draw is fixed in its cells; remove it")
 
 
 def notes(grids: Iterable[PlannedGrid], references: Sequence[Reference]) -> Iterator[Problem]:
@@ -163,8 +163,8 @@ def _compares_equals(reference: Reference, claim: BaseClaim) -> Iterator[Problem
         for cell in (grid.cells[number] for number in group):
             first = seen.setdefault(_numbers(cell, claim.measure in _OF_WEIGHTS), cell)
             if first is not cell:
-                remedy = f"compares cells that hold the same numbers: {_named(grid, first, cell)}; leave such cells out"
-                yield Problem(f"{reference.path}.measure", claim.measure, remedy)
+                why = f"compares cells that hold the same numbers: {_named(grid, first, cell)}"
+                yield reference.problem("measure", f"{why}; leave such cells out")
                 return
 
 
@@ -178,7 +178,7 @@ def _compares_batch_sizes(reference: Reference, claim: BaseClaim) -> Iterator[Pr
         simulations = [reference.grid.cells[number].simulation for number in group]
         if len({(each.seed, each.batch_size) for each in simulations}) > len({each.seed for each in simulations}):
             why = "compares cells that share replicates in batches of different sizes, so their covariance is unknown"
-            yield Problem(f"{reference.path}.measure", claim.measure, f"{why}; use one batch_size")
+            yield reference.problem("measure", f"{why}; use one batch_size")
             return
 
 

@@ -27,7 +27,7 @@ from simstudy.theory.functions import Array
 # phi is a difference from 1 of rounded numbers; below this it cannot be told from 0.
 _SMALLEST_PHI = 1e-16
 # e^{-e^z} = 0 beyond.
-_LARGE = 100.0
+LARGE = 100.0
 
 
 class Factors(NamedTuple):
@@ -74,7 +74,7 @@ class Law:
 
 def damped(log_z: Array) -> Array:
     """1 - e^{-z}, z e^{-z} and z^2 e^{-z}, stacked."""
-    z = np.exp(np.minimum(log_z, _LARGE))
+    z = np.exp(np.minimum(log_z, LARGE))
     left = np.exp(-z)
     return np.array([-np.expm1(-z), z * left, z * (z * left)], dtype=np.float64)
 
