@@ -87,8 +87,8 @@ def test_limit__is_told_by_exact_theory_first(results):
 
 
 def test_curve__marks_a_theoretical_value_without_neighbours(results):
-    only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=[2, 3, 4])
-    only.correlation.loc[{"source": "leading"}] = [np.nan, 0.7, np.nan]
+    only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=slice(5))
+    only.correlation.loc[{"source": "leading"}] = [np.nan, 0.7, np.nan, 0.5, 0.4]
     axes = panels(draw(curve(), "f", only))[0]
     (line,) = lines(axes, "leading")
     assert line.get_markevery() == [1]
