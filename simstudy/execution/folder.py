@@ -74,17 +74,14 @@ class Folder:
 
         Raises UserError if it cannot be read.
         """
-        try:
-            with self._told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
-                if start is not None:
-                    file.seek(start)
-                    return file.read(limit)
-                if os.fstat(opened).st_size > limit:
-                    where = self.path / name
-                    raise UserError(f"{where}: cannot be read: longer than {limit} bytes; move it, and run again")
-                return file.read()
-        except FileNotFoundError as error:
-            raise Missing(f"{self.path / name}: cannot be read: {error.strerror}") from None
+        with self._told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
+            if start is not None:
+                file.seek(start)
+                return file.read(limit)
+            if os.fstat(opened).st_size > limit:
+                where = self.path / name
+                raise UserError(f"{where}: cannot be read: longer than {limit} bytes; move it, and run again")
+            return file.read()
 
     @contextlib.contextmanager
     def appending(self, name: str) -> Iterator[BinaryIO]:
@@ -166,11 +163,11 @@ class Folder:
 
     @contextlib.contextmanager
     def _told(self, name: str = "") -> Iterator[None]:
-        """Say of what cannot be read where it is; that there is no such file others say."""
+        """Say of what cannot be read where it is."""
         try:
             yield
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            raise Missing(f"{self.path / name}: cannot be read: {error.strerror}") from None
         except OSError as error:
             raise refused(self.path / name, error, "read") from error
 

@@ -6,7 +6,7 @@ from typing import Any
 from distributed import Client, Nanny, Scheduler, Worker
 
 
-class _Pathless:
+class _Private:
     local_directory: str
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -14,21 +14,19 @@ class _Pathless:
         # Dask puts it first; nobody else may enter it.
         sys.path[:] = [entry for entry in sys.path if entry != self.local_directory]
 
-
-class _Pageless(_Pathless):
     def start_http_server(self, *_: Any, **__: Any) -> None:
         """Do nothing: Dask opens a web server on all interfaces whether or not a dashboard is wanted."""
 
 
-class PagelessScheduler(_Pageless, Scheduler):
+class PagelessScheduler(_Private, Scheduler):
     """A scheduler without a web server."""
 
 
-class PathlessNanny(_Pathless, Nanny):
+class PathlessNanny(_Private, Nanny):
     """What starts a worker process, and starts it again."""
 
 
-class PagelessWorker(_Pageless, Worker):
+class PagelessWorker(_Private, Worker):
     """A worker without a web server; the jobs of a batch system name it on their command line."""
 
 
