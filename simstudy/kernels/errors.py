@@ -1,4 +1,4 @@
-"""Errors of heads and their products, their correlations, and sums over pairs."""
+"""Errors of heads and their products with the bits of NumPy, their correlations, and sums over pairs, in one pass."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.kernels.devices import is_there, to_host
-from simstudy.kernels.jit import kernel, writable
+from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
 # Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
+
+_NONE = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
 
 
 def add_errors(
@@ -28,17 +30,17 @@ def add_errors(
         error_sums += errors
         product_sums += products
         return defined
-    first, second = np.triu_indices(means.shape[2])
-    errors = means - target[:, None]
-    products = np.take(errors, first, axis=2) * np.take(errors, second, axis=2)
-    if gram is not None:
-        products += gram[:, :, first, second]
-    defined = np.isfinite(products).all(axis=(1, 2))
-    # Side by side: NumPy adds rows of two numbers or more in their order, single numbers in another.
-    sums = sum_blocks(np.concatenate([errors, products], axis=2), defined, len(error_sums))
-    error_sums += sums[..., : means.shape[2]]
-    product_sums += sums[..., means.shape[2] :]
+    defined = np.empty(len(means), np.bool_)
+    added = _NONE[1] if gram is None else writable(gram, float)
+    sums = _in_rows(error_sums, product_sums)
+    memory = _memory(*(each.shape[1:] for each in sums))
+    _add_errors(writable(means, float), target, added, *memory, *sums, defined)
     return defined
+
+
+def _in_rows(*arrays: np.ndarray) -> list[np.ndarray]:
+    """Views (first, all others)."""
+    return [each.reshape((len(each), math.prod(each.shape[1:])), copy=False) for each in arrays]
 
 
 def sum_blocks(numbers: np.ndarray, defined: np.ndarray, n_blocks: int) -> np.ndarray:
@@ -69,7 +71,7 @@ def mean_variances(means: np.ndarray, gram: np.ndarray) -> np.ndarray:
 
         return to_host(cuda.mean_squares(means, gram, np.zeros(means.shape[1]), 0.0))[0]
     found = np.empty(len(gram))
-    _average(writable(gram, float).reshape(len(gram), math.prod(gram.shape[1:])), found)
+    _average(*_in_rows(writable(gram, float)), found)
     return found
 
 
@@ -158,3 +160,57 @@ def _average(rows, found):
         for i in range(row.size):
             total += row[i]
         found[r] = total / row.size
+
+
+@kept_by_thread
+def _memory(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    return [np.empty((2, *shape)) for shape in shapes]
+
+
+@exact_kernel
+def _add_errors(means, target, gram, errors, products, error_sums, product_sums, defined):
+    # errors[0, (q, h)] = means[r, q, h] - target[q] and products[0, (q, k)] = errors[0, (q, h)] errors[0, (q, g)] +
+    # gram[r, q, h, g]; errors[1] and products[1] are the sums of one block.  All queries
+    # stand in one row, as short ones take longer.
+    length = len(means) // max(1, len(error_sums))
+    for b in range(len(error_sums)):
+        errors[1], products[1] = 0, 0
+        for r in range(b * length, (b + 1) * length):
+            _multiply_errors(means[r], target, gram[r : r + 1], errors[0], products[0])
+            defined[r] = _finite(products[0])
+            if defined[r]:
+                _add(errors[0], errors[1])
+                _add(products[0], products[1])
+        _add(errors[1], error_sums[b])
+        _add(products[1], product_sums[b])
+
+
+@exact_kernel
+def _multiply_errors(means, target, gram, errors, products):
+    # Unsigned, as other indices would be checked for their sign at each product.
+    n_heads, step = np.uint64(means.shape[1]), np.uint64(1)
+    first, k = np.uint64(0), np.uint64(0)
+    for q in range(target.size):
+        for h in range(n_heads):
+            errors[first + h] = means[q, h] - target[q]
+        for h in range(n_heads):
+            for g in range(h, n_heads):
+                product = errors[first + h] * errors[first + g]
+                products[k] = product + gram[0, q, h, g] if gram.size else product
+                k += step
+        first += n_heads
+
+
+@exact_kernel
+def _finite(row):
+    finite = True
+    for k in range(row.size):
+        # Of infinities and NaN the difference is NaN.
+        finite &= row[k] - row[k] == 0
+    return finite
+
+
+@exact_kernel
+def _add(numbers, sums):
+    for k in range(sums.size):
+        sums[k] += numbers[k]
