@@ -179,6 +179,11 @@ def _credentials(address: str, trust_network: bool) -> Any:
     from distributed import Security
 
     security = Security()
+    try:
+        host = urlsplit(address).hostname or ""
+        here = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        here = False
     if address.startswith("tls://"):
         own = security.get_tls_config_for_role("client")
         if not (own["ca_file"] and own["cert"]):
@@ -186,20 +191,12 @@ def _credentials(address: str, trust_network: bool) -> Any:
                 f"executor = {address!r}: certificates are missing; set distributed.comm.tls.ca-file and "
                 "distributed.comm.tls.client.cert (and .key) in Dask's configuration"
             )
-    elif not (trust_network or address.startswith("inproc://") or _is_loopback(address)):
+    elif not (trust_network or address.startswith("inproc://") or here):
         raise UserError(
             f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
             "certificates in Dask's configuration, or --trust-network if nobody else is on it"
         )
     return security
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        host = urlsplit(address).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.contextmanager
