@@ -180,8 +180,10 @@ def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple
     if "grid" not in apart:
         return f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
     shared = at(one, [name for name in told if name not in apart])
-    here, there = (", ".join(at(row, [name]).removeprefix(" at ") for name in apart if text_of(row, name) != "")
-                   for row in (one, other))  # fmt: skip
+    here, there = (
+        ", ".join(at(row, [name]).removeprefix(" at ") for name in apart if text_of(row, name) != "")
+        for row in (one, other)
+    )
     return f"{shared}: {here}{word} {there}"
 
 
@@ -255,8 +257,11 @@ def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
     }
     part = part.drop_dims("pair").assign(square)
     part = part.drop_dims("query") if part.sizes.get("query") == 0 else part
-    return described(part.assign_coords({name: np.arange(size) for name, size in part.sizes.items() if name != "index"
-                                         and name not in part.coords}))  # fmt: skip
+    return described(
+        part.assign_coords(
+            {name: np.arange(size) for name, size in part.sizes.items() if name != "index" and name not in part.coords}
+        )
+    )
 
 
 def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -> Performance:
@@ -272,9 +277,15 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
     if not np.allclose(np.sqrt((share**2).sum(axis=0) + remainder**2), mcse.values, rtol=1e-9, equal_nan=True):
         raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
     measured = Performance(
-        {measure: estimate.values}, {measure: mcse.values}, {measure: share}, {measure: remainder},
-        int(inside.n_used_blocks), int(own.n_replicates), int(own.n_failed), n_nets=int(inside.get("n_nets", 0)),
-    )  # fmt: skip
+        {measure: estimate.values},
+        {measure: mcse.values},
+        {measure: share},
+        {measure: remainder},
+        int(inside.n_used_blocks),
+        int(own.n_replicates),
+        int(own.n_failed),
+        n_nets=int(inside.get("n_nets", 0)),
+    )
     given = own[f"{measure}_mcse_given"].values
     if np.array_equal(given, mcse.values, equal_nan=True):
         return measured

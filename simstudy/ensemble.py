@@ -107,8 +107,10 @@ def nw_ensemble(
     images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
     settings = Estimator.model_validate({"bandwidth": 1.0, "logits": logits})
     ones = np.ones((1, len(x)))
-    found = [evaluate(settings, b_scaled, Inputs(keyed, column[None], ones, images), visible=visible)
-             for column in y.reshape(len(x), -1).T]  # fmt: skip
+    found = [
+        evaluate(settings, b_scaled, Inputs(keyed, column[None], ones, images), visible=visible)
+        for column in y.reshape(len(x), -1).T
+    ]
     means = np.stack([each.means[0] for each in found], axis=-1).reshape(len(points), n_heads, *y.shape[1:])
     attributes = {"logits": logits, "bandwidth": b}
     projected = output_projections is not None
@@ -150,16 +152,18 @@ def _labelled(
         {
             "estimate": (("query", *combined), estimate, _about("combined estimate", "units of values", how)),
             "head_estimate": (
-                ("query", "head", *last), heads,
+                ("query", "head", *last),
+                heads,
                 _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i"),
             ),
             "weight_gram": (
-                ("query", "head_i", "head_j"), gram,
+                ("query", "head_i", "head_j"),
+                gram,
                 _about("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)"),
             ),
         },
         attrs=attributes,
-    )  # fmt: skip
+    )
 
 
 def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:

@@ -30,9 +30,17 @@ from simstudy.results import named_grid
 
 
 def curve(
-    results: xr.Dataset, y: str, x: str, *, grid: str | None = None, hue: str | None = None, panel: str | None = None,
-    where: dict[str, Any] | None = None, x_scale: Scale = "linear", y_scale: Scale = "linear",
-) -> np.ndarray:  # fmt: skip
+    results: xr.Dataset,
+    y: str,
+    x: str,
+    *,
+    grid: str | None = None,
+    hue: str | None = None,
+    panel: str | None = None,
+    where: dict[str, Any] | None = None,
+    x_scale: Scale = "linear",
+    y_scale: Scale = "linear",
+) -> np.ndarray:
     """Draw a measure against a factor with error bars of ± 1.96 MCSE, theory as lines, residuals in a strip below.
 
     Parameters
@@ -73,9 +81,15 @@ def curve(
 
 
 def nested_loop(
-    results: xr.Dataset, y: str, *, grid: str | None = None, hue: str | None = None, panel: str | None = None,
-    where: dict[str, Any] | None = None, y_scale: Scale = "linear",
-) -> np.ndarray:  # fmt: skip
+    results: xr.Dataset,
+    y: str,
+    *,
+    grid: str | None = None,
+    hue: str | None = None,
+    panel: str | None = None,
+    where: dict[str, Any] | None = None,
+    y_scale: Scale = "linear",
+) -> np.ndarray:
     """Draw a measure in every cell of a grid, above stairs that show the levels of its factors.
 
     Parameters
@@ -97,9 +111,15 @@ def nested_loop(
 
 
 def lollipop(
-    results: xr.Dataset, y: str, *, grid: str | None = None, hue: str | None = None, panel: str | None = None,
-    where: dict[str, Any] | None = None, target: float | None = None,
-) -> np.ndarray:  # fmt: skip
+    results: xr.Dataset,
+    y: str,
+    *,
+    grid: str | None = None,
+    hue: str | None = None,
+    panel: str | None = None,
+    where: dict[str, Any] | None = None,
+    target: float | None = None,
+) -> np.ndarray:
     """Draw a measure in every cell of a grid as a stick from its target, or from 0.
 
     Parameters
@@ -178,9 +198,13 @@ def z_scores(results: xr.Dataset, *measures: str) -> np.ndarray:
 
 
 def zip_plot(
-    design: Design | Source, cell: str, *, replicates: int = 400, profile: str = "quick",
+    design: Design | Source,
+    cell: str,
+    *,
+    replicates: int = 400,
+    profile: str = "quick",
     trust: Iterable[str | Path] = (),
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Draw intervals of a cell of a simulation, the worst on top.
 
     See Morris, White and Crowther (2019, Statistics in Medicine 38, 2074).  Replicates are computed again from their
@@ -218,7 +242,7 @@ def zip_plot(
 
 def _drawn(
     kind: type[PanelFigure], results: xr.Dataset, grid: str | None, where: dict[str, Any] | None, **entries: Any
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     grid, known = named_grid(results, grid)
     for factor in (entries.get(name) for name in ("x", "hue", "panel")):
         if factor is not None and factor not in known:

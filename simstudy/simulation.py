@@ -33,13 +33,24 @@ _FUTURE = "from __future__ import annotations"
 
 
 def simulate(
-    name: str, process: Callable[..., Any], methods: Sequence[Callable[..., Any]],
-    measures: Sequence[str | Callable[..., Any]], *, factors: Mapping[str, Sequence[Any]] | None = None,
-    mcse: Mapping[str, float] | None = None, claims: Mapping[str, Mapping[str, Any]] | None = None,
-    one_by_one: bool = False, time_limit: float | None = None, batch_size: int = 1024, seed: int = 0,
-    min_replicates: int | None = None, max_replicates: int = 100_000, budget: Mapping[str, float] | None = None,
-    output: str | Path = DEFAULT_OUTPUT, **how: Any,
-) -> xr.Dataset:  # fmt: skip
+    name: str,
+    process: Callable[..., Any],
+    methods: Sequence[Callable[..., Any]],
+    measures: Sequence[str | Callable[..., Any]],
+    *,
+    factors: Mapping[str, Sequence[Any]] | None = None,
+    mcse: Mapping[str, float] | None = None,
+    claims: Mapping[str, Mapping[str, Any]] | None = None,
+    one_by_one: bool = False,
+    time_limit: float | None = None,
+    batch_size: int = 1024,
+    seed: int = 0,
+    min_replicates: int | None = None,
+    max_replicates: int = 100_000,
+    budget: Mapping[str, float] | None = None,
+    output: str | Path = DEFAULT_OUTPUT,
+    **how: Any,
+) -> xr.Dataset:
     """Simulate methods on data of a process, under all combinations of factors, and judge claims.
 
     Parameters
@@ -93,16 +104,21 @@ def simulate(
     called = {each.__name__: measure for each, measure in zip(own, OWN_MEASURES, strict=False)}
     text = source_text([process, *methods, *own])
     instance = {
-        "kind": "simulation", "path": "functions.py", "process": process.__name__, "one_by_one": one_by_one,
-        "method": methods[0].__name__, "measures": [each.__name__ if callable(each) else each for each in measures],
-    } | ({} if time_limit is None else {"time_limit": time_limit})  # fmt: skip
+        "kind": "simulation",
+        "path": "functions.py",
+        "process": process.__name__,
+        "one_by_one": one_by_one,
+        "method": methods[0].__name__,
+        "measures": [each.__name__ if callable(each) else each for each in measures],
+    } | ({} if time_limit is None else {"time_limit": time_limit})
     study = Study(name, title=name, aim=f"Methods {', '.join(m.__name__ for m in methods)} on {process.__name__}.")
     study.simulation(batch_size=batch_size, seed=seed).system(instance=instance).budget(**budget)
     study.precision(
         absolute_mcse={called.get(measure, measure): error for measure, error in mcse.items()},
         min_replicates=min_replicates or min(MIN_REPLICATES, max_replicates),
-        max_replicates=max_replicates, stop="both" if claims else "precision",
-    )  # fmt: skip
+        max_replicates=max_replicates,
+        stop="both" if claims else "precision",
+    )
     levels = {**factors, "method": [method.__name__ for method in methods]}
     called |= {factor: f"instance.{factor}" for factor in levels}
     study.grid(GRID, {called[factor]: list(values) for factor, values in levels.items()})
@@ -166,13 +182,13 @@ def _add(name: str, value: Any, user: str, known: dict[str, Any], texts: list[st
         texts.append(f"import {module} as {name}" if is_module else f"from {module} import {value.__name__} as {name}")
 
 
-def _add_function(
-    name: str, function: types.FunctionType, user: str, known: dict[str, Any], texts: list[str]
-) -> None:  # fmt: skip
+def _add_function(name: str, function: types.FunctionType, user: str, known: dict[str, Any], texts: list[str]) -> None:
     own = function.__name__
     if own == "<lambda>" or function.__closure__:
-        raise UserError(f"{name}, which {user} uses, is {function!r}: give a function that is defined by def and uses "
-                        "no local name around it")  # fmt: skip
+        raise UserError(
+            f"{name}, which {user} uses, is {function!r}: give a function that is defined by def and uses "
+            "no local name around it"
+        )
     if own != name:
         _add(own, function, user, known, texts)
         texts.append(f"{name} = {own}")
@@ -184,8 +200,10 @@ def _add_function(
         raise UserError(f"{own}: has no source to read; define it in a file or a notebook") from None
     for module in _named(code, "IMPORT_NAME"):
         if not _installed(module):
-            raise UserError(f"{own} imports {module}, which is not installed: put what it uses of it into the same "
-                            "file, or install it")  # fmt: skip
+            raise UserError(
+                f"{own} imports {module}, which is not installed: put what it uses of it into the same "
+                "file, or install it"
+            )
     for used in _named(code, "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
         if used in function.__globals__ or hasattr(builtins, used):
             _add(used, function.__globals__.get(used, getattr(builtins, used, None)), own, known, texts)

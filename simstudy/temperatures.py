@@ -88,8 +88,10 @@ def best_sharpness(problem: Problem, n_keys: int) -> float:
     largest = 30.0 * (d + power) if problem.keys == "unit" else 1.0 + math.sqrt(2.0 * math.log(n))
     found = optimize.minimize_scalar(
         lambda x: exact_risk(problem, math.exp(x), n_keys),
-        bounds=(math.log(0.02), math.log(largest)), method="bounded", options={"xatol": 1e-4},
-    )  # fmt: skip
+        bounds=(math.log(0.02), math.log(largest)),
+        method="bounded",
+        options={"xatol": 1e-4},
+    )
     return math.exp(found.x)
 
 
@@ -117,12 +119,14 @@ def _components(problem: Problem, nodes: Array) -> list[tuple[float, float, Arra
     power = (d - 3.0) / 2.0
     return [
         (
-            signal * share, 1.0,
+            signal * share,
+            1.0,
             special.eval_jacobi(degree, power, power, nodes) / special.eval_jacobi(degree, power, power, 1.0),
             np.ones_like(nodes),
         )
-        for degree, share in enumerate(problem.shares, start=1) if share
-    ]  # fmt: skip
+        for degree, share in enumerate(problem.shares, start=1)
+        if share
+    ]
 
 
 def _nodes(problem: Problem, sharpness: float) -> tuple[Array, Array]:

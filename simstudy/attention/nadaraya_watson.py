@@ -68,9 +68,12 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
     else:
         key, queries, indices = _fixed(cell, on_cuda())
     means, gram, log_mass = evaluate(
-        cell.estimator, cell.bandwidth, Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries),
-        cell.controlled, cell.visible,
-    )  # fmt: skip
+        cell.estimator,
+        cell.bandwidth,
+        Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries),
+        cell.controlled,
+        cell.visible,
+    )
     statistics = {}
     if gram is not None and ATTENDED in cell.statistics:
         statistics[ATTENDED] = mean_variances(means, gram) / cell.data.noise_sd**2

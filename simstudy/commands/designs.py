@@ -83,8 +83,11 @@ def check(
         warn(*notes)
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
     # Rules that tie settings together, and claims to cells, are tried on entries that are valid by themselves.
-    mistakes += [f"{place}: {_WAITING}" for place, profiles, problems in checked
-                 if not profiles and any(problem.path for problem in problems)]  # fmt: skip
+    mistakes += [
+        f"{place}: {_WAITING}"
+        for place, profiles, problems in checked
+        if not profiles and any(problem.path for problem in problems)
+    ]
     if mistakes:
         raise UserError(*mistakes)
 

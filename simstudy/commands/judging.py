@@ -76,10 +76,12 @@ def _different(name: str, again: xr.Dataset, store: Store) -> Iterator[str]:
     """Yield the name of a data set, with some of what differs."""
     stored, again = read_results(store.folder / name), _as_stored(again, store)
     wrong = sorted(
-        str(each) for each in stored.variables.keys() | again.variables.keys()
-        if each not in stored.variables or each not in again.variables
+        str(each)
+        for each in stored.variables.keys() | again.variables.keys()
+        if each not in stored.variables
+        or each not in again.variables
         or not stored.variables[each].identical(again.variables[each])
-    )  # fmt: skip
+    )
     attributes = (stored.attrs.keys() | again.attrs.keys()) - {*_OF_THE_RUN}
     wrong += sorted(each for each in attributes if stored.attrs.get(each) != again.attrs.get(each))
     if wrong:

@@ -133,9 +133,19 @@ def submit(
     require_plain("design", str(path))
     loaded, store = cli.opened(path, profile, output, trust, to_write=True)
     asked = Jobs(
-        system, jobs, threads, memory, walltime, queue, interface, scratch, tuple(directive), tuple(setup),
-        store.folder.absolute() / "logs", Folder(store.folder.absolute()),
-    )  # fmt: skip
+        system,
+        jobs,
+        threads,
+        memory,
+        walltime,
+        queue,
+        interface,
+        scratch,
+        tuple(directive),
+        tuple(setup),
+        store.folder.absolute() / "logs",
+        Folder(store.folder.absolute()),
+    )
     store.files.require_ours()  # before Dask makes the folder of logs
     if show:
         say(*job_script(asked).split("\n"))

@@ -108,9 +108,15 @@ _NORMALS = {np.dtype(np.float64): box_muller, np.dtype(np.float32): box_muller_f
 
 
 def normals(
-    stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int, dtype: str = "float64",
+    stream: str,
+    role: Role,
+    first: int,
+    count: int,
+    n_rows: int,
+    n_columns: int,
+    dtype: str = "float64",
     stay: bool = False,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Return standard normals (replicate, column, row), of which fewer rows or columns are a prefix."""
     out = aligned((count, n_columns, n_rows), dtype)
     return _filled(_NORMALS[out.dtype], stream, role, first, out, stay)

@@ -73,9 +73,17 @@ def _lines() -> dict[str, Line]:
             row, verdict = verdicts.told_of(study, claim, found)
             beacons = tuple(run.partition(",")[0] for run in rows.run if run != verdicts.PILOT)
             lines[name] = Line(
-                name, stated["statement"], stated["origin"], verdict, row.estimate, row.claimed, _picture(row),
-                stated["kind"] == "printed", beacons, verdict != verdicts.DIVIDED,
-            )  # fmt: skip
+                name,
+                stated["statement"],
+                stated["origin"],
+                verdict,
+                row.estimate,
+                row.claimed,
+                _picture(row),
+                stated["kind"] == "printed",
+                beacons,
+                verdict != verdicts.DIVIDED,
+            )
     return lines
 
 

@@ -95,5 +95,9 @@ def _measures() -> Iterator[str]:
     every = {name: each for name, each in (MEASURES | STATISTICS | INDEXED_MEASURES).items() if name not in NAMES}
     rows = [(f"`{name}`", each.unit, each.meaning + _formula(each.formula)) for name, each in every.items()]
     yield from ("## Measures", "", *markdown(("measure", "unit", "what it is, and its formula"), rows))
-    yield from ("", f"Indices of `hdi`: {', '.join(f'`{name}`' for name in INDICES)}. Random instances measure what "
-                "stands beside their kinds above.", "")  # fmt: skip
+    yield from (
+        "",
+        f"Indices of `hdi`: {', '.join(f'`{name}`' for name in INDICES)}. Random instances measure what "
+        "stands beside their kinds above.",
+        "",
+    )

@@ -51,8 +51,11 @@ def gathered(study: str) -> pd.DataFrame:
     design = load_design(ROOT / "designs" / f"{stem}.toml", profile or QUICK)
     pilot = store_of(design, ROOT / "outputs")
     runs = {PILOT: pilot.folder}
-    runs |= {f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
-             for each in confirmed_of(design, pilot) if each.found}  # fmt: skip
+    runs |= {
+        f"{each.day}, beacon {each.beacon}": pilot.folder / "confirmed" / each.folder
+        for each in confirmed_of(design, pilot)
+        if each.found
+    }
     rows, standing = [], standing_in(design, pilot)
     for run, folder in runs.items():
         with contextlib.suppress(UserError):  # nothing was computed here
@@ -140,15 +143,25 @@ def sealed() -> Iterator[str]:
         [(words, len(own), sum(row in judged for row in own)) for words, own in counts],
     )
     yield from (
-        "", f"{len(gone)} claims were withdrawn after a beacon had judged them, and {len(turned)} turned: some beacons",
-        "supported them and others contradicted them.", "",
-    )  # fmt: skip
+        "",
+        f"{len(gone)} claims were withdrawn after a beacon had judged them, and {len(turned)} turned: some beacons",
+        "supported them and others contradicted them.",
+        "",
+    )
     told = sorted([*gone, *(row for row in turned if row not in gone)], key=lambda row: row["study"])
     yield from markdown(
         ("claim", "became", "supported, contradicted, open", "statement", "reason noted"),
-        [(f"`{row['study'].removesuffix('.quick')}/{row['claim']}`", row["state"],
-          ", ".join(row[verdict] for verdict in VERDICTS), row["statement"], row["why"]) for row in told],
-    )  # fmt: skip
+        [
+            (
+                f"`{row['study'].removesuffix('.quick')}/{row['claim']}`",
+                row["state"],
+                ", ".join(row[verdict] for verdict in VERDICTS),
+                row["statement"],
+                row["why"],
+            )
+            for row in told
+        ],
+    )
 
 
 def read() -> pd.DataFrame:

@@ -64,16 +64,18 @@ def record_of(cell: Cell) -> np.dtype:
     """Return the type of the record of a batch: the fields of `Moments`, ``failed`` as a bit for each replicate."""
     n_queries, n_members = cell.n_queries, cell.n_members
     n_pairs = n_members * (n_members + 1) // 2
-    return np.dtype([
-        ("n_defined", "<i8", (N_BLOCKS,)),
-        ("error_sum", "<f8", (N_BLOCKS, n_queries, n_members)),
-        ("product_sum", "<f8", (N_BLOCKS, n_queries, n_pairs)),
-        ("statistic_sum", "<f8", (N_BLOCKS, len(GEOMETRIC_INDICES) + len(cell.statistics))),
-        ("control_sum", "<f8", (N_BLOCKS, n_queries, (n_members + n_pairs) * cell.controlled)),
-        ("target", "<f8", (n_queries,)),
-        # So that all numbers of the next record are aligned.
-        ("failed", "u1", (-(-cell.simulation.batch_size // 64) * 8,)),
-    ])  # fmt: skip
+    return np.dtype(
+        [
+            ("n_defined", "<i8", (N_BLOCKS,)),
+            ("error_sum", "<f8", (N_BLOCKS, n_queries, n_members)),
+            ("product_sum", "<f8", (N_BLOCKS, n_queries, n_pairs)),
+            ("statistic_sum", "<f8", (N_BLOCKS, len(GEOMETRIC_INDICES) + len(cell.statistics))),
+            ("control_sum", "<f8", (N_BLOCKS, n_queries, (n_members + n_pairs) * cell.controlled)),
+            ("target", "<f8", (n_queries,)),
+            # So that all numbers of the next record are aligned.
+            ("failed", "u1", (-(-cell.simulation.batch_size // 64) * 8,)),
+        ]
+    )
 
 
 def pack(batch: int, moments: Moments, cell: Cell) -> bytes:
@@ -98,8 +100,10 @@ def unpack(records: np.ndarray, batches: Sequence[int], cell: Cell) -> dict[int,
         sound &= (sums <= LARGEST_SUM).all(axis=tuple(range(1, sums.ndim)))
     fields = [records[name] for name in Moments._fields[:-1]]
     none, some = np.zeros(0, np.int64), n_failed.any(axis=1)
-    own = (batch * size + np.flatnonzero(marks) if any_ else none
-           for batch, marks, any_ in zip(batches, failed, some, strict=True))  # fmt: skip
+    own = (
+        batch * size + np.flatnonzero(marks) if any_ else none
+        for batch, marks, any_ in zip(batches, failed, some, strict=True)
+    )
     found = zip(batches, map(Moments, *fields, own), sound, strict=True)
     return {batch: moments for batch, moments, is_sound in found if is_sound}
 

@@ -100,10 +100,13 @@ class Ledger:
     """
 
     def __init__(
-        self, design: Design, store: Store, device: str = "cpu",
+        self,
+        design: Design,
+        store: Store,
+        device: str = "cpu",
         rule: Callable[[Sequence[Account]], Sequence[int]] | None = None,
         control: Callable[[Cell, Performance], Performance] = lambda _, performance: performance,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._store = store
         self._rule = rule
         self._control = control

@@ -252,9 +252,11 @@ def begin(design: Design, seal: Seal, output: Path) -> Store:
             each for each, _ in confirmations(store_of(design.model_copy(update={"confirmation": None}), output))
         ]
         record = Begun(
-            **design.confirmation.model_dump(), started=time.time(), sealed=seal.sealed,
+            **design.confirmation.model_dump(),
+            started=time.time(),
+            sealed=seal.sealed,
             before=digest_of(earlier[-1].model_dump()) if earlier else "",
-        )  # fmt: skip
+        )
         with store.locked():
             store.write_json(BEGUN_FILE, record.model_dump())
     return store
@@ -347,8 +349,10 @@ def note(
 ) -> None:
     """Note the claims of one seal in the rows of a register, against those of the seal before it."""
     for name, claim in now.items():
-        row = rows.setdefault((study, name), {"study": study, "claim": name, "first": day, "state": STANDS, "why": ""}
-                              | dict.fromkeys(VERDICTS, "0"))  # fmt: skip
+        row = rows.setdefault(
+            (study, name),
+            {"study": study, "claim": name, "first": day, "state": STANDS, "why": ""} | dict.fromkeys(VERDICTS, "0"),
+        )
         row |= {"last": day, "statement": str(claim.get("statement", ""))}
         if row["state"] == WITHDRAWN:
             row["state"] = CHANGED

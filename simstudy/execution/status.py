@@ -130,15 +130,26 @@ def status_of(ledger: Ledger, origin: str) -> Status:
     cells = []
     for account in ledger.accounts:
         worst = account.shortfall
-        cells.append(CellStatus(
-            identity=account.identity, work=cost(account.planned.cell), batch_size=account.batch_size,
-            stored=account.target - account.missing, target=account.target, expected=account.expected,
-            looked=account.done > 0, finished=account.finished and not account.cut,
-            reached=account.finished and account.reached,
-            cut=account.cut, defined=account.performance is not None, failed=len(account.failed),
-            first_failed=account.failed[0] if account.failed else None,
-            measure=worst and worst.measure, mcse=worst and worst.mcse, wanted=worst and worst.wanted,
-        ))  # fmt: skip
+        cells.append(
+            CellStatus(
+                identity=account.identity,
+                work=cost(account.planned.cell),
+                batch_size=account.batch_size,
+                stored=account.target - account.missing,
+                target=account.target,
+                expected=account.expected,
+                looked=account.done > 0,
+                finished=account.finished and not account.cut,
+                reached=account.finished and account.reached,
+                cut=account.cut,
+                defined=account.performance is not None,
+                failed=len(account.failed),
+                first_failed=account.failed[0] if account.failed else None,
+                measure=worst and worst.measure,
+                mcse=worst and worst.mcse,
+                wanted=worst and worst.wanted,
+            )
+        )
     return Status(origin=origin, as_of=time.time(), cells=tuple(cells))
 
 

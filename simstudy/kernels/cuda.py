@@ -73,9 +73,17 @@ def nw_moments(
     keys, values, points = (on_device(x, real) for x in (keys, values, queries))
     together = min(n_queries, TOGETHER)
     _start(
-        estimator_of(law.distance, together), n_replicates * n_heads * -(-n_queries // together) * LANES,
-        means, lowest, masses, keys, values, points, law.rate, np.finfo(real).max,
-    )  # fmt: skip
+        estimator_of(law.distance, together),
+        n_replicates * n_heads * -(-n_queries // together) * LANES,
+        means,
+        lowest,
+        masses,
+        keys,
+        values,
+        points,
+        law.rate,
+        np.finfo(real).max,
+    )
     grams = None
     if variances is not None:
         tiles, grams = tiling(n_queries, n_heads, real), cuda.device_array((*shape, n_heads), np.float64)
@@ -211,7 +219,7 @@ def _expand_head(h, mean, log, log_scale, centre, first, second, third, error_me
 @cuda_kernel
 def _expand(
     taken, means, grams, logs, log_scale, centre, bias, first, second, third, leading, error_mean, product_mean
-):  # fmt: skip
+):
     # taken[r, q]: of errors (h) and then of products (pair of h <= g), a thread for each pair
     (n_replicates, n_queries, n_heads), at = means.shape, cuda.grid(1)
     h, g, q, r = at // n_heads % n_heads, at % n_heads, at // n_heads**2 % n_queries, at // (n_heads**2 * n_queries)

@@ -157,9 +157,12 @@ def _linear_predictability(covariance: Array) -> Array:
 
 
 def _of_moments(
-    squared_bias: Array, ensemble_variance: Array, covariance: tuple[Array, Array], second: tuple[Array, Array],
+    squared_bias: Array,
+    ensemble_variance: Array,
+    covariance: tuple[Array, Array],
+    second: tuple[Array, Array],
     n_heads: int,
-) -> Measures:  # fmt: skip
+) -> Measures:
     """Measures from (mean variance, mean covariance) and (mean over heads, mean over all pairs) of second moments."""
     variance, between = covariance
     error, product = second

@@ -73,9 +73,13 @@ class Performance(NamedTuple):
 
 
 def performance(
-    blocks: Moments, weights: Array | Combine, statistics: Sequence[str], overlap: Array = NUMBERS,
-    lengths: np.ndarray | None = None, nets: Array | None = None,
-) -> Performance:  # fmt: skip
+    blocks: Moments,
+    weights: Array | Combine,
+    statistics: Sequence[str],
+    overlap: Array = NUMBERS,
+    lengths: np.ndarray | None = None,
+    nets: Array | None = None,
+) -> Performance:
     """Return every measure of a cell with its Monte Carlo standard error; ValueError with fewer than two blocks."""
     combine = weights if callable(weights) else fixed(weights)
     used, sums = defined(blocks)
@@ -114,9 +118,14 @@ def lowest(performance: Performance, measure: str) -> float:
 
 
 def jackknifed(
-    whole: Measures, left_out: Measures, sizes: np.ndarray, used: np.ndarray, lengths: np.ndarray,
-    n_defined: np.ndarray, n_failed: int,
-) -> Performance:  # fmt: skip
+    whole: Measures,
+    left_out: Measures,
+    sizes: np.ndarray,
+    used: np.ndarray,
+    lengths: np.ndarray,
+    n_defined: np.ndarray,
+    n_failed: int,
+) -> Performance:
     """Return measures from their values by all blocks and with each used one left out, and the failure rate of all."""
     rate, share, lacking = failures(n_defined, n_failed, lengths)
     estimate, mcse = {"failure_rate": rate}, {"failure_rate": np.hypot(np.sqrt((share**2).sum()), lacking)}

@@ -66,9 +66,15 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
     told = [line for study in studies for line in study["verdicts"]]
     page = template("studies.html").render(
-        studies=studies, profile=profile, n_claims=len(told), headline=headline(told), origins=count_origins(told),
-        error_rate=LEVEL, campaign=campaign(judged), papers=list(cards(template("card.html"), lines)) if lines else [],
-    )  # fmt: skip
+        studies=studies,
+        profile=profile,
+        n_claims=len(told),
+        headline=headline(told),
+        origins=count_origins(told),
+        error_rate=LEVEL,
+        campaign=campaign(judged),
+        papers=list(cards(template("card.html"), lines)) if lines else [],
+    )
     return Store(output).write_text(f"report-{profile}.html", page)
 
 
@@ -104,10 +110,16 @@ def _lines(design: Design, study: dict[str, Any]) -> dict[str, Line]:
     """What cards of published sentences tell of the claims of a study."""
     return {
         (name := f"{design.study.name}/{line.claim}"): Line(
-            name, line.statement, line.origin, line.verdict, line.estimate, line.claimed, line.picture,
+            name,
+            line.statement,
+            line.origin,
+            line.verdict,
+            line.estimate,
+            line.claimed,
+            line.picture,
             design.claims[line.claim].kind == "printed",
             tuple(each.day for each in study["confirmed"] if line.claim in each.found),
             line.confirmed == line.verdict,
         )
         for line in study["verdicts"]
-    }  # fmt: skip
+    }

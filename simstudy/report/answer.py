@@ -155,8 +155,10 @@ def cards(template: Any, lines: Mapping[str, Line]) -> Iterator[tuple[str, list[
     """Yield the title of each paper with the cards of its sentences, as HTML without empty lines."""
     origins = {name: line.origin for name, line in lines.items()}
     for paper in papers():
-        told = [(sentence, [lines[name] for name in claims_of(sentence, origins) if name in lines])
-                for sentence in paper["sentences"]]  # fmt: skip
+        told = [
+            (sentence, [lines[name] for name in claims_of(sentence, origins) if name in lines])
+            for sentence in paper["sentences"]
+        ]
         yield (
             paper["title"],
             [

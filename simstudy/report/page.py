@@ -53,9 +53,12 @@ _PROVENANCE = {
 
 
 def write_report(
-    results: xr.Dataset, design: Design, store: Store, told: tuple[Sequence[Confirmed], Standing | None] | None = None,
+    results: xr.Dataset,
+    design: Design,
+    store: Store,
+    told: tuple[Sequence[Confirmed], Standing | None] | None = None,
     vector: str | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write page, figures and tables of a study; results of another text of the design are refused.
 
     ``told``: its confirmations and what stands for its claims, if they have been read; ``vector``: also write the
@@ -89,7 +92,7 @@ def report_files(
 
 def figure_files(
     results: xr.Dataset, design: Design, lines: Sequence[tables.VerdictLine] = (), suffix: str = "png"
-) -> dict[str, bytes]:  # fmt: skip
+) -> dict[str, bytes]:
     """Return the figures of a study by name: declared ones, cells against theory, and the claims of ``lines``."""
     with contextlib.chdir(Path(__file__).parent):
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
@@ -128,18 +131,24 @@ def _has_all_of(results: xr.Dataset, design: Design) -> bool:
 
 
 def render(
-    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = (),
+    results: xr.Dataset,
+    design: Design,
+    pictures: dict[str, bytes],
+    confirmed: Sequence[Confirmed] = (),
     standing: Standing | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
     study = describe(results, design, pictures, confirmed, standing)
     study["comparisons"] = tables.comparison_lines(results)
     study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
     study["grids"] = [_grid(results, design, name) for name in design.factors]
     return template("report.html").render(
-        study=study, explored=explored(results, design), error_rate=LEVEL, max_rows=MAX_ROWS,
+        study=study,
+        explored=explored(results, design),
+        error_rate=LEVEL,
+        max_rows=MAX_ROWS,
         max_compared=MAX_COMPARED,
-    )  # fmt: skip
+    )
 
 
 def template(name: str) -> jinja2.Template:
@@ -162,16 +171,22 @@ def template(name: str) -> jinja2.Template:
         # Content Security Policy Level 3, hash-source: by what a policy knows an inline script or style.
         policy += f"; {kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
     environment.globals |= {
-        "said_of": said_of, "standing_of": standing_of, "counted_of": counted_of, "described": described,
+        "said_of": said_of,
+        "standing_of": standing_of,
+        "counted_of": counted_of,
+        "described": described,
         "policy": f"{policy}; base-uri 'none'; form-action 'none'",
-    }  # fmt: skip
+    }
     return environment.get_template(name)
 
 
 def describe(
-    results: xr.Dataset, design: Design, pictures: dict[str, bytes], confirmed: Sequence[Confirmed] = (),
+    results: xr.Dataset,
+    design: Design,
+    pictures: dict[str, bytes],
+    confirmed: Sequence[Confirmed] = (),
     standing: Standing | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return what any page says about a study, with the pictures given of its figures."""
     lines = tables.verdict_lines(results, confirmed, standing)
     titles = {name: figure.title for name, figure in design.figures.items()}

@@ -222,9 +222,13 @@ def plan_table(plan: Plan) -> Table:
     table = Table("grid", "cells", "replicates", "batches left", "CPU time left", "disk")
     for grid in plan.grids:
         table.add_row(
-            grid.grid, str(grid.cells), f"{grid.replicates:,}", f"{grid.batches:,}", duration(grid.cpu_seconds),
+            grid.grid,
+            str(grid.cells),
+            f"{grid.replicates:,}",
+            f"{grid.batches:,}",
+            duration(grid.cpu_seconds),
             f"{grid.bytes / 2**20:.1f} MiB",
-        )  # fmt: skip
+        )
     return table
 
 

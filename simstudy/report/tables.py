@@ -23,7 +23,7 @@ from simstudy.report.confirmed import (
     history_of,
     picture,
     verdict_of,
-)  # fmt: skip
+)
 from simstudy.report.labels import between, given_draws, level_of, measure_name, number, with_error
 from simstudy.report.progress import place
 from simstudy.report.terminal import counted, entry

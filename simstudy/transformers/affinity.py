@@ -99,10 +99,17 @@ def head_affinity(
             "affinity": (("measure", "role_i", "role_j", "head_i", "head_j"), affinity),
             "rank": (("role_i", "head_i"), ranks),
         },
-        {"measure": list(MEASURES), "role_i": list(ROLES), "role_j": list(ROLES), "head_i": names, "head_j": names,
-         "layer_i": ("head_i", layer), "layer_j": ("head_j", layer)},
+        {
+            "measure": list(MEASURES),
+            "role_i": list(ROLES),
+            "role_j": list(ROLES),
+            "head_i": names,
+            "head_j": names,
+            "layer_i": ("head_i", layer),
+            "layer_j": ("head_j", layer),
+        },
         {"features": stored.shape[2], "tolerance": least, "dtype": dtype, "device": device},
-    )  # fmt: skip
+    )
     return found if positive is None else found.assign(_scores(affinity, positive, layer, between))
 
 
@@ -139,12 +146,14 @@ def affinity_stability(
         first = found if first is None else first
         kernels = [each.affinity.sel(measure="normalised_kernel").values.ravel() for each in (first, found)]
         known = np.isfinite(kernels[0])
-        rows.append([
-            float(np.abs(kernels[1] - kernels[0])[known].max()),
-            spearmanr(*(each[known] for each in kernels))[0],
-            float((first["rank"] - found["rank"]).sum()),
-            np.nan if labels is None else float(np.abs(found.roc_auc - first.roc_auc).max()),
-        ])  # fmt: skip
+        rows.append(
+            [
+                float(np.abs(kernels[1] - kernels[0])[known].max()),
+                spearmanr(*(each[known] for each in kernels))[0],
+                float((first["rank"] - found["rank"]).sum()),
+                np.nan if labels is None else float(np.abs(found.roc_auc - first.roc_auc).max()),
+            ]
+        )
     names = ("largest_change", "rank_correlation", "lost_ranks", "largest_auc_change")[: 3 if labels is None else 4]
     columns = np.array(rows).reshape(*(len(each) for each in axes.values()), -1)
     axes["tolerance"] = np.array(axes["tolerance"], float)
@@ -235,9 +244,11 @@ def _scores(affinity: np.ndarray, positive: np.ndarray, layer: np.ndarray, betwe
     """Areas under both curves of every measure and two roles, with jackknife errors over heads."""
     first, second = np.divmod(np.arange(positive.size).reshape(positive.shape), len(positive))
     ranked = {
-        "all": first != second, "across": layer[first] != layer[second],
-        "within": (layer[first] == layer[second]) & (first != second), "forward": layer[first] < layer[second],
-    }[between]  # fmt: skip
+        "all": first != second,
+        "across": layer[first] != layer[second],
+        "within": (layer[first] == layer[second]) & (first != second),
+        "forward": layer[first] < layer[second],
+    }[between]
     shape = affinity.shape[:3]
     names = ("roc_auc", "pr_auc", "positive_share", "roc_auc_error", "pr_auc_error")
     found = np.full((len(names), *shape), np.nan)

@@ -103,9 +103,10 @@ class TransformerHeads:
         """How many heads in a row have one key and value, as grouped queries do (Ainslie et al. 2023)."""
         given = [array for array in (self.key, self.value) if array is not None]
         first = [
-            h for h in range(self.query.shape[1])
+            h
+            for h in range(self.query.shape[1])
             if not h or any((array[:, h] != array[:, h - 1]).any() for array in given)
-        ]  # fmt: skip
+        ]
         shared = self.query.shape[1] // len(first)
         return shared if first == list(range(0, self.query.shape[1], shared)) else 1
 
@@ -166,9 +167,17 @@ def read_heads(weights: Any, config: Mapping[str, Any] | str | Path | None = Non
             said.settings["rotary_factors"] = said.settings["rotary_factors"] / slower
         query_norm, key_norm = norms or (None, None)
         return TransformerHeads(
-            query, key, value, output, query_bias, key_bias, value_bias, query_norm=query_norm, key_norm=key_norm,
+            query,
+            key,
+            value,
+            output,
+            query_bias,
+            key_bias,
+            value_bias,
+            query_norm=query_norm,
+            key_norm=key_norm,
             **said.settings,
-        )  # fmt: skip
+        )
 
 
 def _heads_of(arrays: Weights) -> TransformerHeads:

@@ -251,12 +251,13 @@ def intervene(
             "difference": (("edit", "other"), mean, _described("mean damage of one edit less that of the other")),
             "difference_mcse": (("edit", "other"), error, _described("standard error, paired by sequence")),
             "difference_interval": (
-                ("edit", "other", "bound"), np.stack([mean - half_width, mean + half_width], axis=-1),
+                ("edit", "other", "bound"),
+                np.stack([mean - half_width, mean + half_width], axis=-1),
                 _described("95 % interval of the difference, paired by sequence"),
             ),
         },
         {"edit": list(edits), "other": list(edits), "bound": ["low", "high"]},
-    )  # fmt: skip
+    )
 
 
 def _described(long_name: str) -> dict[str, str]:

@@ -84,9 +84,10 @@ def _places(model: Any) -> tuple[list[Any], int]:
 def _attentions(module: Any) -> list[Any]:
     """Every ``torch.nn.MultiheadAttention`` of a module in which tokens look at one another."""
     return [
-        each for name, each in module.named_modules()
+        each
+        for name, each in module.named_modules()
         if getattr(each, "in_proj_weight", None) is not None and not name.endswith("multihead_attn")
-    ]  # fmt: skip
+    ]
 
 
 def load_arrays(weights: Any) -> Weights:

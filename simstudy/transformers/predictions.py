@@ -48,10 +48,13 @@ def pool_of(keys: list[np.ndarray], where: list[np.ndarray], end_share: np.ndarr
     places = np.concatenate([(each, each[-1] - each) for each in where], axis=1)
     kept = np.linspace(0, places.shape[1] - 1, min(places.shape[1], MAX_POOL)).astype(int)
     return Pool(
-        np.concatenate(centred, axis=1)[:, kept], places[:, kept],
-        np.array([each[:, [0, -1]].swapaxes(0, 1) for each in centred]), np.flatnonzero(end_share > SINK).tolist(),
-        np.mean([each.mean(axis=1) for each in keys], axis=0), 1 - len(keys) / places.shape[1],
-    )  # fmt: skip
+        np.concatenate(centred, axis=1)[:, kept],
+        places[:, kept],
+        np.array([each[:, [0, -1]].swapaxes(0, 1) for each in centred]),
+        np.flatnonzero(end_share > SINK).tolist(),
+        np.mean([each.mean(axis=1) for each in keys], axis=0),
+        1 - len(keys) / places.shape[1],
+    )
 
 
 def _near(pool: Pool, place: int, reach: int) -> Pool:
@@ -60,15 +63,22 @@ def _near(pool: Pool, place: int, reach: int) -> Pool:
     near = distances <= max(reach, distances.min())
     mean = pool.keys[:, near].mean(axis=1)
     return pool._replace(
-        keys=pool.keys[:, near] - mean[:, None], places=pool.places[:, near], ends=pool.ends - mean,
+        keys=pool.keys[:, near] - mean[:, None],
+        places=pool.places[:, near],
+        ends=pool.ends - mean,
         centre=pool.centre + mean,
-    )  # fmt: skip
+    )
 
 
 def _predict(
-    heads: TransformerHeads, layer: int, token: Projected, places: list[int], pool: Pool, rng: np.random.Generator,
+    heads: TransformerHeads,
+    layer: int,
+    token: Projected,
+    places: list[int],
+    pool: Pool,
+    rng: np.random.Generator,
     error: bool,
-) -> tuple[list[np.ndarray], np.ndarray, str]:  # fmt: skip
+) -> tuple[list[np.ndarray], np.ndarray, str]:
     """Predict Grams E sum_i w_hi w_gi (H, H) at one query, by leading order, exact and redrawn; NaN where void.
 
     Of the token that looks are given query and key (H, p), and how far it stands from either end.  ``error`` says
@@ -113,9 +123,16 @@ def _redrawn(logits: np.ndarray, n_keys: int, rng: np.random.Generator) -> np.nd
 
 
 def predict_layer(
-    heads: TransformerHeads, layer: int, moved: list[Projected], judged: np.ndarray, length: int | None, queries: int,
-    shares: np.ndarray, rng: np.random.Generator, error: bool,
-) -> tuple[np.ndarray, dict[str, np.ndarray], str]:  # fmt: skip
+    heads: TransformerHeads,
+    layer: int,
+    moved: list[Projected],
+    judged: np.ndarray,
+    length: int | None,
+    queries: int,
+    shares: np.ndarray,
+    rng: np.random.Generator,
+    error: bool,
+) -> tuple[np.ndarray, dict[str, np.ndarray], str]:
     """Predict at some queries of the judged sequences, from what is placed as in sequences of this length.
 
     Correlations and Grams (S, source, 2, H, H), by leading order, exact and redrawn; numbers of logits (H,) by name;

@@ -95,8 +95,10 @@ def draw_reaction(rng: np.random.Generator) -> str:
     """Draw a reaction as SMILES: reactants and agents, >>, product."""
     reactants, agents, product = _REACTIONS[rng.integers(len(_REACTIONS))]
     any_group = (*_ARYL, *_ALKYL)
-    groups = {name: str(rng.choice(among)) for name, among in
-              (("a", _ARYL), ("x", _ALKYL), ("r", any_group), ("s", any_group))}  # fmt: skip
+    groups = {
+        name: str(rng.choice(among))
+        for name, among in (("a", _ARYL), ("x", _ALKYL), ("r", any_group), ("s", any_group))
+    }
     parts = reactants.format(**groups), agents, str(rng.choice(_SOLVENTS)), str(rng.choice(_BASES))
     return f"{'.'.join(part for part in parts if part)}>>{product.format(**groups)}"
 

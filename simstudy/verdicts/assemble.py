@@ -32,9 +32,12 @@ ATTRIBUTES = ("study", "profile", "title", "engine", "simstudy_version", "commit
 
 
 def assemble(
-    design: Design, accounts: Sequence[Account], tell: Callable[[int], None] = lambda _: None, device: str = "cpu",
+    design: Design,
+    accounts: Sequence[Account],
+    tell: Callable[[int], None] = lambda _: None,
+    device: str = "cpu",
     told: Told | None = None,
-) -> tuple[xr.Dataset, xr.Dataset]:  # fmt: skip
+) -> tuple[xr.Dataset, xr.Dataset]:
     """Return all measures of all cells, empirical and theoretical, and their details; ``tell`` counts cells."""
     theories: list[dict[str, Theory]] = []
     predicted = predict([account.planned for account in accounts], told)

@@ -99,9 +99,17 @@ def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, ce
     """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
     value, mcse, given = float(contrast.value), float(contrast.mcse), float(contrast.given)
     return Comparison(
-        statistic, value, mcse, *bounds, stated, every(evidence_between(contrast, bounds)),
-        partial(interval, contrast), tuple(cells), doubt(contrast), given=given,
-    )  # fmt: skip
+        statistic,
+        value,
+        mcse,
+        *bounds,
+        stated,
+        every(evidence_between(contrast, bounds)),
+        partial(interval, contrast),
+        tuple(cells),
+        doubt(contrast),
+        given=given,
+    )
 
 
 def undecided(statistic: str, why: str) -> Comparison:

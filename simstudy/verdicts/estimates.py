@@ -101,9 +101,14 @@ class Estimates:
 
 
 def contrast_of(
-    value: Any, influence: Array, extra: Any, n_blocks: Any, rounding: Any = 0.0, unseen: Any = np.inf,
+    value: Any,
+    influence: Array,
+    extra: Any,
+    n_blocks: Any,
+    rounding: Any = 0.0,
+    unseen: Any = np.inf,
     times: float = 1.0,
-) -> Contrast:  # fmt: skip
+) -> Contrast:
     """Return values with the errors that influence values (row, ...) give, and ``extra`` variance and rounding add.
 
     Of so many ``times`` the blocks, each with its skewness, a block holds that smaller a share of the squared error.
@@ -128,9 +133,12 @@ def estimates_of(accounts: Sequence[Account], measure: str, index: str | None = 
 
 
 def estimates_from(
-    conditions: Sequence[Coordinates], streams: Sequence[tuple[int, int]], measured: Sequence[Performance | None],
-    measure: str, index: str | None = None,
-) -> Estimates:  # fmt: skip
+    conditions: Sequence[Coordinates],
+    streams: Sequence[tuple[int, int]],
+    measured: Sequence[Performance | None],
+    measure: str,
+    index: str | None = None,
+) -> Estimates:
     """Return the estimates of one measure from the performance of each cell, over a population where cells have one."""
     population = any(p and p.given for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
@@ -141,9 +149,15 @@ def estimates_from(
     if population:
         given = estimates_from(conditions, streams, [p and (p.given or p) for p in measured], measure, index)
     return Estimates(
-        conditions, np.array(values), list(contributions), streams, np.array(n_blocks), np.array(remainders),
-        np.array(trials), given,
-    )  # fmt: skip
+        conditions,
+        np.array(values),
+        list(contributions),
+        streams,
+        np.array(n_blocks),
+        np.array(remainders),
+        np.array(trials),
+        given,
+    )
 
 
 def _of_cell(

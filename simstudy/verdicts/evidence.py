@@ -76,9 +76,11 @@ def beside(contrast: Contrast, mcse: float) -> Contrast:
     with np.errstate(invalid="ignore", divide="ignore"):
         own = np.where(total > 0.0, contrast.mcse / total, 1.0)
     return contrast._replace(
-        mcse=total, given=np.hypot(contrast.given, mcse), skewness=contrast.skewness * own**3,
+        mcse=total,
+        given=np.hypot(contrast.given, mcse),
+        skewness=contrast.skewness * own**3,
         largest_share=contrast.largest_share * own**2,
-    )  # fmt: skip
+    )
 
 
 def doubt(contrast: Contrast) -> str:

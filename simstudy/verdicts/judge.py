@@ -91,9 +91,17 @@ def comparisons_of(claim: BaseClaim, of: Selected) -> Iterator[Comparison]:
 
 
 for _of_one_kind in (
-    agreement, crossings, differences, optima, optimum_laws, optimum_slopes, rank_correlations, slopes, steps,
+    agreement,
+    crossings,
+    differences,
+    optima,
+    optimum_laws,
+    optimum_slopes,
+    rank_correlations,
+    slopes,
+    steps,
     violations,
-):  # fmt: skip
+):
     comparisons_of.register(_of_one_kind)
 
 
@@ -178,17 +186,20 @@ def tabled(
     verdicts, comparisons = [], []
     for name, judgement in judgements.items():
         claim, level = claims[name], judgement.level
-        verdicts.append(_row(judgement.decisive, judgement.evidence, level, judgement.verdict != "inconclusive") | {
-            "verdict": judgement.verdict,
-            "declared_verdict": claim.expected,
-            "statement": claim.words,
-            "origin": claim.origin,
-            "standing_statistic": shown.get(name, ""),
-            "draws": draws.get(name, ""),
-            "these_draws": claim.these_draws,
-            "claimed_value": judgement.decisive.claimed,
-            "comparisons": len(judgement.comparisons),
-        })  # fmt: skip
+        verdicts.append(
+            _row(judgement.decisive, judgement.evidence, level, judgement.verdict != "inconclusive")
+            | {
+                "verdict": judgement.verdict,
+                "declared_verdict": claim.expected,
+                "statement": claim.words,
+                "origin": claim.origin,
+                "standing_statistic": shown.get(name, ""),
+                "draws": draws.get(name, ""),
+                "these_draws": claim.these_draws,
+                "claimed_value": judgement.decisive.claimed,
+                "comparisons": len(judgement.comparisons),
+            }
+        )
         against = holm(np.array([float(each.evidence.against) for each in judgement.comparisons]))
         for each, adjusted in zip(judgement.comparisons, against, strict=True):
             rows = [(each, "", each.evidence._replace(against=adjusted))]

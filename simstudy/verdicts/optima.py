@@ -168,10 +168,19 @@ class Line:
             beyond[upper] = claims[-1].opposite
         found, mcse, given = self._found()
         return Comparison(
-            text, found, mcse, lower, upper, told, every(together(claims)), partial(self._confidence, beyond),
-            tuple(cell for pair in self._pairs for cell in pair), next((p.doubt for p in parts if p.doubt), ""),
-            parts, given,
-        )  # fmt: skip
+            text,
+            found,
+            mcse,
+            lower,
+            upper,
+            told,
+            every(together(claims)),
+            partial(self._confidence, beyond),
+            tuple(cell for pair in self._pairs for cell in pair),
+            next((p.doubt for p in parts if p.doubt), ""),
+            parts,
+            given,
+        )
 
     def _positive(self, place: float) -> Comparison:
         after = int(np.searchsorted(self.x, place))

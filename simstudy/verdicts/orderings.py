@@ -109,9 +109,12 @@ def _ordered_pairs(of: Selected, cells: list[int], sign: float) -> OrderedPairs:
     unsure = p_below(of.diversity.differences(cells), 0.0)[first, second]
     place = np.array(cells, int)
     return OrderedPairs(
-        place[first], place[second], measure.value[second, first], measure.mcse[second, first],
+        place[first],
+        place[second],
+        measure.value[second, first],
+        measure.mcse[second, first],
         Evidence(*(np.maximum(p, unsure) for p in alone)),
-    )  # fmt: skip
+    )
 
 
 def _turn(holds: Callable[[float], Any], bounds: Array) -> Bounds:

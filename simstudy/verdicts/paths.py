@@ -167,9 +167,17 @@ def _compared(
 
     cells = tuple(itertools.chain(*(each.all_cells for each in profiles)))
     return Comparison(
-        text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why,
+        text,
+        float(found.value),
+        float(found.mcse),
+        *bounds,
+        value,
+        evidence,
+        confidence,
+        cells,
+        why,
         given=float(found.given),
-    )  # fmt: skip
+    )
 
 
 def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:

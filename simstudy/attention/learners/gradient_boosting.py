@@ -22,8 +22,11 @@ def boosted(learner: GradientBoostingLearner, cell: Cell, shared: SharedData) ->
     with config_context(assume_finite=True, skip_parameter_validation=True):
         for x, y, seed in zip(keys, values, seeds, strict=True):
             trees = GradientBoostingRegressor(
-                n_estimators=cell.heads.n_heads, learning_rate=learner.shrinkage, max_depth=learner.depth,
-                subsample=learner.subsample, random_state=int(seed * 2**32),
-            ).fit(x.T, y)  # fmt: skip
+                n_estimators=cell.heads.n_heads,
+                learning_rate=learner.shrinkage,
+                max_depth=learner.depth,
+                subsample=learner.subsample,
+                random_state=int(seed * 2**32),
+            ).fit(x.T, y)
             added.append(np.diff(np.stack(list(trees.staged_predict(points)), axis=1), prepend=0.0))
     return Members(cell.heads.n_heads * np.stack(added), None, NO_INDICES, {})

@@ -22,8 +22,10 @@ def forest(learner: RandomForestLearner, cell: Cell, shared: SharedData) -> Memb
     with config_context(assume_finite=True, skip_parameter_validation=True):
         for x, y, seed in zip(keys, values, seeds, strict=True):
             trees = RandomForestRegressor(
-                cell.heads.n_heads, max_features=learner.max_features, min_samples_leaf=learner.min_leaf,
+                cell.heads.n_heads,
+                max_features=learner.max_features,
+                min_samples_leaf=learner.min_leaf,
                 random_state=int(seed * 2**32),
-            ).fit(x.T, y)  # fmt: skip
+            ).fit(x.T, y)
             means.append(np.stack([tree.tree_.predict(points)[:, 0] for tree in trees.estimators_], axis=1))
     return Members(np.stack(means), None, NO_INDICES, {})

@@ -31,10 +31,16 @@ def decide_for_a_site(instance: settings.PublishedColonyInstance, cell: Cell, sh
     """Correlations of n_heads ants after at most n_keys steps, and what their colony decides."""
     n_ants, n_sites, draws = cell.heads.n_heads, instance.sites, cell.data.n_keys * cell.heads.n_heads
     qualities = 10.0 - instance.gap * np.linspace(0.0, 1.0, n_sites)
-    rates = np.array([
-        instance.exploration, instance.enthusiasm, qualities.mean(), instance.reinforcement, instance.evaporation,
-        instance.quorum,
-    ])  # fmt: skip
+    rates = np.array(
+        [
+            instance.exploration,
+            instance.enthusiasm,
+            qualities.mean(),
+            instance.reinforcement,
+            instance.evaporation,
+            instance.quorum,
+        ]
+    )
     luck = uniforms(cell.data_id, Role.LEARNER, shared.first, shared.count, draws, 2)
     noise = cell.data.noise_sd * shared.normals(draws, 1)[:, 0]
     visits, means = np.zeros((2, shared.count, n_ants, n_sites))
@@ -74,9 +80,14 @@ def recruit(instance: settings.AcarInstance, cell: Cell, shared: SharedData) -> 
 
 
 def _waves(
-    luck: Array, noise: Array, qualities: Array, heuristic: Array, rates: Array, each_ant: bool = False,
+    luck: Array,
+    noise: Array,
+    qualities: Array,
+    heuristic: Array,
+    rates: Array,
+    each_ant: bool = False,
     pheromone: Array | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """Pheromone (r, s) after waves, from 1 on by default, and the fitness of the last of them (r,)."""
     pheromone = np.ones((len(luck), len(qualities))) if pheromone is None else pheromone
     trail, visits, fitness = np.zeros_like(qualities), np.zeros_like(qualities), np.zeros(len(luck))

@@ -173,8 +173,9 @@ def _compared(predicted: Array, observed: Array) -> tuple[float, float]:
 @quantities.register
 def predict_elsewhere(
     instance: settings.LengthPredictionInstance | settings.KindPredictionInstance | settings.EditedHeadsInstance,
-    cell: Cell, shared: SharedData,
-) -> Rows:  # fmt: skip
+    cell: Cell,
+    shared: SharedData,
+) -> Rows:
     """Correlations predicted from some texts beside those of longer texts, of another kind, or after an edit."""
     for key in _keys(shared):
         with _ONE_AT_A_TIME:

@@ -86,8 +86,11 @@ class Cell(Record):
         if record is None:
             return tables
         used = _ALWAYS.union(record.uses)
-        kept = {name: {k: v for k, v in content.items() if k in used} for name, content in tables.items()
-                if isinstance(content, dict)}  # fmt: skip
+        kept = {
+            name: {k: v for k, v in content.items() if k in used}
+            for name, content in tables.items()
+            if isinstance(content, dict)
+        }
         for name, neutral in _NEUTRAL.items():
             kept[name] = {k: v for k, v in neutral.items() if k not in used} | kept.get(name, {})
         return kept

@@ -126,9 +126,7 @@ def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
 
 
 @functools.lru_cache(maxsize=32)
-def _split(
-    raw: Rows, held_out: int, standardise: bool, learner: str, crossed: bool, seed: int, batch: int
-) -> Rows:  # fmt: skip
+def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: bool, seed: int, batch: int) -> Rows:
     # The raw words of the generator, which no version of NumPy may change.
     order = np.argsort(np.random.Philox(key=seed + (batch << 64)).random_raw(len(raw.table)), kind="stable")
     out, kept = order[:held_out], np.sort(order[held_out:])

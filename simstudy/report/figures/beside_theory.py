@@ -54,12 +54,28 @@ def draw_residuals(axes: Axes, x: np.ndarray, found: Residuals, look: Look, limi
     moved = offset_copy(axes.transData, axes.get_figure(root=True), shift, units="points")
     known = np.isfinite(found.values) & np.isfinite(x)
     inside = known & (np.abs(found.values) <= limit)
-    draw_marks(axes, look, x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], transform=moved,
-               elinewidth=1.0, markersize=3.5, markeredgewidth=1.1, zorder=2)  # fmt: skip
+    draw_marks(
+        axes,
+        look,
+        x[inside],
+        found.values[inside],
+        yerr=COVERAGE * found.mcse[inside],
+        transform=moved,
+        elinewidth=1.0,
+        markersize=3.5,
+        markeredgewidth=1.1,
+        zorder=2,
+    )
     for sign, marker in ((1, "^"), (-1, "v")):
         if (beyond := known & (sign * found.values > limit)).any():
-            axes.plot(x[beyond], np.full(beyond.sum(), 0.93 * sign * limit), marker, color=look.colour, markersize=4,
-                      transform=moved)  # fmt: skip
+            axes.plot(
+                x[beyond],
+                np.full(beyond.sum(), 0.93 * sign * limit),
+                marker,
+                color=look.colour,
+                markersize=4,
+                transform=moved,
+            )
 
 
 def settle_strips(strips: Sequence[Axes], limit: float, title: str = "Monte Carlo/theory − 1") -> None:
@@ -119,8 +135,16 @@ def draw_points(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, grey: np.n
     """Draw points with error bars, white inside, or grey where no theory speaks of them."""
     size = draw_marks(axes, look, x, y, **style)
     if grey.any():
-        axes.plot(x[grey], y[grey], look.marker, color=look.colour, markerfacecolor=GREY, markersize=size,
-                  zorder=4, label="uncovered")  # fmt: skip
+        axes.plot(
+            x[grey],
+            y[grey],
+            look.marker,
+            color=look.colour,
+            markerfacecolor=GREY,
+            markersize=size,
+            zorder=4,
+            label="uncovered",
+        )
 
 
 def grey_entries(cells: xr.Dataset, measure: str) -> Entries:

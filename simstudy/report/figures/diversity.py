@@ -34,8 +34,18 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
                 # Nothing is uncertain of an index that is computed from the heads alone.
                 x_bars, y_bars = (COVERAGE * each if (each > 0).any() else None for each in errors)
                 x, y = part.hdi.values[shown], by_source(part, figure.y, "empirical")[shown]
-                shared.draw_marks(axes, looks[hue], x, y, xerr=x_bars, yerr=y_bars, elinewidth=1.0, markersize=4.5,
-                                  markeredgewidth=1.2, zorder=2)  # fmt: skip
+                shared.draw_marks(
+                    axes,
+                    looks[hue],
+                    x,
+                    y,
+                    xerr=x_bars,
+                    yerr=y_bars,
+                    elinewidth=1.0,
+                    markersize=4.5,
+                    markeredgewidth=1.2,
+                    zorder=2,
+                )
             shared.set_scales(axes, figure.x_scale, figure.y_scale)
             if figure.index:
                 axes.set_xlabel(figure.index)

@@ -88,8 +88,9 @@ def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops
     grey[place] = cells.grey.values
     edges = np.arange(size + 1) - 0.5
     axes.stairs(steps, edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
-    beside_theory.draw_points(axes, look, np.arange(size), steps, grey, yerr=bars, markersize=3.5, elinewidth=1.0,
-                              markeredgewidth=1.0)  # fmt: skip
+    beside_theory.draw_points(
+        axes, look, np.arange(size), steps, grey, yerr=bars, markersize=3.5, elinewidth=1.0, markeredgewidth=1.0
+    )
     if np.isfinite(pale).any():
         axes.stairs(pale, edges, baseline=None, color=look.colour, label="theory", **_PALE)
 
@@ -107,8 +108,7 @@ def _stairs(axes: Axes, loops: Loops) -> None:
         axes.stairs(base + 0.62 * steps / max(len(levels) - 1, 1), edges, baseline=None, color=NEUTRAL, linewidth=1.1)
         text = f"{setting_name(name)}: {', '.join(map(level_name, levels))}"
         # In the room that is left above the stairs.
-        axes.text(-0.5, base + 0.8, short(text, 130), fontsize=8.5, va="center",
-                  color=NEUTRAL)  # fmt: skip
+        axes.text(-0.5, base + 0.8, short(text, 130), fontsize=8.5, va="center", color=NEUTRAL)
     axes.set(yticks=[], ylim=(-0.1, len(loops)), xlim=(-0.5, len(edges) - 1.5), label=LEVELS)
     axes.tick_params(labelbottom=False, bottom=False)
     for side in ("left", "bottom"):

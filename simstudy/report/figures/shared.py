@@ -252,8 +252,14 @@ def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str
         names = [short(level_name(each), 70) for each in looks]
         handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m, _ in looks.values()]
         fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
-        drawing.legend(handles, names, loc="outside upper left", title=title, alignment="left",
-                       ncol=max(1, min(len(names), fitting)))  # fmt: skip
+        drawing.legend(
+            handles,
+            names,
+            loc="outside upper left",
+            title=title,
+            alignment="left",
+            ncol=max(1, min(len(names), fitting)),
+        )
     pairs = [({"linestyle": ""}, entry) if isinstance(entry, str) else entry for entry in reading]
     handles = [Line2D([], [], **{"color": NEUTRAL} | style) for style, _ in pairs]
     texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in pairs]

@@ -36,8 +36,14 @@ def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
         colour = COLOUR_OF[line.verdict] if line.outcome == "expected" else UNEXPECTED
         text = short(line.statistic, CHARACTERS)
         outcome = line.verdict + ("" if line.outcome == "expected" else f", not as declared ({line.declared})")
-        words.text(0, row, f"{line.claim}: {outcome}\n{text}\n{line.estimate}; claimed {line.claimed}",
-                   va="center", fontsize=8, color=colour)  # fmt: skip
+        words.text(
+            0,
+            row,
+            f"{line.claim}: {outcome}\n{text}\n{line.estimate}; claimed {line.claimed}",
+            va="center",
+            fontsize=8,
+            color=colour,
+        )
         if line.picture:
             claimed, marks = line.picture.claimed, line.picture.marks
             axes.barh(row, claimed[1] - claimed[0], left=claimed[0], height=0.6, color=colour, alpha=0.18)
@@ -89,8 +95,15 @@ def draw_z_scores(results: xr.Dataset, *measures: str) -> Drawing | None:
             # Median ranks (Blom 1958).
             expected = ndtri((np.arange(len(found)) + 0.625) / (len(found) + 0.25))
             beyond += int((np.abs(found) > FURTHEST).sum())
-            axes.plot(expected, np.clip(found, -FURTHEST, FURTHEST), look.marker, color=look.colour, markersize=4,
-                      markerfacecolor="white", label=source)  # fmt: skip
+            axes.plot(
+                expected,
+                np.clip(found, -FURTHEST, FURTHEST),
+                look.marker,
+                color=look.colour,
+                markersize=4,
+                markerfacecolor="white",
+                label=source,
+            )
         axes.set(xlim=(-3.6, 3.6), ylim=(-1.08 * FURTHEST, 1.08 * FURTHEST), xlabel="normal quantile")
         axes.set_title(measure_name(measure), loc="left")
     label_y(grid.flat[: len(measures)], "z-score")

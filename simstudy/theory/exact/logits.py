@@ -209,9 +209,13 @@ def _apart(heads: list[_Rows], correlations: Array, n_keys: int) -> Array:
 
 
 def _near(
-    rows: Callable[[int, float, float], _Rows], pair: tuple[int, int], correlation: float, n_keys: int, slope: float,
+    rows: Callable[[int, float, float], _Rows],
+    pair: tuple[int, int],
+    correlation: float,
+    n_keys: int,
+    slope: float,
     step: float,
-) -> float:  # fmt: skip
+) -> float:
     """E sum_i w_hi w_gi of two heads whose logits are alike; ``slope`` is that of the second."""
     distinctness = np.sqrt(_NEARLY_ALIGNED)
     left = max(1.0 - correlation**2, 0.0)

@@ -118,9 +118,10 @@ class SimulationInstance(Instance, OwnCode):
     )
     one_by_one: bool = Field(False, description="whether the method and the function of measures take one replicate")
     time_limit: Positive | None = Field(
-        None, exclude_if=lambda limit: limit is None,
+        None,
+        exclude_if=lambda limit: limit is None,
         description="seconds on the clock after which a replicate has failed; with one_by_one only",
-    )  # fmt: skip
+    )
 
     uses = ()
     rests_on = ("arguments.py", "ensemble.py")  # a method may call them
@@ -197,8 +198,10 @@ class SimulationInstance(Instance, OwnCode):
         found: dict[str, Any] = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             if len({np.shape(row[name]) if name in row else None for row in rows}) > 1:
-                raise UserError(f"{self.path}: {self.process} gives {name} in different shapes in two replicates; give "
-                                "arrays of one shape, filled up with NaN")  # fmt: skip
+                raise UserError(
+                    f"{self.path}: {self.process} gives {name} in different shapes in two replicates; give "
+                    "arrays of one shape, filled up with NaN"
+                )
             found[name] = np.stack([row[name] for row in rows])
             found[name].flags.writeable = False
         return found
@@ -210,8 +213,10 @@ class SimulationInstance(Instance, OwnCode):
         known = isinstance(values, list | tuple | np.generic) or type(values) is np.ndarray
         array = as_array(values).copy() if known else np.empty(0, object)
         if array.dtype.kind not in "biufcU":
-            raise UserError(f"{self.path}: {self.process} gives {name} as {type(values).__name__}; give an array of "
-                            "numbers, truth values or texts, or one of them")  # fmt: skip
+            raise UserError(
+                f"{self.path}: {self.process} gives {name} as {type(values).__name__}; give an array of "
+                "numbers, truth values or texts, or one of them"
+            )
         array.flags.writeable = False
         return array if array.ndim else array[()]
 
@@ -256,13 +261,17 @@ class SimulationInstance(Instance, OwnCode):
             else:
                 function, (needs, measure) = self.method, _KNOWN[name]
                 if missing := [each for each in needs if each not in known]:
-                    raise UserError(f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "
-                                    f"{self.method} returns and no parameter states")  # fmt: skip
+                    raise UserError(
+                        f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "
+                        f"{self.method} returns and no parameter states"
+                    )
                 numbers[name] = measure(*(self._real(each, known[each]) for each in needs))
             if np.shape(numbers[name]) != (() if count is None else (count,)):
                 each = "the one replicate" if count is None else f"each of {count} replicates"
-                raise UserError(f"{self.path}: {function} gives {name} of shape {np.shape(numbers[name])}; give one "
-                                f"number for {each}")  # fmt: skip
+                raise UserError(
+                    f"{self.path}: {function} gives {name} of shape {np.shape(numbers[name])}; give one "
+                    f"number for {each}"
+                )
         return numbers
 
     def _real(self, name: str, values: Any, function: str = "") -> Array:
@@ -270,8 +279,10 @@ class SimulationInstance(Instance, OwnCode):
         array = as_array(values)
         if array.dtype.kind not in "biuf":
             kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
-            raise UserError(f"{self.path}: {function or self._describe()} gives {name} as {kind}; give real numbers, "
-                            "NaN where there is none")  # fmt: skip
+            raise UserError(
+                f"{self.path}: {function or self._describe()} gives {name} as {kind}; give real numbers, "
+                "NaN where there is none"
+            )
         return array.astype(float, copy=False)
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
@@ -282,8 +293,10 @@ class SimulationInstance(Instance, OwnCode):
             found = {name: self._fixed(name, values) for name, values in found.items()}
         for name, values in found.items():
             if count is not None and (isinstance(values, list | tuple) or np.ndim(values)) and len(values) != count:
-                raise UserError(f"{self.path}: {function} gives {name} of length {len(values)}; the first axis must be "
-                                f"that of {count} replicates")  # fmt: skip
+                raise UserError(
+                    f"{self.path}: {function} gives {name} of length {len(values)}; the first axis must be "
+                    f"that of {count} replicates"
+                )
         return {str(name): values for name, values in found.items()}
 
     def _call(self, function: str, known: Mapping[str, Any]) -> Any:
