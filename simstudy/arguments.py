@@ -41,9 +41,10 @@ def semidefinite(name: str, given: ArrayLike) -> np.ndarray:
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} holds NaN or infinity; give finite numbers")
     rounding = 1e-9 * np.abs(matrix).max(initial=0.0)
-    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] and matrix.size
-    if not square or np.abs(matrix - matrix.T).max() > rounding:
-        raise ValueError(f"{name} of shape {matrix.shape} is not symmetric; give (H, H)")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"{name} has shape {matrix.shape}; give (H, H)")
+    if np.abs(matrix - matrix.T).max() > rounding:
+        raise ValueError(f"{name} is not symmetric; give a matrix that equals its transpose")
     if (lowest := np.linalg.eigvalsh(matrix)[0]) < -rounding * len(matrix):
         raise ValueError(f"{name} has the eigenvalue {lowest:.3g}; give a matrix that is positive semidefinite")
     return (matrix + matrix.T) / 2

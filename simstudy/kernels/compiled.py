@@ -4,7 +4,8 @@ Numba's own cache never finds kernels again that take functions, may leave the c
 another where two processes compile at once, and reads entries of anybody.  Here the folder is named by the sources of
 all kernels, versions, the processor and Numba's settings.  The key of an entry states what these leave open: the
 kernel, what it and the functions among its arguments close over, and the types of all other arguments.  A kernel that
-closes over what cannot be stated so is compiled in every process.  Loading code means trusting it: see `sealed`.
+closes over what cannot be stated so is compiled in every process.  Globals that kernels read must be constants.
+Loading code means trusting it: see `sealed`.
 """
 
 from __future__ import annotations

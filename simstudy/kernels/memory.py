@@ -19,7 +19,9 @@ class Memory(NamedTuple):
 
     laid: np.ndarray  # (head, 2 + dimension, tile) keys of a tile, below their offsets: see `tiles.lay_keys`
     rows: np.ndarray  # (head, tile) weights at one query
-    data: np.ndarray  # (5, tile) values, scales of the noise; of compact kernels zeros, and twice squares of dimensions
+    # (5, tile) values, scales of the noise; of compact kernels zeros, and two rows of sums of squares of earlier
+    # dimensions
+    data: np.ndarray
     centres: np.ndarray  # (head, dimension) and, below, what `shifts.aim` says of each query
     slopes: np.ndarray  # (head, dimension, query)
     limits: np.ndarray  # (head, 2, query)

@@ -38,7 +38,7 @@ def nw_moments(
     data = writable(values, real), writable(noise, real)
     if many_queries.worth_while(keys, queries):
         *found, done = many_queries.moments(keys, *data, queries, law, with_mass)
-        # The others by the careful formula.
+        # Queries that are not done take the careful formula.
         for r in np.flatnonzero(~done.all(axis=1)):
             left, one = np.flatnonzero(~done[r]), slice(r, r + 1)
             rest = np.ascontiguousarray(queries[r if len(queries) > 1 else 0][None, ..., left])

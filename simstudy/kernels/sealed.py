@@ -1,7 +1,7 @@
 """A private folder of sealed entries: what is read back is what this user wrote under the same key, or nothing.
 
-An entry is one file, named by the digest of its key, which begins with a digest of its key and content.  It is written
-aside and renamed into place.  What somebody else owns, may write or may enter is not used.
+An entry is one file, named by the digest of its key.  It begins with a digest of key and content, is written aside
+and renamed into place.  What somebody else owns, may write or may enter is not used.
 
 Environment variable SIMSTUDY_CACHE: ``off``, or the folder to use instead of ``simstudy`` in the user's cache folder.
 """

@@ -20,7 +20,7 @@ Measures = dict[str, Array]
 Means = tuple[Array, Array, Array]
 """Mean errors (case, query, head), mean products (case, query, pair), mean statistics (case, statistic)."""
 NUMBERS = np.ones((1, 1))
-"""Overlap of heads whose values are numbers: as it is, `simstudy.data.value_projections`, of those that share a map."""
+"""Overlap of heads whose values are numbers: as it is, `simstudy.data.heads.overlap`, of those that share a map."""
 SINGULAR = 1e-12
 """Share of its variance that a head has of its own at least, for its correlations with others to have an inverse."""
 

@@ -60,7 +60,7 @@ def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, Arra
     bare = blocks._replace(control_sum=blocks.control_sum[..., :0])
     if not cell.controlled:
         return bare, None, PLAIN
-    # A budget may leave too few.
+    # A budget may leave too few replicates for third order.
     if cell.simulation.control == "third_order" and blocks.n_defined.sum() + len(blocks.failed) < MIN_THIRD_ORDER:
         why = f"with fewer than {MIN_THIRD_ORDER} replicates intervals of third order are too short"
         return bare, None, f"{PLAIN}: {why}"

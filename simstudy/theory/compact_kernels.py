@@ -187,11 +187,11 @@ def tuned_risk_ratio(head_dim: int, power: int) -> float:
     float
         At least 1 where the compact kernel is the better one.
     """
-    # Formula :eq:`compact-constants`, of (1 − |u|²)_+^r of integral 1 on R^p.
+    # Compact constants of (1 − |u|²)_+^r of integral 1 on R^p.
     half = head_dim / 2
     log_norm = gammaln(half + power + 1) - half * np.log(np.pi) - gammaln(power + 1)
     log_roughness = 2 * log_norm + half * np.log(np.pi) + gammaln(2 * power + 1) - gammaln(half + 2 * power + 1)
     roughness = float(np.exp(log_roughness))
     gaussian_roughness = (4 * np.pi) ** (-half)
-    least = (head_dim + 2 * power + 2) ** head_dim * (gaussian_roughness / roughness) ** 2
-    return float(least ** (2 / (head_dim + 4)))
+    second_moment = 1 / (head_dim + 2 * power + 2)
+    return float(((1 / second_moment) ** head_dim * (gaussian_roughness / roughness) ** 2) ** (2 / (head_dim + 4)))

@@ -1,7 +1,7 @@
 """Regression and noise-variance functions in the one form whose Gaussian expectations are closed, and these.
 
-A function is a quadratic polynomial plus waves.  Expectations are exact, also of its square.  The next term is what
-leading order leaves out of the variance of a ratio of averages.
+A function is a quadratic polynomial plus waves.  Gaussian expectations of it and of its square are exact.  The next
+term is what leading order leaves out of the variance of a ratio of averages.
 """
 
 from collections.abc import Sequence
@@ -56,8 +56,8 @@ class Function(NamedTuple):
         return not (self.gradient.any() or self.curvature.any())
 
 
-def polynomial(n_features: int) -> Function:
-    """Return zero, to be replaced in parts."""
+def zero_function(n_features: int) -> Function:
+    """Return the zero function, whose parts callers replace."""
     d = n_features
     return Function(0.0, np.zeros(d), np.zeros((d, d)), np.zeros(0, np.complex128), np.zeros((0, d)))
 
@@ -82,7 +82,7 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
     ValueError
         If the record names more coordinates than `n_features`.
     """
-    zero = polynomial(n_features)
+    zero = zero_function(n_features)
     match regression:
         case processes.Zero():
             return zero
@@ -92,6 +92,8 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
             coefficients = regression.coefficients * (n_features if len(regression.coefficients) == 1 else 1)
             return zero._replace(curvature=np.diag(_padded(coefficients, n_features)))
         case processes.Interaction():
+            if max(regression.coordinates) > n_features:
+                raise ValueError(f"coordinates {regression.coordinates} are given, but n_features is {n_features}")
             first, second = (_padded([0.0] * (c - 1) + [1.0], n_features) for c in regression.coordinates)
             both = np.outer(first, second) + np.outer(second, first)
             return zero._replace(curvature=regression.amplitude / 2 * both)
@@ -100,8 +102,10 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
             frequencies = regression.frequency * direction / np.linalg.norm(direction)
             return _waves(regression, np.ones(1), frequencies[None])
         case processes.Additive():
-            active = np.ones(n_features if regression.n_active is None else regression.n_active)
-            axes = np.diag(_padded(active, n_features))[: len(active)]
+            n_active = n_features if regression.n_active is None else regression.n_active
+            if n_active > n_features:
+                raise ValueError(f"n_active is {n_active}, but n_features is {n_features}")
+            active, axes = np.ones(n_active), np.eye(n_active, n_features)
             position = np.cumsum(active)
             fall = {"none": active, "exponential": np.exp(-regression.rate * (position - 1)),
                     "power": position**-regression.rate}  # fmt: skip
@@ -116,7 +120,7 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
 def _waves(record: processes.Ridge | processes.Additive, shares: Array, frequencies: Array) -> Function:
     # sin u = Re(-i e^{iu}),  cos u = Re(e^{iu})
     amplitudes = np.complex128(-1j if record.wave == "sin" else 1.0) * (record.amplitude * shares)
-    return polynomial(frequencies.shape[1])._replace(amplitudes=amplitudes, frequencies=frequencies)
+    return zero_function(frequencies.shape[1])._replace(amplitudes=amplitudes, frequencies=frequencies)
 
 
 def _padded(values: Sequence[float] | Array, n_features: int) -> Array:
@@ -151,7 +155,7 @@ def noise_variance(noise: processes.Noise, noise_sd: float, n_features: int) -> 
     Function
         On R^d, in units of Y^2.
     """
-    zero = polynomial(n_features)
+    zero = zero_function(n_features)
     if not isinstance(noise, processes.HeteroscedasticNoise):
         return zero._replace(constant=noise_sd**2)
     base = noise_sd**2 / (1 + noise.strength)

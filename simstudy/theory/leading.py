@@ -137,7 +137,7 @@ def damped_leading_order(cell: Cell, key_projections: Array, query_projections: 
 def _expansion(
     cell: Cell, key_projections: Array, query_projections: Array, queries: Array, damped: bool = False
 ) -> tuple[Array, Array, Array, Array]:
-    """Mean (Q, H), covariance (Q, H, H), R_hh (Q, H) and next term (Q, H); that is NaN if variances are damped."""
+    """Mean (Q, H), covariance (Q, H, H), R_hh (Q, H) and next term (Q, H); the last is NaN if variances are damped."""
     data, n_keys, n_heads = cell.data, cell.data.n_keys, len(key_projections)
     regression = regression_function(data.regression, data.n_features)
     variance = noise_variance(data.noise, data.noise_sd, data.n_features)
@@ -148,7 +148,7 @@ def _expansion(
     smooth = np.array([expectation(regression, *law) for law in zip(alone.means, alone.covariances, strict=True)])
 
     def errors(*factors: NDArray[np.intp]) -> tuple[Array, Array, Array]:
-        """E[K_1 K_2 ...] / (E K_1 E K_2 ...) of heads, and E m and E[v + (m - mu_1)(m - mu_2)] of such keys, (G, Q)."""
+        """E[K_1 K_2 ...] / (E K_1 E K_2 ...) of heads; E m and E[v + (m - mu_1)(m - mu_2)] of tilted keys, (G, Q)."""
         tilted = kernels.tilt(normal, *factors)
         laws = list(zip(tilted.means, tilted.covariances, strict=True))
         mean, square = (np.array([of(regression, *law) for law in laws]) for of in (expectation, square_expectation))

@@ -34,8 +34,15 @@ def measures_by_query(
         error than its heads (Krogh and Vedelsby 1995); ``mean_covariance`` and ``correlation`` over ordered pairs of
         distinct heads, NaN for one head; ``output_diversity`` = 1 - correlation; ``effective_heads``, the mean variance
         of a head over the variance of the uniform average.  NaN where the prediction is.
+
+    Raises
+    ------
+    ValueError
+        If there is not one weight for each head.
     """
     combination = real_array("weights", weights).astype(float)
+    if combination.shape != (n_heads := prediction.bias.shape[1],):
+        raise ValueError(f"weights has shape {combination.shape}; give ({n_heads},), one for each head")
     through, components = _through(overlap, len(combination))
     covariance, biases = through * prediction.covariance, prediction.bias[:, :, None] * components
     bias = np.einsum("h,qhc->qc", combination, biases)

@@ -196,7 +196,7 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
         As in :func:`optimal_weights`, of S.
     """
     aligned = moments.target + moments.cross
-    gram = semidefinite("error_moment", moments.errors + moments.cross[:, None] + aligned)
+    gram = semidefinite("S of moments", moments.errors + moments.cross[:, None] + aligned)
     weights, rank, n_heads = least_squares(gram, aligned), _rank(gram), len(gram)
     reason = "" if rank == n_heads else f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many solutions"
     return Weighting(weights, mean_squared_error(weights, moments), rank, reason)

@@ -139,6 +139,10 @@ def test_tuned_risk_has_the_constants_that_are_integrals(p, power):
     assert tuned_risk_ratio(p, power) == pytest.approx(ratio, rel=1e-10)
 
 
+def test_tuned_risk_of_numpy_integers_does_not_overflow():
+    assert tuned_risk_ratio(np.int64(20), 1) == tuned_risk_ratio(20, 1) == pytest.approx(1.4446, abs=1e-4)
+
+
 @pytest.mark.parametrize(("p", "ratio"), [(1, 1.041), (2, 1.082), (4, 1.155), (8, 1.265)])
 def test_gaussian_kernel_costs_what_is_published_against_epanechnikov(p, ratio):
     assert tuned_risk_ratio(p, 1) == pytest.approx(ratio, abs=6e-4)

@@ -97,7 +97,8 @@ def test_cancelling_errors_leave_no_risk_where_the_pseudo_inverse_does():
     [
         (np.array([[1.0, np.nan], [np.nan, 1.0]]), "finite"),
         (np.array([[1.0, 0.5], [0.0, 1.0]]), "symmetric"),
-        (np.ones((2, 3)), "symmetric"),
+        (np.ones((2, 3)), r"shape \(2, 3\); give \(H, H\)"),
+        (np.ones(1), r"shape \(1,\); give \(H, H\)"),
         (np.array([[1.0, 2.0], [2.0, 1.0]]), "semidefinite"),
     ],
 )
@@ -223,6 +224,11 @@ def test_sum_of_heads_is_charged_for_the_target_it_doubles():
     np.testing.assert_allclose(measures["ensemble_variance"], [7.0, 2.0])
     # Heads themselves know nothing of the weights.
     np.testing.assert_allclose(measures["effective_heads"], [2.5 / (7 / 4), 2 / (2 / 4)])
+
+
+def test_weights_are_one_for_each_head():
+    with pytest.raises(ValueError, match=r"weights has shape \(1,\); give \(2,\)"):
+        measures_by_query(HAND, [1.0])
 
 
 def test_one_head_has_no_pairs():

@@ -41,7 +41,7 @@ Key = tuple[int, ...]
 
 
 class _Group:
-    """The sequences of one replicate, of a model and a number of judged sequences.
+    """The sequences of one replicate, for a model and a number of judged sequences.
 
     ``found`` is what `inspect_heads` makes of them; ``edited`` are tokens of further sequences, to see the damage of
     edits.

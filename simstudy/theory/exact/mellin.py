@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import chdtri, gamma
 
 from simstudy.theory.exact.integrals import Factors, Law, Moments
-from simstudy.theory.functions import Array, ComplexArray, Function, polynomial, polynomial_mean, polynomial_square
+from simstudy.theory.functions import Array, ComplexArray, Function, polynomial_mean, polynomial_square, zero_function
 from simstudy.theory.tilting import Heads
 
 _TAIL = 1e-13
@@ -115,7 +115,7 @@ class MellinLaw(Law):
 
 def _terms(regression: Function, variance: Function) -> list[tuple[int, Function, int, Waves]]:
     """Split 1, m and m^2 + v (counted 0, 1, 2) into powers of quadratics, times waves."""
-    zero = polynomial(len(regression.gradient))
+    zero = zero_function(len(regression.gradient))
     quadratic = regression._replace(amplitudes=zero.amplitudes, frequencies=zero.frequencies)
     one, plain = zero._replace(constant=1.0), (np.ones(1, dtype=complex), np.zeros((1, len(zero.gradient))))
     terms = [(0, one, 1, plain), (1, quadratic, 1, plain), (2, quadratic, 2, plain), (2, variance, 1, plain)]
