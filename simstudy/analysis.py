@@ -203,8 +203,13 @@ def _find(results: xr.Dataset, where: Where, name: str) -> int:
     if len(found) == 1:
         return found[0]
     if not found:
-        exist = "; ".join(f"{key} may be {', '.join(_levels(rows, key))}" for key in where)
-        raise UserError(f"{name} = {dict(where)}: no cell has these together; {exist}")
+        # Of each setting the levels beside the others asked for; of all cells, if there are none.
+        beside = {
+            key: [row for row in rows if selected(row, {k: v for k, v in where.items() if k != key})] for key in where
+        }
+        told = {key: inside for key, inside in beside.items() if inside} or dict.fromkeys(where, rows)
+        exist = "; ".join(f"{key} may be {', '.join(_levels(inside, key))}" for key, inside in told.items())
+        raise UserError(f"{name} = {dict(where)}: no cell; {exist}")
     inside = [rows[cell] for cell in found]
     apart = {key: levels for key in inside[0] if len(levels := _levels(inside, key)) > 1 and key not in _DERIVED}
     options = "; ".join(f"{key} ({', '.join(levels)})" for key, levels in apart.items())

@@ -36,7 +36,7 @@ def real_number(name: str, given: Any) -> float:
 
 
 def semidefinite(name: str, given: ArrayLike) -> np.ndarray:
-    """Return an argument as a symmetric, positive semidefinite matrix, but for rounding; ValueError if it is none."""
+    """Return an argument as a symmetric, positive semidefinite matrix, up to rounding; otherwise raise ValueError."""
     matrix = real_array(name, given, "(H, H)", "fiu").astype(float)
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} holds NaN or infinity; give finite numbers")

@@ -149,7 +149,8 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
     ("where", "expected"),
     [
         ({"grid": "angles", "angle": 45}, r"2 cells fit; choose one by stating more of bandwidth \(0.5, 1.0\)"),
-        ({"angle": 0, "bandwidth": 0.8}, r"no cell has these together; angle may be .*; bandwidth may be 0.5, 1.0"),
+        ({"grid": "angles", "angle": 31}, r"no cell; angle may be 0.0, 45.0, 90.0"),
+        ({"angle": 0, "bandwidth": 0.8}, r"no cell; angle may be .*; bandwidth may be 0.5, 1.0"),
         ({"colour": 1}, "where.colour: no setting of these results; they have angle, "),
         ({}, r"12 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'nets', 'lost'\)"),
         (12, "or a number below 12"),

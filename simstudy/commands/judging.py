@@ -8,13 +8,11 @@ import xarray as xr
 
 from simstudy.design.document import Design, confirmatory
 from simstudy.design.load import load_design
-from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import sealed
 from simstudy.execution.folder import Missing
-from simstudy.execution.seal import REGISTER_FILE, VERDICTS, begun_in, confirmations, read_register, seal_path
+from simstudy.execution.seal import begun_in
 from simstudy.execution.store import (
-    CONFIRMED,
     DETAILS_FILE,
     MAX_RESULTS_BYTES,
     Store,
@@ -56,20 +54,6 @@ def altered(store: Store, trust: Iterable[Path] = ()) -> Iterator[str]:
                 yield name
         except Missing:  # a run in Python writes no report
             continue
-    yield from _uncounted(design, store)
-
-
-def _uncounted(design: Design, store: Store) -> Iterator[str]:
-    """Yield that the register beside the design counts more confirmations than are there."""
-    # Confirmations of shipped designs are those of several machines.
-    if design.path is None or design.confirmation is not None or is_shipped(design.path):
-        return
-    place = seal_path(design.path, design)
-    register = place.parent / REGISTER_FILE
-    rows = [row for (study, _), row in read_register(register).items() if study == place.stem]
-    counted = max((sum(int(row[verdict]) for verdict in VERDICTS) for row in rows), default=0)
-    if counted > (here := len(list(confirmations(store)))):
-        yield f"{register}: counts {counted} confirmations, and {here} are in {store.folder / CONFIRMED}"
 
 
 def _different(name: str, again: xr.Dataset, store: Store) -> Iterator[str]:

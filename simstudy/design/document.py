@@ -50,7 +50,9 @@ class Precision(Record):
         '(open claims alone), or "both"',
     )
     min_replicates: Replicates = Field(1024, description="floor on the replicates of each cell")
-    max_replicates: Replicates = Field(65536, description="ceiling on replicates of each cell", validate_default=True)
+    max_replicates: Replicates = Field(
+        65536, description="ceiling on the replicates of each cell, at most 160 million", validate_default=True
+    )
 
     @field_validator("max_replicates")
     @classmethod
@@ -96,17 +98,24 @@ def _of_range(value: Any) -> Any:
 
 
 def _setting(name: str) -> str:
-    """Refuse a name that is no setting, and no parameter of one that is a level by itself."""
+    """Refuse the name of no setting."""
     setting, dot, parameter = name.partition(".")
-    if setting not in TABLE_OF:
+    if setting not in TABLE_OF or (dot and not parameter):
         raise PydanticCustomError(RULE, "unknown key; {hint}", {"hint": hint(setting, [*TABLE_OF])})
-    if dot and parameter in ("kind", "label", ""):
+    return name
+
+
+def _factor(name: str) -> str:
+    """Refuse a part of a choice that is no level by itself."""
+    setting, _, parameter = name.partition(".")
+    if parameter in ("kind", "label"):
         remedy = "is the kind or the label of a choice; write {setting} = […], of choices in whole"
         raise PydanticCustomError(RULE, remedy, {"setting": setting})
     return name
 
 
 Setting = Annotated[str, AfterValidator(_setting)]
+Factor = Annotated[Setting, AfterValidator(_factor)]
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range)]
 
 
@@ -115,7 +124,7 @@ class Grid(Record):
 
     title: Line = Field("", description="what the grid is for")
     settings: dict[Setting, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
-    factors: dict[Setting, Levels] = Field(
+    factors: dict[Factor, Levels] = Field(
         default_factory=dict, description="setting = nonempty list of values to cross, or { range = [first, stop] }"
     )
     precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")

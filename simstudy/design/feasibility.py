@@ -185,7 +185,7 @@ def _mechanism(cell: Cell) -> Iterator[Impossibility]:
 
 
 def _needs(cell: Cell) -> Iterator[Impossibility]:
-    """What masks need, and value projections: elsewhere errors of vectors are not those of numbers times an overlap."""
+    """What masks and value projections need: elsewhere errors of vectors do not follow from those of numbers."""
     estimator, projections = cell.estimator, cell.heads.value_projections
     local = {'learner = "nadaraya_watson"': estimator.learner.kind == "nadaraya_watson"}
     of_mask = {

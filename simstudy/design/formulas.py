@@ -85,6 +85,8 @@ _RECORDS = [
     create_model(kind, __base__=Formula, __doc__=meaning, **_FIELDS[kind] | {"kind": (Literal[kind], ...)})
     for kind, (_, meaning) in _FORMULAS.items()
 ]
+# By their names pickle finds them.
+globals().update({record.__name__: record for record in _RECORDS})
 AnyFormula = Annotated[Formula, told_apart(Formula)]
 
 

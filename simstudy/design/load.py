@@ -1,4 +1,4 @@
-"""A design read once, strictly: what it states, its cells, what claims refer to, and all mistakes in it together."""
+"""A design read once, strictly: what it states, its cells, what claims refer to, and the mistakes in it."""
 
 import copy
 import dataclasses
@@ -202,9 +202,11 @@ def _plan_grids(
     # A wrong name may stand for any factor, so that no claim names an unknown one.
     grids = {name: PlannedGrid(name, None, [], exact=True) for name in raw["grids"]}
     problems: list[Problem] = []
-    total = sum(math.prod(map(len, grid.factors.values())) for grid in document.grids.values())
-    if total > MAX_CELLS:
-        return grids, [Problem("grids", total, f"more than {MAX_CELLS} cells; use fewer values of factors")]
+    sizes = {name: math.prod(map(len, grid.factors.values())) for name, grid in document.grids.items()}
+    if (total := sum(sizes.values())) > MAX_CELLS:
+        largest = max(sizes, key=lambda name: sizes[name])
+        remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
+        return grids, [Problem(f"grids.{largest}.factors", sizes[largest], remedy)]
     for name, grid in document.grids.items():
         faulty = any(problem.within(f"grids.{name}") for problem in earlier)
         stated = document.precision.model_dump() | grid.precision

@@ -20,7 +20,7 @@ SELECTABLE = (*TABLE_OF, "bandwidth_rule")
 
 
 class PlannedGrid(NamedTuple):
-    """A grid: factors, unless unknown; cells; names to select by beside factors; what messages call all this."""
+    """A grid with its factors, None if they are unknown, and its cells, as claims and figures select them."""
 
     name: str
     factors: tuple[str, ...] | None

@@ -93,7 +93,8 @@ _PATHS: Any = {
 }
 """Where the contents of files are found: these, not those, are sealed."""
 JUDGING = (
-    "attention", "data", "design", "kernels", "replicates", "theory", "verdicts", "execution/ledger.py", "weights.py",
+    "attention", "data", "design", "kernels", "replicates", "theory", "verdicts", "execution/ledger.py",
+    "arguments.py", "temperatures.py", "weights.py",
 )  # fmt: skip
 """Sources that decide a verdict: what computes, stops, predicts and judges, as folders and files."""
 MAX_SEAL_BYTES = 1 << 22

@@ -29,7 +29,7 @@ from simstudy.report.terminal import counted
 
 MAX_BYTES = 1 << 32
 """Largest file whose digest the page names, and largest table that is read."""
-JUDGING = ("design", "judging", "theory", "verdicts", "weights.py")
+JUDGING = ("design", "judging", "theory", "verdicts", "arguments.py", "temperatures.py", "weights.py")
 """Sources that decide a verdict on a table, as folders and files."""
 
 

@@ -175,7 +175,12 @@ def _from_array(numbers: xr.DataArray, columns: Columns) -> tuple[pd.DataFrame, 
         raise UserError(
             f"numbers: dimensions {numbers.dims}; give one for units, named by unit=, and others for conditions"
         )
+    if not numbers.size:
+        raise UserError("numbers: empty; give a number for each unit and condition")
+    _real("numbers", pd.Series(numbers.values.ravel()[:1]))
     along = {name: each.values for name, each in numbers.coords.items() if each.dims == (unit,)}
+    if columns.cluster not in {None, unit, *along}:
+        raise UserError(f"cluster = {columns.cluster!r}: no coordinate along {unit}")
     rows = pd.MultiIndex.from_frame(pd.DataFrame({unit: numbers.get_index(unit)} | along))
     names = pd.MultiIndex.from_product(map(numbers.get_index, factors), names=factors)
     values = numbers.transpose(unit, *factors).values.reshape(len(rows), len(names))
@@ -225,11 +230,13 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         at = ", ".join(f"{name} = {each}" for name, each in found.items())
         raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")
     long[value] = _real(value, long[value])
-    index = [unit] if columns.cluster is None else [unit, columns.cluster]
-    clusters = long.groupby(unit, sort=False)[index[-1]].nunique()
-    if (clusters > 1).any():
-        raise UserError(f"{unit} = {clusters.idxmax()}: in several clusters; a unit has one")
-    return _from_wide(long.set_index([*index, *factors])[value].unstack(factors, sort=False), columns)
+    wide = long.set_index([unit, *factors])[value].unstack(factors, sort=False)
+    if columns.cluster is None:
+        return wide, None
+    by_unit = long.groupby(unit, sort=False)[columns.cluster]
+    if (by_unit.nunique() > 1).any():
+        raise UserError(f"{unit} = {by_unit.nunique().idxmax()}: in several clusters; a unit has one")
+    return wide, by_unit.first().reindex(wide.index).to_numpy()
 
 
 def _numbers_rows(column: pd.Series) -> bool:

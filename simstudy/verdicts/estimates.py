@@ -1,4 +1,4 @@
-"""One measure by condition, with the Monte Carlo covariance of whatever is computed from it, as cells give it."""
+"""One measure by condition, with the Monte Carlo covariance of whatever is computed from it: of cells or of tables."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def contrast_of(
 ) -> Contrast:
     """Return values with the errors that influence values (row, ...) give, and ``extra`` variance and rounding add.
 
-    Of so many ``times`` the blocks, each with its skewness, a block holds that smaller a share of the squared error.
+    With ``times`` as many blocks of the same skewness, each block holds a smaller share of the squared error.
     """
     squares = influence**2
     alike = (squares.sum(axis=0) <= np.square(rounding)) & (np.asarray(extra) == 0.0)

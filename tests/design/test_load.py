@@ -97,7 +97,7 @@ def test_all_mistakes__are_reported_together(tmp_path):
         ("max_replicates = 1024", "max_replicates = 10", "profiles.full.precision.max_replicates = 10: below min_r"),
         ("[profiles.quick]", "[profile.quick]", 'profile: unknown key; did you mean "profiles"?'),
         ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "is the kind or the label of a choice; write"),
-        ("bandwidth = [0.5, 1.0]", '"transformation." = ["none"]', "is the kind or the label of a choice; write"),
+        ("bandwidth = [0.5, 1.0]", '"transformation." = ["none"]', "unknown key"),
         ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "two cells have these values"),
         ("seed = 7", "seed = " + "9" * 5000, "not valid TOML: an integer beyond 64 bits"),
         ("seed = 7", "seed" + ".a" * 30 + " = 7", "nested more than 20 deep"),
@@ -252,12 +252,19 @@ def test_work_of_reading__grows_like_the_number_of_cells(tmp_path):
     assert calls[1] < 2.2 * calls[0]
 
 
+def test_settings_of_a_grid__may_replace_a_kind_alone(tmp_path):
+    text = DESIGN.replace(
+        "[grids.angles.factors]", '[grids.angles.settings]\n"regression.kind" = "ridge"\n[grids.angles.factors]'
+    )
+    assert loaded(tmp_path, text).cells[0].cell.data.regression.kind == "ridge"
+
+
 def test_too_many_cells__are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(load, "MAX_CELLS", 200)
     text = of_many_cells(150)
     assert len(loaded(tmp_path, text).cells) == 150
     text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(150)]}"
-    assert "grids = 300: more than 200 cells; use fewer values" in mistakes(tmp_path, text)
+    assert "factors = 150: brings the design to 300 cells, more than 200; use fewer values" in mistakes(tmp_path, text)
 
 
 def test_byte_order_mark__is_no_part_of_the_design(tmp_path):

@@ -65,8 +65,16 @@ def test_clusters__contribute_as_wholes(of_one):
     assert found.n_blocks[0] == len(groups)
     long, columns = LONG.assign(text=names[LONG.task]), {"unit": "task", "value": "score", "factors": ("model", "size")}
     assert estimates(long, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
+    told_once = long.assign(text=long.text.where(~long.task.duplicated()))
+    assert estimates(told_once, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
     array = xr.DataArray(VALUES[:, :2], {"text": ("task", names)}, ("task", "condition"))
     assert estimates(array, cluster="text").contributions[0] == pytest.approx(found.contributions[0])
+
+
+def test_unit_and_cluster__may_be_one_column():
+    columns = {"unit": "task", "value": "score", "factors": ("model", "size")}
+    alone, as_cluster = estimates(LONG, **columns), estimates(LONG, cluster="task", **columns)
+    assert as_cluster.contributions[0] == pytest.approx(alone.contributions[0])
 
 
 def test_trials__are_units_by_the_largest_cluster_and_the_range_of_all_numbers():
@@ -135,6 +143,10 @@ HOLED.loc[4, "b"] = np.nan
         (xr.DataArray(VALUES, {"task": [0, *range(89)]}, ("task", "x")), {}, "task = 0: two rows"),
         (LONG.assign(c=None), {"unit": "task", "value": "score", "cluster": "c", "factors": ("model", "size")},
          "c: empty for a unit"),
+        (xr.DataArray(VALUES[:0], dims=("task", "x")), {}, "numbers: empty"),
+        (xr.DataArray(VALUES[:, :2].astype(str), dims=("task", "x")), {}, "numbers: of type"),
+        (xr.DataArray(VALUES[:, :2], {"g": ("x", [0, 1])}, ("task", "x")), {"cluster": "g"},
+         "cluster = 'g': no coordinate along task"),
         (pd.DataFrame(VALUES[:, :2], columns=["a", "a"]), {}, "two columns {'condition': 'a'}"),
         (pd.DataFrame(VALUES[:, :2] * 1j, columns=["a", "b"]), {}, "a: of type complex128, no real numbers"),
     ],
