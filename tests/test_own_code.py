@@ -190,7 +190,7 @@ def test_stored_cell__travels_without_its_file_and_without_trust(tmp_path):
     shutil.move(tmp_path / "moved.py", tmp_path / "mine.py")
     package.run(path, output=tmp_path, executor="serial", trust=[tmp_path / "mine.py"])
     folder = tmp_path / "own" / "quick"
-    with pytest.raises(UserError, match=f"--trust {tmp_path / 'mine.py'}"):
+    with pytest.raises(UserError, match=r"--trust mine\.py"):
         verify(folder, 1.0, executor="serial")
     shutil.move(tmp_path / "mine.py", tmp_path / "moved.py")
     checked = verify(folder, 1.0, executor="serial", trust=[tmp_path / "moved.py"])

@@ -59,11 +59,10 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
     return _replaced(cell, read), problems
 
 
-def with_word(cell: Cell, trusted: frozenset[str], folder: Path | None = None) -> Cell:
-    """Return a stored cell of a design in a folder, whose functions may run if their texts are trusted."""
+def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
+    """Return a stored cell whose functions may run if their texts are trusted."""
     texts = {piece: "" if piece.code is None else piece.code.text for _, piece in own_pieces(cell)}
-    places = {piece: str((folder or Path()) / piece.path) for piece in texts}
-    codes = {piece: Code(text, places[piece], text in trusted) for piece, text in texts.items()}
+    codes = {piece: Code(text, piece.path, text in trusted) for piece, text in texts.items()}
     return _replaced(cell, {piece: piece.model_copy(update={"code": code}) for piece, code in codes.items()})
 
 

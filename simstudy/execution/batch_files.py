@@ -177,8 +177,8 @@ class Segment:
                 content = memoryview(self.folder.read(self.name("records"), n_bytes, first * size))
             whole = {}
             for place, (batch, _, digest) in zip((chunk - first).tolist(), entries[chunk].tolist(), strict=True):
-                # A record that is not there whole has another digest.
-                if _digest(identity, batch, content[place * size : (place + 1) * size]) == digest:
+                there = (place + 1) * size <= len(content)
+                if there and _digest(identity, batch, content[place * size : (place + 1) * size]) == digest:
                     whole[batch] = place
             records = np.frombuffer(content, record, len(content) // size)
             found |= unpack(records[list(whole.values())], list(whole), cell)

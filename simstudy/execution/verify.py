@@ -69,8 +69,8 @@ def verify(
             f"{store.folder}: no batches of this engine, {engine()}, to verify ({others}); give a folder such as "
             "outputs/STUDY/PROFILE, on a machine and installation like those that computed it"
         )
-    trusted, file = texts_of(trust), store.design_file
-    tasks = [Task((with_word(task.cells[0], trusted, file and file.parent),), task.batch) for task in tasks]
+    trusted = texts_of(trust)
+    tasks = [Task((with_word(task.cells[0], trusted),), task.batch) for task in tasks]
     require_word(cell for task in tasks for cell in task.cells)
     different, damaged = [], []
     with open_queue(executor) as queue:

@@ -33,7 +33,7 @@ MAX_BYTES = 1 << 40
 MAX_HEADER_BYTES = 1 << 22
 """Largest header of safetensors, of tens of thousands of arrays: JSON takes thirty times as much in memory."""
 MAX_PICKLE_BYTES, MAX_STEPS = 1 << 24, 1 << 19
-"""Most bytes of a pickle in an archive, and steps of any pickle: 15 000 tensors."""
+"""Most bytes and steps of a pickle: 15 000 tensors."""
 MAX_DIMENSIONS, MAX_NAME = 32, 256
 _STEPS = (
     "PROTO", "STOP", "MARK", "GLOBAL", "BINPERSID", "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST",
@@ -147,7 +147,7 @@ def _read_archive(file: BinaryIO) -> Weights:
             return read_arrays(file, MAX_BYTES)
         folder = pickles[0].removesuffix("data.pkl")
         with archive.open(pickles[0]) as pickled:
-            found = _unpickled(io.BytesIO(pickled.read(MAX_PICKLE_BYTES)))
+            found = _unpickled(pickled)
         return _arrays(_tensors(found), lambda storage: read_member(archive, f"{folder}data/{storage.key}"))
 
 
@@ -243,13 +243,17 @@ class _TensorPickle(_Unpickler):
 def _unpickled(file: Any) -> Any:
     """Return what a pickle holds, after a look at all of its steps."""
     begin = file.tell()
-    for count, (step, _, _) in enumerate(pickletools.genops(file)):
+    # A longer one ends in an error, whatever one of its steps would read.
+    steps = io.BytesIO(file.read(MAX_PICKLE_BYTES))
+    for count, (step, _, _) in enumerate(pickletools.genops(steps)):
         if step.name not in _STEPS:
             raise ValueError(f"a step {step.name}")
         if count == MAX_STEPS:
             raise UserError(f"its pickle takes more than {count} steps; save the weights alone, best as safetensors")
-    file.seek(begin)
-    return _TensorPickle(file).load()
+    steps.seek(0)
+    found = _TensorPickle(steps).load()
+    file.seek(begin + steps.tell())
+    return found
 
 
 def _tensors(found: Any) -> dict[str, _Tensor]:

@@ -80,10 +80,12 @@ class TransformerHeads:
             if held[name] is not None and not 0 < held[name] < math.inf:
                 raise ValueError(f"{name} = {held[name]}; give a positive number")
         for name, array in list(held.items())[:7]:
+            if array is None and name in ("value", "output"):
+                continue
             wanted = bias.shape if name in _BIASES else shape
-            if array is not None and np.shape(array) != wanted:
+            if np.shape(array) != wanted:
                 raise ValueError(f"{name} has shape {np.shape(array)}; give {wanted}, as query has {shape}")
-            if array is not None and not np.isfinite(array).all():
+            if not np.isfinite(array).all():
                 raise ValueError(f"{name} holds NaN or infinity; give finite weights")
         held |= {"window": self._windows(shape[0])}
         if self.rotary_base is not None:

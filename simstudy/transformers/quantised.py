@@ -84,7 +84,9 @@ def read_quantised(file: BinaryIO) -> Quantised:
     sizes, turned = sizes_of(config), said(f"{family}.rope.dimension_count")
     config["partial_rotary_factor"] = 1.0 if turned is None else turned / sizes.head_dim
     n_heads = {"attn_q": sizes.n_heads, "attn_k": sizes.n_key_heads} if family in _SIDE_BY_SIDE else {}
-    found = Quantised({each.name: _Stored(each, n_heads.get(each.name.split(".")[-2], 0)) for each in reader.tensors})
+    found = Quantised(
+        {each.name: _Stored(each, n_heads.get(f".{each.name}".split(".")[-2], 0)) for each in reader.tensors}
+    )
     found.config, found.fields = config, reader.fields
     return found
 

@@ -18,6 +18,7 @@ from stored import rows
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.errors import UserError
+from simstudy.execution import batch_files
 from simstudy.execution.batch_files import LENGTH, Segment, record_of, same, segments
 from simstudy.execution.folder import Folder, refused
 from simstudy.execution.store import Store, read_results
@@ -113,6 +114,18 @@ def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
     for batch in lost:  # and what is computed again is there, whatever the harm
         store.write_batch("abc", batch, written[batch], CELL)
     assert same_bits(store.read_batches("abc", range(3), CELL), written)
+
+
+def test_record_that_is_gone__is_damaged_whatever_the_index_states(store):
+    for batch in range(2):
+        store.write_batch("abc", batch, some_moments(batch), CELL)
+    index, records = only(store).path("index"), only(store).path("records")
+    entries = np.frombuffer(index.read_bytes(), batch_files.ENTRY).copy()
+    entries["digest"][1] = np.void(hashlib.sha256(b"abc/1/").digest())  # of a record that holds nothing
+    index.write_bytes(entries.tobytes())
+    os.truncate(records, record_of(CELL).itemsize)
+    assert same_bits(store.read_batches("abc", [0, 1], CELL), {0: some_moments(0)})
+    assert store.read_batches("abc", [1], CELL) == {}
 
 
 @pytest.mark.parametrize("name", ["records", "index"])

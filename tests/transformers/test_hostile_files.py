@@ -180,7 +180,14 @@ def indices_of_indices(path: Path) -> None:
     path.write_text(json.dumps({"weight_map": {"w": "a0.safetensors"}}))
 
 
+def sparse_legacy(path: Path) -> None:
+    """A text of 600 MB that takes no room on a disk."""
+    path.write_bytes(MAGIC + b"\x80\x02X" + struct.pack("<I", 600 << 20))
+    os.truncate(path, 601 << 20)
+
+
 WRITTEN = {
+    "a legacy text that is there": sparse_legacy,
     "indices of indices": indices_of_indices,
     "a tensor larger than its storage": lambda path: write_archive(
         path, {"w": matrix(shape=(1 << 40, 1), strides=(0, 0))}
