@@ -181,9 +181,9 @@ def indices_of_indices(path: Path) -> None:
 
 
 def sparse_legacy(path: Path) -> None:
-    """A text of 600 MB that takes no room on a disk."""
-    path.write_bytes(MAGIC + b"\x80\x02X" + struct.pack("<I", 600 << 20))
-    os.truncate(path, 601 << 20)
+    """A text that takes no room on a disk: mapped, the file is within the budget, read and decoded it is not."""
+    path.write_bytes(MAGIC + b"\x80\x02X" + struct.pack("<I", BYTES // 2))
+    os.truncate(path, BYTES // 2 + 1000)
 
 
 WRITTEN = {
