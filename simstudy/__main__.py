@@ -58,7 +58,8 @@ def command(arguments: Sequence[str] | None = None) -> int:
         return _failed(*error.args)
     except typer.TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "simstudy")
-        return _failed(f"{error.format_message()} (see {place} --help)")
+        # The library of the command line names the exception that refused a value.
+        return _failed(f"{error.format_message().replace(': Value error, ', ': ')} (see {place} --help)")
     except MemoryError:
         return _failed("this machine has not enough memory; simstudy plan predicts what a study needs")
     return code or 0

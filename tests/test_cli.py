@@ -45,6 +45,11 @@ def test_help__teaches(capsys):
         assert "Usage" in said and "..." not in said.partition("COMMAND [ARGS]...")[2]
 
 
+def test_value_that_an_option_does_not_take__is_told_without_names_of_exceptions(capsys):
+    assert process.command(["report", "--figures", "png"]) == 2
+    assert "Invalid value for '--figures': 'png' is not one of 'pdf', 'svg'. (see" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments, needed", [(["--help"], set()), (["--version"], {"rich"})])
 def test_help__imports_nothing_that_is_slow(arguments, needed):
     program = f"import sys; from simstudy.__main__ import command; command({arguments}); print(*sys.modules)"
