@@ -62,6 +62,17 @@ def opened(design, store: Store) -> Ledger:
     return ledger
 
 
+def test_share_that_is_in_use__does_not_name_who_ran_the_whole(tmp_path):
+    whole = Store(tmp_path / "whole")
+    with whole.locked():
+        share = Store(tmp_path / "whole-1", known=(whole,))
+        with share.locked():
+            share.files.delete(".owner.json")
+            assert share.owner() == whole.owner() is not None
+            with pytest.raises(UserError, match="in use by another process"), share.locked():
+                pass
+
+
 def test_share_of_another_engine__is_refused_by_its_neighbour_and_by_the_merge(design, tmp_path, monkeypatch):
     share = run_share(design, Share(1, 4), output=tmp_path, executor="serial")
     require_engine(share)

@@ -50,6 +50,7 @@ def write(path, family="llama", kind=None, **entries):
         writer.add_string(f"{family}.{name.replace('_', '.')}", value)
     writer.add_token_list([f"w{k}" for k in range(WORDS)])
     writer.add_tensor("rope_freqs.weight", np.array([1, 2, 4, 8], np.float32))
+    writer.add_tensor("unused", np.ones(P, np.float32))
     for name, array in arrays.items():
         turned = {"attn_q": HEADS, "attn_k": KEY_HEADS}.get(name.rsplit(".")[-1]) if family == "llama" else None
         stored = array if turned is None else side_by_side(array, turned)

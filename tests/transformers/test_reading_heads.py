@@ -248,6 +248,8 @@ def test_heads_made_of_arrays__are_checked():
     arrays[1, 0, 0, 0, 0] = np.nan
     with pytest.raises(ValueError, match="key holds NaN"):
         TransformerHeads(*arrays, *np.ones((3, 2, 3, 2)), scale=1.0)
+    with pytest.raises(ValueError, match=r"key has shape \(\); give \(2, 3, 5, 2\)"):
+        TransformerHeads(arrays[0], None, *arrays[2:], scale=1.0)
 
 
 OWN = {
