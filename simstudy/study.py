@@ -113,7 +113,7 @@ def run(
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-    return read_results(store.folder / RESULTS_FILE)
+    return read_results(store.folder / RESULTS_FILE, store.files)
 
 
 def _judged(

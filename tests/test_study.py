@@ -214,6 +214,19 @@ def test_bad_executor_or_workers__are_refused(design, tmp_path, monkeypatch, bad
     assert not list(tmp_path.iterdir())
 
 
+def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypatch):
+    place = tmp_path / "tiny"
+
+    def read_after_exchange(path, *folder):
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+        return read_results(path, *folder)
+
+    monkeypatch.setattr("simstudy.study.read_results", read_after_exchange)
+    with pytest.raises(UserError, match="a link"):
+        run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+
+
 def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch):
     text = edited(DESIGN, "bandwidth = 0.8\n", 'bandwidth = 0.8\nreference = "torch_multi_head_attention"\n')
     design = load_design(write_design(tmp_path, text))

@@ -343,10 +343,10 @@ def netcdf(dataset: xr.Dataset) -> bytes:
     return bytes(target.close())
 
 
-def read_results(path: Path) -> xr.Dataset:
-    """Load the labelled results of a study into memory."""
+def read_results(path: Path, folder: Folder | None = None) -> xr.Dataset:
+    """Load the labelled results of a study into memory, from its folder, by default the one that the path names."""
     try:
-        return dataset_of(Folder(path.parent).read(path.name, MAX_RESULTS_BYTES), path)
+        return dataset_of((folder or Folder(path.parent)).read(path.name, MAX_RESULTS_BYTES), path)
     except Missing:
         raise Missing(f"{path}: no results can be read (no such file); run the study first") from None
 
