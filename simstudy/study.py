@@ -116,6 +116,7 @@ def run(
     return read_results(store.folder / RESULTS_FILE, store.files)
 
 
+@threadpool_limits.wrap(limits=1)
 def _judged(
     ledger: Ledger, design: Design, tell: Callable[[int], None], device: str, told: dict[int, Any]
 ) -> tuple[xr.Dataset, xr.Dataset]:
@@ -123,10 +124,8 @@ def _judged(
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
-    # Matrices of theory are small: threads of the numerical library would wait for one another.
-    with threadpool_limits(1):
-        joined, details = assemble(design, ledger.accounts, tell, device, told)
-        verdicts, pairs = judge(design, ledger.accounts, told)
+    joined, details = assemble(design, ledger.accounts, tell, device, told)
+    verdicts, pairs = judge(design, ledger.accounts, told)
     both = [joined, verdicts, *_zipped(design)], [details, pairs]
     whole, inside = (xr.merge(each, combine_attrs="override") for each in both)
     return whole, inside
@@ -146,6 +145,7 @@ def _zipped(design: Design) -> Iterator[xr.Dataset]:
     yield labelled({"interval": intervals}, {"drawn": np.arange(ZIPPED), "end": list(INTERVAL)}, {})
 
 
+@threadpool_limits.wrap(limits=1)  # as in a run: last bits of theory depend on threads of the numerical library
 def judged_again(design: Design, store: Store) -> tuple[xr.Dataset, xr.Dataset] | None:
     """Return results and details as the stored batches give them, all but how they ran; None if batches are missing."""
     told: dict[int, Any] = {}

@@ -73,6 +73,7 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
             "simstudy and libraries there, and use nodes of one processor type, or set NUMBA_CPU_NAME and "
             "NUMBA_CPU_FEATURES alike on all"
         )
+    threadpool_limits(1)  # for as long as a worker lives, whoever started it; `open_queue` restores it where it stands
     outcomes = []
     for task in tasks:
         start = time.thread_time()
@@ -221,14 +222,13 @@ def open_queue(
     if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):
         require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
     count = workers or os.cpu_count() or 1
-    with contextlib.ExitStack() as held:
+    # Threads of the numerical library would compete with workers, and last bits depend on their number.
+    with threadpool_limits(1), contextlib.ExitStack() as held:
         if isinstance(executor, Jobs):
             yield DaskQueue(*held.enter_context(job_cluster(executor, claim)))
             return
         if executor in ("serial", "threads"):
             count = 1 if executor == "serial" else count
-            # Threads of the numerical library would compete with these, and bits might depend on their number.
-            held.enter_context(threadpool_limits(1))
             opened = Queue(held.enter_context(ThreadPool(count)), count)
         elif executor == "processes":
             opened = DaskQueue(held.enter_context(local_client({str(number): {} for number in range(count)})))

@@ -9,14 +9,17 @@ import dask
 import distributed  # noqa: F401  # its defaults must be there before any are set aside
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, write_design
 from strangers import certificates, cluster
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from simstudy import study
+from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import clients
 from simstudy.execution import queue as queue_module
 from simstudy.execution.queue import Task, open_queue
+from simstudy.execution.store import Store
 from simstudy.replicates.batch import simulate_batch
 
 
@@ -231,20 +234,38 @@ def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
     never.set()
 
 
-@pytest.mark.parametrize("executor", ["serial", "threads"])
-def test_numerical_library__has_one_thread_in_each_that_computes(executor, monkeypatch):
-    """Theirs would compete for the cores, and bits might depend on how many there are."""
-    seen: list[int] = []
+def numerical_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
-    def spied(*_):
-        seen.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
-        return []
 
-    monkeypatch.setattr(queue_module, "simulate_batch", spied)
-    with open_queue(executor, 2 if executor == "threads" else None) as queue:
-        queue.add(batches(1))
-        list(queue)
-    assert seen and set(seen) == {1}
+@pytest.mark.parametrize("executor", ["serial", "threads", "processes"])
+def test_numerical_library__has_one_thread_where_a_run_is_judged(executor):
+    """Last bits of theory depended on how many there were, so that executors gave different results."""
+    with threadpool_limits(2):
+        with open_queue(executor, 1):
+            assert numerical_threads() == {1}
+        assert numerical_threads() == {2}
+
+
+def test_numerical_library__has_one_thread_in_a_worker_that_somebody_else_started():
+    task = batches(1)
+    with threadpool_limits(2):
+        queue_module.compute(task, "cpu", queue_module.engine_of(task, "cpu"))
+        assert numerical_threads() == {1}
+
+
+def test_numerical_library__has_one_thread_where_verify_judges_again(tmp_path, monkeypatch):
+    """`verify` called a sound run different where the library had several threads."""
+    seen, original = [], study.open_ledger
+
+    def spied(*given, **named):
+        seen.append(numerical_threads())
+        return original(*given, **named)
+
+    monkeypatch.setattr(study, "open_ledger", spied)
+    with threadpool_limits(2):
+        assert study.judged_again(load_design(write_design(tmp_path)), Store(tmp_path / "empty")) is None
+    assert seen == [{1}]
 
 
 def test_worker_of_another_engine__is_refused(monkeypatch, queue):
