@@ -54,7 +54,7 @@ class Statement(Record):
     @classmethod
     def parse(cls, content: bytes, identity: str) -> Statement:
         """Return the statement of the cell with this name; ValueError if it is damaged, another's or impossible."""
-        stated = cls.model_validate_json(content)
+        stated = cls.model_validate_json(content, strict=False)  # JSON has no tuples; the identity below is strict
         if stated.cell.identity(stated.engine) != identity or impossibilities(stated.cell):
             raise ValueError("states another cell, or an impossible one")
         return stated

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, minimal_cell, write_design
+from builders import DESIGN, edited, minimal_cell, with_contents, write_design
 from stored import flip, rows
 
 from simstudy.design.load import load_design
@@ -170,6 +170,18 @@ def test_cell_without_its_statement__is_left_out_and_stated_by_the_next_run(cont
     assert found.unstated == n_batches and f"{n_batches} left out" in str(found)
     store.state_cell(identity, statement)
     assert path.read_bytes() == whole and Store(tmp_path / "merged").adopt(store).unstated == 0
+
+
+def test_statement__of_contents_of_files_is_read_back(tmp_path):
+    """`verify` skipped cells with heads or masks of files, and their results, as of an unknown engine."""
+    np.save(tmp_path / "w.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
+    np.save(tmp_path / "mask.npy", np.tri(2, 4, 2, dtype=bool))
+    heads = {"arrangement": "file", "file": "w.npy", "query_projections": "file", "query_file": "w.npy"}
+    points = {"kind": "points", "points": [[0.0] * 6] * 2}
+    cell = with_contents(tmp_path, **heads, mask={"kind": "file", "path": "mask.npy"}, queries=points, n_keys=4)
+    assert cell.file_projections and cell.file_query_projections and cell.file_mask
+    content = Statement(engine="e", cell=cell).model_dump_json().encode()
+    assert Statement.parse(content, cell.identity("e")).cell.model_dump() == cell.model_dump()
 
 
 def test_statement__of_another_or_an_impossible_cell_is_none():
