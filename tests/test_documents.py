@@ -95,6 +95,12 @@ def test_card__draws_and_tells_every_judged_claim_of_its_sentence():
     assert "For the target |x|²/4" in cards
 
 
+def test_checks__list_every_claim_that_they_count():
+    lines = [line for line in findings._lines().values() if line.origin in findings.CHECKS]
+    page = "\n".join(findings.checks())
+    assert lines and all(f"{line.name}, {line.origin}</span></td><td>{line.verdict}<" in page for line in lines)
+
+
 def test_tables__keep_bars_and_lines_inside_their_cells():
     """Claims on |x|² that were withdrawn lost the rest of their row on the page of checks."""
     assert list(verdicts.markdown(("a", "b"), [("|x|²", "1\n2")])) == ["| a | b |", "|---|---|", "| \\|x\\|² | 1 2 |"]

@@ -13,6 +13,7 @@ from commands import FORKS, ROOT, simstudy
 from scipy import stats
 
 import simstudy as package
+from simstudy.commands.judging import altered
 from simstudy.data.heads import key_projections
 from simstudy.data.shared import SharedData
 from simstudy.design import own_code
@@ -123,6 +124,8 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     require_same_design(results, load_design(path), Store(tmp_path))
     seal = seal_of(load_design(path))
     assert "confirm design.toml --profile quick --trust mine.py --beacon" in preregistration(load_design(path), seal)
+    # Judged again from another folder than that of the design, beside which its file lies.
+    assert not list(altered(Store(tmp_path / "out" / "own" / "quick"), [tmp_path / "mine.py"]))
     (tmp_path / "mine.py").write_text(SOURCE + "\n")
     with pytest.raises(UserError, match=r"mine.py has changed since; run the study again"):
         require_same_design(results, load_design(path), Store(tmp_path))

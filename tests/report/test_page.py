@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders_results import DESIGN, build_design, build_results
+from jinja2 import UndefinedError
 from matplotlib.colors import to_rgb
 from pages import Page
 
@@ -130,6 +131,11 @@ def test_page__escapes_what_the_design_says(html, design):
     assert "<script>alert" not in html and "\\u003cscript\\u003ealert(1)" in html
     assert "&lt;script&gt;alert(1)" in html
     assert "Does &lt;b&gt;nothing&lt;/b&gt;" in html
+
+
+def test_name_that_nobody_gives_a_template__is_no_blank():
+    with pytest.raises(UndefinedError, match="verdikt"):
+        page_module.template("page.html").environment.from_string("{{ verdikt }}").render()
 
 
 def test_page__states_verdicts_in_words_and_whether_they_were_declared(html):

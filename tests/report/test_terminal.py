@@ -280,6 +280,9 @@ def test_precision_that_no_number_of_replicates_gives__is_told(tmp_path):
         head, line = missed_lines([account], design)
         stopped = "; more replicates do not lower 0.19 of it" if told else ", ceiling of 512 replicates"
         assert head.startswith("1 cell stopped") and f"wanted 0.05{stopped}" in line
+    # None is lost between those that are listed and those that are counted.
+    many = missed_lines([account] * (progress.MAX_LISTED + 2), design)
+    assert many[1:] == [line] * progress.MAX_LISTED + ["  and 2 more"]
 
 
 def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_path, monkeypatch):

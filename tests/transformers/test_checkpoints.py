@@ -100,6 +100,12 @@ def test_checkpoints_of_torch__hold_what_was_saved(write, tmp_path):
     np.testing.assert_array_equal(found["a.scaled"], MATRIX)
 
 
+@pytest.mark.parametrize("write", [write_archive, write_legacy])
+def test_checkpoint_without_names__is_told(write, tmp_path):
+    with pytest.raises(UserError, match="holds a list; save a state_dict"):
+        read_weights(write(tmp_path / "model.bin", [matrix()]))
+
+
 def test_brain_floats__are_read_as_single_precision(tmp_path):
     halves = (MATRIX.view("<u4") >> 16).astype("<u2").tobytes()
     torch = read_weights(write_archive(tmp_path / "a", {"w": matrix("BFloat16Storage")}, halves))

@@ -250,6 +250,8 @@ def test_heads_made_of_arrays__are_checked():
         TransformerHeads(*arrays, *np.ones((3, 2, 3, 2)), scale=1.0)
     with pytest.raises(ValueError, match=r"key has shape \(\); give \(2, 3, 5, 2\)"):
         TransformerHeads(arrays[0], None, *arrays[2:], scale=1.0)
+    with pytest.raises(ValueError, match=r"query has shape \(2, 3, 5\); give \(layer, head, feature, dimension\)"):
+        TransformerHeads(arrays[0, ..., 0], *arrays[1:], scale=1.0)
 
 
 OWN = {

@@ -20,6 +20,7 @@ from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import performance
 from simstudy.replicates.replay import replay
 from simstudy.report.page import write_report
+from simstudy.theory.instances import instance_numbers
 
 INSTANCES = {
     "normaliser": {"power": 2},
@@ -62,6 +63,17 @@ def test_names__are_those_of_one_quantity_each():
     assert not set(NAMES) & set(MEASURES)
     # Trained models take seconds, and simulations need functions: their own files test them.
     assert {kind for kind, r in KINDS.items() if r.system() not in ("real_heads", "simulation")} == set(INSTANCES)
+
+
+EXACT = [kind for kind in INSTANCES if instance_numbers(cell_of(kind).instance, cell_of(kind))]
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_exact_formula__is_the_mean_of_what_is_measured(kind):
+    cell, n = cell_of(kind), 400
+    measured = measure(cell, SharedData(cell, 0, n))
+    for name, exact in instance_numbers(cell.instance, cell).items():
+        assert abs(measured[name].mean() - exact) <= 4.0 * measured[name].std() / np.sqrt(n) + 1e-12, name
 
 
 @pytest.mark.parametrize("kind", INSTANCES)

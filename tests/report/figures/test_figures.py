@@ -76,7 +76,8 @@ def test_curve__does_not_join_points_that_exact_theory_joins(results):
     assert len(lines(axes, "exact")) == 1 and not lines(axes, "leading") and not lines(axes, "joined")
     assert legend_texts(drawing)[-1][0] == "points: Monte Carlo ± 1.96 MCSE"
     cells.correlation.loc[{"source": "exact"}] = np.nan
-    assert len(lines(panels(draw(curve(), "f", cells))[0], "joined")) == 1  # the control
+    (joined,) = lines(panels(draw(curve(), "f", cells))[0], "joined")  # the control
+    assert joined.get_color() == lines(axes, "exact")[0].get_color()
 
 
 def test_limit__is_told_by_exact_theory_first(results):
