@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 from simstudy.design.contents import stated
 from simstudy.design.own_code import own_pieces
@@ -53,7 +54,15 @@ def _engine(device: str, names: frozenset[str]) -> str:
     from simstudy.kernels.devices import hardware
 
     libraries = [f"{name}={importlib.metadata.version(name)}\0" for name in NUMERIC_LIBRARIES]
-    return code_digest(sorted(sources(names)), *libraries, hardware(device), size=8)
+    return code_digest(sorted(sources(names)), *libraries, _dispatched(), hardware(device), size=8)
+
+
+def _dispatched() -> str:
+    """Return which of their codes for several processors NumPy and its library of linear algebra run here."""
+    # Of the library in NumPy's wheel: others, such as PyTorch's, may be loaded or not.
+    inside = np.__path__[0]
+    blas = [library.get("architecture") for library in threadpool_info() if library["filepath"].startswith(inside)]
+    return f"{blas} {np.lib.introspect.opt_func_info()}"
 
 
 def code_digest(paths: Iterable[Path], *others: str, size: int = 16) -> str:

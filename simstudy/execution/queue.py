@@ -70,8 +70,7 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome]:
     if here != wanted:
         raise UserError(
             f"a worker would give other bits (engine {here} on {platform.node()}, {wanted} wanted); install the same "
-            "simstudy and libraries there, and use nodes of one processor type, or set NUMBA_CPU_NAME and "
-            "NUMBA_CPU_FEATURES alike on all"
+            "simstudy and libraries there, and use nodes of one processor type"
         )
     threadpool_limits(1)  # for as long as a worker lives, whoever started it; `open_queue` restores it where it stands
     outcomes = []

@@ -84,6 +84,5 @@ def require_engine(share: Store) -> None:
     if theirs != engine():
         raise UserError(
             f"{share.folder / RECORD}: computed by engine {theirs} on {record.get('processor')!r}, this is engine "
-            f"{engine()}; use nodes of one processor type and one installation, or set NUMBA_CPU_NAME and "
-            "NUMBA_CPU_FEATURES alike on all"
+            f"{engine()}; use nodes of one processor type and one installation"
         )

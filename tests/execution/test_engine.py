@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
+import numpy as np
 import pytest
 from builders import minimal_cell
 
@@ -146,6 +147,16 @@ def test_settings_of_the_compiler__are_of_the_engine(name, monkeypatch):
     before = processor()
     monkeypatch.setattr(numba.config, name, "another")
     assert processor() != before
+
+
+def test_code_that_numpy_and_its_linear_algebra_run__is_of_the_engine(monkeypatch):
+    """Last bits changed with OPENBLAS_CORETYPE while the engine stayed, and `verify` blamed the results."""
+    asked = engines._engine.__wrapped__
+    before = asked("cpu", frozenset())
+    monkeypatch.setattr(engines, "threadpool_info", lambda: [{"filepath": np.__file__, "architecture": "Another"}])
+    other = asked("cpu", frozenset())
+    monkeypatch.setattr(np.lib.introspect, "opt_func_info", dict)
+    assert len({before, other, asked("cpu", frozenset())}) == 3
 
 
 def test_settings_that_change_no_code__are_not(monkeypatch):
