@@ -1,5 +1,6 @@
 """Whether results and report of a study are what its stored batches give: they are judged again and compared."""
 
+import contextlib
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import xarray as xr
 
 from simstudy.design.document import Design, confirmatory
 from simstudy.design.load import load_design
+from simstudy.design.written import read_design
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import sealed
 from simstudy.execution.folder import Missing
@@ -79,11 +81,15 @@ def _as_stored(dataset: xr.Dataset, store: Store) -> xr.Dataset:
 
 
 def _design_of(results: xr.Dataset, store: Store, trust: Iterable[Path]) -> Design:
-    """Return the design that results state, from its file as long as that is unchanged."""
+    """Return the design that results state, from its file as long as that states the same."""
     text, profile, file = results.attrs["design"], results.attrs["profile"], store.design_file
-    design = load_design(file, profile, trust) if file and file.is_file() else None
-    if design is None or design.text != text:
-        design = load_design(tomllib.loads(text), profile, trust)
-        design = design.model_copy(update={"text": text, "path": file})
+    tables, unchanged, trust = tomllib.loads(text), False, [Path(path).absolute() for path in trust]
+    if file and file.is_file():
+        with contextlib.suppress(UserError):  # it is no design any more
+            unchanged = repr(read_design(file).tables) == repr(tables)
+    # Paths in a design are relative to its folder.
+    with contextlib.chdir(file.parent if file and file.parent.is_dir() else "."):
+        design = load_design(file if file and unchanged else tables, profile, trust)
+    design = design.model_copy(update={"text": text, "path": file})
     begun = begun_in(store)
     return confirmatory(design, begun) if begun else design

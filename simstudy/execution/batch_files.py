@@ -23,6 +23,7 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+from pydantic import ConfigDict
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.design.feasibility import impossibilities
@@ -47,6 +48,8 @@ _INDEX = re.compile(r"([0-9]{4})\.index")
 
 class Statement(Record):
     """What a cell is, and what computed its batches."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # a parameter of a simulation may be infinite
 
     engine: str
     cell: Cell

@@ -273,16 +273,22 @@ def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, An
     }
 
 
+def _finite(value: Any, otherwise: str | None) -> Any:
+    """Return a value, or what stands for a number that JSON does not have."""
+    return otherwise if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
     """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
     owner, cells = store.owner(), []
     for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=True)):
         told = cell.model_dump(include={"failed", "finished", "reached", "measure", "mcse", "wanted"})
-        finite = {name: None if isinstance(it, float) and not math.isfinite(it) else it for name, it in told.items()}
+        finite = {name: _finite(it, None) for name, it in told.items()}
+        levels = {name: level(planned.cell.coordinates, name) for name in design.factors[planned.grid]}
         own = {
             "cell": number,
             "grid": planned.grid,
-            "levels": {name: level(planned.cell.coordinates, name) for name in design.factors[planned.grid]},
+            "levels": {name: _finite(it, str(it)) for name, it in levels.items()},
             "replicates": cell.stored * cell.batch_size,
             "expected_replicates": cell.expected * cell.batch_size,
         }

@@ -268,6 +268,24 @@ def test_verify__judges_again_and_names_what_differs(tiny, tmp_path, in_process)
     assert "results.nc: batches that it rests on are damaged or missing" in wrong()
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("[study]", "# A comment.\n[study]"), ("A tiny study", "Another title"), ("n_keys", "keys")]
+)
+def test_verify__agrees_with_a_run_whose_design_has_changed_since(old, new, tmp_path, in_process):
+    """It sought files of the design in the current folder, had cells in another order, or refused what is no design."""
+    np.save(tmp_path / "w.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
+    text = edited(DESIGN.partition("[claims")[0], '"rotated"', '"file"\nfile = "w.npy"') + "[profiles.quick]\n"
+    targets, noise = 'regression = [{ kind = "ridge" }, { kind = "linear" }]', "noise_sd = [0.5, 1.0]"
+    # Tables come last where a design is written anew, as it is after a change that is more than a comment.
+    factors = [targets, noise] if new.startswith("#") else [noise, targets]
+    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "\n".join(factors))
+    path = write_design(tmp_path, text)
+    run(load_design(path), output=tmp_path / "out", executor="serial")
+    path.write_text(edited(text, old, new))
+    found = in_process("verify", tmp_path / "out" / "tiny" / "quick")
+    assert found.returncode == 0 and "different" not in found.stdout, (found.stdout, found.stderr)
+
+
 @pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan")])
 def test_share_that_is_none__is_refused(share, store):
     with pytest.raises(UserError, match="above 0 and at most 1"):

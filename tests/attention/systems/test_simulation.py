@@ -1,5 +1,6 @@
 """Processes, methods and measures of the user's own: against a loop in NumPy over single replicates."""
 
+import json
 import math
 import runpy
 import subprocess
@@ -17,9 +18,13 @@ from simstudy.design.load import load_design
 from simstudy.design.settings.systems.simulation import _covers
 from simstudy.errors import UserError
 from simstudy.execution.seal import seal_of
+from simstudy.execution.status import counted
+from simstudy.execution.store import Store
+from simstudy.execution.verify import verify
 from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
 from simstudy.report.preregistration import preregistration
+from simstudy.report.progress import status_record
 
 N, BATCH = 12, 256
 
@@ -195,6 +200,22 @@ def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
         load_design(folder / "zip.toml")
     with pytest.raises(UserError, match="give no lower, upper, truth"):
         plots.zip_plot("principal-angles", "0", replicates=1)
+
+
+def bounded(draw, n, limit):
+    """A normal sample, none of it beyond a limit."""
+    return {"x": draw.normals(n).clip(-limit, limit), "truth": 0.0}
+
+
+def test_infinite_parameter__is_read_back_and_told(tmp_path):
+    """`verify` skipped the cell, and with it all results, as of an unknown engine; `status --json` broke off."""
+    study(tmp_path, bounded, measures=["coverage"], factors={"n": [N], "limit": [1.0, math.inf]})
+    folder = tmp_path / "own"
+    found = verify(folder / "quick", executor="serial", trust=[folder / "functions.py"])
+    assert found.compared == 2 and not (found.foreign or found.different)
+    design, store = load_design(folder / "design.toml"), Store(folder / "quick")
+    record = json.loads(json.dumps(status_record(counted(design, store), design, store), allow_nan=False))
+    assert [cell["levels"]["instance.limit"] for cell in record["cells"]] == [1.0, "inf"]
 
 
 def slow(x, n, seconds=60.0):
