@@ -125,9 +125,15 @@ def simulate(
     for claim, entries in claims.items():
         stated = {field: _renamed(value, called) if field in _NAMING else value for field, value in entries.items()}
         study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **stated}
+    return _run_in_own_folder(study, text, output, **how)
+
+
+def _run_in_own_folder(study: Study, functions: str, output: str | Path, **how: Any) -> xr.Dataset:
+    """Write a study with its functions into a folder of its name, and run it."""
+    name = study["study"]["name"]
     folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
     design = study.toml()  # first: a design that is refused leaves no functions behind
-    store.write_text("functions.py", text)
+    store.write_text("functions.py", functions)
     store.write_text("design.toml", design)
     return run(folder / "design.toml", output=output, trust=[folder / "functions.py"], **how)
 

@@ -169,4 +169,8 @@ def test_systems_and_learners__are_found_and_never_imported():
 def test_every_module__is_short_and_says_what_it_is_for(path):
     text = path.read_text()
     assert len(text.splitlines()) <= 400
-    assert ast.get_docstring(ast.parse(text))
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree)
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        body = function.body[ast.get_docstring(function) is not None :]
+        assert not body or function.end_lineno - body[0].lineno < 40, function.name

@@ -28,24 +28,7 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
     for block in blocks:
         for inside, axes in block:
             for hue, part in shared.split(inside, figure.hue):
-                shown = shared.visible(part.hdi.values, figure.x_scale)
-                shown &= shared.visible(by_source(part, figure.y, "empirical"), figure.y_scale)
-                errors = (part[name].values[shown] for name in ("hdi_mcse", f"{figure.y}_mcse"))
-                # Nothing is uncertain of an index that is computed from the heads alone.
-                x_bars, y_bars = (COVERAGE * each if (each > 0).any() else None for each in errors)
-                x, y = part.hdi.values[shown], by_source(part, figure.y, "empirical")[shown]
-                shared.draw_marks(
-                    axes,
-                    looks[hue],
-                    x,
-                    y,
-                    xerr=x_bars,
-                    yerr=y_bars,
-                    elinewidth=1.0,
-                    markersize=4.5,
-                    markeredgewidth=1.2,
-                    zorder=2,
-                )
+                _draw_cells(axes, figure, part, looks[hue])
             shared.set_scales(axes, figure.x_scale, figure.y_scale)
             if figure.index:
                 axes.set_xlabel(figure.index)
@@ -63,6 +46,18 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
     words += shared.left_out(figure, cells.hdi.values, y if figure.index else y[:, None])
     shared.legends(drawing, looks, words, figure.hue)
     return drawing
+
+
+def _draw_cells(axes: Any, figure: DiversityFigure, part: xr.Dataset, look: shared.Look) -> None:
+    """Draw the measure of some cells against their index, with bars where a number has an error."""
+    shown = shared.visible(part.hdi.values, figure.x_scale)
+    shown &= shared.visible(by_source(part, figure.y, "empirical"), figure.y_scale)
+    errors = (part[name].values[shown] for name in ("hdi_mcse", f"{figure.y}_mcse"))
+    # Nothing is uncertain of an index that is computed from the heads alone.
+    x_bars, y_bars = (COVERAGE * each if (each > 0).any() else None for each in errors)
+    x, y = part.hdi.values[shown], by_source(part, figure.y, "empirical")[shown]
+    style = {"elinewidth": 1.0, "markersize": 4.5, "markeredgewidth": 1.2, "zorder": 2}
+    shared.draw_marks(axes, look, x, y, xerr=x_bars, yerr=y_bars, **style)
 
 
 def _of_all_indices(figure: DiversityFigure, cells: xr.Dataset) -> tuple[Drawing, list[Any]]:
