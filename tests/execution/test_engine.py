@@ -152,7 +152,10 @@ def test_settings_of_the_compiler__are_of_the_engine(name, monkeypatch):
 def test_code_that_numpy_and_its_linear_algebra_run__is_of_the_engine(monkeypatch):
     """Last bits changed with OPENBLAS_CORETYPE while the engine stayed, and `verify` blamed the results."""
     asked = engines._engine.__wrapped__
-    before = asked("cpu", frozenset())
+    before, loaded = asked("cpu", frozenset()), engines.threadpool_info()
+    further = {"filepath": "/elsewhere/libtorch.so", "architecture": "Another"}
+    monkeypatch.setattr(engines, "threadpool_info", lambda: [*loaded, further])
+    assert asked("cpu", frozenset()) == before
     monkeypatch.setattr(engines, "threadpool_info", lambda: [{"filepath": np.__file__, "architecture": "Another"}])
     other = asked("cpu", frozenset())
     monkeypatch.setattr(np.lib.introspect, "opt_func_info", dict)

@@ -35,6 +35,8 @@ DIRECTIVES = {
 @pytest.mark.parametrize("system", SUBMIT_COMMANDS)
 def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic cpu")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", "AVX2")
     lines = job_script(Jobs(system, **ASKED, logs=tmp_path / "logs", keys=Folder(tmp_path / "a folder"))).splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
     for expected in DIRECTIVES[system]:
@@ -42,7 +44,8 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     for expected in (
         "export OMP_NUM_THREADS=1", "export PYTHONSAFEPATH=1",
         'scratch=$(mktemp -d "${TMPDIR:-/tmp}/simstudy-XXXXXXXXXX") || exit 1',
-        "export NUMBA_CPU_NAME='generic cpu'", "module load python",
+        "export NUMBA_CPU_NAME='generic cpu'", "export OPENBLAS_CORETYPE=Haswell", "module load python",
+        "export NPY_DISABLE_CPU_FEATURES=AVX2",
         "export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP=11s",
     ):  # fmt: skip
         assert lines.index(expected) < len(lines) - 1

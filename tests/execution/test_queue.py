@@ -21,6 +21,7 @@ from simstudy.execution import queue as queue_module
 from simstudy.execution.queue import Task, open_queue
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import simulate_batch
+from simstudy.verdicts import assemble
 
 
 @pytest.fixture
@@ -252,6 +253,20 @@ def test_numerical_library__has_one_thread_in_a_worker_that_somebody_else_starte
     with threadpool_limits(2):
         queue_module.compute(task, "cpu", queue_module.engine_of(task, "cpu"))
         assert numerical_threads() == {1}
+
+
+def test_numerical_library__has_one_thread_where_a_run_ends(tmp_path, monkeypatch):
+    """The queue is closed by then; a design without claims meets theory here first."""
+    seen, original = [], assemble.assemble
+
+    def spied(*given):
+        seen.append(numerical_threads())
+        return original(*given)
+
+    monkeypatch.setattr(assemble, "assemble", spied)
+    with threadpool_limits(2):
+        study.run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+    assert seen == [{1}]
 
 
 def test_numerical_library__has_one_thread_where_verify_judges_again(tmp_path, monkeypatch):
