@@ -1,5 +1,7 @@
 """Results as files and grids: every cell at its place, and one line on those that another version has written."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +138,25 @@ def test_foreign_data__are_refused(made_up, tmp_path):
         open_results(path)
     Store(tmp_path).write_dataset("results.nc", made_up)
     assert open_results(tmp_path).sizes == made_up.sizes
+
+
+def test_threads_that_read_and_write_results__do_not_end_the_process(made_up, tmp_path):
+    """A crash within the netCDF library, of calls that its lock did not guard."""
+    Store(tmp_path).write_dataset("results.nc", made_up)
+    program = f"""
+from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
+from pathlib import Path
+from simstudy.execution.store import netcdf, read_results
+
+def work(_):
+    for _ in range(40):
+        netcdf(read_results(Path({str(tmp_path / "results.nc")!r})))
+
+list(ThreadPoolExecutor(2).map(work, range(2)))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 OPTIONAL = {"optimum_share", "estimator"}  # alone of their kind: nothing in the results tells that they should be there

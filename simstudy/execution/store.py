@@ -52,7 +52,9 @@ from simstudy.execution.folder import ASIDE, Folder, Held, Missing, refused
 from simstudy.replicates.moments import Moments
 
 if TYPE_CHECKING:
+    import netCDF4
     import xarray as xr
+    from xarray.backends import NetCDF4DataStore
 
 _STATEMENT = "cell.json"
 _IDENTITY = re.compile(r"[0-9a-f]{20}")
@@ -330,17 +332,26 @@ def netcdf(dataset: xr.Dataset) -> bytes:
     """Return a data set as the bytes of a netCDF file: written by us, so that a full disk raises what we expect."""
     # Imported here and below: they take half a second, which who looks at batches alone need not wait for.
     import netCDF4
-    from xarray.backends import NetCDF4DataStore
+    from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
-    # Both arguments are required for a file in memory, but name no file and no size.
-    target = netCDF4.Dataset("results.nc", "w", memory=1)
     dataset = dataset.copy()
     for variable in dataset.variables.values():
         # Texts become characters, as text of any length cannot be compressed.
         text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
         variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
-    dataset.dump_to_store(NetCDF4DataStore(target))
-    return bytes(target.close())
+    with NETCDF4_PYTHON_LOCK:
+        # Both arguments are required for a file in memory, but name no file and no size.
+        target = netCDF4.Dataset("results.nc", "w", memory=1)
+        dataset.dump_to_store(_unlocked(target))
+        return bytes(target.close())
+
+
+def _unlocked(file: netCDF4.Dataset) -> NetCDF4DataStore:
+    """Return what xarray reads from and writes to, while its lock is held: netCDF is not safe for threads."""
+    from xarray.backends import NetCDF4DataStore
+    from xarray.backends.file_manager import DummyFileManager
+
+    return NetCDF4DataStore(DummyFileManager(file), lock=False)
 
 
 def read_results(path: Path, folder: Folder | None = None) -> xr.Dataset:
@@ -356,15 +367,17 @@ def dataset_of(content: bytes, path: Path) -> xr.Dataset:
     # Imported here, as above.
     import netCDF4
     import xarray as xr
-    from xarray.backends import NetCDF4DataStore
+    from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
     damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
     bare = content[:-DIGEST_LENGTH]
     if hashlib.sha256(bare).hexdigest().encode() != content[-DIGEST_LENGTH:]:
         raise damaged
     try:
-        source = netCDF4.Dataset("results.nc", memory=bare)
-        with xr.open_dataset(NetCDF4DataStore(source)) as results:
+        with (
+            NETCDF4_PYTHON_LOCK,
+            xr.open_dataset(_unlocked(netCDF4.Dataset("results.nc", memory=bare))) as results,
+        ):
             # A file that promises more than deflate can hide in its bytes is none of ours.
             promised = sum(array.nbytes for array in results.variables.values())
             if promised > min(MOST_DEFLATED * len(content), MAX_RESULTS_BYTES):
