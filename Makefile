@@ -7,7 +7,7 @@ STUDY   ?= principal-angles
 PROFILE ?= quick
 CORES   ?= auto
 # The largest first: what begins last should not end alone.
-DESIGNS := $(shell ls -S designs/*.toml)
+STUDIES := $(patsubst designs/%/design.toml,%,$(shell ls -S designs/*/design.toml))
 # A study of small batches keeps one core busy, so each core has a study; what it says appears when it is done.
 SIDE_BY_SIDE = $(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURES)),-O) \
     -j $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
@@ -58,7 +58,7 @@ study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
 	$(BIN)/simstudy run $(STUDY) --profile $(PROFILE)
 
 studies: $(VENV)/.run  ## Run all studies and gather them on one page
-	@$(SIDE_BY_SIDE) $(DESIGNS:designs/%.toml=run-%)
+	@$(SIDE_BY_SIDE) $(STUDIES:%=run-%)
 	$(BIN)/simstudy report --profile $(PROFILE)
 
 report: $(VENV)/.run  ## Gather the stored results of all studies on one page
@@ -72,10 +72,10 @@ confirm-%:
 	@$(BIN)/simstudy confirm $* --profile $(PROFILE) --workers 1 --beacon "$$BEACON" || case $$? in 3|5) ;; *) exit 1;; esac
 
 freeze: $(VENV)/.run  ## Seal all designs, with preregistrations, into designs/sealed
-	@for design in $(DESIGNS); do $(BIN)/simstudy freeze $$design --profile $(PROFILE) $(if $(PROMISE),--beacon "$(PROMISE)") || exit 1; done
+	@for study in $(STUDIES); do $(BIN)/simstudy freeze $$study --profile $(PROFILE) $(if $(PROMISE),--beacon "$(PROMISE)") || exit 1; done
 
 confirm: $(VENV)/.run  ## Judge all sealed designs on new seeds: make confirm BEACON="a text that is younger than the seals"
-	@$(SIDE_BY_SIDE) $(DESIGNS:designs/%.toml=confirm-%)
+	@$(SIDE_BY_SIDE) $(STUDIES:%=confirm-%)
 	$(BIN)/simstudy report --profile $(PROFILE)
 
 full: $(VENV)/.run  ## Run the study in its full profile

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from simstudy.design.measures import INDICES, LENGTHS, MEASURES, STATISTICS, coordinates_of, described
+from simstudy.design.measures import INDICES, LENGTHS, averaged_measures, coordinates_of, described
 from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.errors import UserError
 from simstudy.execution.store import DETAILS_FILE, read_results
@@ -148,7 +148,7 @@ def contrast(
         If no cell or several have these levels, the measure is none, the details cannot be read or are of another run,
         or the cells share replicates in blocks of other lengths, so that their covariance is unknown.
     """
-    known = [name for name in (*MEASURES, *STATISTICS, "hdi") if name in results]
+    known = [*averaged_measures(results), *(["hdi"] if "hdi" in results else [])]
     if measure not in known:
         raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
     if (index is not None) != (measure == "hdi") or (index is not None and index not in INDICES):
@@ -277,7 +277,7 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
     share = inside[f"{measure}_contribution"].values
     remainder = float(inside.get(f"{measure}_remainder", 0.0))
     estimate, mcse = own[measure], own[f"{measure}_mcse"]
-    if measure in MEASURES or measure in STATISTICS:
+    if measure != "hdi":
         estimate = estimate.sel(source="empirical")
     if not np.allclose(np.sqrt((share**2).sum(axis=0) + remainder**2), mcse.values, rtol=1e-9, equal_nan=True):
         raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Drawing
 from simstudy.design.document import Design
 from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure, Scale
 from simstudy.design.load import load_design
-from simstudy.design.measures import MEASURES, STATISTICS
+from simstudy.design.measures import averaged_measures
 from simstudy.design.mistakes import hint, validated
 from simstudy.design.own_code import require_word
 from simstudy.design.written import Source
@@ -247,7 +247,7 @@ def _drawn(
     for factor in (entries.get(name) for name in ("x", "hue", "panel")):
         if factor is not None and factor not in known:
             raise UserError(f"{factor!r}: no factor of grid {grid!r}; {hint(factor, list(known))}")
-    measures, y = [measure for measure in MEASURES | STATISTICS if measure in results], entries["y"]
+    measures, y = averaged_measures(results), entries["y"]
     if y not in measures:
         raise UserError(f"y = {y!r}: not in these results; {hint(y, measures)}")
     (name,) = get_args(kind.model_fields["kind"].annotation)

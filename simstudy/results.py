@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.claims import Verdict
-from simstudy.design.measures import ATTRIBUTES, INDICES, OCCASIONAL, SOURCES, VARIABLES, coordinates_of
+from simstudy.design.measures import ATTRIBUTES, INDICES, OCCASIONAL, SOURCES, VARIABLES, coordinates_of, registry
 from simstudy.design.mistakes import hint
 from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.levels import Coordinates, level
@@ -150,16 +150,18 @@ def require_layout(results: xr.Dataset, path: Path) -> None:
 def _of_layout(results: xr.Dataset) -> list[str]:
     """How variables differ from the registered ones, and coordinates: settings of cells, names of what has names."""
     present = {str(name) for name in results.data_vars}
+    known = registry(results.attrs)
+    own = known.keys() - VARIABLES.keys()
     always = VARIABLES.keys() - set().union(*_OCCASIONAL)
-    wanted = always.union(*(group for group in _OCCASIONAL if group & present))
+    wanted = always.union(own, *(group for group in _OCCASIONAL if group & present))
     factors = [factor for names in factors_of(results).values() for factor in names]
     settings = dict.fromkeys(["grid", "bandwidth_rule", *TABLE_OF, *factors])
     used = dict.fromkeys(dimension for name in results.data_vars for dimension in results.variables[name].dims)
     return [
-        *(f"no {name}" for name in VARIABLES if name in wanted - present),
-        *(f"unknown {name}" for name in sorted(present - VARIABLES.keys())),
-        *(f"{name} along ({', '.join(map(str, results[name].dims))}) instead of ({', '.join(VARIABLES[name].dims)})"
-          for name in VARIABLES if name in present and results.variables[name].dims != VARIABLES[name].dims),
+        *(f"no {name}" for name in known if name in wanted - present),
+        *(f"unknown {name}" for name in sorted(present - known.keys())),
+        *(f"{name} along ({', '.join(map(str, results[name].dims))}) instead of ({', '.join(known[name].dims)})"
+          for name in known if name in present and results.variables[name].dims != known[name].dims),
         *(f"no {name} along cell" for name in settings
           if name not in results.coords or results.variables[name].dims != ("cell",)),
         *(f"other names along {name}" for name, names in (("source", SOURCES), ("index", INDICES))
@@ -171,8 +173,9 @@ def _of_layout(results: xr.Dataset) -> list[str]:
 
 def _of_values(results: xr.Dataset) -> Iterator[str]:
     """Which variables hold other values than the registered kind: text, truth, counts, or real numbers."""
+    known = registry(results.attrs)
     for name in results.data_vars:
-        described, dtype = VARIABLES[str(name)], results.variables[name].dtype
+        described, dtype = known[str(name)], results.variables[name].dtype
         kinds = _KINDS.get(described.unit, "iu" if str(name).startswith("n_") else "iuf")
         if dtype.kind not in kinds:
             yield f"{name} of type {dtype}"

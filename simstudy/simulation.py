@@ -18,7 +18,8 @@ import xarray as xr
 
 from simstudy.design.builder import Study
 from simstudy.design.document import NAME
-from simstudy.design.settings.systems.simulation import OWN_MEASURES, SimulationInstance
+from simstudy.design.settings.cell import OF_FUNCTIONS
+from simstudy.design.settings.functions import Functions
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import DEFAULT_OUTPUT, Store
@@ -27,8 +28,6 @@ from simstudy.interactive import run
 GRID = "simulation"
 MIN_REPLICATES = 1024
 _CONSTANTS = (bool, int, float, str, type(None), np.float64)
-_NAMING = ("measure", "where", "versus", "stands", "x", "by", "along", "over", "tune")
-"""Entries of claims that name measures or factors."""
 _FUTURE = "from __future__ import annotations"
 
 
@@ -96,35 +95,31 @@ def simulate(
     _require(Iterable, "list", {"methods": methods, "measures": measures, **factors})
     if not methods:
         raise UserError("methods = []: give at least one function")
-    known = SimulationInstance.needless
+    known = Functions.needless
     for each in measures:
         if not callable(each) and each not in known:
             raise UserError(f"measures = {each!r}: no measure; give a function, or one of {', '.join(known)}")
+    if taken := {*factors} & {*OF_FUNCTIONS, "seed", "batch_size"}:
+        raise UserError(f"factors: {min(taken)!r} is an argument of simulate; give the factor another name")
     own = [each for each in measures if callable(each)]
-    called = {each.__name__: measure for each, measure in zip(own, OWN_MEASURES, strict=False)}
     text = source_text([process, *methods, *own])
-    instance = {
-        "kind": "simulation",
-        "path": "functions.py",
+    functions: dict[str, Any] = {
         "process": process.__name__,
         "one_by_one": one_by_one,
-        "method": methods[0].__name__,
         "measures": [each.__name__ if callable(each) else each for each in measures],
     } | ({} if time_limit is None else {"time_limit": time_limit})
     study = Study(name, title=name, aim=f"Methods {', '.join(m.__name__ for m in methods)} on {process.__name__}.")
-    study.simulation(batch_size=batch_size, seed=seed).system(instance=instance).budget(**budget)
+    study.simulation(batch_size=batch_size, seed=seed).functions(**functions).budget(**budget)
     study.precision(
-        absolute_mcse={called.get(measure, measure): error for measure, error in mcse.items()},
+        absolute_mcse={**mcse},
         min_replicates=min_replicates or min(MIN_REPLICATES, max_replicates),
         max_replicates=max_replicates,
         stop="both" if claims else "precision",
     )
     levels = {**factors, "method": [method.__name__ for method in methods]}
-    called |= {factor: f"instance.{factor}" for factor in levels}
-    study.grid(GRID, {called[factor]: list(values) for factor, values in levels.items()})
+    study.grid(GRID, {factor: list(values) for factor, values in levels.items()})
     for claim, entries in claims.items():
-        stated = {field: _renamed(value, called) if field in _NAMING else value for field, value in entries.items()}
-        study.setdefault("claims", {})[claim] = {"grid": GRID, "statement": claim, **stated}
+        study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
     return _run_in_own_folder(study, text, output, **how)
 
 
@@ -142,13 +137,6 @@ def _require(kind: type, wanted: str, given: Mapping[str, Any]) -> None:
     for place, each in given.items():
         if isinstance(each, str) or not isinstance(each, kind):
             raise UserError(f"{place} = {each!r}: give a {wanted}")
-
-
-def _renamed(value: Any, called: Mapping[str, str]) -> Any:
-    """Names that a claim states, as a design has them."""
-    if isinstance(value, Mapping):
-        return {called.get(name, name): level for name, level in value.items()}
-    return called.get(value, value) if isinstance(value, str) else [called.get(each, each) for each in value]
 
 
 def source_text(functions: Sequence[Callable[..., Any]]) -> str:

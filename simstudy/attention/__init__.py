@@ -4,12 +4,12 @@
 """
 
 # What these rooms hold is found by the type of a record.
-from simstudy.attention import learners, nadaraya_watson, systems
+from simstudy.attention import functions, learners, nadaraya_watson, systems
 from simstudy.attention.members import Members, evaluated, replicate_statistics
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 
-__all__ = ["Members", "learners", "members_of", "nadaraya_watson", "replicate_statistics", "systems"]
+__all__ = ["Members", "functions", "learners", "members_of", "nadaraya_watson", "replicate_statistics", "systems"]
 
 
 def members_of(cell: Cell, shared: SharedData) -> Members:

@@ -66,9 +66,10 @@ def quantities(instance: Instance, cell: Cell, shared: SharedData) -> Rows:
 
 def measure(cell: Cell, shared: SharedData) -> dict[str, Array]:
     """Return the quantities of the instance of a cell by name: (replicate,) arrays."""
-    assert cell.instance is not None
-    rows = np.array([*quantities(cell.instance, cell, shared)], np.float64)
-    return dict(zip(cell.instance.quantities, rows.T, strict=True))
+    instance = cell.system.instance
+    assert instance is not None
+    rows = np.array([*quantities(instance, cell, shared)], np.float64)
+    return dict(zip(instance.quantities, rows.T, strict=True))
 
 
 @evaluated.register

@@ -35,13 +35,13 @@ def list_designs(
     """List shipped designs and those in ./designs, with their sizes or mistakes."""
     from rich.table import Table
 
-    from simstudy.design.written import is_shipped, known_designs, read_design
+    from simstudy.design.written import FILE, designs_in, is_shipped, known_designs, read_design
     from simstudy.report.progress import design_record
     from simstudy.report.terminal import entry, say_json, show_table
 
-    paths = known_designs() if folder is None else sorted(folder.glob("*.toml"))
+    paths = known_designs() if folder is None else designs_in(folder)
     if not paths:
-        raise UserError(f"{folder or 'designs'}: holds no design files (*.toml); give another folder")
+        raise UserError(f"{folder or 'designs'}: holds no study folders (NAME/{FILE}); give another folder")
     if as_json:
         say_json({"designs": [design_record(*each) for each in _checked(paths)]})
         return
@@ -50,7 +50,7 @@ def list_designs(
     table = Table("design", "title", "profiles")
     for path in shipped:
         tables = read_design(path).tables
-        table.add_row(path.stem, tables["study"]["title"], ", ".join(tables["profiles"]))
+        table.add_row(path.parent.name, tables["study"]["title"], ", ".join(tables["profiles"]))
     for place, profiles, problems in _checked(path for path in paths if path not in shipped):
         if problems:
             # The first of them, so that the others are listed.
@@ -58,7 +58,7 @@ def list_designs(
             table.add_row(place, entry((f"{problems[0]}{more}", "red")), "see simstudy check")
         else:
             sizes = (f"{name}: {len(design.cells)}" for name, design in profiles.items())
-            table.add_row(Path(place).stem, next(iter(profiles.values())).study.title, ", ".join(sizes))
+            table.add_row(Path(place).parent.name, next(iter(profiles.values())).study.title, ", ".join(sizes))
     show_table(table)
 
 
@@ -114,21 +114,27 @@ def _checked(designs: Iterable[Source], trust: Iterable[Path] = ()) -> list[Chec
 
 
 @cli.app.command()
-def init(name: Annotated[str, typer.Argument(help="Name of the study and of its file.")] = "my-study") -> None:
-    """Write NAME.toml, a commented design that runs in seconds, as a start for your own."""
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the study and of its folder.")] = "my-study",
+    functions: Annotated[bool, typer.Option("--functions", help="A study of your own functions.")] = False,
+) -> None:
+    """Write the folder NAME of a study that runs in seconds, with comments, as a start for your own."""
     from simstudy.design.document import NAME
     from simstudy.report.terminal import say
 
     if not re.fullmatch(NAME, name):
         raise UserError(f"{name}: not a valid study name; use lower-case letters and digits, joined by single hyphens")
-    template = importlib.resources.files("simstudy.commands").joinpath("template.toml").read_text(encoding="utf-8")
-    path = Path(f"{name}.toml")
+    templates = importlib.resources.files("simstudy.commands") / "templates" / ("functions" if functions else "heads")
+    folder = Path(name)
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(template.replace("my-study", name))
+        folder.mkdir()
+        for template in templates.iterdir():
+            text = template.read_text(encoding="utf-8").replace("my-study", name)
+            (folder / template.name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); give another name or go elsewhere") from None
-    say(f"design   {path}", f"now      simstudy check {path}", f"         simstudy run {path}")
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); give another name or go elsewhere") from None
+    trust = f" --trust {folder / 'functions.py'}" if functions else ""
+    say(f"study    {folder}", f"now      simstudy check {folder}{trust}", f"         simstudy run {folder}{trust}")
 
 
 @cli.app.command()

@@ -50,6 +50,7 @@ class Study(dict[str, Any]):
     >>> print(study.toml())  # doctest: +SKIP
     """
 
+    functions = _table("functions")
     data = _table("data")
     heads = _table("heads")
     estimator = _table("estimator")

@@ -39,9 +39,10 @@ OTHERS: dict[str, str] = {
 ORIGINS: dict[str, str] = ABSTRACT | OTHERS
 """Every origin that a design may state, and what it means."""
 
-MeasureName = Annotated[str, Computed(Literal[tuple(MEASURES | STATISTICS | INDEXED_MEASURES)])]
+MeasureName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""Name of a measure: whether the cells have it, `rules` tells, as functions give measures by names of their own."""
 TheoreticalMeasure = Annotated[str, Computed(Literal[tuple(MEASURES)])]
-AveragedMeasure = Annotated[str, Computed(Literal[tuple(MEASURES | STATISTICS)])]
+AveragedMeasure = MeasureName
 IndexName = Annotated[str, Computed(Literal[INDICES])]
 Origin = Annotated[str, Computed(Literal[tuple(ORIGINS)])]
 Theory = Literal["exact", "leading"]

@@ -10,8 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from simstudy.design.claims import AveragedMeasure, Claim
 from simstudy.design.figures import Figure
-from simstudy.design.mistakes import RULE, hint
-from simstudy.design.settings.cell import TABLE_OF, Cell
+from simstudy.design.measures import COUNTED
+from simstudy.design.mistakes import RULE
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.code import FUNCTION_NAME
 from simstudy.design.settings.records import Line, Paragraphs, Positive, Record
 
 MAX_CELLS = 20_000
@@ -97,14 +99,6 @@ def _of_range(value: Any) -> Any:
     return list(numbers)
 
 
-def _setting(name: str) -> str:
-    """Refuse the name of no setting."""
-    setting, dot, parameter = name.partition(".")
-    if setting not in TABLE_OF or (dot and not parameter):
-        raise PydanticCustomError(RULE, "unknown key; {hint}", {"hint": hint(setting, [*TABLE_OF])})
-    return name
-
-
 def _factor(name: str) -> str:
     """Refuse a part of a choice that is no level by itself."""
     setting, _, parameter = name.partition(".")
@@ -114,8 +108,7 @@ def _factor(name: str) -> str:
     return name
 
 
-Setting = Annotated[str, AfterValidator(_setting)]
-Factor = Annotated[Setting, AfterValidator(_factor)]
+Factor = Annotated[str, AfterValidator(_factor)]
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range)]
 
 
@@ -123,7 +116,7 @@ class Grid(Record):
     """Factors crossed with one another over fixed settings."""
 
     title: Line = Field("", description="what the grid is for")
-    settings: dict[Setting, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
+    settings: dict[str, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
     factors: dict[Factor, Levels] = Field(
         default_factory=dict, description="setting = nonempty list of values to cross, or { range = [first, stop] }"
     )
@@ -132,10 +125,25 @@ class Grid(Record):
     exact: bool = Field(False, description="true: exact moments at any n beside leading order; seconds for each cell")
 
 
+class OwnMeasureText(Record):
+    """What tables, figures and results say of a measure that functions of the study give."""
+
+    meaning: Line = Field(min_length=1, description="the measure in words, of one replicate")
+    formula: Line = ""
+    unit: Line = "1"
+    counted: bool = Field(
+        True,
+        description="whether it is a number or share of events, which replicates may differ in, however rarely; false "
+        "for what is smooth in the data, so that equal numbers in all replicates mean an identity",
+    )
+
+
 class Document(Record):
     """The design file as it is written, profile applied; tables of settings are checked cell by cell."""
 
     study: Study
+    functions: dict[str, Any] = Field(default_factory=dict)
+    measures: dict[Annotated[str, FUNCTION_NAME], OwnMeasureText] = Field(default_factory=dict)
     data: dict[str, Any] = Field(default_factory=dict)
     heads: dict[str, Any] = Field(default_factory=dict)
     estimator: dict[str, Any] = Field(default_factory=dict)
@@ -157,6 +165,8 @@ class PlannedCell(Record):
     precision: Precision
     by_query: bool
     exact: bool
+    counted: frozenset[str] = frozenset(COUNTED)
+    """Measures that are numbers or shares of events."""
 
 
 class Confirmation(Record):
@@ -185,6 +195,7 @@ class Design(Record):
     factors: dict[str, tuple[str, ...]]
     claims: dict[str, Claim]
     figures: dict[str, Figure]
+    measures: dict[str, OwnMeasureText]
     titles: dict[str, str]
     text: str
     path: Path | None = None

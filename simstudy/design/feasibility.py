@@ -217,11 +217,14 @@ _FOLLOWED: dict[str, set[str]] = {
 
 def _instance(cell: Cell) -> Iterator[Impossibility]:
     data, heads, used = cell.data, cell.heads, cell.meaningful
-    if cell.instance is not None:
-        for size, (least, why) in cell.instance.least.items():
+    if cell.functions is not None:
+        yield from cell.functions.impossibilities()
+        return
+    if cell.system.instance is not None:
+        for size, (least, why) in cell.system.instance.least.items():
             if getattr(getattr(cell, TABLE_OF[size]), size) < least:
                 yield size, f"{why}; use at least {least}"
-        yield from cell.instance.impossibilities(data, heads)
+        yield from cell.system.instance.impossibilities(data, heads)
     if {"head_dim", "n_features"} <= used and heads.head_dim > data.n_features:
         yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {data.n_features}; lower it"
     if missing := sorted(_FOLLOWED[cell.estimator.bandwidth.kind] - used):

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +17,31 @@ from simstudy.design.contents import read_contents
 from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.figures import Figure
+from simstudy.design.measures import COUNTED
 from simstudy.design.mistakes import DesignError, Problem, from_validation, validated
-from simstudy.design.own_code import texts_of
+from simstudy.design.own_code import texts_of, value_of
 from simstudy.design.references import Entry, PlannedGrid, refer
 from simstudy.design.rules import notes, unanswerable
-from simstudy.design.settings.cell import MIN_THIRD_ORDER, TABLE_OF, TABLES, Cell
+from simstudy.design.settings.cell import MIN_THIRD_ORDER, OF_FUNCTIONS, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.levels import by_levels, label, level, setting_of
-from simstudy.design.written import Source, Written, read_design
+from simstudy.design.written import Source, Written, is_shipped, read_design
+from simstudy.errors import UserError
 
 
 def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
     """Return a design under one profile, or raise every mistake; code that is not trusted is never run."""
     written = read_design(design)
-    raw = _under_profile(written, profile)
+    trusted = texts_of([*([trust] if isinstance(trust, str | Path) else trust), *_shipped_code(written)])
+    raw = _with_values(_under_profile(written, profile), written, trusted)
     document, problems = _validate(raw)
     for other in written.tables["profiles"].keys() - {profile}:
-        found = [_in_profile(each, written, other) for each in _validate(_under_profile(written, other))[1]]
+        found = [
+            _in_profile(each, written, other)
+            for each in _validate(_with_values(_under_profile(written, other), written, trusted))[1]
+        ]
         problems += [problem for problem in found if problem.within(f"profiles.{other}")]
     if document is not None:
-        grids, found = _plan_grids(raw, document, written.folder, texts_of(trust), problems)
+        grids, found = _plan_grids(raw, document, written.folder, trusted, problems)
         problems = _with_first(problems, found)
         entries: dict[str, Entry] = {f"claims.{name}": claim for name, claim in document.claims.items()}
         entries |= {f"figures.{name}": figure for name, figure in document.figures.items()}
@@ -50,19 +56,54 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
         study=document.study,
         profile=profile,
         cells=tuple(
-            PlannedCell(grid=name, cell=cell, precision=grid.precision, by_query=grid.by_query, exact=grid.exact)
+            PlannedCell(
+                grid=name,
+                cell=cell,
+                precision=grid.precision,
+                by_query=grid.by_query,
+                exact=grid.exact,
+                counted=_counted(cell, document),
+            )
             for name, grid in grids.items()
             for cell in grid.cells
         ),
         factors={name: tuple(grid.factors) for name, grid in document.grids.items()},
         claims=document.claims,
         figures=document.figures,
+        measures=document.measures,
         titles={name: grid.title for name, grid in document.grids.items()},
         text=written.text,
         path=written.path,
         budget=document.budget,
         notes=tuple(map(str, notes(grids.values(), references))),
     )
+
+
+def _counted(cell: Cell, document: Document) -> frozenset[str]:
+    """Measures of a cell that are numbers or shares of events, for all that is known of functions."""
+    smooth = {name for name, told in document.measures.items() if not told.counted}
+    return frozenset(COUNTED if cell.functions is None else {*cell.statistics} - smooth)
+
+
+def _with_values(raw: dict[str, Any], written: Written, trusted: frozenset[str]) -> dict[str, Any]:
+    """Return what a design states with the numbers of claims that are functions of the study, evaluated."""
+    claims = raw.get("claims")
+    for name, claim in claims.items() if isinstance(claims, dict) else ():
+        for entry in ("value", "excludes") if isinstance(claim, dict) else ():
+            stated = claim.get(entry)
+            if isinstance(stated, dict) and "function" in stated:
+                try:
+                    number = value_of(stated, written.folder, trusted)
+                except UserError as error:
+                    raise DesignError(written.place, [Problem(f"claims.{name}.{entry}", None, str(error))]) from None
+                raw = raw | {"claims": raw["claims"] | {name: raw["claims"][name] | {entry: number}}}
+    return raw
+
+
+def _shipped_code(written: Written) -> list[Path]:
+    """Python files of a shipped study, which are the package's own code."""
+    shipped = written.path is not None and is_shipped(written.path)
+    return sorted(written.folder.glob("*.py")) if shipped else []
 
 
 def _in_profile(problem: Problem, written: Written, profile: str) -> Problem:
@@ -219,7 +260,10 @@ def _plan_grids(
             chosen = _of_one_estimator(cells, precision)
             grids[name] = PlannedGrid(name, tuple(grid.factors), chosen, grid.exact, grid.by_query, precision)
     if not (earlier or problems):
-        idle = TABLE_OF.keys() - {name for grid in grids.values() for cell in grid.cells for name in cell.meaningful}
+        cells = [cell for grid in grids.values() for cell in grid.cells]
+        idle = TABLE_OF.keys() - {name for cell in cells for name in cell.meaningful}
+        if document.functions and all(cell.functions is None for cell in cells):
+            problems.append(Problem("functions", None, "no grid has a method; state it here or in a grid"))
         for table in TABLES:
             stated = {name: value for name, value in getattr(document, table).items() if name in idle}
             remedy = "is used by none of the instances; remove it"
@@ -231,10 +275,16 @@ def _crossed(
     document: Document, name: str, grid: Grid, folder: Path, trusted: frozenset[str]
 ) -> tuple[list[Cell], list[Problem]]:
     """Return the valid cells of a grid, the last factor running fastest, and the problems of all."""
-    base = {
+    of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
+    if unknown := [*_unknown_settings(name, grid, of_functions)]:
+        return [], unknown
+    base: dict[str, dict[str, Any]] = {
         table: {key: value for key, value in getattr(document, table).items() if key in model.model_fields}
         for table, model in TABLES.items()
     }
+    if of_functions:
+        parameters = document.functions.get("parameters", {})
+        base = {"simulation": base["simulation"], "functions": document.functions | {"parameters": parameters}}
     for setting, value in grid.settings.items():
         _assign(base, setting, value)
     cells: list[Cell] = []
@@ -251,9 +301,10 @@ def _crossed(
             continue
         cell, broken = read_contents(cell, folder, trusted)
         for setting, remedy in broken or impossibilities(cell):
-            value = getattr(getattr(cell, TABLE_OF[setting]), setting)
+            table = getattr(cell, TABLE_OF.get(setting, ""), None)
+            value = cell.coordinates.get(setting) if table is None else getattr(table, setting)
             problems.append(Problem(place(setting), None if value is None else label(value), remedy))
-        for section, stated in (("settings", grid.settings), ("factors", grid.factors)):
+        for section, stated in () if of_functions else (("settings", grid.settings), ("factors", grid.factors)):
             for key in (key for key in stated if setting_of(key) not in cell.meaningful):
                 instance, knows = getattr(cell.instance, "kind", ""), ", ".join(sorted(cell.meaningful))
                 remedy = f"is not used by instance = {instance!r}, which uses {knows}; remove it"
@@ -262,21 +313,42 @@ def _crossed(
     return cells, problems
 
 
+def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
+    """Yield names of no setting; in a grid of functions any name may be a parameter, but none has parameters."""
+    for section, stated in (("settings", grid.settings), ("factors", grid.factors)):
+        for key, value in stated.items():
+            setting, dot, parameter = key.partition(".")
+            if of_functions:
+                if not key.isidentifier():
+                    yield Problem(f"grids.{name}.{section}.{key}", value, "no name that a function can take; change it")
+            elif setting not in TABLE_OF or (dot and not parameter):
+                yield Problem.unknown(f"grids.{name}.{section}.{key}", value, TABLE_OF)
+
+
 def _place(name: str, grid: Grid, levels: dict[str, int], setting: str) -> str:
     """Where the file states a setting of a cell; empty for a parameter that it does not state apart."""
+    setting = setting.removeprefix("parameters.")
     if setting in levels:
         return f"grids.{name}.factors.{setting}[{levels[setting]}]"
     if setting in grid.settings:
         return f"grids.{name}.settings.{setting}"
+    if setting.partition(".")[0] not in TABLE_OF:
+        inside = "" if setting in ("functions", *OF_FUNCTIONS) else ".parameters"
+        return f"functions{inside}.{setting}" if setting != "functions" else setting
     return "" if "." in setting else f"{TABLE_OF[setting]}.{setting}"
 
 
 def _assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
-    """Set a setting, or one parameter of it, in raw tables, without changing the settings themselves."""
+    """Set a setting, or one parameter of it or of functions, in raw tables, without changing the settings."""
     name, _, parameter = factor.partition(".")
-    table = tables[TABLE_OF[name]]
-    before = table.get(name)
-    table[name] = {**(before if isinstance(before, dict) else {}), parameter: value} if parameter else value
+    if "functions" in tables and name in OF_FUNCTIONS:
+        tables["functions"][name] = value
+    elif "functions" in tables and name not in ("seed", "batch_size"):
+        tables["functions"]["parameters"] = tables["functions"]["parameters"] | {name: value}
+    else:
+        table = tables[TABLE_OF[name]]
+        before = table.get(name)
+        table[name] = {**(before if isinstance(before, dict) else {}), parameter: value} if parameter else value
 
 
 def _equal_cells(name: str, grid: Grid, cells: list[Cell]) -> list[Problem]:

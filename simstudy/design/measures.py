@@ -10,17 +10,20 @@ conventions: the rows of all cells one after another, and how many each cell has
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simstudy.design.settings.cell import TABLE_OF
+from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.code import OWN_MEASURE
+from simstudy.design.settings.functions import QUANTITIES as OF_FUNCTIONS
 from simstudy.design.settings.levels import setting
 from simstudy.design.settings.systems import QUANTITIES
+from simstudy.errors import UserError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,7 +38,7 @@ INDICES = (
 )  # fmt: skip
 ATTRIBUTES = (
     "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
-    "commit", "libraries", "missing_values", "run", "seal", "beacon", "data",
+    "commit", "libraries", "missing_values", "run", "seal", "beacon", "data", "measures",
 )  # fmt: skip
 """Global attributes of the results of a study."""
 
@@ -312,11 +315,19 @@ _INFLUENCE = (
 )
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
 """Dimensions of details along which the rows of all cells follow one another: variables that count those of each."""
+
+
+def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
+    remainder = "part of the MCSE of {} that no contribution has"
+    return _derived(averaged, {"contribution": _INFLUENCE}, "block") | _derived(
+        averaged, {"remainder": remainder}, "cell"
+    )
+
+
 DETAILS: dict[str, Variable] = {
     **{count: Variable(("cell",), "1", f"rows of the cell along {name}") for name, count in LENGTHS.items()},
-    **_derived(MEASURES | STATISTICS, {"contribution": _INFLUENCE}, "block"),
+    **_details_of(MEASURES | STATISTICS),
     **_derived(INDEXED_MEASURES, {"contribution": _INFLUENCE}, "block", "index"),
-    **_derived(MEASURES | STATISTICS, {"remainder": "part of the MCSE of {} that no contribution has"}, "cell"),
     "n_used_blocks": Variable(("cell",), "1", "blocks with a defined replicate; the others contribute nothing"),
     "n_nets": Variable(("cell",), "1", "rows along block that are nets of known means, before the blocks"),
     "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
@@ -348,14 +359,43 @@ _COORDINATES = {
 """Coordinates that are no settings."""
 
 
+def measures_of_functions(cells: Iterable[Cell], told: Mapping[str, Any]) -> dict[str, Variable]:
+    """Measures that functions give in some cells, by name: as they are told, or of a name that says all."""
+    named = sorted({name for cell in cells if cell.functions is not None for name in cell.statistics})
+    known = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in OF_FUNCTIONS.items()}
+    known |= {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in told.items()}
+    return {name: known.get(name) or Variable(_BY_SOURCE, "own unit", f"{name} by functions") for name in named}
+
+
+def stated_measures(attributes: Mapping[str, Any]) -> dict[str, Variable]:
+    """Measures that functions of the study gave, by name, as an attribute of results states them."""
+    try:
+        stated = json.loads(attributes.get("measures") or "{}")
+        return {name: Variable(_BY_SOURCE, *map(str, text)) for name, text in stated.items()}
+    except (ValueError, TypeError, AttributeError):
+        raise UserError("the attribute measures is damaged; run the study again") from None
+
+
+def registry(attributes: Mapping[str, Any]) -> dict[str, Variable]:
+    """Every variable that ``results.nc`` of a study may hold, by name."""
+    return VARIABLES | _with_errors(stated_measures(attributes), {})
+
+
+def averaged_measures(results: xr.Dataset) -> list[str]:
+    """Names of the measures in results that are averages over replicates, those of functions first."""
+    return [name for name in (*stated_measures(results.attrs), *STATISTICS, *MEASURES) if name in results]
+
+
 def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Dataset:
     """Return a data set of registered variables with their meaning; ValueError if shapes do not fit the dimensions."""
     # Imported here: it takes a third of a second, and checks of a design do without.
     import xarray as xr
 
+    own = stated_measures(attrs)
+    known = VARIABLES | DETAILS | _with_errors(own, {}) | _details_of(own)
     variables = {}
     for name, array in arrays.items():
-        variable = VARIABLES.get(name) or DETAILS[name]
+        variable = known[name]
         if np.ndim(array) != len(variable.dims):
             raise ValueError(f"{name} has {np.ndim(array)} dimensions; {variable.dims} are registered")
         text = {"long_name": variable.meaning, "units": variable.unit, "formula": variable.formula}

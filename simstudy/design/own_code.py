@@ -15,9 +15,9 @@ from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES, Cell
 from simstudy.design.settings.code import Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
+from simstudy.design.settings.functions import Draw, Functions
 from simstudy.design.settings.processes import Sum
 from simstudy.design.settings.records import Impossibility
-from simstudy.design.settings.systems.simulation import Draw, SimulationInstance
 from simstudy.errors import UserError, require_extra
 
 MAX_BYTES = 1 << 18
@@ -35,6 +35,8 @@ def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
 
 def own_pieces(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
     """Yield the user's own functions of a cell, each with the setting that states it."""
+    if cell.functions is not None:
+        yield "functions", cell.functions
     for setting, value in (entry for table in TABLES for entry in getattr(cell, table)):
         for piece in value.terms if isinstance(value, Sum) else (value,):
             if isinstance(piece, OwnCode):
@@ -59,6 +61,19 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
     return _replaced(cell, read), problems
 
 
+def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> float:
+    """Return the number that ``{ function = "NAME", PARAMETER = … }`` of functions.py gives."""
+    path, name = folder / "functions.py", stated["function"]
+    code = Code(_text(path, str(path)), str(path))
+    if name not in code.functions:
+        raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(code.functions)}")
+    function = Code(code.text, code.place, code.text in trusted).function(name)
+    try:
+        return float(function(**{k: v for k, v in stated.items() if k != "function"}))
+    except Exception as error:
+        raise UserError(f"{path}: {name} raises {type(error).__name__}: {error}") from None
+
+
 def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
     """Return a stored cell whose functions may run if their texts are trusted."""
     texts = {piece: "" if piece.code is None else piece.code.text for _, piece in own_pieces(cell)}
@@ -74,8 +89,8 @@ def require_word(cells: Iterable[Cell]) -> None:
             require_extra(f'reference = "{cell.estimator.reference}"', "torch", "torch", otherwise)
         if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
             require_extra("estimator.learner", "sklearn", "learners")
-        if cell.instance is not None:
-            cell.instance.require()
+        if cell.system.instance is not None:
+            cell.system.instance.require()
         for setting, piece in own_pieces(cell):
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place
@@ -94,7 +109,10 @@ def _replaced(cell: Cell, pieces: dict[OwnCode, OwnCode]) -> Cell:
         name: {setting: new for setting, value in table if (new := renewed(value)) is not value}
         for name, table in tables.items()
     }
-    return cell.model_copy(update={name: tables[name].model_copy(update=new) for name, new in changed.items()})
+    update: dict[str, Any] = {name: tables[name].model_copy(update=new) for name, new in changed.items()}
+    if cell.functions in pieces:
+        update["functions"] = pieces[cell.functions]
+    return cell.model_copy(update=update)
 
 
 def _read(path: Path, piece: OwnCode) -> Code:
@@ -117,7 +135,7 @@ def _read(path: Path, piece: OwnCode) -> Code:
 def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads: tuple[int, int]) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
     n_replicates, n_keys = 3, 5
-    if isinstance(piece, SimulationInstance):
+    if isinstance(piece, Functions):
         numbers = piece.numbers
         _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(n_keys)[part])).values()], axis=-1))
         return
@@ -166,7 +184,7 @@ def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> Non
 
     In some replicates a simulation may fail.
     """
-    whole, fails = compute(slice(None)), isinstance(piece, SimulationInstance)
+    whole, fails = compute(slice(None)), isinstance(piece, Functions)
     if fails and np.isnan(whole).any(axis=-1).all():
         _refuse(piece, name, f"gives no finite numbers in any of {len(whole)} replicates on which it was tried")
     if not fails and not np.isfinite(whole).all():

@@ -116,7 +116,7 @@ def _impossible_in_some(path: str, measure: str, cells: Sequence[Cell]) -> Itera
     without = [cell for cell in cells if measure not in possible_measures(cell)]
     if without:
         instance = without[0].instance
-        whose = "an ensemble" if instance is None else f"instance = {instance.kind!r}"
+        whose = "heads" if instance is None else f"functions: {instance.label}"
         needed = _NEEDED.get(measure) if instance is None else None
         shared = set.intersection(*(set(possible_measures(cell)) for cell in cells))
         what = needed or f"use {any_of([name for name in possible_measures(cells[0]) if name in shared])}"

@@ -11,10 +11,13 @@ from simstudy.design.figures import Figure
 from simstudy.design.formulas import AnyFormula
 from simstudy.design.mistakes import hint
 from simstudy.design.settings.cell import TABLE_OF, TABLES
+from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import Record, alternatives, tags
 from simstudy.errors import UserError
 
-RECORDS: dict[str, type[Record]] = {"study": Study, **TABLES, "precision": Precision, "budget": Budget, "grids": Grid}
+RECORDS: dict[str, type[Record]] = {
+    "study": Study, "functions": Functions, **TABLES, "precision": Precision, "budget": Budget, "grids": Grid,
+}  # fmt: skip
 """Tables of a design of which each entry is known by name."""
 CHOICES: dict[str, Any] = {
     **{name: TABLES[table].model_fields[name].annotation for name, table in TABLE_OF.items()},

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tomlkit.items import Table
 
 LOCAL = Path("designs")
-"""Folder of a user's own designs, relative to where the command is given."""
+"""Folder of a user's own studies, relative to where the command is given."""
+FILE = "design.toml"
+"""Design in the folder of a study."""
 MAX_BYTES = 1 << 20
 """Largest design file that is read; a design is written by hand."""
 MAX_DEPTH = 20
@@ -30,7 +32,7 @@ _LEVELS = {"grids": 2, "claims": 1, "figures": 1, "profiles": 4}
 """Tables inside of tables: ``[grids.NAME.factors]``, in which the order of entries counts, and so in a profile."""
 
 Source = str | Path | Mapping[str, Any]
-"""A design: path of its file, name of a shipped one, or its tables, as a `Study` or as TOML parses them."""
+"""A design: path of its folder or file, name of a shipped one, or its tables, as a `Study` or as TOML parses them."""
 
 
 class Written(NamedTuple):
@@ -170,36 +172,31 @@ def shipped_folder() -> Path:
 
 def is_shipped(design: Path) -> bool:
     """Whether a design file is one of those that are shipped."""
-    return design.resolve().parent == shipped_folder().resolve()
+    return design.resolve().parents[1] == shipped_folder().resolve()
 
 
 def designs_in(folder: Path) -> list[Path]:
-    """Return the design files of a folder: TOML files that state a study."""
-    return sorted(path for path in folder.glob("*.toml") if _states_study(path))
-
-
-def _states_study(path: Path) -> bool:
-    try:
-        return "study" in tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
+    """Return the design files of the study folders in a folder."""
+    return sorted(folder.glob(f"*/{FILE}"))
 
 
 def known_designs() -> list[Path]:
     """Return all design files that have a name, shipped ones first, each file once."""
     folders = {folder.resolve(): folder for folder in (LOCAL, shipped_folder())}
-    return sorted(path for folder in folders.values() for path in folder.glob("*.toml"))
+    return sorted(path for folder in folders.values() for path in designs_in(folder))
 
 
 def find_design(design: str | Path) -> Path:
     """Return the path of a design given by path or by name."""
+    if os.path.isfile(Path(design) / FILE):
+        return Path(design) / FILE
     if os.path.isfile(design) or not re.fullmatch(NAME, str(design)):
         return Path(design)
     known = known_designs()
-    found = [path for path in known if path.stem == str(design)]
+    found = [path for path in known if path.parent.name == str(design)]
     if len(found) > 1:
         raise UserError(f"{design}: the name of {' and of '.join(map(str, found))}; give the path of one")
     if not found:
-        names = list(dict.fromkeys(path.stem for path in known))
+        names = list(dict.fromkeys(path.parent.name for path in known))
         raise UserError(f"{design}: neither a file nor the name of a design; {hint(str(design), names)}")
     return found[0]

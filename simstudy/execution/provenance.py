@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_info
 from simstudy.design.contents import stated
 from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.rows import Rows
 from simstudy.design.settings.systems import KINDS
 
@@ -45,7 +46,10 @@ def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
 
 def own_files(cell: Cell) -> str:
     """Return the name of the files in `APART` that serve cells of this kind alone, where there are any."""
-    return cell.estimator.learner.kind if cell.instance is None else cell.instance.system()
+    if cell.functions is not None:
+        return "functions"
+    instance = cell.system.instance
+    return cell.estimator.learner.kind if instance is None else instance.system()
 
 
 @functools.cache
@@ -77,7 +81,8 @@ def code_digest(paths: Iterable[Path], *others: str, size: int = 16) -> str:
 
 def sources(names: frozenset[str]) -> Iterator[Path]:
     """Yield the files that all cells share, and those of the systems and learners named."""
-    further = {entry for record in KINDS.values() if record.system() in names for entry in record.rests_on}
+    further: set[str] = set(Functions.rests_on) if "functions" in names else set()
+    further |= {entry for record in KINDS.values() if record.system() in names for entry in record.rests_on}
     yield from files_of((*SOURCES, *further), names)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from simstudy.attention.combinations import Combine
 from simstudy.design.settings.cell import ATTENDED
-from simstudy.design.settings.systems.simulation import SPREAD
+from simstudy.design.settings.functions import SPREAD
 from simstudy.kernels.errors import PairSums, sums_over_pairs
 from simstudy.replicates.moments import Array
 

@@ -8,15 +8,15 @@ import numpy as np
 import xarray as xr
 
 from simstudy.attention import Members, members_of
-from simstudy.attention.systems.simulation import results_of
+from simstudy.attention.functions import results_of
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.heads import query_points
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.functions import as_array
 from simstudy.design.settings.levels import level
-from simstudy.design.settings.systems.simulation import as_array
 from simstudy.errors import UserError
 from simstudy.replicates.batch import NUMERICAL_FAILURES
 
@@ -37,7 +37,7 @@ _ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "control_product": (("query", "pair"), "what is taken off products of errors, pairs h <= g by rows"),
     "ensemble_estimate": (("query",), "estimate with fitted weights, or of the product of kernels"),
     "ensemble_variance": (("query",), "variance of the ensemble estimate given the keys"),
-    "number": (("quantity",), "numbers of the random instance that the replicate measures"),
+    "number": (("quantity",), "numbers that functions give of the replicate"),
     "diversity": (("index",), "diversity indices from the geometry of the projections"),
 }
 

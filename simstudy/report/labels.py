@@ -44,7 +44,7 @@ def setting_name(name: str) -> str:
 
 def measure_name(name: str) -> str:
     """Return a measure as an axis names it, with its unit: ``ensemble variance [Y²]``."""
-    unit = VARIABLES[name].unit.replace("^2", "²")
+    unit = VARIABLES[name].unit.replace("^2", "²") if name in VARIABLES else "1"
     words = {"mse": "mean squared error"}.get(name, name.replace("_", " "))
     return words if unit == "1" else f"{words} [{unit}]"
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from simstudy.design.claims import LEVEL, BaseClaim
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.figures import ZipFigure
-from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, coordinates_of
+from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.levels import level, selected
 from simstudy.design.settings.systems import NAMES
 from simstudy.design.written import is_shipped
@@ -226,7 +226,8 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     factors = design.factors[name]
     levels = [[labels.level_name(level(row, factor)) for factor in factors] for row in coordinates_of(cells)]
     # Of ensembles, or the numbers of instances, whichever the grid has.
-    measures = [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()] or list(MEASURES)
+    own = [name for name in stated_measures(results.attrs) if np.isfinite(cells[name]).any()]
+    measures = own + [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()] or list(MEASURES)
     theories = []
     for source in THEORIES:  # in how many cells it applies, and why not in the others
         reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
@@ -323,7 +324,7 @@ def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
         "grids": grids,
         "cells": cells,
         "claims": {name: _claim(claim, design) for name, claim in design.claims.items()},
-        "replay": f"simstudy replay {path.stem if is_shipped(path) else path.name} --profile {design.profile}",
+        "replay": f"simstudy replay {path.parent.name if is_shipped(path) else path} --profile {design.profile}",
         "n_left_out": max(len(design.cells) - MAX_CELLS, 0),
     }
 
@@ -347,10 +348,9 @@ def _claim(claim: BaseClaim, design: Design) -> dict[str, Any]:
 def _measures(results: xr.Dataset) -> dict[str, list[list[float | None] | None]]:
     """Estimate, MCSE, exact theory and leading order of each measure that some cell has, by name and cell."""
     columns = {}
-    for name in MEASURES | STATISTICS:
-        if name in results:
-            sources = [results[name].sel(source=source).values for source in ("empirical", *THEORIES)]
-            columns[name] = [sources[0], results[f"{name}_mcse"].values, *sources[1:]]
+    for name in averaged_measures(results):
+        sources = [results[name].sel(source=source).values for source in ("empirical", *THEORIES)]
+        columns[name] = [sources[0], results[f"{name}_mcse"].values, *sources[1:]]
     for index in results["index"].values.tolist():
         columns[f"hdi {index}"] = [results[name].sel(index=index).values for name in ("hdi", "hdi_mcse")]
     return {

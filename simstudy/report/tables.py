@@ -5,14 +5,14 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 from rich.table import Table
 
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
-from simstudy.design.measures import MEASURES, STATISTICS, THEORIES, VARIABLES
-from simstudy.design.settings.systems import NAMES
+from simstudy.design.measures import MEASURES, THEORIES, VARIABLES, averaged_measures, stated_measures
 from simstudy.report.confirmed import (
     NOT_CONFIRMED,
     Confirmed,
@@ -159,7 +159,7 @@ def measure_table(results: xr.Dataset, design: Design) -> Table:
     precisions = {id(planned.precision): planned.precision for planned in design.cells}.values()
     asked = [name for each in precisions for name in (*each.relative_mcse, *each.absolute_mcse)]
     asked += [figure.y for figure in design.figures.values()]
-    names = list(dict.fromkeys(asked)) or [name for name in NAMES if name in results] or ["mse"]
+    names = list(dict.fromkeys(asked)) or [*stated_measures(results.attrs)] or ["mse"]
     table = Table("cell", *map(measure_name, names), title="Estimates ± MCSE", title_justify="left")
     for i, planned in enumerate(design.cells[:MAX_LISTED]):
         cell = results.isel(cell=i).sel(source="empirical")
@@ -209,11 +209,12 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
     columns: dict[str, Any] = {name: results[name].values for name in sorted(settings, key=lambda name: name != "grid")}
     columns |= {name: results[name].values for name in (*_COUNTS, "estimator") if name in results}
-    for name in (*(name for name in STATISTICS if name in results), *MEASURES):
+    for name in averaged_measures(results):
         columns[name] = results[name].sel(source="empirical").values
         columns |= {f"{name}_{error}": results[f"{name}_{error}"].values for error in ("mcse", "mcse_given")}
-        if name in MEASURES:
+        if name in MEASURES or np.isfinite(results[name].sel(source=list(THEORIES))).any():
             columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
+        if name in MEASURES:
             columns[f"{name}_numerical_error"] = results[f"{name}_numerical_error"].values
     for index in results.index.values:
         columns[f"hdi_{index}"] = results.hdi.sel(index=index).values

@@ -5,6 +5,7 @@ all cells follow one another (contiguous ragged arrays of the CF conventions), s
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from simstudy.design import measures
 from simstudy.design.document import Design
 from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
-from simstudy.design.settings.cell import TABLE_OF
+from simstudy.design.settings.cell import ATTENDED, TABLE_OF
 from simstudy.design.settings.systems import NAMES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
@@ -27,7 +28,7 @@ _NUMERIC = {
     "n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "total_dim", "angle", "spread", "head_seed", "bandwidth",
     "batch_size",
 }  # fmt: skip
-ATTRIBUTES = ("study", "profile", "title", "engine", "simstudy_version", "commit")
+ATTRIBUTES = ("study", "profile", "title", "engine", "simstudy_version", "commit", "measures")
 """Attributes of the results that their details have as well."""
 
 
@@ -67,10 +68,11 @@ def coordinates(design: Design) -> dict[str, Any]:
     """Return every setting as a coordinate along ``cell``, and the grid that the cell belongs to."""
     labels = [planned.cell.coordinates for planned in design.cells]
     coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
-    parameters = sorted({name for factors in design.factors.values() for name in factors if "." in name})
+    factors = {name for names in design.factors.values() for name in names}
+    parameters = sorted(factors - TABLE_OF.keys())
     for name in (*TABLE_OF, "bandwidth_rule", *parameters):
         column = [row.get(name, "") for row in labels]
-        if name in _NUMERIC or ("." in name and not any(isinstance(value, str) and value for value in column)):
+        if name in _NUMERIC or (name in parameters and not any(isinstance(value, str) and value for value in column)):
             column = [np.nan if value == "" else value for value in column]
         elif name != "seed":
             column = [str(value) for value in column]
@@ -118,7 +120,8 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
     reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
     measured = {name for account in accounts for name in account.planned.cell.statistics}
-    for name in [name for name in MEASURES | STATISTICS if name not in (*NAMES, *OCCASIONAL) or name in measured]:
+    always = [name for name in MEASURES | STATISTICS if name not in (*NAMES, *OCCASIONAL) or name in measured]
+    for name in dict.fromkeys([*always, *sorted(measured - {ATTENDED})]):
         empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
         for suffix, performances in both_errors(accounts):
@@ -134,6 +137,10 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
 
 def _attributes(design: Design, device: str) -> dict[str, Any]:
     source = provenance(device, [planned.cell for planned in design.cells])
+    told = {
+        name: measures.Variable((), each.unit, each.meaning, each.formula) for name, each in design.measures.items()
+    }
+    told = measures.measures_of_functions((planned.cell for planned in design.cells), told)
     seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
     return {
         "seed": ", ".join(map(str, seeds)),
@@ -151,6 +158,7 @@ def _attributes(design: Design, device: str) -> dict[str, Any]:
         "libraries": ", ".join(f"{name} {version}" for name, version in source["libraries"].items()),
         "data": ", ".join(f"{path} {digest}" for digest, path in source["data"].items()) or "generated",
         "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
+        "measures": json.dumps({name: [each.unit, each.meaning, each.formula] for name, each in told.items()}),
         "missing_values": "NaN where a measure is undefined or a formula does not apply; see `inapplicable`",
     }
 
@@ -203,7 +211,7 @@ def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np
     """Contributions of the blocks of all cells, by name; NaN of a measure that a cell does not have."""
     arrays = {}
     for name in dict.fromkeys(name for given in measured for name in given):
-        columns = (len(measures.INDICES),) if len(measures.DETAILS[f"{name}_contribution"].dims) > 1 else ()
+        columns = (len(measures.INDICES),) if name in measures.INDEXED_MEASURES else ()
         rows = [given.get(name, np.full((len(given["failure_rate"]), *columns), np.nan)) for given in measured]
         arrays[f"{name}_contribution"] = np.concatenate(rows)
     return arrays

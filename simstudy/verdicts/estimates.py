@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.measures import COUNTED, INDICES
+from simstudy.design.measures import INDICES
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.levels import Coordinates
 from simstudy.execution.ledger import Account
@@ -129,7 +129,8 @@ def estimates_of(accounts: Sequence[Account], measure: str, index: str | None = 
     cells = [account.planned.cell for account in accounts]
     streams = [(cell.simulation.seed, account.batch_size) for cell, account in zip(cells, accounts, strict=True)]
     measured = [account.performance for account in accounts]
-    return estimates_from([cell.coordinates for cell in cells], streams, measured, measure, index)
+    counted = any(measure in account.planned.counted for account in accounts)
+    return estimates_from([cell.coordinates for cell in cells], streams, measured, measure, index, counted)
 
 
 def estimates_from(
@@ -138,16 +139,20 @@ def estimates_from(
     measured: Sequence[Performance | None],
     measure: str,
     index: str | None = None,
+    counted: bool = False,
 ) -> Estimates:
-    """Return the estimates of one measure from the performance of each cell, over a population where cells have one."""
+    """Return the estimates of one measure from the performance of each cell, over a population where cells have one.
+
+    What is counted is a number or share of events, of which replicates that are all alike say little.
+    """
     population = any(p and p.given for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
     n_nets = max((p.n_nets for p in measured if p), default=0)
-    rows = [_of_cell(p, measure, place, population, n_nets) for p in measured]
+    rows = [_of_cell(p, measure, place, population, n_nets, counted) for p in measured]
     values, contributions, n_blocks, remainders, trials = zip(*rows, strict=True)
     given = None
     if population:
-        given = estimates_from(conditions, streams, [p and (p.given or p) for p in measured], measure, index)
+        given = estimates_from(conditions, streams, [p and (p.given or p) for p in measured], measure, index, counted)
     return Estimates(
         conditions,
         np.array(values),
@@ -161,7 +166,7 @@ def estimates_from(
 
 
 def _of_cell(
-    p: Performance | None, measure: str, place: Any, population: bool, n_nets: int
+    p: Performance | None, measure: str, place: Any, population: bool, n_nets: int, counted: bool
 ) -> tuple[Any, Array, int, float, float]:
     """Value, contributions of so many nets and of blocks, number of blocks, remainder and trials of one cell."""
     if p is None:
@@ -170,7 +175,7 @@ def _of_cell(
     share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
     nets, share = np.split(share, [p.n_nets])
     n_blocks, trials = p.n_blocks, np.inf
-    if measure in COUNTED:
+    if counted:
         # Of a population each block is one draw, and replicates within it are not independent.
         trials = p.n_blocks if p.given else p.n_replicates
     if population and p.given:

@@ -103,15 +103,18 @@ def _numbers(name: str, cell: Cell) -> Theory:
             return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
         rate, reason = theory.empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, {}, {}, reason)
+    if cell.functions is not None:
+        numbers = cell.functions.theory(name)
+        return Theory(numbers, {}, {}, {}, "" if numbers else f"the study has no {name} theory for it")
     formula = instance_numbers if name == "exact" else instance_leading_order
-    numbers = formula(cell.instance, cell)
+    numbers = formula(cell.system.instance, cell)
     return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.instance.label} here")
 
 
 def _outside_theory(cell: Cell) -> str:
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
-    if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression", "instance")]:
+    if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression")]:
         return f"{own[0]} is code of the user's own, of which no closed form is known"
     if cell.instance is not None:
         return ""

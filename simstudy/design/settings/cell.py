@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
+from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
@@ -40,6 +41,8 @@ Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 """Projections (head, feature, dimension) that travel with a cell."""
 _ALWAYS = frozenset({"instance", "seed", "batch_size"})
 """Settings that mean something for every instance."""
+OF_FUNCTIONS = tuple(name for name in Functions.model_fields if name not in ("kind", "label", "code", "parameters"))
+"""Settings of functions; every other name in a grid of functions is a parameter that they take."""
 _NEUTRAL: dict[str, dict[str, Any]] = {
     "data": {"n_keys": 1, "n_features": 1},
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
@@ -61,6 +64,7 @@ class Cell(Record):
     heads: Heads
     estimator: Estimator
     system: System = System()
+    functions: Functions | None = Field(None, exclude_if=lambda functions: functions is None)
     queries: Queries = Queries()
     simulation: Simulation = Simulation()
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
@@ -79,6 +83,10 @@ class Cell(Record):
     @classmethod
     def _drop_what_means_nothing(cls, tables: Any) -> Any:
         """For an instance, give settings that mean nothing for it neutral values, so that they tell no cells apart."""
+        if isinstance(tables, dict) and tables.get("functions") is not None:
+            simulation = {k: v for k, v in tables.get("simulation", {}).items() if k in _ALWAYS}
+            neutral = {name: dict(each) for name, each in _NEUTRAL.items()}
+            return neutral | {"functions": tables["functions"], "simulation": neutral["simulation"] | simulation}
         system = tables.get("system") if isinstance(tables, dict) else None
         stated = system.get("instance") if isinstance(system, dict) else None
         kind = stated.get("kind") if isinstance(stated, dict) else stated
@@ -96,9 +104,9 @@ class Cell(Record):
         return kept
 
     @property
-    def instance(self) -> Instance | None:
-        """The random instance that replicates measure in place of estimates, if they do."""
-        return self.system.instance
+    def instance(self) -> Instance | Functions | None:
+        """What gives the numbers of a replicate in place of estimates of heads, if anything does."""
+        return self.functions or self.system.instance
 
     @property
     def rows(self) -> Rows:
@@ -117,7 +125,8 @@ class Cell(Record):
     @property
     def meaningful(self) -> frozenset[str]:
         """Names of the settings that mean something for this cell."""
-        return frozenset(TABLE_OF) if self.instance is None else _ALWAYS.union(self.instance.uses)
+        uses = self.system.instance.uses if self.system.instance else ()
+        return frozenset(TABLE_OF) if self.instance is None else _ALWAYS.union(uses)
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -255,6 +264,9 @@ class Cell(Record):
                     if key not in ("kind", "label")
                 }
         labels["bandwidth_rule"] = labels["bandwidth"]
+        if self.functions is not None:
+            named = {name: label(getattr(self.functions, name)) for name in OF_FUNCTIONS}
+            return labels | {"instance": ""} | named | self.functions.parameters
         if "bandwidth" in meaningful:
             labels["bandwidth"] = self.bandwidth
         return labels
@@ -320,6 +332,7 @@ class Cell(Record):
             "heads": {"file", "query_file"},
             "estimator": set() if combined else {"combination"},
             "simulation": {"population"},
+            "functions": {"path", "exact_theory", "leading_theory"},
         }
         settings = self.decisive.model_dump(exclude=left_out)
         apart = {"rows": self.file_rows and self.rows.digest, "population": self.population}

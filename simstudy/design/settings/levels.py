@@ -26,7 +26,8 @@ _FIXED = "fixed(value="
 def level(coordinates: dict[str, Any], factor: str) -> Any:
     """Level of a factor in a cell with these coordinates; a rule of bandwidths is one level, whatever its numbers."""
     rule = str(coordinates.get("bandwidth_rule", _FIXED))
-    return rule if factor == "bandwidth" and not rule.startswith(_FIXED) else coordinates.get(factor, "")
+    ruled = factor == "bandwidth" and rule and not rule.startswith(_FIXED)
+    return rule if ruled else coordinates.get(factor, "")
 
 
 def setting_of(factor: str) -> str:

@@ -1,4 +1,4 @@
-"""Any process, method and measure: functions of the user's own Python file, called for many replicates or for one."""
+"""Process, method and measures as functions of a Python file, called for many replicates or for one."""
 
 import contextlib
 import ctypes
@@ -9,11 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from simstudy.design.settings.code import FUNCTION_NAME, OWN_MEASURE, OwnCode
+from simstudy.design.settings.code import FUNCTION_NAME, OwnCode
 from simstudy.design.settings.records import Impossibility, Line, Positive, Quantity
-from simstudy.design.settings.tables import Data, Heads, Instance
 from simstudy.errors import UserError
 
 Array = NDArray[np.float64]
@@ -36,8 +35,17 @@ _KNOWN: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "rejection_rate": (("reject",), lambda reject: reject),
 }
 """Measures that need no function: the names of what they follow from, and how."""
-OWN_MEASURES = (OWN_MEASURE, *(f"{OWN_MEASURE}_{number}" for number in range(2, 9)))
-"""Measures that functions of the file give, in their order."""
+QUANTITIES: dict[str, Quantity] = {
+    "bias": Quantity("difference between an estimate and the truth", "estimate - truth", _UNIT),
+    "mean_squared_error": Quantity(
+        "squared difference between an estimate and the truth", "(estimate - truth)^2", f"{_UNIT}, squared"
+    ),
+    SPREAD: Quantity("variance of the errors of an estimate", "mean_squared_error - bias^2", f"{_UNIT}, squared"),
+    "coverage": Quantity("share of intervals that cover the truth, ends included", "lower <= truth <= upper"),
+    "interval_length": Quantity("length of an interval", "upper - lower", _UNIT),
+    "rejection_rate": Quantity("share of tests that reject", "reject"),
+}
+"""Meaning of the measures that need no function."""
 FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
 """What a method may raise in a replicate that is then counted as failed."""
 
@@ -49,7 +57,7 @@ Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
 class Draw:
     """Random numbers of consecutive replicates: those on which functions are tried before anything runs.
 
-    `attention.systems.simulation` has those by address: a call's first n numbers are the same whatever n is.
+    `attention.functions` has those by address: a call's first n numbers are the same whatever n is.
     """
 
     def __init__(self, replicates: range) -> None:
@@ -99,81 +107,77 @@ def within(seconds: float | None) -> Iterator[None]:
         raise TimeoutError
 
 
-class SimulationInstance(Instance, OwnCode):
-    """Numbers of a process and a method, functions of a Python file, and further parameters that they take by name.
+class Functions(OwnCode):
+    """Functions of a Python file that give the numbers of each replicate, and the parameters that they take by name.
 
-    The process takes `draw` (many replicates) or `rng` (one) and returns data by name.  The method takes data by name
-    and returns estimate, lower, upper, reject, or anything.  Both may take parameters.
+    The process takes ``draw`` (many replicates) or ``rng`` (one) and returns data by name.  The method takes data by
+    name and returns numbers by name: measures, or estimate, lower, upper, reject.  Without a process the method takes
+    ``draw`` or ``rng`` itself.  All may take parameters.
     """
 
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, bool | int | float | Line]
-
-    kind: Literal["simulation"]
-    process: Annotated[str, FUNCTION_NAME]
+    kind: Literal["functions"] = Field("functions", exclude=True)
+    path: Line = Field("functions.py", description="path of a Python file, relative to the design")
+    process: Annotated[str, FUNCTION_NAME] | None = Field(
+        None, description="function that draws the data; without one the method takes draw or rng"
+    )
     method: Annotated[str, FUNCTION_NAME]
-    measures: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = Field(
-        description=f"any of {', '.join(_KNOWN)}, and functions of the file, averaged as {OWN_MEASURES[0]}, "
-        f"{OWN_MEASURES[1]}, …"
+    measures: Annotated[tuple[Annotated[str, FUNCTION_NAME], ...], Field(strict=False, min_length=1)] = Field(
+        description=f"any of {', '.join(_KNOWN)}, of the numbers that the method returns, and of further functions"
     )
-    one_by_one: bool = Field(False, description="whether the method and the function of measures take one replicate")
+    one_by_one: bool = Field(False, description="true: the method and functions of measures take one replicate")
     time_limit: Positive | None = Field(
-        None,
-        exclude_if=lambda limit: limit is None,
-        description="seconds on the clock after which a replicate has failed; with one_by_one only",
+        None, description="seconds on the clock after which a replicate has failed; with one_by_one only"
     )
+    exact_theory: Annotated[str, FUNCTION_NAME] | None = Field(
+        None, description="function of parameters that returns expected measures by name, right at any size"
+    )
+    leading_theory: Annotated[str, FUNCTION_NAME] | None = Field(None, description="the same for large sizes")
+    parameters: dict[Annotated[str, FUNCTION_NAME], bool | int | float | Line] = Field(default_factory=dict)
 
-    uses = ()
-    rests_on = ("arguments.py", "ensemble.py")  # a method may call them
-    needless = tuple(_KNOWN)
-    quantities: ClassVar[dict[str, Quantity]] = {
-        "bias": Quantity("difference between an estimate and the truth", "estimate - truth", _UNIT, True),
-        "mean_squared_error": Quantity(
-            "squared difference between an estimate and the truth", "(estimate - truth)^2", f"{_UNIT}, squared", True
-        ),
-        SPREAD: Quantity(
-            "variance of the errors of an estimate", "mean_squared_error - bias^2", f"{_UNIT}, squared", True
-        ),
-        "coverage": Quantity(
-            "share of intervals that cover the truth, ends included", "lower <= truth <= upper", counted=True
-        ),
-        "interval_length": Quantity("length of an interval", "upper - lower", _UNIT, True),
-        "rejection_rate": Quantity("share of tests that reject", "reject", counted=True),
-        **dict.fromkeys(
-            OWN_MEASURES[1:],
-            Quantity("what a further function of the user's own gives", "see measures", "own unit", True),
-        ),
-    }
+    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "ensemble.py")  # a method may call them
+    needless: ClassVar[tuple[str, ...]] = tuple(_KNOWN)
+
+    def __hash__(self) -> int:
+        """Hash without parameters, which a dictionary holds."""
+        return hash((self.code, self.path, self.process, self.method, self.measures))
 
     @property
     def measured(self) -> tuple[str, ...]:
         """Measures stated; those of errors come together."""
         of_errors = _OF_ERRORS if {*_OF_ERRORS} & {*self.measures} else ()
-        others = tuple(name for name in _KNOWN if name in self.measures and name not in _OF_ERRORS)
-        return (*of_errors, *others, *OWN_MEASURES[: len(self.own)])
-
-    @property
-    def own(self) -> list[str]:
-        """Measures that are functions of the file."""
-        return [name for name in self.measures if name not in _KNOWN]
+        return (*of_errors, *(name for name in dict.fromkeys(self.measures) if name not in _OF_ERRORS))
 
     @property
     def uses_functions(self) -> dict[str, tuple[str, ...]]:
-        """Process, method and own measures."""
-        return dict.fromkeys((self.process, self.method, *self.own), ())
+        """Process, method, theory, and measures that are functions of the file."""
+        named = (self.process, self.method, self.exact_theory, self.leading_theory)
+        defined = self.code.functions if self.code else {}
+        own = (name for name in self.measures if name in defined and name not in _KNOWN)
+        return dict.fromkeys((*(name for name in named if name is not None), *own), ())
 
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
+    def impossibilities(self) -> Iterator[Impossibility]:
         """Yield what the stated names and the functions of the file do not give."""
-        if len(self.own) > len(OWN_MEASURES):
-            yield "instance", f"measures has {len(self.own)} functions; state at most {len(OWN_MEASURES)}"
         if self.time_limit and not self.one_by_one:
-            yield "instance", "time_limit needs one_by_one = true: it is the time of one replicate"
+            yield "time_limit", "needs one_by_one = true: it is the time of one replicate"
         taken = {name for function in self.uses_functions for name in self._takes(function)}
-        if self.code is not None and (idle := set(self.model_extra or ()) - taken - {"truth"}):
-            yield "instance", f"no function takes {', '.join(sorted(idle))}; remove it or take it by that name"
+        drawn_from = {"draw", "rng"}
+        for name in sorted({*self.parameters} & drawn_from):
+            yield name, "is what functions draw from; give the parameter another name"
+        for name in () if self.code is None else sorted({*self.parameters} - taken - {"truth"}):
+            yield name, f"is taken by no function; they take {', '.join(sorted(taken - drawn_from))}"
+
+    def theory(self, source: str) -> dict[str, float]:
+        """Expected measures by name that the function of a theory (exact, leading) gives; none without one."""
+        function = {"exact": self.exact_theory, "leading": self.leading_theory}[source]
+        if function is None:
+            return {}
+        found = self._call(function, self.parameters)
+        if not isinstance(found, Mapping) or not all(np.ndim(value) == 0 for value in found.values()):
+            raise UserError(f"{self.path}: {function} returns {type(found).__name__}; return a dict of numbers by name")
+        return {name: float(found[name]) for name in self.measured if name in found}
 
     def _describe(self) -> str:
-        return f"{self.method} on {self.process}"
+        return f"{self.method} on {self.process}" if self.process else self.method
 
     def _takes(self, function: str) -> dict[str, bool]:
         return self.code.functions[function] if self.code else {}
@@ -182,16 +186,13 @@ class SimulationInstance(Instance, OwnCode):
 
     def _address(self) -> tuple[Any, ...]:
         """What decides the data: cells that share it see the same ones."""
-        taken = self._takes(self.process)
+        taken = self._takes(self.process) if self.process else {}
         return self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in taken)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Further parameters, by name."""
-        return dict(self.model_extra or {})
 
     def _data(self, draw: Draw) -> dict[str, Any]:
         """Return the data of the process, by name: arrays whose first axis is that of replicates, or constants."""
+        if self.process is None:
+            return {"rng": [*draw.generators()]} if self.one_by_one else {"draw": draw}
         if "rng" not in self._takes(self.process):
             return self._by_name(self.process, {"draw": draw}, draw.count)
         rows = [self._by_name(self.process, {"rng": rng}, None) for rng in draw.generators()]
@@ -255,11 +256,17 @@ class SimulationInstance(Instance, OwnCode):
         known = self.parameters | data | self._by_name(self.method, data, count)
         numbers: dict[str, Any] = {}
         for name in self.measured:
-            if name in OWN_MEASURES:
-                function = self.own[OWN_MEASURES.index(name)]
+            function = self.method
+            if name in self.uses_functions:
+                function = name
                 numbers[name] = self._real(name, self._call(function, known), function)
+            elif name not in _KNOWN:
+                if name not in known:
+                    given = ", ".join(sorted(known.keys() - self.parameters.keys() - {"draw", "rng"}))
+                    raise UserError(f"{self.path}: {function} returns no {name!r}; known are {given}")
+                numbers[name] = self._real(name, known[name], function)
             else:
-                function, (needs, measure) = self.method, _KNOWN[name]
+                needs, measure = _KNOWN[name]
                 if missing := [each for each in needs if each not in known]:
                     raise UserError(
                         f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "

@@ -13,9 +13,9 @@ from commands import ROOT
 
 import simstudy
 from simstudy import plots
-from simstudy.attention.systems.simulation import AddressedDraw
+from simstudy.attention.functions import AddressedDraw
 from simstudy.design.load import load_design
-from simstudy.design.settings.systems.simulation import _covers
+from simstudy.design.settings.functions import _covers
 from simstudy.errors import UserError
 from simstudy.execution.seal import seal_of
 from simstudy.execution.status import counted
@@ -228,7 +228,7 @@ def slow(x, n, seconds=60.0):
 
 def test_time_limit__leaves_an_interpreter_that_can_be_profiled():
     """In a process of its own, which would hang."""
-    code = "import cProfile\nfrom simstudy.design.settings.systems.simulation import within\n" \
+    code = "import cProfile\nfrom simstudy.design.settings.functions import within\n" \
            "with within(9.0): pass\ncProfile.Profile().runcall(lambda: None)"  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
 

@@ -12,7 +12,7 @@ from simstudy.attention.members import NO_INDICES, Array, Members, evaluated
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.systems.simulation import Draw, SimulationInstance
+from simstudy.design.settings.functions import Draw, Functions
 
 TILE = 128
 """Replicates whose numbers are made together: rows of a whole tile of `data.addresses`."""
@@ -47,7 +47,7 @@ class AddressedDraw(Draw):
 
 
 @evaluated.register
-def simulated(instance: SimulationInstance, cell: Cell, shared: SharedData) -> Members:
+def simulated(instance: Functions, cell: Cell, shared: SharedData) -> Members:
     """Return the numbers of the replicates of the data; a replicate without them has failed."""
     numbers = instance.numbers(AddressedDraw(cell.data_id, shared.first, shared.count), shared.once)
     failed: NDArray[np.bool_] = np.asarray(~np.isfinite(np.stack([*numbers.values()])).all(axis=0))
@@ -56,6 +56,6 @@ def simulated(instance: SimulationInstance, cell: Cell, shared: SharedData) -> M
 
 def results_of(cell: Cell, replicate: int) -> tuple[dict[str, Any], str]:
     """Return data and results of one replicate, by name, and why the method failed; nothing of another kind of cell."""
-    if not isinstance(cell.instance, SimulationInstance):
+    if not isinstance(cell.instance, Functions):
         return {}, ""
     return cell.instance.results(AddressedDraw(cell.data_id, replicate, 1))
