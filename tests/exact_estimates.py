@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from simstudy.design.claims import LEVEL, Claim
+from simstudy.design.measures import COUNTED
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import Estimates, estimates_of
 from simstudy.verdicts.evidence import Contrast
@@ -36,7 +37,8 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     simulation = SimpleNamespace(seed=settings.get("seed", 1))
     cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any", population=())
     counted = {"batch_size": settings.get("batch_size", 256), "done": 4}
-    return SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), performance=performance, **counted)
+    planned = SimpleNamespace(cell=cell, grid="g", counted=COUNTED)
+    return SimpleNamespace(planned=planned, performance=performance, **counted)
 
 
 def averaged(coordinates: dict[str, Any], replicates: Array, **settings: Any) -> Any:

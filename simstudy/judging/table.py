@@ -124,7 +124,8 @@ def _means(
             remedy = "give them, or select other conditions in where"
             raise UserError(f"numbers: no unit has numbers under {table.at(part[0])}{beside}; {remedy}")
         inside, clusters = table.values[np.ix_(kept, part)], table.clusters[kept]
-        values[part] = inside.mean(axis=0)
+        first = inside[0]
+        values[part] = first + (inside - first).mean(axis=0)  # centred, since a sum of large numbers loses digits
         np.add.at(shares, (clusters[:, None], part), (inside - values[part]) / len(inside))
         sizes = np.bincount(clusters)
         n_blocks[part] = count = int(np.count_nonzero(sizes))

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from simstudy.attention.combinations import Combine, fixed
 from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.design.settings.functions import SPREAD
 from simstudy.replicates.measures import NUMBERS, Means, Measures, measures_at
 from simstudy.replicates.moments import Array, Moments, stack
 
@@ -91,7 +92,8 @@ def performance(
     parts = [measures_at(means, sums.target, combine, statistics, overlap) for means in chunks]
     whole = {name: values[0] for name, values in parts[0].items()}
     left_out = {name: np.concatenate([part[name][1:] for part in parts]) for name in whole}
-    found = jackknifed(whole, left_out, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
+    numbers = averaged(sums.statistic_sum / sums.n_defined[:, None], statistics)
+    found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
     estimate, mcse, contribution, remainder = found[:4]
     quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths, nets)
     for name, error in quadratic.items():
@@ -117,21 +119,31 @@ def lowest(performance: Performance, measure: str) -> float:
     return unlowered(performance, measure) / math.sqrt(1.0 - LOWERED)
 
 
+def averaged(of_blocks: Array, statistics: Sequence[str]) -> Measures:
+    """Means within blocks of the measures that are averages of them, from statistics (block, statistic)."""
+    columns = zip(statistics, of_blocks.T[of_blocks.shape[1] - len(statistics) :], strict=True)
+    return {name: column for name, column in columns if name != SPREAD}
+
+
 def jackknifed(
     whole: Measures,
     left_out: Measures,
+    numbers: Measures,
     sizes: np.ndarray,
     used: np.ndarray,
     lengths: np.ndarray,
     n_defined: np.ndarray,
     n_failed: int,
 ) -> Performance:
-    """Return measures from their values by all blocks and with each used one left out, and the failure rate of all."""
+    """Return measures from their values by all blocks and with each used one left out, and the failure rate of all.
+
+    ``numbers`` are those of each block that some measures are averages of: large ones would lose their differences.
+    """
     rate, share, lacking = failures(n_defined, n_failed, lengths)
     estimate, mcse = {"failure_rate": rate}, {"failure_rate": np.hypot(np.sqrt((share**2).sum()), lacking)}
     contribution, n_blocks = {"failure_rate": share}, int(lengths[used].sum())
     for name, values in left_out.items():
-        estimate[name], share = jackknife(whole[name], values, sizes, lengths[used])
+        estimate[name], share = jackknife(whole[name], values, sizes, lengths[used], numbers.get(name))
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
@@ -165,11 +177,13 @@ def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple
     return np.array(n_failed / total), share, float(np.sqrt(max(lacking, 0.0)))
 
 
-def jackknife(whole: Array, left_out: Array, sizes: np.ndarray, lengths: np.ndarray) -> tuple[Array, Array]:
+def jackknife(
+    whole: Array, left_out: Array, sizes: np.ndarray, lengths: np.ndarray, pseudo: Array | None = None
+) -> tuple[Array, Array]:
     """Estimate and contributions (block, ...) from the value of all blocks and those with each block left out."""
     shape = (-1, *[1] * (left_out.ndim - 1))
     ratio, parts = (sizes.sum() / sizes).reshape(shape), (lengths.sum() / lengths).reshape(shape)
-    pseudo = ratio * whole - (ratio - 1) * left_out
+    pseudo = ratio * whole - (ratio - 1) * left_out if pseudo is None else pseudo
     estimate = (pseudo / ratio).sum(axis=0)
     return estimate, (pseudo - estimate) / np.sqrt(parts * (ratio - 1))
 

@@ -22,6 +22,7 @@ from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, 
 from simstudy.replicates.moments import EXPANSION, PLAIN, Array, Moments, controlled, stack
 from simstudy.replicates.performance import (
     Performance,
+    averaged,
     defined,
     failures,
     jackknifed,
@@ -103,7 +104,8 @@ def population_performance(
     n_defined = np.array([batch.n_defined.sum() for batch in batches])
     n_failed = sum(len(batch.failed) for batch in batches)
     of_all = {name: values[0] for name, values in whole.items()}
-    over = jackknifed(of_all, others, np.ones(n), used, np.ones(len(batches)), n_defined, n_failed)
+    numbers = averaged(own.statistics, statistics)
+    over = jackknifed(of_all, others, numbers, np.ones(n), used, np.ones(len(batches)), n_defined, n_failed)
     moved = Averages(*(each + part.reshape(-1, *part.shape[2:]) / n for each, part in zip(mean, share, strict=True)))
     influence_given = {name: each - whole[name] for name, each in measures_of(moved, combine, statistics).items()}
     weights, ones = whole["combination_weight"][0], np.ones(len(batches[0].n_defined))

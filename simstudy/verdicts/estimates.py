@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.measures import INDICES
+from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, OWN_MEASURE, STATISTICS
 from simstudy.design.settings.cell import N_BLOCKS
+from simstudy.design.settings.functions import SPREAD
 from simstudy.design.settings.levels import Coordinates
 from simstudy.execution.ledger import Account
 from simstudy.replicates.performance import FINE_BATCHES, Performance, block_starts
 from simstudy.verdicts.evidence import Array, Contrast
 
-RESOLUTION = 1e-10
-"""Rounding error of a measure relative to its size, added to the MCSE: differences below it are not findings."""
+HEADS_ROUNDING = 1e-10
+"""Rounding error of a measure of heads, relative to its size: exponentials of logits, sums over keys and replicates."""
+OWN_ROUNDING, GIVEN_ROUNDING = 64.0 * np.finfo(float).eps, 2.0 * np.finfo(float).eps
+"""The same of numbers that a function computes of each replicate, and of numbers given to their last digit."""
 N_DRAWS = 4999
 """Draws of the estimates, for figures: no verdict rests on them."""
 
@@ -42,6 +45,8 @@ class Estimates:
     # The same with the errors given the query points and heads that were drawn, where these are a population
     given: Estimates | None = None
     times: float = 1.0  # Multiple of the blocks for which errors are forecast
+    # (condition,) Rounding errors relative to the values, added to their errors: smaller differences are no findings
+    rounding: Any = GIVEN_ROUNDING
 
     def repeated(self, times: float) -> Estimates:
         """Return the estimates expected from that multiple of the blocks, with means and distribution as estimated."""
@@ -50,7 +55,7 @@ class Estimates:
     def combine(self, terms: dict[int, float]) -> Contrast:
         """Return Σ c_j θ_j over conditions j with its Monte Carlo error, paired block by block in a stream."""
         chosen, factors = list(terms), np.array(list(terms.values()), float)
-        rounding = RESOLUTION * np.abs(factors * self.values[chosen]).max()
+        rounding = np.abs(factors * self._roundings(chosen)).max()
         extra = ((factors * self.remainders[chosen]) ** 2).sum()
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
@@ -62,14 +67,17 @@ class Estimates:
         """Return θ_i − θ_j for all conditions i and j, in arrays (i, j)."""
         influence, values = self.placed(chosen), self.values[chosen]
         extra, trials, n_blocks = self.remainders[chosen] ** 2, self.trials[chosen], self.n_blocks[chosen]
-        rows = []
+        rows, roundings = [], self._roundings(chosen)
         for i, value in enumerate(values):
-            rounding = RESOLUTION * np.maximum(np.abs(value), np.abs(values))
+            rounding = np.maximum(roundings[i], roundings)
             variance, unseen = extra[i] + extra, np.minimum(trials[i], trials) / 2.0
             apart, blocks = influence[:, [i]] - influence, np.minimum(n_blocks[i], n_blocks)
             rows.append(contrast_of(value - values, apart, variance, blocks, rounding, unseen, self.times))
         table = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
         return table if self.given is None else table._replace(given=self.given.differences(chosen).mcse)
+
+    def _roundings(self, chosen: list[int]) -> Array:
+        return np.abs(self.values * self.rounding)[chosen]
 
     def placed(self, chosen: list[int]) -> Array:
         """Return the contributions of blocks, (row, condition): rows of different streams are apart."""
@@ -149,28 +157,29 @@ def estimates_from(
     place = ... if index is None else (..., INDICES.index(index))
     n_nets = max((p.n_nets for p in measured if p), default=0)
     rows = [_of_cell(p, measure, place, population, n_nets, counted) for p in measured]
-    values, contributions, n_blocks, remainders, trials = zip(*rows, strict=True)
+    values, contributions, n_blocks, remainders, trials, roundings = map(list, zip(*rows, strict=True))
     given = None
     if population:
         given = estimates_from(conditions, streams, [p and (p.given or p) for p in measured], measure, index, counted)
     return Estimates(
         conditions,
         np.array(values),
-        list(contributions),
+        contributions,
         streams,
         np.array(n_blocks),
         np.array(remainders),
         np.array(trials),
         given,
+        rounding=np.array(roundings),
     )
 
 
 def _of_cell(
     p: Performance | None, measure: str, place: Any, population: bool, n_nets: int, counted: bool
-) -> tuple[Any, Array, int, float, float]:
-    """Value, contributions of so many nets and of blocks, number of blocks, remainder and trials of one cell."""
+) -> tuple[Any, Array, int, float, float, float]:
+    """Value, contributions of so many nets and of blocks, number of blocks, remainder, trials, rounding of one cell."""
     if p is None:
-        return np.nan, np.zeros(0), 0, 0.0, np.inf
+        return np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0
     value = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
     share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
     nets, share = np.split(share, [p.n_nets])
@@ -185,4 +194,8 @@ def _of_cell(
         fine, longer = np.split(share, [FINE_BATCHES * N_BLOCKS])
         share, n_blocks = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer]), n_blocks // N_BLOCKS
     share = np.concatenate([nets, np.zeros(n_nets - len(nets)), share])
-    return value, share, n_blocks, p.remainder.get(measure, 0.0), trials
+    of_heads = measure in MEASURES | STATISTICS | INDEXED_MEASURES and measure != OWN_MEASURE
+    rounding = HEADS_ROUNDING if of_heads else OWN_ROUNDING
+    if measure == SPREAD and value:  # a difference of squares
+        rounding *= 1.0 + p.estimate.get("bias", 0.0) ** 2 / abs(value)
+    return value, share, n_blocks, p.remainder.get(measure, 0.0), trials, rounding

@@ -44,6 +44,16 @@ def test_layouts__of_one_table_give_the_same_estimates_paired_by_unit(layout):
     assert found.covariance(order) == pytest.approx(np.cov(VALUES.T) / 90)
 
 
+@pytest.mark.parametrize("level", [1e8, 1e9, 1.6e10, 1e12])
+def test_level__takes_no_digit_from_differences(level):
+    """Pairs that differ by .13 ± .019 had error 0, and were all alike, where numbers are 1e9."""
+    pairs = level + VALUES[:, :2] * 0.27
+    apart = pairs[:, 1] - pairs[:, 0]  # without rounding, as both are near
+    found = estimates(dict(zip("ab", pairs.T, strict=True))).combine({1: 1.0, 0: -1.0})
+    assert found.value == pytest.approx(apart.mean(), abs=2e-16 * level)
+    assert found.mcse == pytest.approx(apart.std(ddof=1) / np.sqrt(90), rel=1e-3)
+
+
 def test_arrays_by_name__are_conditions_and_names_that_are_numbers_are_numbers():
     found = estimates({"10": VALUES[:, 0], "20.5": VALUES[:, 1]})
     assert found.conditions == [{"condition": 10.0}, {"condition": 20.5}]

@@ -82,6 +82,16 @@ def test_mcse__is_that_of_the_influence_values(sample):
     assert result.mcse["mse"] == pytest.approx(influence.std(ddof=1) / np.sqrt(len(errors)), rel=1e-10)
 
 
+@pytest.mark.parametrize("level", [0.0, 1e9, 1e13])
+def test_mcse_of_own_numbers__does_not_depend_on_their_level(level):
+    """By leaving blocks out of sums, numbers of 1e13 lost half of the digits of their differences."""
+    numbers = level + np.random.default_rng(2).integers(-9, 9, 4096).astype(float)
+    blocks = empty(4096, np.zeros(0), 1, 1)._replace(n_defined=np.ones(4096, np.int64), statistic_sum=numbers[:, None])
+    found = performance(blocks, np.ones(1), ("own_measure",))
+    expected = np.std(numbers - level, ddof=1) / 64.0
+    assert found.mcse["own_measure"] == pytest.approx(expected, rel=1e-12 + 1e-16 * level)
+
+
 @pytest.mark.parametrize("n_heads", [1, 4])
 def test_heads_that_are_one__count_as_one_and_a_single_one_has_no_pairs(n_heads):
     errors = np.random.default_rng(0).normal(size=(64, 2, 1)).repeat(n_heads, axis=2)

@@ -8,7 +8,7 @@ from exact_estimates import account, exact_estimates
 from scipy import stats
 
 from simstudy.verdicts.comparisons import inside
-from simstudy.verdicts.estimates import RESOLUTION, Estimates, estimates_of
+from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, Estimates, estimates_of
 from simstudy.verdicts.figure_data import law_shares, mean_within, rank_correlation, residuals, z_scores
 
 RNG = np.random.default_rng(2)
@@ -79,8 +79,8 @@ def test_cells_of_other_seed_or_batch_size__are_not_paired(settings):
 
 def test_rounding__counts_as_an_error_of_the_larger_value():
     estimates = exact_estimates([{"x": 1.0}, {"x": 2.0}], [4.0, 1.0], 0.0)
-    assert estimates.combine({0: 1.0, 1: -1.0}).error == pytest.approx(4.0 * RESOLUTION)
-    np.testing.assert_allclose(estimates.differences([0, 1]).error, RESOLUTION * np.array([[4.0, 4.0], [4.0, 1.0]]))
+    assert estimates.combine({0: 1.0, 1: -1.0}).error == pytest.approx(4.0 * HEADS_ROUNDING)
+    np.testing.assert_allclose(estimates.differences([0, 1]).error, HEADS_ROUNDING * np.array([[4.0, 4.0], [4.0, 1.0]]))
 
 
 def test_equal_blocks__have_no_standard_error_and_prove_no_difference_that_rounding_makes():
@@ -93,6 +93,16 @@ def test_equal_blocks__have_no_standard_error_and_prove_no_difference_that_round
     assert estimates.combine({0: 1.0, 2: -1.0}).mcse == pytest.approx(np.linalg.norm(LONG))
     few_failed = estimates_of([account({}, 0.0, np.zeros(64), remainder=0.01)], "mse")
     assert few_failed.combine({0: 1.0}).mcse == 0.01  # not of blocks, and no rounding
+
+
+def test_rounding_of_own_numbers__is_that_of_their_sums_and_of_the_squares_that_a_variance_is_a_difference_of():
+    """Means of 1e9 + N(0, 1) had standard error 0, and blocks that are all alike."""
+    large = {"bias": 1e3, "variance": 2.0, "own_measure": 1e9}
+    cells = [account({}, large, dict.fromkeys(large, 1e-3 * LONG), measure="bias", n_replicates=64)]
+    errors = [estimates_of(cells, name).combine({0: 1.0}).error for name in large]
+    noise = 1e-3 * np.linalg.norm(LONG)
+    expected = np.hypot(noise, OWN_ROUNDING * np.array([1e3, 2.0 + 1e6, 1e9]))
+    np.testing.assert_allclose(errors, expected, rtol=1e-9)
 
 
 def test_index__is_the_one_named():
@@ -113,7 +123,7 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
     alike, settings = np.zeros(64), {"measure": "visible_rank"}
     cells = [
         account({}, 3.0, alike, n_replicates=256, **settings),
-        account({}, 3.0, alike + 1e-12, n_replicates=1024, **settings),  # as far as rounding goes
+        account({}, 3.0, alike + OWN_ROUNDING / 8.0, n_replicates=1024, **settings),  # as far as rounding goes
         account({}, 3.0, LONG, n_replicates=1024, **settings),
     ]
     counted = estimates_of(cells, "visible_rank")
