@@ -11,10 +11,13 @@ from numpy.typing import ArrayLike
 from simstudy.arguments import real_array
 from simstudy.attention.mechanism import Inputs, evaluate
 from simstudy.data import geometry
+from simstudy.data.heads import common_part
 from simstudy.design.settings.tables import Estimator
 from simstudy.kernels import project
 
 LOGITS = ("distance", "dot_product")
+LARGEST_EXPONENT = 500
+"""Of two, of values that kernels average: weights reach 2^400, and sums are of at most 2^64 of them."""
 
 
 def nw_ensemble(
@@ -102,19 +105,25 @@ def nw_ensemble(
             raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
         # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
         weights, own = weights / factors[:, None, None], own / factors[:, None, None]
+    if logits == "distance" and np.array_equal(weights, own):
+        # No distance changes, and none loses digits to what all keys have in common.
+        common = common_part(x)
+        x, points = x - common, points - common
     keyed = project(np.ascontiguousarray(x.T)[None], weights)
     # By the same sums as the keys, so that a query at a key has distance zero exactly.
     images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
     settings = Estimator.model_validate({"bandwidth": 1.0, "logits": logits})
     ones = np.ones((1, len(x)))
-    found = [
-        evaluate(settings, b_scaled, Inputs(keyed, column[None], ones, images), visible=visible)
-        for column in y.reshape(len(x), -1).T
-    ]
-    means = np.stack([each.means[0] for each in found], axis=-1).reshape(len(points), n_heads, *y.shape[1:])
+    columns = []
+    for column in y.reshape(len(x), -1).T:
+        # Sums of values times weights stay in float64, and so do their means, which no rounding puts beyond all values.
+        scale = 2.0 ** max(math.frexp(float(np.abs(column).max()))[1] - LARGEST_EXPONENT, 0)
+        found = evaluate(settings, b_scaled, Inputs(keyed, column[None] / scale, ones, images), visible=visible)
+        columns.append(np.clip(found.means[0], column.min() / scale, column.max() / scale) * scale)
+    means = np.stack(columns, axis=-1).reshape(len(points), n_heads, *y.shape[1:])
     attributes = {"logits": logits, "bandwidth": b}
     projected = output_projections is not None
-    return _labelled(*combined(means), np.asarray(found[0].gram)[0], projected, attributes)
+    return _labelled(*combined(means), np.asarray(found.gram)[0], projected, attributes)
 
 
 def _combiner(

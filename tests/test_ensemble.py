@@ -133,6 +133,29 @@ def test_ensemble__leaves_its_arguments_alone():
         np.testing.assert_array_equal(given[name], value)
 
 
+@pytest.mark.parametrize("shift", [1.7e9, 1e12, 1e14])
+@pytest.mark.parametrize("outlier", [False, True])
+def test_common_shift_of_keys_and_queries__takes_no_digit(shift, outlier):
+    """Of projected keys of 1e12 differences have lost eight digits, of 1e14 ten."""
+    rng = np.random.default_rng(4)
+    offset = np.array([shift, -shift, 0.0])
+    numbers = np.round(rng.normal(size=(34, 3)), 1) + offset
+    keys, queries = numbers[:30], numbers[30:]
+    queries[0] *= -1.0 if outlier else 1.0
+    exact = [keys - offset, queries - offset]
+    projections, values = rng.normal(size=(4, 3, 2)), rng.normal(size=30)
+    found, expected = (nw_ensemble(k, values, q, projections, 0.7) for k, q in ((keys, queries), exact))
+    np.testing.assert_allclose(found.head_estimate[1:], expected.head_estimate[1:], rtol=1e-12)
+
+
+@pytest.mark.parametrize("column", [[1e308] * 4, [1e308, -1e308] * 2, [1.79e308, 1e-200, 1.0, -1e200]])
+def test_means_of_finite_values__are_finite(column):
+    scaled = np.array(column) / 2.0**600
+    found, expected = (nw_ensemble(np.zeros((4, 1)), y, [[0.0]], np.ones((3, 1, 1)), 1.0) for y in (column, scaled))
+    np.testing.assert_allclose(found.head_estimate, expected.head_estimate * 2.0**600, rtol=1e-15)
+    assert np.isfinite(found.estimate).all()
+
+
 def test_far_queries__are_defined():
     given = arguments()
     far = given | {"queries": 1e3 * given["queries"]}

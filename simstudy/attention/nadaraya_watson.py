@@ -28,6 +28,7 @@ _SMALL = 1 << 14
 def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray, indices: Array) -> Prepared:
     real = np.dtype(cell.simulation.dtype)
     rows = len(query) if query.ndim == 4 else 1
+    points = points - heads.key_offset(cell)
     turned = np.ascontiguousarray(np.broadcast_to(points.T.astype(real), (rows, *points.T.shape)))
     projected = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
     queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
@@ -114,7 +115,8 @@ def _fitted_weights(
     n, rows = cell.data.n_keys, cell.data.n_keys + combination.n_validation
     longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": rows})})
     pairs = SharedData(longer, shared.first, shared.count)
-    x, y = np.ascontiguousarray(pairs.keys(rows)[:, :, n:]), pairs.values(longer)[:, n:]
+    x = np.ascontiguousarray(pairs.keys_less(heads.key_offset(cell), rows)[:, :, n:])
+    y = pairs.values(longer)[:, n:]
     queries = np.asarray(project(x, shared.projections(cell)[1].astype(cell.simulation.dtype))).transpose(0, 3, 1, 2)
     inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
     outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means

@@ -59,6 +59,26 @@ def _divided(cell: Cell, projections: np.ndarray) -> np.ndarray:
     return projections if factors is None else projections / np.array(factors)[:, None, None]
 
 
+def common_part(keys: np.ndarray) -> np.ndarray:
+    """Return of each feature (d,) of keys (n, d) the value nearest to 0 if all have one sign, else 0.
+
+    Distances of projections of keys less this do not lose the digits that keys have in common.
+    """
+    return np.asarray(np.maximum(keys.min(axis=0), 0.0) + np.minimum(keys.max(axis=0), 0.0))
+
+
+def key_offset(cell: Cell) -> np.ndarray:
+    """Return what is subtracted (d,) from keys and query points before heads project them, by `common_part`.
+
+    It is 0 unless heads see distances alone, and for keys that are not rows of the user's data: these have mean 0.
+    """
+    heads, estimator = cell.heads, cell.estimator
+    seen = estimator.logits, estimator.key_scale, estimator.transformation.kind, heads.query_projections
+    if cell.file_rows is None or seen != ("distance", "raw", "none", "same"):
+        return np.zeros(cell.data.n_features)
+    return common_part(cell.rows.keys)
+
+
 def query_points(cell: Cell) -> np.ndarray:
     """Query points (Q, d), fixed over the replicates of a batch and, for one seed, over the cells of a study."""
     queries, d = cell.queries.queries, cell.data.n_features

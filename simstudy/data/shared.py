@@ -102,10 +102,17 @@ class SharedData:
 
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
-        n, scale = cell.data.n_keys, cell.estimator.key_scale
-        address = "projected", n, *_own(cell), scale
-        keys = self._drawn()[:, :, :n] if is_there(self._drawn()) else self.keys(n)
+        n, scale, offset = cell.data.n_keys, cell.estimator.key_scale, heads.key_offset(cell)
+        address = "projected", n, *_own(cell), scale, offset.tobytes()
+        keys = self._drawn()[:, :, :n] if is_there(self._drawn()) else self.keys_less(offset, n)
         return self.once(address, lambda: scaled(project(keys, projections), scale))
+
+    def keys_less(self, offset: np.ndarray, n_keys: int) -> np.ndarray:
+        """Keys less an offset (feature,): (replicate, feature, key); subtracted before keys are rounded to float32."""
+        if not offset.any():
+            return self.keys(n_keys)
+        table = (self._cell.rows.keys - offset).astype(self._cell.simulation.dtype)
+        return np.ascontiguousarray(np.moveaxis(table[self.rows(n_keys)], 1, 2))
 
 
 def scaled(keys: np.ndarray, scale: str) -> np.ndarray:

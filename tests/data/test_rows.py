@@ -17,6 +17,7 @@ from simstudy.data.training import draw_keys, draw_rows
 from simstudy.design.document import Confirmation, PlannedCell, Precision, confirmatory
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
+from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
@@ -277,3 +278,20 @@ def test_rows__are_no_population_without_replacement_or_without_data():
     settings = {"noise": "residuals", "regression": FITTED, "noise_sd": 1.0}
     cell = sampled(held_out=5, queries={"kind": "held_out", "count": 2}, **settings)
     assert "population" in [setting for setting, _ in impossibilities(cell)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("combination", ["uniform", {"kind": "fitted", "n_validation": 20}])
+def test_level_of_features__takes_no_digit_from_distances(tmp_path, monkeypatch, dtype, combination):
+    """Features of 9e8 lost seven digits in projections, and all of them in single precision."""
+    monkeypatch.setattr(Cell, "data_id", "0" * 32)  # the same rows of either file
+    rng = np.random.default_rng(5)
+    table, found = np.round(rng.normal(size=(90, 3)) * 8.0) / 8.0, []
+    for shift in (0.0, 9e8):
+        path = tmp_path / f"at {shift:g}.csv"
+        np.savetxt(path, table + np.array([shift, -shift, 0.0]), "%.3f", delimiter=",", header="a,b,y", comments="")
+        keys = {"kind": "file", "path": path.name, "response": "y", "held_out": 12, "standardise": False}
+        cell = split((), tmp_path, keys, regression="file", arrangement="haar", head_dim=1, n_heads=2, dtype=dtype,
+                     combination=combination)  # fmt: skip
+        found.append(members_of(cell, SharedData(cell, 0, 4)).means)
+    np.testing.assert_allclose(*found, rtol=0.0, atol=1e-5 if dtype == "float32" else 1e-12)
