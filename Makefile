@@ -19,9 +19,9 @@ INSTALL = sed -n '/^\# $(1)$$/,/^\# /p' $(LOCK) > $(VENV)/$(1).txt && \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
-export BEACON
+export TEXT
 
-.PHONY: help study studies report freeze confirm full slurm test verify bench lint docs table clean
+.PHONY: help study studies report confirm full slurm test verify bench lint docs clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -69,14 +69,10 @@ run-%:
 	@$(BIN)/simstudy run $* --profile $(PROFILE) --workers 1 || case $$? in 3|5) ;; *) exit 1;; esac
 
 confirm-%:
-	@$(BIN)/simstudy confirm $* --profile $(PROFILE) --workers 1 --beacon "$$BEACON" || case $$? in 3|5) ;; *) exit 1;; esac
+	@$(BIN)/simstudy run $* --profile $(PROFILE) --workers 1 --confirm "$$TEXT" || case $$? in 3|5) ;; *) exit 1;; esac
 
-freeze: $(VENV)/.run  ## Seal all designs, with preregistrations, into designs/sealed
-	@for study in $(STUDIES); do $(BIN)/simstudy freeze $$study --profile $(PROFILE) $(if $(PROMISE),--beacon "$(PROMISE)") || exit 1; done
-
-confirm: $(VENV)/.run  ## Judge all sealed designs on new seeds: make confirm BEACON="a text that is younger than the seals"
-	@$(SIDE_BY_SIDE) $(STUDIES:%=confirm-%)
-	$(BIN)/simstudy report --profile $(PROFILE)
+confirm: $(VENV)/.run  ## Run all studies, or STUDY=name, with other random numbers: make confirm TEXT="any text"
+	@$(SIDE_BY_SIDE) $(addprefix confirm-,$(if $(findstring command,$(origin STUDY)),$(STUDY),$(STUDIES)))
 
 full: $(VENV)/.run  ## Run the study in its full profile
 	$(BIN)/simstudy run $(STUDY) --profile full
@@ -106,10 +102,6 @@ lint: $(VENV)/.dev  ## Style, and types of the public modules
 docs: $(VENV)/.docs  ## Build the documentation site in outputs/site
 	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning -c simstudy/docs . outputs/site
 	@echo "open outputs/site/index.html"
-
-table: $(VENV)/.run  ## For maintainers: gather the verdicts that the documents quote from outputs/
-	$(BIN)/python simstudy/docs/verdicts.py
-	git diff --stat outputs/gallery README.md
 
 clean:  ## Remove the environment and caches, not the outputs
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

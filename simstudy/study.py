@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
+from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import Budget, Design
 from simstudy.design.figures import ZIPPED, ZipFigure
 from simstudy.design.load import load_design
@@ -45,6 +46,7 @@ def run(
     trust_network: bool = False,
     observer: Observer | None = None,
     trust: Iterable[str | Path] = (),
+    confirm: str | None = None,
 ) -> xr.Dataset:
     """Run a study to the precision of its design and return its results.
 
@@ -71,6 +73,9 @@ def run(
         Called at the start, after each task, and before the theory of each cell.
     trust
         Python files of your own that the design names and whose code may run; ignored if a `Design` is given.
+    confirm
+        Text from which, with the design and its functions, other random numbers follow; the results are then written
+        to ``<output>/<study>/<profile>/confirmed/<digest>/``.
 
     Returns
     -------
@@ -82,10 +87,12 @@ def run(
     DesignError
         If the design has mistakes.
     UserError
-        If the output cannot be written, the executor cannot be used, or PyTorch is wanted but not installed.
+        If the output cannot be written, the executor cannot be used, PyTorch is wanted but not installed, or the text
+        is empty, cannot be printed, or has more than 1000 characters.
     """
     if not isinstance(design, Design):
         design = load_design(design, profile, trust)
+    design = confirmatory(design, confirm)
     require_word(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import typer
 from commands import ROOT
@@ -25,16 +24,15 @@ from simstudy.commands import app
 from simstudy.design.document import Document
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.schema import RECORDS, alternatives_of
-from simstudy.execution.seal import note, read_register, revised
 from simstudy.report import answer
 from simstudy.report.answer import EQUATIONS
+from simstudy.report.tables import verdict_lines
 from simstudy.transformers import interventions
 from simstudy.transformers.modules import ARRAYS
 
 sys.path.append(str(ROOT / "simstudy" / "docs"))  # last: a file of tests has the name of one there
-import findings
+import filled
 import language
-import verdicts
 
 README, DESIGNS = DOCUMENTS["README.md"], DOCUMENTS["designs/README.md"]
 STUDY, OWN_DATA = "third-head", "simstudy/docs/own-data.md"
@@ -45,6 +43,7 @@ REQUIRED = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR07", "RT01", "RT03"}
 PUBLIC = [f"simstudy.{name}" for name in (*simstudy.__all__, *(f"theory.{each}" for each in simstudy.theory.__all__))]
 PUBLIC += [f"{module.__name__}.{name}" for module in (plots, interventions) for name, value in vars(module).items()
            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"]  # fmt: skip
+ANSWERS = ("holds", "holds if", "fails", "open", "not testable here")
 TEMPLATE = ROOT / "simstudy" / "commands" / "template.toml"
 COMMANDS = typer.main.get_group(app).commands
 
@@ -69,41 +68,25 @@ def study(tmp_path_factory) -> Path:
 
 def test_list_of_designs__has_a_question_for_every_study():
     listed = re.findall(r"^- \[`(.*?)`\]", DESIGNS, flags=re.MULTILINE)
-    assert sorted(findings.questions()) == sorted(listed) == sorted(each.stem for each in ROOT.glob("designs/*.toml"))
-    assert all(question.endswith("?") for question in findings.questions().values())
+    assert sorted(listed) == sorted(each.stem for each in ROOT.glob("designs/*.toml"))
+    questions = re.findall(r"^- \[`.*?`\]\(.*?\): (.*)$", DESIGNS, flags=re.MULTILINE)
+    assert len(questions) == len(listed) and all(question.endswith("?") for question in questions)
 
 
 def test_abstracts__nothing_is_left_out_in_silence():
     """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
-    every = {name: claim["origin"] for name, claim in findings._claims().items()}
+    designs = {path.stem: load_design(path) for path in ROOT.glob("designs/*.toml")}
+    every = {f"{study}/{name}": claim.origin for study, each in designs.items() for name, claim in each.claims.items()}
     told = [sentence for paper in answer.papers() for sentence in paper["sentences"]]
     shown = {name for sentence in told for name in answer.claims_of(sentence, every)}
-    assert all(sentence["answer"] in findings.ANSWERS and sentence["because"] for sentence in told)
+    assert all(sentence["answer"] in ANSWERS and sentence["because"] for sentence in told)
     assert all(bool(answer.claims_of(sentence, every)) == ("test" in sentence) for sentence in told)
     assert shown <= every.keys()
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
 
 
-def test_card__draws_and_tells_every_judged_claim_of_its_sentence():
-    """A bar in a statement, |x|, cut a row of a Markdown table, and lost two claims."""
-    cards = "\n".join(findings.cards())
-    every = {name: line.origin for name, line in findings._lines().items()}
-    told = [sentence for paper in answer.papers() for sentence in paper["sentences"]]
-    names = {name for sentence in told for name in answer.claims_of(sentence, every)}
-    assert all(f"{name}, " in cards for name in names & every.keys())
-    assert cards.count('class="card"') == len(told)
-    assert "For the target |x|²/4" in cards
-
-
-def test_checks__list_every_claim_that_they_count():
-    lines = [line for line in findings._lines().values() if line.origin in findings.CHECKS]
-    page = "\n".join(findings.checks())
-    assert lines and all(f"{line.name}, {line.origin}</span></td><td>{line.verdict}<" in page for line in lines)
-
-
 def test_tables__keep_bars_and_lines_inside_their_cells():
-    """Claims on |x|² that were withdrawn lost the rest of their row on the page of checks."""
-    assert list(verdicts.markdown(("a", "b"), [("|x|²", "1\n2")])) == ["| a | b |", "|---|---|", "| \\|x\\|² | 1 2 |"]
+    assert list(language.markdown(("a", "b"), [("|x|²", "1\n2")])) == ["| a | b |", "|---|---|", "| \\|x\\|² | 1 2 |"]
 
 
 def test_readme__is_short():
@@ -204,7 +187,7 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
         assert command(*arguments, cwd=tmp_path).returncode == 0
     table = tutorial.split("<!-- run of my-question -->")[1].split("<!-- end -->")[0]
     results = simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick")
-    found = [[line.statement, line.verdict, line.estimate, line.claimed] for line in verdicts.verdict_lines(results)]
+    found = [[line.statement, line.verdict, line.estimate, line.claimed] for line in verdict_lines(results)]
     assert [row.strip("| ").split(" | ") for row in table.strip().splitlines()[2:]] == found
     monkeypatch.chdir(tmp_path)
     exec(blocks("python", "simstudy/docs/tutorial.md")[0], {})
@@ -216,39 +199,6 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     results = simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick")
     assert set(results.verdict.values) == {"supported"}
     assert not lacking("simstudy/docs/tutorial.md", f"{-results.verdict_estimate.values[1]:.4f} ± 0.0003")
-
-
-def test_quoted_verdicts__are_those_of_the_table():
-    assert verdicts.filled(README, verdicts.read()) == README
-
-
-def test_table_of_verdicts__keeps_other_confirmations_of_the_same_design_alone(monkeypatch, tmp_path):
-    """Their results may lie on another machine; those of a design that has changed since confirm nothing."""
-    rows = [("weighting", "new", "pilot", "old"), ("weighting", "new", "A", "kept"), ("weighting", "old", "B", "void")]
-    rows += [("weighting", "new", "C", "old"), ("identity", "x", "pilot", "another")]
-    found = [("weighting", "new", "pilot", "found"), ("weighting", "new", "C", "found")]
-    tables = [pd.DataFrame(each, columns=["study", "design", "run", "claim"]) for each in (rows, found)]
-    monkeypatch.setattr(verdicts, "TABLE", tmp_path / "verdicts.csv")
-    monkeypatch.setattr(verdicts, "PAGE", tmp_path / "README.md")
-    monkeypatch.setattr(verdicts, "drawn", lambda _: None)
-    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
-    monkeypatch.setattr(verdicts, "gathered", lambda _: tables[1])
-    monkeypatch.setattr(verdicts, "names_of", lambda path: [path.stem])
-    (tmp_path / "designs").mkdir()
-    (tmp_path / "outputs" / "weighting").mkdir(parents=True)
-    (tmp_path / "designs" / "weighting.toml").touch()
-    verdicts.PAGE.touch()
-    tables[0].to_csv(verdicts.TABLE, index=False)
-    # What a beacon said is counted once in the register of claims, however often the table is made.
-    register = tmp_path / "designs" / "sealed" / "claims.csv"
-    monkeypatch.setattr(verdicts, "REGISTER", register)
-    with revised(register) as rows:
-        note(rows, "weighting.quick", {}, {"found": {"statement": "A claim."}}, "2026-01-01", "")
-    tables[1]["verdict"] = "supported"
-    for _ in range(2):
-        verdicts.write()
-    assert sorted(verdicts.read().claim) == ["another", "found", "found", "kept"]
-    assert [row["supported"] for row in read_register(register).values()] == ["1"]
 
 
 def test_reference__names_every_value():
@@ -269,7 +219,7 @@ def spelt_out(schema: object) -> list[str]:
 
 
 def test_bibliography__has_every_arxiv_number_once():
-    page = DOCUMENTS["simstudy/docs/bibliography.md"] + "\n".join(findings.papers())
+    page = DOCUMENTS["simstudy/docs/bibliography.md"] + "\n".join(filled.papers())
     linked = re.findall(r"\[(\d{4}\.\d{5})\]", page)
     files = [path for folder in ("designs", "simstudy") for path in (ROOT / folder).rglob("*.*")]
     texts = [*DOCUMENTS.values(), *(path.read_text() for path in files if path.suffix in (".py", ".toml", ".html"))]
@@ -322,7 +272,7 @@ def test_formulas_that_docstrings_name__stand_in_the_theory():
 
 
 def test_site__says_of_commands_and_targets_what_help_says(in_process):
-    page, targets = "\n".join(findings.commands()), list(findings.targets())
+    page, targets = "\n".join(filled.commands()), list(filled.targets())
     for name in COMMANDS:
         said = " ".join(in_process(name, "--help").stdout.split())
         section = page.split(f"## simstudy {name}\n")[1].split("\n## ")[0]
@@ -331,26 +281,6 @@ def test_site__says_of_commands_and_targets_what_help_says(in_process):
     shown = subprocess.run(["make", "--no-print-directory", "help"], capture_output=True, text=True, cwd=ROOT).stdout
     lines = [line.partition(" ") for line in shown.splitlines() if not line.startswith("Variables")]
     assert targets == [f"- `make {name}`: {said.strip()}" for name, _, said in lines] and len(targets) > 10
-
-
-@pytest.mark.rare
-@pytest.mark.parametrize("name", sorted({*re.findall(r"([\w-]+)/", " ".join(re.findall("<!-- verdicts: .*", README)))}))
-def test_confirmed_verdicts_of_the_readme__are_found_again(name, tmp_path):
-    known = verdicts.read()
-    # The table has them from the oldest on; the code may have changed since the others.
-    runs = [run for run in known[known.study == name].run.unique() if run != verdicts.PILOT]
-    if not runs:
-        pytest.skip(f"{name} is not confirmed yet")
-    beacon = runs[-1].partition("beacon ")[2]
-    result = command("confirm", name, "--beacon", beacon, "--output", tmp_path)
-    if "void" in result.stderr:
-        pytest.skip(f"the code has changed since {name} was confirmed: {result.stderr}")
-    (folder,) = (tmp_path / name / "quick" / "confirmed").iterdir()
-    stated = known[(known.study == name) & (known.run == runs[-1])]
-    # Which comparison stands for a claim is up to the pilot, which is not here.
-    standing = dict(zip(stated.claim, stated.statistic, strict=True))
-    lines = verdicts.verdict_lines(simstudy.open_results(folder), [], standing)
-    assert dict(zip(stated.claim, stated.estimate, strict=True)) == {line.claim: line.estimate for line in lines}
 
 
 def test_files_of_a_study__are_all_told_of(study):
@@ -362,35 +292,3 @@ def test_files_of_a_study__are_all_told_of(study):
 def test_every_public_function__has_its_place_in_the_reference():
     listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", DOCUMENTS["simstudy/docs/api.md"], flags=re.M)
     assert sorted(listed) == sorted([*simstudy.__all__])
-
-
-FOUND = [
-    ("pilot", "six-5-2-low", "supported", "0.311 ± 0.019"),
-    ("day 1", "six-5-2-low", "contradicted", "0.444 ± 0.019"),
-    ("pilot", "six-5-2-high", "supported", "0.755 ± 0.005"),
-    ("day 1", "theorem-coded-01", "supported", "0.01 ± 0.001"),
-    ("day 2", "theorem-coded-01", "contradicted", "-0.02 ± 0.001"),
-    ("day 2", "errors-are-uncorrelated", "supported", "0.000 ± 0.001"),
-    ("day 2", "renamed-since", "supported", "1 ± 0"),
-]
-
-
-def test_record__quotes_confirmations_alone_and_counts_what_divides_them_as_open(monkeypatch):
-    columns = {"study": findings.RECORD, "claimed": "≥ 0", "confidence": "a to b"}
-    table = pd.DataFrame(
-        [dict(zip(("run", "claim", "verdict", "estimate"), row, strict=True)) | columns for row in FOUND]
-    )
-    monkeypatch.setattr(verdicts, "read", lambda: table)
-    rows = "\n".join(findings.replication())
-    for quoted in ("0.314 ± 0.019 | 0.444 ± 0.019 | a to b | contradicted |", "≥ 0 | -0.02 ± 0.001 | a to b | divided"):
-        assert quoted in rows
-    for kept_out in ("0.311", "0.755", "renamed-since", "0.01 ±"):
-        assert kept_out not in rows
-    assert rows.count("`") == 6
-    first, second, third = findings.replicated()
-    assert "Of 1 printed numbers, 0 are reproduced, 1 are not, and 0 stay open" in first
-    assert "Of 1 sentences" in second and "0 hold, 0 do not, and 1 stay open" in second
-    assert "Of 1 claims" in third and "1 hold" in third
-    monkeypatch.setattr(verdicts, "read", lambda: table[table.run == "pilot"])
-    assert list(findings.replicated()) == ["Nothing is confirmed yet, and pilots are not quoted."]
-    assert not list(findings.replication())

@@ -17,18 +17,17 @@ from simstudy.commands.judging import altered
 from simstudy.data.heads import key_projections
 from simstudy.data.shared import SharedData
 from simstudy.design import own_code
+from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import Statement
-from simstudy.execution.seal import require_unbroken, seal_of
 from simstudy.execution.store import Store
 from simstudy.execution.verify import verify
 from simstudy.replicates.batch import simulate_batch
 from simstudy.report.page import require_same_design
-from simstudy.report.preregistration import preregistration
 from simstudy.verdicts.predictions import predict
 
 SOURCE = """
@@ -122,18 +121,13 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     read = cells(path)[0].data.regression.code
     assert results.attrs["data"] == f"mine.py {read.label}"
     require_same_design(results, load_design(path), Store(tmp_path))
-    seal = seal_of(load_design(path))
-    assert "confirm design.toml --profile quick --trust mine.py --beacon" in preregistration(load_design(path), seal)
+    digest = confirmatory(load_design(path), "a text").confirmation.digest
     # Judged again from another folder than that of the design, beside which its file lies.
     assert not list(altered(Store(tmp_path / "out" / "own" / "quick"), [tmp_path / "mine.py"]))
     (tmp_path / "mine.py").write_text(SOURCE + "\n")
     with pytest.raises(UserError, match=r"mine.py has changed since; run the study again"):
         require_same_design(results, load_design(path), Store(tmp_path))
-    with pytest.raises(UserError, match=r"void, as mine.py has changed; take that back"):
-        require_unbroken(seal, load_design(path), path)
-    forged = seal.model_copy(update={"software": seal.software | {"data": 5}})  # the digest does not cover it
-    with pytest.raises(UserError, match="void, as design"):
-        require_unbroken(forged, load_design(path), path)
+    assert confirmatory(load_design(path), "a text").confirmation.digest != digest
 
 
 def test_missing_or_faulty_file__is_refused_also_without_trust(tmp_path):

@@ -88,6 +88,10 @@ TrustOption = Annotated[
     list[Path] | None,
     typer.Option("--trust", help="Python file that the design names and whose code may run; can be repeated."),
 ]
+ConfirmOption = Annotated[
+    str | None,
+    typer.Option("--confirm", help="Other random numbers, which follow from design, functions and this text."),
+]
 OUTPUT = Path("outputs")
 
 
@@ -102,13 +106,20 @@ def store_for(design: Design, output: Path) -> Store:
 
 
 def opened(
-    design: str | Path, profile: str, output: Path, trust: list[Path] | None = None, *, to_write: bool = False
+    design: str | Path,
+    profile: str,
+    output: Path,
+    trust: list[Path] | None = None,
+    confirm: str | None = None,
+    *,
+    to_write: bool = False,
 ) -> tuple[Design, Store]:
     """Return a design and its store, which can be written to where that is asked."""
+    from simstudy.design.confirmation import confirmatory
     from simstudy.design.load import load_design
     from simstudy.execution.folder import require_writable
 
-    loaded = load_design(design, profile, trust or ())
+    loaded = confirmatory(load_design(design, profile, trust or ()), confirm)
     store = store_for(loaded, output)
     if to_write:
         require_writable(store.folder)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import xarray as xr
 
-from simstudy.design.document import Design, confirmatory
+from simstudy.design.confirmation import confirmatory
+from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.design.written import read_design
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import sealed
 from simstudy.execution.folder import Missing
-from simstudy.execution.seal import begun_in
 from simstudy.execution.store import (
     DETAILS_FILE,
     MAX_RESULTS_BYTES,
@@ -22,7 +22,6 @@ from simstudy.execution.store import (
     netcdf,
     read_results,
 )
-from simstudy.report.confirmed import confirmed_of, standing_in
 from simstudy.report.page import report_files
 from simstudy.results import open_results
 from simstudy.study import RESULTS_FILE, judged_again
@@ -50,7 +49,7 @@ def altered(store: Store, trust: Iterable[Path] = ()) -> Iterator[str]:
         yield from _different(name, again, store)
     of_run = {name: results.attrs[name] for name in _OF_THE_RUN}
     again = _as_stored(judged[0].assign_attrs(of_run), store)
-    for name, content in report_files(again, design, confirmed_of(design, store), standing_in(design, store)).items():
+    for name, content in report_files(again, design).items():
         try:
             if store.files.read(name, MAX_RESULTS_BYTES) != content:
                 yield name
@@ -91,5 +90,4 @@ def _design_of(results: xr.Dataset, store: Store, trust: Iterable[Path]) -> Desi
     with contextlib.chdir(file.parent if file and file.parent.is_dir() else "."):
         design = load_design(file if file and unchanged else tables, profile, trust)
     design = design.model_copy(update={"text": text, "path": file})
-    begun = begun_in(store)
-    return confirmatory(design, begun) if begun else design
+    return confirmatory(design, results.attrs["confirmation_text"] or None)

@@ -28,19 +28,16 @@ def judge(
     value: Annotated[str | None, typer.Option(help="Column of numbers, if a row is one unit and condition.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Column that names groups of dependent units.")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Refuse claims that were not sealed by freeze.")] = False,
     page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) to this file.")] = None,
     as_json: cli.JsonOption = False,
 ) -> None:
     """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
 
-    The chance of any wrong verdict is at most 5 %, even if you add units and judge again. To state claims before the
-    numbers exist, seal them with `simstudy freeze CLAIMS`. With --confirm, claims, margins, expected verdicts and the
-    columns in the table [numbers] of the claims must be those of the seal.
+    The chance of any wrong verdict is at most 5 %, even if you add units and judge again.
     """
     from simstudy.design.mistakes import DesignError
     from simstudy.judging.claims import read_claims
-    from simstudy.judging.files import record, require_sealed, sealed_on, write_page
+    from simstudy.judging.files import record, write_page
     from simstudy.judging.judged import judged
     from simstudy.report.tables import verdict_table
     from simstudy.report.terminal import say, say_json, show_table
@@ -50,10 +47,6 @@ def judge(
     stated = read_claims(claims)
     options = {"unit": unit, "value": value, "cluster": cluster, "missing": "drop" if drop else None}
     given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
-    if confirm and given:
-        raise UserError(f"--confirm: {', '.join(given)} must be sealed, too; state it as [numbers] in {claims}")
-    seal = require_sealed(claims, stated) if confirm else None
-    sealed = sealed_on(claims, seal) if seal else ""
     try:
         found = judged(_read(numbers), stated, given)
     except DesignError:  # of the claims
@@ -61,12 +54,12 @@ def judge(
     except UserError as error:
         raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
     if as_json:
-        say_json(record(found, seal))
+        say_json(record(found))
     else:
         show_table(verdict_table(found.lines, "standard error"))
-        say(*found.summary, *found.wanted, *[sealed] * bool(sealed))
+        say(*found.summary, *found.wanted)
     if page is not None:
-        written = write_page(found, cli.plain_path(page), (numbers, claims), sealed)
+        written = write_page(found, cli.plain_path(page), (numbers, claims))
         if not as_json:
             say(f"page     {written}")
     raise typer.Exit(0 if all(line.as_declared for line in found.lines) else cli.EXIT_UNLIKE_DECLARED)

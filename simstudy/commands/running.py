@@ -32,19 +32,18 @@ def run(
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
     quiet: cli.QuietOption = False,
     trust: cli.TrustOption = None,
+    confirm: cli.ConfirmOption = None,
 ) -> None:
     """Run a study, or continue it: stored batches are not computed again."""
-    from simstudy.design.load import load_design
     from simstudy.execution.shares import Share
     from simstudy.report.progress import ProgressDisplay
     from simstudy.report.terminal import say
     from simstudy.study import run_share
 
-    loaded = load_design(design, profile, trust or ())
+    loaded, _ = cli.opened(design, profile, output, trust, confirm)
     how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
     if share is None:
         raise typer.Exit(run_and_report(loaded, output, quiet, **how))
-    cli.store_for(loaded, output)
     with ProgressDisplay(quiet) as display:
         stored = run_share(loaded, Share.parse(share), output=output, observer=display, **how)
     if not quiet:
@@ -54,7 +53,6 @@ def run(
 def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
     from simstudy.report import tables
-    from simstudy.report.confirmed import confirmed_of, standing_in, standing_of
     from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
     from simstudy.report.terminal import say, warn
     from simstudy.study import run as run_study
@@ -64,8 +62,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         warn(*loaded.notes)
     with ProgressDisplay(quiet) as display:
         results = run_study(loaded, output=output, observer=display, **how)
-    told = confirmed_of(loaded, store), standing_in(loaded, store) if loaded.confirmation else standing_of(results)
-    lines = tables.verdict_lines(results, *told)
+    lines = tables.verdict_lines(results)
     if not quiet:
         _show(results, loaded, lines)
         say(f"results  {store.folder / 'results.nc'}")
@@ -73,7 +70,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     from simstudy.report.page import write_report
 
     with store.locked():
-        report = write_report(results, loaded, store, told)
+        report = write_report(results, loaded, store)
     if not quiet:
         say(f"report   {report}")
     if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
@@ -93,8 +90,9 @@ def _show(results: xr.Dataset, loaded: Design, lines: Sequence[VerdictLine]) -> 
 
     show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
     if lines:
-        kind = "a confirmation" if loaded.confirmation else f"a pilot; {tables.count_confirmed(lines)}"
-        say(tables.count_verdicts(lines), kind)
+        say(tables.count_verdicts(lines))
+    if loaded.confirmation:
+        say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
     total, n_failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
     say(
         f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {n_failed} failed",
@@ -119,6 +117,7 @@ def submit(
     setup: Annotated[list[str], typer.Option(help='First shell line of a job: "module load x".')] = [],  # noqa: B006
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
     trust: cli.TrustOption = None,
+    confirm: cli.ConfirmOption = None,
 ) -> None:
     """Run a study on a cluster by jobs that this command starts and supervises.
 
@@ -131,7 +130,7 @@ def submit(
 
     path = find_design(design)
     require_plain("design", str(path))
-    loaded, store = cli.opened(path, profile, output, trust, to_write=True)
+    loaded, store = cli.opened(path, profile, output, trust, confirm, to_write=True)
     asked = Jobs(
         system,
         jobs,
@@ -159,6 +158,7 @@ def status(
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
     as_json: cli.JsonOption = False,
+    confirm: cli.ConfirmOption = None,
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
@@ -170,7 +170,7 @@ def status(
     from simstudy.report.progress import status_line, status_record, status_table
     from simstudy.report.terminal import say, say_json, show_table
 
-    loaded, store = cli.opened(design, profile, output)
+    loaded, store = cli.opened(design, profile, output, confirm=confirm)
     store = with_shares(store)
     found = told(loaded, store) or counted(loaded, store)
     if as_json:

@@ -18,14 +18,14 @@ def report(
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
     figures: Annotated[Literal["pdf", "svg"] | None, typer.Option(help=_FIGURES)] = None,
+    confirm: cli.ConfirmOption = None,
 ) -> None:
-    """Write the report of a study and its confirmations again, or one page of all studies in a folder.
+    """Write the report of a study again, or one page of all studies in a folder.
 
     The command uses stored batches and computes no replicate.
     """
     from simstudy.design.written import designs_in, known_designs
     from simstudy.report.all_studies import gather
-    from simstudy.report.confirmed import runs_of, standing_in
     from simstudy.report.page import write_report
     from simstudy.report.tables import verdict_lines, verdict_table
     from simstudy.report.terminal import say, show_table
@@ -36,16 +36,13 @@ def report(
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
         say(f"report   {gather(known, profile, output)}")
         return
-    loaded, store = cli.opened(design, profile, output)
-    runs = list(runs_of(loaded, output))
-    if not runs:
-        open_results(store.folder)  # says that there is nothing, and what to do
-    for run in runs:
-        # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
-        with cli.store_for(run.design, output).locked():
-            path = write_report(*run, vector=figures)
-        show_table(verdict_table(verdict_lines(run.results, standing=standing_in(run.design, run.store))))
-        say(f"report   {path}")
+    loaded, store = cli.opened(design, profile, output, confirm=confirm)
+    results = open_results(store.folder)
+    # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+    with store.locked():
+        path = write_report(results, loaded, store, figures)
+    show_table(verdict_table(verdict_lines(results)))
+    say(f"report   {path}")
 
 
 @cli.app.command()
@@ -56,6 +53,7 @@ def replay(
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
     trust: cli.TrustOption = None,
+    confirm: cli.ConfirmOption = None,
 ) -> None:
     """Compute one replicate again, to the bit, and store its data and estimates."""
     from simstudy.design.own_code import require_word
@@ -63,7 +61,7 @@ def replay(
     from simstudy.replicates.replay import select
     from simstudy.report.terminal import say
 
-    loaded, store = cli.opened(design, profile, output, trust, to_write=True)
+    loaded, store = cli.opened(design, profile, output, trust, confirm, to_write=True)
     number = select(loaded, cell)
     require_word([loaded.cells[number].cell])
     arrays = rebuild(loaded.cells[number].cell, replicate)
@@ -112,17 +110,16 @@ def verify(
     counts as different.
     """
     from simstudy.commands.judging import altered
-    from simstudy.execution.seal import left_out
     from simstudy.execution.store import Store
     from simstudy.execution.verify import verify as compute_again
     from simstudy.report.terminal import say, track
 
     found = compute_again(folder, share, seed, track=track, trust=trust or ())
-    wrong = [f"{name}: a confirmation before it is missing or changed" for name in left_out(Store(folder))]
+    wrong: list[str] = []
     if found.foreign:
         say(*found.lines, "skipped   results and report: they rest on batches of another engine")
     else:
-        wrong += altered(Store(folder), trust or ())
+        wrong = list(altered(Store(folder), trust or ()))
         say(*found.lines)
     say(*(f"different {each}" for each in wrong))
     raise typer.Exit(cli.EXIT_DIFFERENT if found.different or found.damaged or wrong else 0)

@@ -1,7 +1,5 @@
 """What a design file states, as immutable records."""
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,8 +16,6 @@ from simstudy.design.settings.records import Line, Paragraphs, Positive, Record
 
 MAX_CELLS = 20_000
 """Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
-MAX_BEACON = 1000
-"""Most characters of the text on which the seeds of a confirmation rest."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
 
@@ -170,24 +166,14 @@ class PlannedCell(Record):
 
 
 class Confirmation(Record):
-    """What the seeds of a confirmatory run follow from: a seal, and a text that was published after it."""
+    """The text that the seeds of a confirmatory run follow from, and the digest of design, functions and text."""
 
-    seal: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    beacon: Annotated[Line, Field(min_length=1, max_length=MAX_BEACON)]
-
-    def seed(self, seed: int) -> int:
-        """Return what stands in the place of a seed: a digest in [0, 2⁶³); equal seeds stay equal, so cells paired."""
-        content = json.dumps([self.seal, self.beacon, seed]).encode()
-        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
-
-    @property
-    def name(self) -> str:
-        """Name of its folder: 12 hexadecimal digits of seal and beacon."""
-        return hashlib.blake2b(f"{self.seal} {self.beacon}".encode(), digest_size=6).hexdigest()
+    text: str
+    digest: str
 
 
 class Design(Record):
-    """A valid design under one profile: cells in the order of the file, and notes; a pilot has no confirmation."""
+    """A valid design under one profile: cells in the order of the file, and notes."""
 
     study: Study
     profile: str
@@ -202,28 +188,3 @@ class Design(Record):
     notes: tuple[str, ...] = ()
     confirmation: Confirmation | None = None
     budget: Budget = Budget()
-
-
-def confirmatory(design: Design, confirmation: Confirmation) -> Design:
-    """Return a design with seeds that follow from its seal and a beacon; all else is as it was."""
-
-    def reseeded(planned: PlannedCell) -> PlannedCell:
-        simulation = planned.cell.simulation
-        seeded = simulation.model_copy(update={"seed": confirmation.seed(simulation.seed)})
-        return planned.model_copy(update={"cell": planned.cell.model_copy(update={"simulation": seeded})})
-
-    def selecting(record: Any) -> Any:
-        # What selects by seed selects the cells that took the place of its own.
-        stated = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}
-        changed = {
-            name: each | {"seed": confirmation.seed(each["seed"])} for name, each in stated.items() if "seed" in each
-        }
-        return record.model_copy(update=changed)
-
-    changes = {
-        "confirmation": confirmation,
-        "cells": tuple(map(reseeded, design.cells)),
-        "claims": {name: selecting(claim) for name, claim in design.claims.items()},
-        "figures": {name: selecting(figure) for name, figure in design.figures.items()},
-    }
-    return design.model_copy(update=changes)

@@ -38,7 +38,7 @@ INDICES = (
 )  # fmt: skip
 ATTRIBUTES = (
     "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
-    "commit", "libraries", "missing_values", "run", "seal", "beacon", "data", "measures",
+    "commit", "libraries", "missing_values", "run", "confirmation_text", "confirmation_digest", "data", "measures",
 )  # fmt: skip
 """Global attributes of the results of a study."""
 
@@ -234,7 +234,7 @@ _VERDICTS: dict[str, Variable] = {
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
     "standing_statistic": Variable(
         ("claim",), "text", "what stands for the claim in all its runs: the comparison that the design names, or "
-        "that theory puts nearest to its bounds; empty where neither tells: then it is what decides the pilot",
+        "that theory puts nearest to its bounds; empty where neither tells: then it is what decides this run",
     ),
     "no_verdict_because": Variable(("claim",), "text", "why the deciding statistic allows no verdict, if so"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),

@@ -16,13 +16,13 @@ from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
 sys.path.insert(0, str(Path(__file__).parent))
-from findings import FILLED, write_studies
+from filled import FILLED
 
 project = "simstudy"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_copybutton"]
 root_doc = "simstudy/docs/index"
 include_patterns = [
-    "simstudy/docs/*.md", "simstudy/docs/studies/*.md", "designs/README.md", "outputs/README.md", "simstudy/README.md",
+    "simstudy/docs/*.md", "designs/README.md", "outputs/README.md", "simstudy/README.md",
     "simstudy/*/README.md",
     "tests/README.md", "tests/benchmarks/README.md", "simstudy/CHANGES.md", "simstudy/CONTRIBUTING.md",
 ]  # fmt: skip
@@ -53,7 +53,6 @@ html_copy_source = False
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register what is filled into pages, and formulas as drawings, which need neither a script nor a font."""
-    app.connect("builder-inited", lambda _: write_studies())
     app.connect("source-read", _fill)
     app.connect("autodoc-process-docstring", _escape)
     app.connect("autodoc-skip-member", _skip)

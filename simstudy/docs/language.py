@@ -1,9 +1,7 @@
 """The reference of the design language, a page of the site, read from the records that validate designs."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args, get_origin
-
-from verdicts import markdown
 
 from simstudy.design.claims import ORIGINS
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
@@ -20,6 +18,14 @@ _SHARED = {
     "formulas": (),
 }
 """Entries that the alternatives of a table have in common."""
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown."""
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
 
 
 def reference() -> Iterator[str]:

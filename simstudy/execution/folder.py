@@ -26,7 +26,7 @@ ASIDE = ".partial"
 _HELD = ("", "figures", ASIDE, "logs", "replays", "batches")
 """Folders in which links are looked for before anything is computed."""
 _OURS = re.compile(
-    r"(results|details|heads)\.nc|report\.html|(verdicts|comparisons|cells)\.csv|(provenance|share|confirmation)\.json"
+    r"(results|details|heads)\.nc|report\.html|(verdicts|comparisons|cells)\.csv|(provenance|share)\.json"
     r"|\.(lock|(owner|status)\.json)|batches(/[0-9a-f]{20})?|figures(/.*)?|\.partial(/.*)?"
     r"|logs(/.*)?|replays(/.*\.nc)?|confirmed|shares"
 )
@@ -141,14 +141,6 @@ class Folder:
                     raise refused(self.path / name, error, "written") from error
                 remedy = "mount it with locks (flock), or choose an --output on another"
                 raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
-            yield
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait until no other process is here likewise, unless the file system has no locks on folders, as NFS."""
-        with self._opened(make=True) as opened:
-            with contextlib.suppress(OSError):
-                fcntl.flock(opened, fcntl.LOCK_EX)
             yield
 
     def require_ours(self) -> None:

@@ -6,7 +6,7 @@ Layout of a study folder::
     batches/<cell identity>/cell.json             settings and engine, of which the identity is a digest
     results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
     .lock  .owner.json  .status.json  .partial/  who writes here, how far that is, and what is not whole yet
-    confirmed/<seal and beacon>/                 the same of a confirmatory run, and confirmation.json
+    confirmed/<digest>/                          the same with other random numbers (run --confirm)
 
 A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  Batches are
 appended instead, each of them whole or not stored.  Their folder is named by what decides their contents, so a changed
@@ -82,8 +82,6 @@ _COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
 _WORTH_BYTES = 2048
 """Size from which compressing an array saves more than what netCDF then keeps of its chunks."""
 DEFAULT_OUTPUT = Path("outputs")
-CONFIRMED = "confirmed"
-"""Folder, in that of the pilot, that holds its confirmations."""
 
 
 def due(began: float, seconds: float, share: float) -> float:
@@ -323,9 +321,9 @@ class Store:
 
 
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
-    """Return the store of a design: ``<output>/<study>/<profile>``, a folder of its own there for each confirmation."""
-    pilot = Folder(Path(output), (design.study.name, design.profile))
-    return Store(pilot.at(CONFIRMED, design.confirmation.name) if design.confirmation else pilot)
+    """Return the store of a design: ``<output>/<study>/<profile>``, or ``confirmed/<digest>`` in it."""
+    folder = Folder(Path(output), (design.study.name, design.profile))
+    return Store(folder.at("confirmed", design.confirmation.digest) if design.confirmation else folder)
 
 
 def netcdf(dataset: xr.Dataset) -> bytes:

@@ -23,7 +23,7 @@ from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.judge import Judgement, judge_claim, tabled
 
 _LEFT_OUT = [
-    "origin", "standing_statistic", "confirmed", "confirmations", "verdict_mcse_given", "verdict_draws", "these_draws",
+    "origin", "standing_statistic", "verdict_mcse_given", "verdict_draws", "these_draws",
 ]  # fmt: skip
 NAMED = 6
 """Conditions that a summary names."""

@@ -14,10 +14,9 @@ from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
 from simstudy.report.answer import Line, cards, count_origins, headline
-from simstudy.report.confirmed import Run, confirmed_of, confirmed_runs, runs_of
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, require_same_design, template
-from simstudy.report.terminal import warn
+from simstudy.results import open_results
 
 AT_ITS_OWN_LEVEL = (OptimumSlope, OptimumLaw)
 """Claims that spend a part of their level on which levels may be least: their p-values hold at no other level."""
@@ -56,11 +55,13 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         if profile not in profiles_of(path):
             continue
         design = load_design(path, profile)
-        shown = _shown(design, output)
-        if shown is None:
+        store = store_of(design, output)
+        if not (store.folder / "results.nc").exists():
             continue
-        studies.append(_described(shown, design, output))
-        judged.append((shown.results, shown.design))
+        results = open_results(store.folder)
+        require_same_design(results, design, store)
+        studies.append(_described(results, design, store, output))
+        judged.append((results, design))
         lines |= _lines(design, studies[-1]) if is_shipped(path) else {}
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
@@ -78,32 +79,14 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     return Store(output).write_text(f"report-{profile}.html", page)
 
 
-def _shown(design: Design, output: Path) -> Run | None:
-    """The pilot of a study, or else its last confirmation, which also takes the place of a pilot of another design."""
-    last = next(reversed(list(confirmed_runs(design, output))), None)
-    try:
-        first = next(runs_of(design, output), None)
-        if first is not None and first.design is design:
-            require_same_design(*first)
-            return first
-    except UserError as error:
-        if last is None:
-            raise
-        warn(f"{error}; the page shows the last confirmation instead")
-    if last is not None:
-        require_same_design(*last)
-    return last
-
-
-def _described(shown: Run, design: Design, output: Path) -> dict[str, Any]:
+def _described(results: xr.Dataset, design: Design, store: Store, output: Path) -> dict[str, Any]:
     """What the page says about a study: with its first figure, as all of them would weigh too much."""
-    first = list(shown.design.figures.items())[:1]
-    pictures = {name: image(draw(figure, name, shown.results)) for name, figure in first}
-    page = shown.store.folder / "report.html"
+    first = list(design.figures.items())[:1]
+    pictures = {name: image(draw(figure, name, results)) for name, figure in first}
+    page = store.folder / "report.html"
     # Relative, so that the folder of all studies can be moved or published as it is.
     link = quote(page.relative_to(output).as_posix()) if page.exists() else ""
-    told = describe(shown.results, design, pictures, confirmed_of(design, store_of(design, output)))
-    return told | {"own_page": link}
+    return describe(results, design, pictures) | {"own_page": link}
 
 
 def _lines(design: Design, study: dict[str, Any]) -> dict[str, Line]:
@@ -118,8 +101,6 @@ def _lines(design: Design, study: dict[str, Any]) -> dict[str, Line]:
             line.claimed,
             line.picture,
             design.claims[line.claim].kind == "printed",
-            tuple(each.day for each in study["confirmed"] if line.claim in each.found),
-            line.confirmed == line.verdict,
         )
         for line in study["verdicts"]
     }

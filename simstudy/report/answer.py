@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 from simstudy.design.claims import ABSTRACT, ORIGINS
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
-from simstudy.report.confirmed import DIVIDED, NOT_CONFIRMED, Picture
+from simstudy.report.estimates import Picture
 from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
 from simstudy.report.terminal import counted
 
-WORDS = {"supported": "holds", "contradicted": "does not hold", "inconclusive": "open", DIVIDED: "divided"}
+WORDS = {"supported": "holds", "contradicted": "does not hold", "inconclusive": "open"}
 """What is said of a claim with each verdict."""
-
-PILOT, CONFIRMED = "pilot, not confirmed", "confirmed"
-"""How a verdict stands."""
 
 
 def sentence(lines: Sequence[VerdictLine]) -> str:
@@ -28,7 +25,7 @@ def sentence(lines: Sequence[VerdictLine]) -> str:
 
 
 def headline(lines: Sequence[VerdictLine]) -> str:
-    """Return in a sentence or two how many claims hold, and whether that is as declared and confirmed."""
+    """Return in a sentence or two how many claims hold, and whether that is as declared."""
     if not lines:
         return "The design makes no claim."
     tally = Counter(line.verdict for line in lines)
@@ -36,26 +33,7 @@ def headline(lines: Sequence[VerdictLine]) -> str:
     found = " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
     unlike = sum(not line.as_declared for line in lines)
     declared = f"{unlike} not as declared" if unlike else f"{'all ' * (len(lines) > 1)}as declared"
-    return f"Of {counted(len(lines), 'claim')} {found}, {declared}. {_confirmed(lines)}"
-
-
-def _confirmed(lines: Sequence[VerdictLine]) -> str:
-    tried = [line for line in lines if standing_of(line) != PILOT]
-    if not tried:
-        return ""
-    agreeing = sum(standing_of(line) == CONFIRMED for line in tried)
-    which = f"{'All' if agreeing == len(lines) > 1 else agreeing} of these verdicts"
-    text = f"{which} {'was' if agreeing == 1 else 'were'} reached again on seeds that follow from a seal and a beacon"
-    others = len(tried) - agreeing
-    return text + (f"; on {others} the confirmation says something else." if others else ".")
-
-
-def standing_of(line: VerdictLine) -> str:
-    """Return whether a verdict is that of a pilot alone, or confirmed, or what confirmations say instead."""
-    (own, *_), *_ = line.runs
-    if line.confirmed in (NOT_CONFIRMED, line.verdict):
-        return PILOT if own == "pilot" and line.confirmed == NOT_CONFIRMED else CONFIRMED
-    return f"{own} {line.verdict}, confirmed {line.confirmed}"
+    return f"Of {counted(len(lines), 'claim')} {found}, {declared}."
 
 
 def groups(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
@@ -65,7 +43,7 @@ def groups(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
 
 
 def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
-    """Return the counts of the abstract as a whole, then of each origin; confirmed are those confirmed as declared."""
+    """Return the counts of the abstract as a whole, then of each origin."""
     whole = [line for line in lines if line.origin in ABSTRACT]
     abstract = {"origin": "abstract", "meaning": "what the abstract asserts, C1 to C11", "lines": whole}
     return [
@@ -74,7 +52,6 @@ def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
             "claims": len(own),
             "verdicts": Counter(line.verdict for line in own),
             "unlike_declared": sum(not line.as_declared for line in own),
-            "confirmed": sum(line.confirmed == line.declared for line in own),
         }
         for group in [abstract, *groups(lines)]
         if (own := group["lines"])
@@ -82,11 +59,10 @@ def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
 
 
 def said_of(line: VerdictLine) -> str:
-    """Return what is said of a claim: "does not hold, as declared"; by its confirmations, if there are any."""
-    verdict = line.verdict if line.confirmed == NOT_CONFIRMED else line.confirmed
-    if verdict == line.declared:
-        return WORDS[verdict] + (", as declared" if verdict != "supported" else "")
-    return f"{WORDS[verdict]}, not as declared"
+    """Return what is said of a claim: "does not hold, as declared"."""
+    if line.as_declared:
+        return WORDS[line.verdict] + (", as declared" if line.verdict != "supported" else "")
+    return f"{WORDS[line.verdict]}, not as declared"
 
 
 EQUATIONS: dict[str, str] = {
@@ -121,7 +97,7 @@ def formulas_of(design: Design) -> dict[str, dict[str, str]]:
 
 
 class Line(NamedTuple):
-    """What a card tells of one claim, STUDY/CLAIM; ``agreed``: all confirmations, by beacon, gave one verdict."""
+    """What a card tells of one claim, STUDY/CLAIM."""
 
     name: str
     statement: str
@@ -131,8 +107,6 @@ class Line(NamedTuple):
     claimed: str
     picture: Picture | None
     printed: bool
-    beacons: tuple[str, ...]
-    agreed: bool
 
     @property
     def study(self) -> str:
@@ -169,15 +143,13 @@ def cards(template: Any, lines: Mapping[str, Line]) -> Iterator[tuple[str, list[
 
 
 def _marks(lines: list[Line]) -> dict[str, Any]:
-    """The lines of a card and what its marks say: printed numbers, conditions, confirmations."""
+    """The lines of a card and what its marks say: printed numbers and conditions."""
     printed = [line for line in lines if line.printed]
     studies = list(dict.fromkeys(line.study for line in lines))
     return {
         "lines": lines,
         "printed": f"{sum(line.verdict == 'supported' for line in printed)} of {len(printed)}" if printed else "",
         "robust": f"{sum(line.verdict == 'supported' for line in lines)} of {len(lines)}",
-        "confirmed": f"{sum(bool(line.beacons) and line.agreed for line in lines)} of {len(lines)}",
-        "beacon": max((line.beacons[-1] for line in lines if line.beacons), default=""),
         "command": f"make study STUDY={studies[0]}" if len(studies) == 1 else
                    f"for s in {' '.join(studies)}; do make study STUDY=$s; done",
     }  # fmt: skip

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,11 +24,9 @@ from simstudy.design.settings.systems import NAMES
 from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
-from simstudy.execution.seal import described
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
-from simstudy.report.answer import count_origins, formulas_of, groups, headline, said_of, sentence, standing_of
-from simstudy.report.confirmed import Confirmed, Standing, confirmed_of, counted_of, standing_in
+from simstudy.report.answer import count_origins, formulas_of, groups, headline, said_of, sentence
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
@@ -52,39 +51,29 @@ _PROVENANCE = {
 }
 
 
-def write_report(
-    results: xr.Dataset,
-    design: Design,
-    store: Store,
-    told: tuple[Sequence[Confirmed], Standing | None] | None = None,
-    vector: str | None = None,
-) -> Path:
+def write_report(results: xr.Dataset, design: Design, store: Store, vector: str | None = None) -> Path:
     """Write page, figures and tables of a study; results of another text of the design are refused.
 
-    ``told``: its confirmations and what stands for its claims, if they have been read; ``vector``: also write the
-    figures and one of all claims as ``pdf`` or ``svg``.
+    ``vector``: also write the figures and one of all claims as ``pdf`` or ``svg``.
     """
     require_same_design(results, design, store)
-    told = told or (confirmed_of(design, store), standing_in(design, store))
-    for name, content in report_files(results, design, *told).items():
+    for name, content in report_files(results, design).items():
         store.files.write(name, content)
     if vector:
-        lines = tables.verdict_lines(results, *told)
+        lines = tables.verdict_lines(results)
         for name, content in figure_files(results, design, lines, vector).items():
             store.files.write(f"figures/{name}.{vector}", content)
     return store.folder / PAGE
 
 
-def report_files(
-    results: xr.Dataset, design: Design, confirmed: Sequence[Confirmed] = (), standing: Standing | None = None
-) -> dict[str, bytes]:
+def report_files(results: xr.Dataset, design: Design) -> dict[str, bytes]:
     """Return the files of a report by name."""
     pictures = figure_files(results, design)
     texts = {
         "cells.csv": tables.csv_of(tables.cell_frame(results)),
-        "verdicts.csv": tables.csv_of(tables.verdict_frame(results, confirmed)),
+        "verdicts.csv": tables.csv_of(tables.verdict_frame(results)),
         "comparisons.csv": tables.csv_of(tables.comparison_frame(results)),
-        PAGE: render(results, design, pictures, confirmed, standing),
+        PAGE: render(results, design, pictures),
     }
     files = {f"figures/{name}.png": picture for name, picture in pictures.items()}
     return files | {name: text.encode() for name, text in texts.items()}
@@ -105,13 +94,12 @@ def figure_files(
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
-    """Refuse results of another text of the design or of its files; of a confirmation its seal says what it was of."""
-    if design.confirmation is None:
-        stated = [("the design", hashlib.sha256(design.text.encode()).hexdigest(), "design_hash")]
-        read = contents(planned.cell for planned in design.cells)
-        stated += [(path, digest, "data") for digest, path in read.items()]
-        for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
-            raise UserError(f"{store.folder / 'results.nc'}: {changed} has changed since; {_AGAIN}")
+    """Refuse results of another text of the design or of its files."""
+    stated = [("the design", hashlib.sha256(design.text.encode()).hexdigest(), "design_hash")]
+    read = contents(planned.cell for planned in design.cells)
+    stated += [(path, digest, "data") for digest, path in read.items()]
+    for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
+        raise UserError(f"{store.folder / 'results.nc'}: {changed} has changed since; {_AGAIN}")
     if not _has_all_of(results, design):
         raise UserError(f"{store.folder / 'results.nc'}: lacks cells, claims or figures of the design; {_AGAIN}")
 
@@ -130,15 +118,9 @@ def _has_all_of(results: xr.Dataset, design: Design) -> bool:
     return ("interval" in results or not zipped) and set().union(*stored.values()) <= set(results.data_vars)
 
 
-def render(
-    results: xr.Dataset,
-    design: Design,
-    pictures: dict[str, bytes],
-    confirmed: Sequence[Confirmed] = (),
-    standing: Standing | None = None,
-) -> str:
+def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
-    study = describe(results, design, pictures, confirmed, standing)
+    study = describe(results, design, pictures)
     study["comparisons"] = tables.comparison_lines(results)
     study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
     study["grids"] = [_grid(results, design, name) for name in design.factors]
@@ -172,23 +154,14 @@ def template(name: str) -> jinja2.Template:
         policy += f"; {kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
     environment.globals |= {
         "said_of": said_of,
-        "standing_of": standing_of,
-        "counted_of": counted_of,
-        "described": described,
         "policy": f"{policy}; base-uri 'none'; form-action 'none'",
     }
     return environment.get_template(name)
 
 
-def describe(
-    results: xr.Dataset,
-    design: Design,
-    pictures: dict[str, bytes],
-    confirmed: Sequence[Confirmed] = (),
-    standing: Standing | None = None,
-) -> dict[str, Any]:
+def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
     """Return what any page says about a study, with the pictures given of its figures."""
-    lines = tables.verdict_lines(results, confirmed, standing)
+    lines = tables.verdict_lines(results)
     titles = {name: figure.title for name, figure in design.figures.items()}
     titles |= {labels.Z_SCORES: "All cells against theory, in errors"} if labels.Z_SCORES in pictures else {}
     return {
@@ -206,7 +179,6 @@ def describe(
         "own_page": "",
         "origins": count_origins(lines),
         "confirmation": design.confirmation,
-        "confirmed": confirmed,
         "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],
     }
 
@@ -324,7 +296,18 @@ def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
         "grids": grids,
         "cells": cells,
         "claims": {name: _claim(claim, design) for name, claim in design.claims.items()},
-        "replay": f"simstudy replay {path.parent.name if is_shipped(path) else path} --profile {design.profile}",
+        "replay": shlex.join(
+            [
+                *(
+                    "simstudy",
+                    "replay",
+                    path.parent.name if is_shipped(path) else str(path),
+                    "--profile",
+                    design.profile,
+                ),
+                *(("--confirm", design.confirmation.text) if design.confirmation else ()),
+            ]
+        ),
         "n_left_out": max(len(design.cells) - MAX_CELLS, 0),
     }
 

@@ -13,17 +13,7 @@ from rich.table import Table
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, THEORIES, VARIABLES, averaged_measures, stated_measures
-from simstudy.report.confirmed import (
-    NOT_CONFIRMED,
-    Confirmed,
-    Found,
-    Picture,
-    Standing,
-    claims_of,
-    history_of,
-    picture,
-    verdict_of,
-)
+from simstudy.report.estimates import Found, Picture, claims_of, picture
 from simstudy.report.labels import between, given_draws, level_of, measure_name, number, with_error
 from simstudy.report.progress import place
 from simstudy.report.terminal import counted, entry
@@ -42,14 +32,13 @@ _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 
 
 class VerdictLine(NamedTuple):
-    """Verdict on one claim as text, with the comparison that stands for it in all runs, and what decides this one."""
+    """Verdict on one claim as text, with the comparison that is shown of it, and the one that decides it."""
 
     claim: str
     statement: str
     origin: str
     verdict: str
     declared: str
-    confirmed: str
     statistic: str
     decided_by: str
     estimate: str
@@ -62,7 +51,6 @@ class VerdictLine(NamedTuple):
     p_in_favour: str
     comparisons: int
     why: str
-    runs: tuple[tuple[str, Found, str], ...]
     picture: Picture | None
 
     @property
@@ -72,27 +60,21 @@ class VerdictLine(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """Return "expected", or "unexpected" if the pilot or the confirmations find another verdict than declared."""
-        return "expected" if {self.verdict, self.confirmed} <= {self.declared, NOT_CONFIRMED} else "unexpected"
+        """Class of the claim on pages: "expected", or "unexpected" if the verdict is another than declared."""
+        return "expected" if self.as_declared else "unexpected"
 
 
-def verdict_lines(
-    results: xr.Dataset, confirmed: Sequence[Confirmed] = (), standing: Standing | None = None
-) -> list[VerdictLine]:
-    """Return a line for each claim, in order, with the comparison that stands for it: by default that of this run."""
-    own = "confirmed" if results.attrs.get("seal") else "pilot"
-    claims, lines = claims_of(results, standing), []
+def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
+    """Return a line for each claim, in order."""
+    claims, lines = claims_of(results), []
     for claim in claims:
-        name, claimed = claim["claim"], (claim["claimed_lower"], claim["claimed_upper"])
-        found = [(own, claim["found"])]
-        found += [(f"confirmed {each.folder}", each.found[name]) for each in confirmed if name in each.found]
+        claimed = claim["claimed_lower"], claim["claimed_upper"]
         line = VerdictLine(
-            claim=name,
+            claim=claim["claim"],
             statement=claim["statement"],
             origin=claim["origin"],
             verdict=claim["verdict"],
             declared=claim["declared_verdict"],
-            confirmed=verdict_of(name, confirmed),
             statistic=claim["statistic"] or claim["no_verdict_because"],
             decided_by=claim["decisive"] if claim["decisive"] != claim["statistic"] else "",
             estimate=_estimate(claim["found"]),
@@ -105,16 +87,15 @@ def verdict_lines(
             p_in_favour=p_value_text(claim["p_in_favour"]),
             comparisons=int(claim["verdict_comparisons"]),
             why=claim["no_verdict_because"],
-            runs=tuple((which, run, _estimate(run)) for which, run in found),
-            picture=picture(claimed, [run for _, run in found]),
+            picture=picture(claimed, [claim["found"]]),
         )
         lines.append(line)
     return lines
 
 
-def _estimate(run: Any) -> str:
-    """Of a run or comparison: its estimate with the error, or alone where it has none."""
-    return number(run.estimate) if math.isnan(run.mcse) else with_error(run.estimate, run.mcse)
+def _estimate(found: Any) -> str:
+    """Of a comparison: its estimate with the error, or alone where it has none."""
+    return number(found.estimate) if math.isnan(found.mcse) else with_error(found.estimate, found.mcse)
 
 
 def p_value_text(value: float) -> str:
@@ -129,17 +110,11 @@ def count_verdicts(lines: Sequence[VerdictLine]) -> str:
     return f"{counted(len(lines), 'claim')}: {found}; {sum(not line.as_declared for line in lines)} unlike declared"
 
 
-def count_confirmed(lines: Sequence[VerdictLine]) -> str:
-    """Return how many claims were confirmed with the outcome declared, in words."""
-    confirmed = sum(line.confirmed == line.declared for line in lines)
-    return f"{confirmed} confirmed as declared" if confirmed else NOT_CONFIRMED
-
-
 def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
     """Return the verdicts as a table for the terminal, readable at 80 columns."""
     level = f" (intervals of {lines[0].level}, at any number of looks)" if lines else ""
     table = Table(title=f"Verdicts{level}", title_justify="left", show_lines=True)
-    table.add_column("claim, and the comparison that stands for it", overflow="fold")
+    table.add_column("claim, and its representative comparison", overflow="fold")
     table.add_column("verdict", no_wrap=True)
     table.add_column(f"estimate ± {error}", justify="right", no_wrap=True)
     for line in lines:
@@ -170,15 +145,10 @@ def measure_table(results: xr.Dataset, design: Design) -> Table:
     return table
 
 
-def verdict_frame(results: xr.Dataset, confirmed: Sequence[Confirmed] = ()) -> pd.DataFrame:
-    """Return one row for each claim, all digits kept: verdict, confirmed verdict, and what each confirmation found."""
+def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
+    """Return one row for each claim, all digits kept."""
     names = ["claim", *(name for name, variable in VARIABLES.items() if variable.dims == ("claim",))]
-    frame = pd.DataFrame({name: results[name].values for name in names if name in results})
-    if "verdict" in frame:
-        place = frame.columns.get_loc("verdict") + 1
-        frame.insert(place, "confirmed", [verdict_of(claim, confirmed) for claim in frame.claim])
-        frame.insert(place + 1, "confirmations", [history_of(claim, confirmed) for claim in frame.claim])
-    return frame
+    return pd.DataFrame({name: results[name].values for name in names if name in results})
 
 
 def comparison_frame(results: xr.Dataset) -> pd.DataFrame:
@@ -228,7 +198,7 @@ def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
     axes, lines = defaultdict[Any, list[Found]](list), defaultdict[str, list[dict[str, Any]]](list)
     rows = list(comparison_frame(results).itertuples())
     for row in rows:
-        found = Found("", row.estimate, row.mcse, (row.confidence_lower, row.confidence_upper))
+        found = Found(row.estimate, row.mcse, (row.confidence_lower, row.confidence_upper))
         axes[row.claim, row.claimed_lower, row.claimed_upper].append(found)
     drawn = {(claim, *claimed): picture(claimed, found) for (claim, *claimed), found in axes.items()}
     marks = {axis: iter(shared.marks) for axis, shared in drawn.items() if shared}

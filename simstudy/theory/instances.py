@@ -209,7 +209,7 @@ def tempered_head(instance: heads.TemperedHeadInstance, cell: Cell) -> dict[str,
 
 @instance_leading_order.register
 def head_pair(instance: heads.HeadPairInstance, cell: Cell) -> dict[str, float]:
-    """Risk and noise of an aligned pair without a sink: the limit in simstudy/docs/how-hot.md, with two heads."""
+    """Risk and noise of an aligned pair without a sink: the limit of many keys, with two heads."""
     n, d = cell.data.n_keys, cell.heads.head_dim
     if instance.sink or (instance.weight and instance.partner != "aligned"):
         return {}

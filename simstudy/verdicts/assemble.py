@@ -144,8 +144,8 @@ def _attributes(design: Design, device: str) -> dict[str, Any]:
     seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
     return {
         "seed": ", ".join(map(str, seeds)),
-        "seal": design.confirmation.seal if design.confirmation else "",
-        "beacon": design.confirmation.beacon if design.confirmation else "",
+        "confirmation_text": design.confirmation.text if design.confirmation else "",
+        "confirmation_digest": design.confirmation.digest if design.confirmation else "",
         "title": design.study.title,
         "study": design.study.name,
         "profile": design.profile,

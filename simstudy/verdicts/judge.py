@@ -265,7 +265,7 @@ def standing(
     """Return the statistic of the comparison that the claim names, or of least margin by theory; empty if neither.
 
     What decides a claim differs from run to run, by chance.  So what is shown of it is chosen before any run; where
-    neither tells, readers take what decides the pilot.
+    neither tells, readers take what decides the run.
     """
     if claim.stands is not None:
         cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}

@@ -17,13 +17,11 @@ from simstudy.attention.functions import AddressedDraw
 from simstudy.design.load import load_design
 from simstudy.design.settings.functions import _covers
 from simstudy.errors import UserError
-from simstudy.execution.seal import seal_of
 from simstudy.execution.status import counted
 from simstudy.execution.store import Store
 from simstudy.execution.verify import verify
 from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
-from simstudy.report.preregistration import preregistration
 from simstudy.report.progress import status_record
 
 N, BATCH = 12, 256
@@ -137,9 +135,6 @@ def test_methods__see_the_same_data(tmp_path):
 def test_run_from_the_stored_design__gives_the_same_bits(tmp_path):
     results = study(tmp_path / "one")
     folder = tmp_path / "one" / "own"
-    design = load_design(folder / "design.toml")
-    text = preregistration(design, seal_of(design))
-    assert "- the truth that the process or a parameter states" in text and "\n- `coverage`: share of" in text
     again = simstudy.run(
         folder / "design.toml", output=tmp_path / "two", executor="processes", trust=[folder / "functions.py"]
     )

@@ -14,7 +14,8 @@ from simstudy.attention import members_of
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
-from simstudy.design.document import Confirmation, PlannedCell, Precision, confirmatory
+from simstudy.design.confirmation import confirmatory
+from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
@@ -214,7 +215,7 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     found = simstudy.run(design, output=tmp_path, executor="serial")
     words = str(found["verdict_draws"].values[0])
     assert words == "over a population of held-out rows, for these rows of data, 1024 replicates in 64 draws"
-    cell = confirmatory(design, Confirmation(seal="0" * 64, beacon="text")).cells[0].cell
+    cell = confirmatory(design, "text").cells[0].cell
     assert not np.array_equal(cell.rows.points, design.cells[0].cell.rows.points)
     (note,) = [note for note in load_design(study.simulation(population=[])).notes if "drawn once" in note]
     assert "for these 3 held-out rows with what is fitted to the others, drawn once" in note

@@ -12,18 +12,15 @@ from pathlib import Path
 import pytest
 from builders import write_design
 
-from simstudy.design.document import Confirmation, confirmatory
-from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
 from simstudy.execution.provenance import PACKAGE
-from simstudy.execution.seal import begin, left_out, seal_of
-from simstudy.execution.store import Store, store_of
+from simstudy.execution.store import Store
 
 FILES = (
     "results.nc", "details.nc", "report.html", "verdicts.csv", "comparisons.csv", "cells.csv", "provenance.json",
     ".lock", ".owner.json", ".status.json", "figures/a.png", "replays/a.nc",
-    "share.json", "confirmation.json", "logs/array.sh",
+    "share.json", "logs/array.sh",
 )  # fmt: skip
 FOLDERS = ("figures", ".partial", "logs", "replays", "batches", "confirmed", "shares")
 KINDS: dict[str, Callable[[Path, Path], None]] = {
@@ -68,8 +65,8 @@ THROUGH = re.compile(r"(^|\.)_?(store|files|folder)\.\w+$|Store\(.*\)\.\w+$|self
 COMMANDS = {
     "run": "run design.toml --executor serial", "share": "run design.toml --share 1/1", "plan": "plan design.toml",
     "report": "report design.toml", "gather": "report", "status": "status design.toml", "check": "check design.toml",
-    "replay": "replay design.toml --cell 0 --replicate 1", "freeze": "freeze design.toml",
-    "confirm": "confirm design.toml --beacon 0123456789abcdef01",
+    "replay": "replay design.toml --cell 0 --replicate 1",
+    "confirm": "run design.toml --executor serial --confirm text",
     "merge": "merge outputs/tiny/quick --into outputs/new",
     "merge into": "merge whole/tiny/quick --into outputs/tiny/quick", "verify": "verify outputs/tiny/quick",
     "inspect": "inspect pipe --states pipe --output outputs/tiny/quick",
@@ -153,11 +150,11 @@ def checkout(home, tmp_path, tiny, monkeypatch) -> Path:
 
 
 def replaced_by(kind: str, home: Path, study: Path) -> None:
-    """Put a link or a pipe in the place of everything in a folder, and of seals."""
+    """Put a link or a pipe in the place of everything in a folder."""
     shutil.rmtree(study)
     study.mkdir()
     names = {name.split("/")[0] for name in (*FILES, *FOLDERS)} | {"heads.nc", "heads.html"}
-    for place in [*(study / name for name in names), study.parents[2] / "sealed"]:
+    for place in (study / name for name in names):
         if not os.path.lexists(place):
             KINDS[kind](place, home)
 
@@ -213,18 +210,3 @@ def test_no_other_module__opens_files_of_studies():
         if opening and not name.startswith("docs/"):
             found.add(name)
     assert not found - WALL.keys()
-
-
-def test_confirmation_left_out__breaks_the_chain(tmp_path):
-    design = load_design(write_design(tmp_path))
-    seal = seal_of(design)
-    begun = [
-        begin(
-            confirmatory(design, Confirmation(seal=seal.digest, beacon=f"beacon number {i} of three")), seal, tmp_path
-        )
-        for i in range(3)
-    ]
-    pilot = store_of(design, tmp_path)
-    assert not left_out(pilot)
-    shutil.rmtree(begun[1].folder)
-    assert left_out(pilot) == [begun[2].folder.name]

@@ -12,7 +12,6 @@ from simstudy.design.load import load_design
 from simstudy.execution import status
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.queue import Meter
-from simstudy.execution.seal import meaning
 from simstudy.execution.status import FILE, Status, Teller, counted, seconds_left, status_of, told
 from simstudy.execution.store import Store, store_of
 from simstudy.report.progress import status_line
@@ -214,12 +213,6 @@ def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in
         assert ran.returncode == 3 and "stopped by the budget of 100 s on the clock" in ran.stderr
     page = (tmp_path / "out" / "tiny" / "quick" / "report.html").read_text()
     assert "Budget of a run: 100 s on the clock." in page
-
-
-def test_budget__is_sealed_where_it_is_stated_alone(tmp_path):
-    budget = {"processor_seconds": None, "wall_seconds": 100.0}
-    assert meaning(load_design(write_design(tmp_path, BUDGETED)))["budget"] == budget
-    assert "budget" not in meaning(load_design(write_design(tmp_path, DESIGN)))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
-"""``simstudy judge`` and ``freeze`` of claims: exit codes, what is printed and written, what voids a seal."""
+"""``simstudy judge``: exit codes, what is printed and written."""
 
-import csv
 import json
 import re
 import shutil
@@ -27,8 +26,8 @@ def test_example__comes_out_as_declared_and_its_page_draws_each_claim(here, in_p
     assert re.search(r"better-by-half: about \d+ units more would probably decide", judged.stdout)
     page = (here / "answers.html").read_text()
     assert page.count('<article class="claim') == 2 and page.count('<svg class="picture"') == 2
-    assert "were not sealed" in page and "#explore" not in page.split("<script>")[0]
-    assert not re.search("pilot|Not confirmed|before the run", page.split("<script>")[0].split("</style>")[-1])
+    assert "#explore" not in page.split("<script>")[0]
+    assert not re.search("before the run", page.split("<script>")[0].split("</style>")[-1])
 
 
 def test_outcome_unlike_declared__is_exit_code_5(here, in_process):
@@ -39,7 +38,7 @@ def test_outcome_unlike_declared__is_exit_code_5(here, in_process):
 
 def test_json__has_the_columns_that_the_documentation_names(here, in_process):
     found = json.loads(in_process("judge", "answers.csv", "claims.toml", "--json", "--page", "a.html").stdout)
-    assert found.keys() == {"units", "units_left_out", "seal", "claims"} and found["units"] == 72
+    assert found.keys() == {"units", "units_left_out", "claims"} and found["units"] == 72
     first, second = found["claims"]
     assert first["claimed_upper"] is None and first["further_units"] == 0 < second["further_units"]
     assert not lacking(PAGE, *(f"`{name}`" for name in found))
@@ -54,39 +53,6 @@ def test_columns__may_be_options(here, in_process):
     judged = in_process(*arguments, "--drop")
     said = "1 unit left out of comparisons for lack of a number (1 under condition = dummy)"
     assert judged.returncode == 0 and f"72 units, 2 conditions (near, dummy), {said}" in judged.stdout
-
-
-def test_sealed_claims__are_confirmed_until_one_is_changed(here, in_process):
-    confirm = ["judge", "answers.csv", "claims.toml", "--confirm"]
-    assert "no seal; freeze" in in_process(*confirm).stderr
-    frozen = in_process("freeze", "claims.toml")
-    digest = re.search(r"digest   (\w{64})", frozen.stdout)[1]
-    assert "nothing has changed since" in in_process("freeze", "claims.toml").stdout
-    judged = in_process(*confirm, "--page", "answers.html")
-    page = (here / "answers.html").read_text()
-    assert judged.returncode == 0 and digest in judged.stdout and digest in page
-    # Numbers are judged once: nothing was confirmed on new seeds.
-    assert "1 is supported and 1 is inconclusive, all as declared. </p>" in page
-    assert "--confirm: unit must be sealed, too" in in_process(*confirm, "--unit", "question").stderr
-    text = (here / "claims.toml").read_text()
-    (here / "claims.toml").write_text(f"# a remark\n{text}")
-    assert in_process(*confirm).returncode == 0
-    for old, new, place in (("margin = 0.1", "margin = 0.2", "claims.claims.better-by-half.margin"),
-                            ("[numbers]", '[numbers]\nmissing = "drop"', "claims.numbers.missing")):  # fmt: skip
-        (here / "claims.toml").write_text(text.replace(old, new))
-        refused = in_process(*confirm)
-        assert refused.returncode == 2 and f"void, as {place} was sealed" in refused.stderr
-    for option in ("--beacon=drand 1", "--profile=full"):
-        assert "have no profile and no beacon" in in_process("freeze", "claims.toml", option).stderr
-    (here / "claims.toml").write_text(text.replace("margin = 0.1", "margin = 0.2"))
-    again = in_process("freeze", "claims.toml", "--because", "too narrow")
-    assert "publish it" in again.stdout and re.search(f"replaced the seal of .*{digest}", again.stderr)
-    assert "1 claim changed since a first seal" in " ".join(in_process(*confirm, "--page", "a.html").stdout.split())
-    assert "1 claim changed since a first seal" in (here / "a.html").read_text()
-    rows = list(csv.DictReader((here / "sealed" / "claims.csv").read_text().splitlines()))
-    assert [(row["claim"], row["state"], row["why"]) for row in rows] == [
-        ("near-beats-dummy", "stands", ""), ("better-by-half", "changed", "too narrow"),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

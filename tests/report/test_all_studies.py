@@ -9,11 +9,9 @@ from builders import DESIGN, edited
 from pages import Page, dom, needs_browser
 
 from simstudy import run
-from simstudy.design.document import Confirmation, confirmatory
 from simstudy.design.load import load_design
 from simstudy.design.written import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
-from simstudy.execution.seal import begin, seal_of
 from simstudy.report import all_studies, answer
 from simstudy.report.all_studies import gather
 
@@ -22,27 +20,14 @@ from simstudy.report.all_studies import gather
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gather")
     paths = []
-    for name in ("first", "second"):
+    for name in ("first", "second", "third"):
         path = folder / f"{name}.toml"
         path.write_text(edited(DESIGN, 'name = "tiny"', f'name = "{name}"'))
         run(path, output=folder / "outputs", executor="serial")
         paths.append(path)
-    paths.append(confirmed_alone(folder))
     absent = folder / "absent.toml"
     absent.write_text(edited(DESIGN, 'name = "tiny"', 'name = "absent"'))
     return gather([*paths, absent], "quick", folder / "outputs"), paths
-
-
-def confirmed_alone(folder):
-    """The design of a study that was confirmed, and whose pilot is not there."""
-    path = folder / "third.toml"
-    path.write_text(edited(DESIGN, 'name = "tiny"', 'name = "third"'))
-    design = load_design(path)
-    seal = seal_of(design)
-    confirmed = confirmatory(design, Confirmation(seal=seal.digest, beacon="a text that is younger"))
-    begin(confirmed, seal, folder / "outputs")
-    run(confirmed, output=folder / "outputs", executor="serial")
-    return path
 
 
 def test_page__holds_every_study_that_was_run_and_is_whole(page):
@@ -60,7 +45,7 @@ def test_page__holds_every_study_that_was_run_and_is_whole(page):
 def test_page__states_the_level_of_all_studies_and_what_holds_at_it(page):
     text = " ".join(page[0].read_text().split())
     assert "if each study is judged at 0.05/3 (Bonferroni)" in text
-    assert text.count('<span class="meta">pilot, not confirmed</span>') == 2
+    assert text.count("not at the level of the campaign") == 0
 
 
 def test_page_of_own_studies__says_nothing_of_the_paper_and_of_no_origin_that_is_not_stated(page):
@@ -110,10 +95,9 @@ def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path)
 def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(page):
     path, designs = page
     text = path.read_text()
-    # Two pilots of one seed, and a confirmation whose seed and so whose verdict follow from the code that judges.
-    assert re.search(r'class="headline">Of 3 claims [^<]*[23] are inconclusive', text)
-    assert text.count('class="headline">The error falls: open, as declared.</p>') >= 2
-    assert text.count("<p>Of 1 claim 1 is inconclusive") >= 2
+    assert 'class="headline">Of 3 claims 3 are inconclusive, all as declared.' in text
+    assert text.count('class="headline">The error falls: open, as declared.</p>') == 3
+    assert text.count("<p>Of 1 claim 1 is inconclusive") == 3
     assert (
         text.index("headline") < text.index("<nav>") < text.index('<section id="first">') < text.index('id="reading"')
     )
@@ -125,32 +109,11 @@ def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(pag
     assert re.findall(r'href="([^#"]+)"', again) == ["first/quick/report.html"]
 
 
-def test_study_without_a_pilot__is_shown_by_its_confirmation(page):
-    text = " ".join(page[0].read_text().split())
-    third = text[text.index('<section id="third">') :]
-    # Its seed follows from the code that judges, and so does whether it holds at the level of all studies.
-    stands = re.compile(r'<span class="meta">confirmed[;<]')
-    assert len(stands.findall(text)) == len(stands.findall(third)) == 1
-    assert 'beacon <code class="hash">a text that is younger</code>' in third
-    assert "1 of these verdicts was reached again on seeds that follow from a seal and a beacon." in third
-
-
 def test_results_of_an_edited_design__are_refused(page):
     path, designs = page
     designs[0].write_text(designs[0].read_text() + "\n# edited\n")
     with pytest.raises(UserError, match=r"first/quick/results.nc: the design has changed since"):
         gather(designs, "quick", path.parent)
-
-
-def test_older_pilot__gives_way_to_a_confirmation(tmp_path, capsys):
-    """`make confirm` ends with the page of all studies, also where a pilot of an earlier design lies in its folder."""
-    path = confirmed_alone(tmp_path)
-    older = tmp_path / "older.toml"
-    older.write_text(path.read_text() + "# older\n")
-    run(older, output=tmp_path / "outputs", executor="serial")
-    text = gather([path], "quick", tmp_path / "outputs").read_text()
-    assert "a text that is younger" in text and '<span class="meta">pilot' not in text
-    assert "results.nc: the design has changed since" in capsys.readouterr().err
 
 
 def test_no_results__is_a_message(tmp_path):

@@ -16,7 +16,6 @@ from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, read_results
 from simstudy.report import page as page_module
-from simstudy.report.confirmed import Confirmed, Found
 from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
 from simstudy.report.figures.whole import COLOUR_OF, UNEXPECTED
 from simstudy.report.labels import Z_SCORES
@@ -315,22 +314,3 @@ def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
     assert draw_z_scores(undefined) is None
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "Of 3 claims 3 are inconclusive" in text
-
-
-def test_confirmations__stand_beside_the_pilot_on_one_scale(results, design):
-    pilot = verdict_lines(results)[0]
-    other = Found("contradicted", pilot.runs[0][1].estimate + 1, 0.1, (1.2, 1.8))
-    begun = [Confirmed("beacon", "ab12", "2026-01-01", "", {"falls": other}),
-             Confirmed("later", "cd34", "2026-01-02", "not finished", {})]  # fmt: skip
-    line = verdict_lines(results, begun)[0]
-    assert [(which, estimate) for which, _, estimate in line.runs] == [
-        ("pilot", "0.500 ± 0.012"), ("confirmed ab12", "1.50 ± 0.10")]  # fmt: skip
-    first, second = line.picture.marks
-    assert 0 < line.picture.claimed[0] < line.picture.claimed[1] < first.estimate < second.estimate < 1
-    assert pilot.picture.marks[0].estimate > first.estimate  # alone it has more room
-    assert second.error[1] - second.error[0] == pytest.approx(0.8 * 2 * 1.96 * 0.1 / 1.9)
-    assert (pilot.outcome, line.outcome) == ("expected", "unexpected") and line.as_declared
-    page = Page(render(results, design, {}, begun))
-    articles = [attrs for attrs in page.attributes("article") if attrs["id"] == "made-up-falls"]
-    assert [attrs["class"] for attrs in articles] == ["claim unexpected"]
-    assert "contradicted confirmed ab12 1.50 ± 0.10" in " ".join(page.text.split())

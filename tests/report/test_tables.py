@@ -41,14 +41,14 @@ def test_verdict_lines__round_to_the_error_and_compare_with_what_was_declared(re
 def test_origins__are_counted_each_by_itself(results):
     first, second, third = verdict_lines(results)
     lines = [
-        first._replace(origin="abstract C6", confirmed="supported"),
-        second._replace(origin="foil", confirmed="divided"),
+        first._replace(origin="abstract C6"),
+        second._replace(origin="foil"),
         third._replace(origin="abstract C5"),
     ]
     counts = {count["origin"]: count for count in count_origins(lines)}
     assert list(counts) == ["abstract", "abstract C5", "abstract C6", "foil"]
     assert counts["abstract"]["verdicts"] == {"supported": 1, "inconclusive": 1}
-    for name, numbers in {"claims": [2, 1, 1, 1], "unlike_declared": [1, 1, 0, 0], "confirmed": [1, 0, 1, 0]}.items():
+    for name, numbers in {"claims": [2, 1, 1, 1], "unlike_declared": [1, 1, 0, 0]}.items():
         assert [count[name] for count in counts.values()] == numbers
 
 
@@ -76,6 +76,6 @@ def test_figure_files__are_those_of_the_design_and_the_same_whatever_matplotlib_
     few = design.model_copy(update={"figures": {}})
     with mpl.rc_context({"text.usetex": True, "axes.facecolor": "red", "savefig.dpi": 10, "svg.fonttype": "path"}):
         assert figure_files(results, few) == {Z_SCORES: files[Z_SCORES]}
-        again = figure_files(results, few, verdict_lines(results, []), "svg")
+        again = figure_files(results, few, verdict_lines(results), "svg")
     assert list(again) == [Z_SCORES, ALL_CLAIMS]
     assert all(b"<svg" in each and b"<text" in each for each in again.values())

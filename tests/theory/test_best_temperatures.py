@@ -1,4 +1,4 @@
-"""Exact risk of a head against double integrals over two keys; the exponents of simstudy/docs/how-hot.md."""
+"""Exact risk of a head against double integrals over two keys; the exponents of best temperatures."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Closed forms in principal angles against integrals, each step of docs/ceiling.md, and what theory offers to users."""
+"""Closed forms in principal angles against integrals, the upper limit of heads, and what theory offers to users."""
 
 import importlib
 import inspect

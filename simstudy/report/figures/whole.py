@@ -16,8 +16,6 @@ from simstudy.verdicts.figure_data import by_source, z_scores
 COLOUR_OF = {"supported": COLOURS[2], "contradicted": COLOURS[0], "inconclusive": NEUTRAL}
 UNEXPECTED = COLOURS[1]
 """Colour of claims that did not come out as declared, whatever their verdict."""
-APART = 0.22
-"""Distance between the marks of pilot and confirmations, in rows."""
 ROW_HEIGHT, WIDTH = 0.5, 11.0
 """Inches."""
 CHARACTERS = 96
@@ -45,18 +43,16 @@ def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
             color=colour,
         )
         if line.picture:
-            claimed, marks = line.picture.claimed, line.picture.marks
+            claimed, (mark,) = line.picture.claimed, line.picture.marks
             axes.barh(row, claimed[1] - claimed[0], left=claimed[0], height=0.6, color=colour, alpha=0.18)
-            places = row + APART * (np.arange(len(marks)) - (len(marks) - 1) / 2)
-            for mark, place, (which, _, _) in zip(marks, places.tolist(), line.runs, strict=True):
-                if mark:
-                    axes.plot(mark.confidence, (place, place), color=colour, linewidth=1.0)
-                    axes.plot(mark.error, (place, place), color=colour, linewidth=3.0, solid_capstyle="butt")
-                    axes.plot(mark.estimate, place, "s" if which.startswith("confirmed") else "o", color=colour)
+            if mark:
+                axes.plot(mark.confidence, (row, row), color=colour, linewidth=1.0)
+                axes.plot(mark.error, (row, row), color=colour, linewidth=3.0, solid_capstyle="butt")
+                axes.plot(mark.estimate, row, "o", color=colour)
     words.set(ylim=(len(shown) - 0.5, -0.5), xlim=(0, 1))
     words.axis("off")
     axes.set(xlim=(0, 1), xticks=[])
-    text = f"band: claimed; dot: pilot, square: confirmed, ± 1.96 MCSE; line: {shown[0].level} interval, "
+    text = f"band: claimed; dot: estimate ± 1.96 MCSE; line: {shown[0].level} interval, "
     text += "at any number of looks\n"
     text += "green: supported, blue: contradicted, as declared; orange: not as declared"
     drawing.supxlabel(text, fontsize=8)
