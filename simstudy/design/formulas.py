@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, create_model
 
-from simstudy.design.settings.records import Count, NonNegative, Part, Positive, Ratio, Real, Record, Share, told_apart
+from simstudy.design.settings.records import Count, NonNegative, Part, Positive, Ratio, Real, Record, told_apart
 
 
 class Formula(Record):
@@ -27,8 +27,6 @@ _PARAMETERS: dict[str, Any] = {
         Field(0.0, description="rate g at which the squared bias falls with the dimension, at least 0"),
     ),
     "ratio": (Ratio, Field(description="ratio of consecutive weights, in (0, 1)")),
-    "memory": (Share, Field(description="share in [0, 1) of the former hidden state")),
-    "layers": (Count, ...),
     "units": (Count, ...),
     "outputs": (Count, ...),
 }
@@ -61,10 +59,6 @@ _FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
     "geometric_learners": (
         ("n_heads", "ratio"),
         "Number of equally weighted heads that heads with geometric weights amount to.",
-    ),
-    "noise_factor": (
-        ("memory", "layers"),
-        "Share of independent noise of the logits that is left in a hidden state with a memory.",
     ),
     "nearest_sum_rate": (
         ("n_features",),

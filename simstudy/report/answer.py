@@ -74,7 +74,6 @@ EQUATIONS: dict[str, str] = {
     "limiting_slope": "limiting-slope",
     "fibonacci_learners": "effective-learners",
     "geometric_learners": "effective-learners",
-    "noise_factor": "noise-factor",
     "nearest_sum_rate": "nearest-sum-rate",
     "needed_width_rate": "needed-width-rate",
     "best_average_rate": "best-average-rate",

@@ -19,8 +19,7 @@ What answers which question:
   :func:`effective_learners` evaluate any weights.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
   windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
-  :func:`merged_leading_order` for keys that are merged in chunks; :func:`product_head`, the one head that a product of
-  kernels is.
+  :func:`product_head`, the one head that a product of kernels is.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 """
@@ -43,7 +42,6 @@ from simstudy.theory.measures import (
     predicted_measure_errors,
     predicted_measures,
 )
-from simstudy.theory.merged_keys import merged_leading_order
 from simstudy.theory.weighting import (
     ErrorMoments,
     Weighting,
@@ -59,7 +57,7 @@ __all__ = [
     "ErrorMoments", "ExactPrediction", "Function", "LogitMoments", "Prediction", "Weighting", "averaged_noise_ratio",
     "compact_leading_order", "damped_leading_order", "dot_product_correlation", "effective_learners",
     "empty_window_rate", "error_moments", "exact_moments", "leading_order", "limiting_slope", "logit_moments",
-    "masked", "mean_squared_error", "measure_errors_by_query", "measures_by_query", "merged_leading_order",
+    "masked", "mean_squared_error", "measure_errors_by_query", "measures_by_query",
     "noise_ratio", "noise_variance", "optimal_weights", "origin_correlation", "predicted_measure_errors",
     "predicted_measures", "product_head", "regression_function", "risk", "tuned_risk_ratio", "unconstrained_weights",
 ]  # fmt: skip

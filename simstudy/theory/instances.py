@@ -1,8 +1,8 @@
 """Numbers of random instances by formula, registered by the type of their record.
 
-The questions are those of arXiv 2604.08829 (hierarchies of resolutions), arXiv 2511.20698 (hidden states of logits),
-arXiv 2604.23681 (what can be told of single heads from their sum, and ranks after layer normalisation), Bhojanapalli
-and others (2020; patterns that a head can draw), arXiv 2604.00038 (decision of a colony after its first wave), of heads
+The questions are those of arXiv 2604.08829 (hierarchies of resolutions),
+arXiv 2604.23681 (what can be told of single heads from their sum, and ranks after layer normalisation),
+arXiv 2604.00038 (decision of a colony after its first wave), of heads
 at a temperature, and of masks: errors of the average of random numbers, and of the best of all their subsets.
 
 The sums of all 2^k subsets of k random numbers lie around a point at random, with a density of 2^k times that of one
@@ -26,9 +26,7 @@ from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys,
 from simstudy.design.settings.systems import masks as settings
 from simstudy.design.settings.systems import temperatures as heads
 from simstudy.design.settings.systems.hierarchy import ResolutionInstance, ScoreKernelInstance
-from simstudy.design.settings.systems.hopfield import HopfieldNoiseInstance
 from simstudy.design.settings.systems.identifiability import HeadRecoveryInstance, LayerNormInstance
-from simstudy.design.settings.systems.low_rank import PatternInstance
 from simstudy.design.settings.systems.published_colonies import AcarInstance
 from simstudy.design.settings.tables import Instance
 from simstudy.temperatures import Problem, best_sharpness, exact_risk, log_bessel, log_mean_kernel
@@ -106,22 +104,6 @@ def resolution(instance: ResolutionInstance, cell: Cell) -> dict[str, float]:
 
 
 @instance_numbers.register
-def hopfield_noise(instance: HopfieldNoiseInstance, cell: Cell) -> dict[str, float]:
-    """Numbers of the instance ``hopfield_noise``."""
-    return {"noise_factor": noise_factor(instance.memory, instance.layers, instance.persistence)}
-
-
-def noise_factor(memory: float, layers: int, persistence: float = 0.0) -> float:
-    """Variance of noise in the hidden state of the last layer over that in the logits of one layer.
-
-    Formula :eq:`noise-factor`, of noise with a correlation between any two layers (persistence), which nothing reduces.
-    """
-    former = memory ** (2 * (layers - 1))
-    independent = former + (1.0 - former) * (1.0 - memory) / (1.0 + memory)
-    return persistence + (1.0 - persistence) * independent
-
-
-@instance_numbers.register
 def head_recovery(instance: HeadRecoveryInstance, cell: Cell) -> dict[str, float]:
     """Nullity of the sum of heads, and the error of recovering them.
 
@@ -158,20 +140,6 @@ def layer_norm(instance: LayerNormInstance, cell: Cell) -> dict[str, float]:
     after = min(instance.rank + misses, d - 1, n - 1)
     gain = float(after - instance.rank)
     return {"normalised_affine_rank": float(after), "affine_rank_gain": gain, "centred_rank_gain": 0.0}
-
-
-@instance_numbers.register
-def pattern(instance: PatternInstance, cell: Cell) -> dict[str, float]:
-    """Expected error of the logits of heads as wide as the tokens let them be; of others it has no closed form.
-
-    Of n(n − 1) normal numbers, the logits of n queries less their means, tokens of d features show min(n, d) by
-    min(n − 1, d) of whatever directions they span: the share of their squares has a beta distribution.
-    """
-    n, d = cell.data.n_keys, cell.data.n_features
-    inside = min(n - 1, d)
-    if cell.heads.head_dim < inside:
-        return {}
-    return {"pattern_error": 1.0 - min(n, d) * inside / (n * (n - 1))}
 
 
 @instance_numbers.register

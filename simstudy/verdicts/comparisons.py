@@ -242,7 +242,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "geometric_learners": lambda n_heads, ratio: theory.effective_learners(
         np.array(weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads))
     ),
-    "noise_factor": instances.noise_factor,
     "nearest_sum_rate": instances.nearest_sum_rate,
     "needed_width_rate": instances.needed_width_rate,
     "best_average_rate": instances.best_average_rate,

@@ -90,10 +90,7 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
 def _method(name: str, cell: Cell) -> Callable[..., Prediction | ExactPrediction]:
     if name == "exact":
         return theory.exact_moments
-    if cell.estimator.plain:
-        return theory.leading_order
-    merges = cell.estimator.transformation.kind == "merge"
-    return theory.merged_leading_order if merges else theory.compact_leading_order
+    return theory.leading_order if cell.estimator.plain else theory.compact_leading_order
 
 
 def _numbers(name: str, cell: Cell) -> Theory:

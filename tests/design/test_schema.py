@@ -16,7 +16,7 @@ from simstudy.study import run
 
 
 def test_every_setting_and_alternative__is_described():
-    for name in (*RECORDS, *TABLE_OF, *CHOICES, "ridge", "larger_than", "curve", "correlation_floor", "kq_svd"):
+    for name in (*RECORDS, *TABLE_OF, *CHOICES, "ridge", "larger_than", "curve", "correlation_floor"):
         assert all(each.title and each.meaning is not None for each in describe(name)), name
     assert [each.title for each in describe("student_t")] == [
         'key_distribution: kind = "student_t"',

@@ -19,7 +19,6 @@ from simstudy.kernels.settings import processor
 CELLS = {
     "softmax heads": minimal_cell(),
     "forest": minimal_cell(learner="random_forest", noise_treatment="drawn"),
-    "kq_svd": minimal_cell(instance={"kind": "kq_svd", "rank": 1}),
     "hierarchy": minimal_cell(instance={"kind": "hierarchy", "levels": 2}),
 }
 
@@ -79,7 +78,6 @@ def changed(tmp_path, monkeypatch, known):
         ("attention/members.py", "1e-12", "1e-11", set(CELLS)),
         ("attention/systems/hierarchy.py", "CUTS = 8", "CUTS = 9", {"hierarchy"}),
         ("design/settings/systems/hierarchy.py", "le=30", "le=31", {"hierarchy"}),
-        ("attention/systems/low_rank.py", "head_dim // 2", "head_dim // 3", {"kq_svd"}),
         ("attention/learners/random_forest.py", "2**32", "2**31", {"forest"}),
         ("attention/learners/trained.py", "== 0.0", "== 1.0", set()),
     ],
@@ -89,9 +87,9 @@ def test_what_a_source_computes__discards_the_batches_that_it_computed(changed, 
 
 
 def test_cells_together__have_the_engine_of_all_their_sources():
-    heads, forest, svd = (engine(cells=[CELLS[name]]) for name in ("softmax heads", "forest", "kq_svd"))
-    assert heads == engine() and len({heads, forest, svd, engine(cells=CELLS.values())}) == 4
-    assert engine(cells=[CELLS["kq_svd"], CELLS["softmax heads"]]) == svd
+    heads, forest = (engine(cells=[CELLS[name]]) for name in ("softmax heads", "forest"))
+    assert heads == engine() and len({heads, forest, engine(cells=CELLS.values())}) == 3
+    assert engine(cells=[CELLS["forest"], CELLS["softmax heads"]]) == forest
 
 
 def test_threads_that_ask_at_once__wait_for_one_of_them(monkeypatch):

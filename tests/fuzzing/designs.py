@@ -49,8 +49,7 @@ SETTINGS: dict[str, list[Any]] = {
                        {"kind": "low_rank", "rank": 1}],
     "normaliser.power": [1, 2, 1.5], "normaliser.kind": ["relu"], "transformation.rank": [1, 99],
     "transformation.": [1],
-    "instance": [{"kind": "normaliser", "power": 3}, {"kind": "kq_svd", "rank": 2}, "kq_svd"],
-    "instance.rank": [1, -1],
+    "instance": [{"kind": "layer_norm", "rank": 2}, "kq_svd"], "instance.rank": [1, -1],
 }  # fmt: skip
 NAMES = st.sampled_from(
     ["..", "../../etc", "/tmp/x", "a/b", "", ".", "a\x00b", "a\nb", "\x1b[2J", "é", "A", "x" * 300, "con", "-", "a--b"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from small_studies import LEVEL, Setting, claim, false_on_events, rates
-from verify_edges import compact, merged, theory_of
+from verify_edges import compact, theory_of
 from verify_edges import simulated as simulated_at
 from verify_exact import own_data
 from verify_population import averages, studies
@@ -71,10 +71,10 @@ def test_rare_events__are_not_declared_rarer_than_they_are(share, n_blocks):
     assert false_on_events("mse", share, n_blocks, "contradicted") >= 0.99 * no_event
 
 
-@pytest.mark.parametrize(("draw", "number"), [(merged, 0), pytest.param(compact, 1, marks=pytest.mark.rare)])
-def test_theory_at_its_edge__is_as_good_as_it_says(draw, number):
+@pytest.mark.rare
+def test_theory_at_its_edge__is_as_good_as_it_says():
     """`verify_edges` has dozens of every theory."""
-    edge = draw(number)
+    edge = compact(1)
     found = simulated_at(edge, n_batches=2)
     assert found and all(each.good for each in found)
     data = edge.cell.data.model_copy(update={"n_keys": edge.cell.data.n_keys // 4})

@@ -83,19 +83,6 @@ def compact(number: int) -> Edge | None:
     return at_edge("compact kernels", settings, _keys, ("mean_variance", "ensemble_variance"), number)
 
 
-def merged(number: int) -> Edge | None:
-    """Keys merged in chunks, alike within a chunk or not, with every length of the last chunk."""
-    draw = random.Random(number)
-    p, coefficient = draw.choice((1, 1, 2)), draw.choice((0.0, 0.5, 0.9, -0.4))
-    settings = {
-        "head_dim": p, "n_features": p, "n_heads": 1, "arrangement": "aligned", "noise_sd": 0.0, "regression": RIDGE,
-        "key_distribution": {"kind": "autoregressive", "coefficient": coefficient}, "batch_size": 2048,
-        "transformation": {"kind": "merge", "stride": draw.choice((2, 3, 4, 8))},
-        "bandwidth": draw.choice((0.2, 0.4, 0.8)), "queries": {"kind": "points", "points": [[0.8]]},
-    }  # fmt: skip
-    return at_edge("merged keys", settings, _keys, ("squared_bias",), number)
-
-
 def best_mask(number: int) -> Edge | None:
     draw = random.Random(number)
     settings = {"instance": {"kind": "random_heads", "outputs": draw.choice((1, 2, 3, 4))}, "batch_size": 64}
@@ -147,7 +134,7 @@ def empty_windows(number: int) -> Edge | None:
 
 
 KINDS: dict[str, tuple[Callable[[int], Edge | None], int]] = {
-    "leading": (leading, 40), "compact": (compact, 24), "merged": (merged, 16), "best_mask": (best_mask, 4),
+    "leading": (leading, 40), "compact": (compact, 24), "best_mask": (best_mask, 4),
     "nearest_sum": (nearest_sum, 8), "exact": (exact, 16), "empty_windows": (empty_windows, 16),
 }  # fmt: skip
 """What draws cells at the edge of each theory, and from how many numbers."""
