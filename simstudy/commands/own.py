@@ -48,7 +48,7 @@ def judge(
     options = {"unit": unit, "value": value, "cluster": cluster, "missing": "drop" if drop else None}
     given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
     try:
-        found = judged(_read(numbers), stated, given)
+        found = judged(_read(numbers, stated.columns.model_dump() | given), stated, given)
     except DesignError:  # of the claims
         raise
     except UserError as error:
@@ -65,7 +65,8 @@ def judge(
     raise typer.Exit(0 if all(line.as_declared for line in found.lines) else cli.EXIT_UNLIKE_DECLARED)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path, columns: dict[str, Any]) -> pd.DataFrame:
+    """Return a table with the columns stated; what no column of numbers holds is text unless it can but be a number."""
     import pandas as pd
 
     from simstudy.design.files import open_regular
@@ -77,17 +78,33 @@ def _read(path: Path) -> pd.DataFrame:
         try:
             if path.suffix == ".parquet":
                 return pd.read_parquet(file)
-            names = pd.read_csv(file, header=None, nrows=1).iloc[0]
+            names = pd.read_csv(file, header=None, nrows=1, dtype=str).iloc[0]
             file.seek(0)
             table = pd.read_csv(file)
         except (OSError, ValueError) as error:
             remedy = "give a Parquet file or CSV" if path.suffix == ".parquet" else _CSV
             raise UserError(f"{' '.join(str(error).split())}; {remedy}") from None
-    if names.duplicated().any():  # pandas would number them
-        raise UserError(f"two columns {names[names.duplicated()].iloc[0]!r}; give each its own name")
-    if len(table.columns) == 1 and re.search("[;\t]", name := str(table.columns[0])):
-        raise UserError(f"one column, {name!r}; {_CSV}")
+        if names.duplicated().any():  # pandas would number them
+            raise UserError(f"two columns {names[names.duplicated()].iloc[0]!r}; give each its own name")
+        if len(table.columns) == 1 and re.search("[;\t]", name := str(table.columns[0])):
+            raise UserError(f"one column, {name!r}; {_CSV}")
+        value, units = columns["value"], [name for name in table if name in (columns["unit"], columns["cluster"])]
+        labels = [name for name in table if name != value] if value else units
+        file.seek(0)
+        for name, written in pd.read_csv(file, dtype=str, usecols=labels).items():
+            if table[name].dtype.kind in "iuf" and _is_text(written):
+                table[name] = written
+    conditions = pd.Series([name for name in table if name not in units])
+    numbers = pd.to_numeric(conditions, errors="coerce")
+    if not value and not numbers.isna().any() and not _is_text(conditions):
+        table = table.rename(columns=dict(zip(conditions, numbers.tolist(), strict=True)))
     return table
+
+
+def _is_text(written: pd.Series) -> bool:
+    """Whether numbers, as written, tell more apart than their values, as 1.10 and 1.1, or begin with zeros."""
+    spelled = {each.strip() for each in written.dropna()}
+    return len({float(each) for each in spelled}) < len(spelled) or any(re.match(r"[+-]?0\d", each) for each in spelled)
 
 
 @cli.app.command()

@@ -256,7 +256,7 @@ def _column(frame: pd.DataFrame, key: str, name: str) -> NDArray:
 
 
 def _conditions(names: pd.Index) -> list[Coordinates]:
-    """Levels of factors in each column; names that are all written as numbers are numbers."""
+    """Levels of factors in each column: text where names are text."""
     levels = [names.get_level_values(k) for k in range(names.nlevels)]
     factors = [str(each) if each is not None else CONDITION for each in names.names]
     if len(set(factors)) < len(factors):
@@ -270,11 +270,7 @@ def _conditions(names: pd.Index) -> list[Coordinates]:
 
 
 def _levels(column: pd.Index) -> list[Any]:
-    written = pd.Series(column.to_numpy())
-    if all(isinstance(each, str) for each in column):
-        as_numbers = pd.to_numeric(written, errors="coerce")
-        written = written if as_numbers.isna().any() else as_numbers
-    plain = written.tolist()
+    plain = pd.Series(column.to_numpy()).tolist()
     return [each if isinstance(each, (bool, int, float)) else printable(str(each)) for each in plain]
 
 

@@ -56,6 +56,26 @@ def test_columns__may_be_options(here, in_process):
 
 
 @pytest.mark.parametrize(
+    ("levels", "where"),
+    [("10,20", "20"), ("0.10,0.20", "0.2"), ("1.1,1.10", '"1.10"'), ("1e5,100000", '"100000"'), ("007,011", '"011"')],
+)
+@pytest.mark.parametrize("long", [False, True])
+def test_levels_in_a_file__are_numbers_unless_they_are_written_as_no_number_is(here, in_process, levels, where, long):
+    one, other = levels.split(",")
+    rows = [f"{k},{k % 3},{3 + k % 5}" for k in range(200)]
+    text = "\n".join([f"task,{levels}", *rows])
+    if long:
+        text = "\n".join(["task,n,score", *(f"{k},{n},{v}" for k, a, b in (row.split(",") for row in rows)
+                                            for n, v in ((one, a), (other, b)))])  # fmt: skip
+    (here / "numbers.csv").write_text(text)
+    name = "n" if long else "condition"
+    claim = f'kind = "larger_than"\nstatement = "s"\nvalue = 0.5\nwhere = {{ {name} = {where} }}\n'
+    (here / "one.toml").write_text(f"[claims.one]\n{claim}")
+    options = ["--value", "score"] * long
+    assert in_process("judge", "numbers.csv", "one.toml", "--unit", "task", *options).returncode == 0
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("question,near,near\n1,2,3\n", "two columns 'near'; give each its own name"),

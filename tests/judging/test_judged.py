@@ -54,10 +54,17 @@ def test_level__takes_no_digit_from_differences(level):
     assert found.mcse == pytest.approx(apart.std(ddof=1) / np.sqrt(90), rel=1e-3)
 
 
-def test_arrays_by_name__are_conditions_and_names_that_are_numbers_are_numbers():
-    found = estimates({"10": VALUES[:, 0], "20.5": VALUES[:, 1]})
-    assert found.conditions == [{"condition": 10.0}, {"condition": 20.5}]
-    assert estimates(dict(zip("ab", VALUES.T, strict=False))).conditions == [{"condition": "a"}, {"condition": "b"}]
+@pytest.mark.parametrize(
+    "names", [(10, 20.5), ("a", "b"), ("10", "20"), ("1.1", "1.10"), ("007", "7"), ("1e5", "100000")]
+)
+def test_arrays_by_name__are_conditions_whose_names_stay_text_or_numbers(names):
+    """Names that read as equal numbers were refused, and others not found by a claim that selects them as text."""
+    wide = pd.DataFrame(dict(zip(names, VALUES.T, strict=False)))
+    long = wide.rename_axis("task").stack().rename("score").rename_axis(["task", "condition"]).reset_index()
+    array = xr.DataArray(wide.values, {"condition": list(names)}, ("task", "condition"))
+    named = ((dict(wide), {}), (wide, {}), (long, {"unit": "task", "value": "score"}), (array, {}))
+    for numbers, columns in named:
+        assert estimates(numbers, **columns).conditions == [{"condition": name} for name in names]
 
 
 @pytest.mark.parametrize("of_one", [True, False])
