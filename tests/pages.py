@@ -11,6 +11,7 @@ from commands import ROOT
 
 DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
     ROOT / "README.md", *ROOT.glob("[dost]*/README.md"), *ROOT.glob("simstudy/*/README.md"),
+    *ROOT.glob("designs/*/README.md"),
     *ROOT.glob("simstudy/docs/*.md"), *ROOT.glob("simstudy/C*.md"), ROOT / "tests" / "benchmarks" / "README.md",
 )}  # fmt: skip
 VOID = {"meta", "br", "img", "link", "hr"}

@@ -89,8 +89,11 @@ def test_tables__keep_bars_and_lines_inside_their_cells():
     assert list(language.markdown(("a", "b"), [("|x|²", "1\n2")])) == ["| a | b |", "|---|---|", "| \\|x\\|² | 1 2 |"]
 
 
-def test_readme__is_short():
+def test_readmes__are_short():
     assert len(README.splitlines()) <= 120
+    assert all(
+        len(text.split()) <= 400 for name, text in DOCUMENTS.items() if re.fullmatch(r"designs/.*/README.md", name)
+    )
 
 
 def test_own_question__is_answered_as_the_readme_says(study):

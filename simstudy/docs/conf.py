@@ -22,7 +22,7 @@ project = "simstudy"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_copybutton"]
 root_doc = "simstudy/docs/index"
 include_patterns = [
-    "simstudy/docs/*.md", "designs/README.md", "outputs/README.md", "simstudy/README.md",
+    "simstudy/docs/*.md", "designs/README.md", "designs/*/README.md", "outputs/README.md", "simstudy/README.md",
     "simstudy/*/README.md",
     "tests/README.md", "tests/benchmarks/README.md", "simstudy/CHANGES.md", "simstudy/CONTRIBUTING.md",
 ]  # fmt: skip
