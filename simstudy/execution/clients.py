@@ -29,7 +29,7 @@ from simstudy.kernels.devices import cuda_problem, visible_gpus
 WORKER_SECONDS = 30
 """How long to wait for a scheduler without workers to get some."""
 BUSY_SECONDS = 60.0
-"""How long a scheduler that has answered before may be too busy to: importing us on a full machine takes it seconds."""
+"""How long a scheduler may be too busy to answer: importing us on a full machine takes it seconds."""
 SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 """How often a job is submitted again to a batch system that fails, and seconds between."""
 LOOPBACK = "127.0.0.1"
@@ -166,7 +166,7 @@ def remote_client(address: str, trust_network: bool) -> Iterator[Any]:
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        client = FirmClient(address, security=security, timeout="10s")
+        client = FirmClient(address, security=security, timeout=BUSY_SECONDS)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         remedy = "start one, or mend the certificates" if address.startswith("tls://") else "start one"

@@ -97,6 +97,20 @@ def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, queu
         list(queue)
 
 
+def test_busy_scheduler__is_waited_for_at_connection_as_later(monkeypatch):
+    """One that took more than 10 s to answer beside other work was no scheduler."""
+    waited = []
+
+    def connect(_, timeout, **__):
+        waited.append(timeout)
+        raise OSError("Timed out trying to connect")
+
+    monkeypatch.setattr("simstudy.execution.nodes.FirmClient", connect)
+    with pytest.raises(UserError, match="no Dask scheduler answers there"), open_queue("tcp://127.0.0.1:9"):
+        raise AssertionError("opened")
+    assert waited == [clients.BUSY_SECONDS]
+
+
 def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp_path):
     from distributed import LocalCluster, Security
 
