@@ -44,7 +44,7 @@ PUBLIC = [f"simstudy.{name}" for name in (*simstudy.__all__, *(f"theory.{each}" 
 PUBLIC += [f"{module.__name__}.{name}" for module in (plots, interventions) for name, value in vars(module).items()
            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"]  # fmt: skip
 ANSWERS = ("holds", "holds if", "fails", "open", "not testable here")
-TEMPLATE = ROOT / "simstudy" / "commands" / "template.toml"
+TEMPLATE = ROOT / "simstudy" / "commands" / "templates" / "heads" / "design.toml"
 COMMANDS = typer.main.get_group(app).commands
 
 
@@ -58,8 +58,9 @@ def shown(document: str) -> list[list[str]]:
 def study(tmp_path_factory) -> Path:
     """A folder in which the commands of the README's own question were given."""
     folder = tmp_path_factory.mktemp("readme")
-    (folder / f"{STUDY}.toml").write_text(blocks("toml", "README.md")[0])
-    assert blocks("toml", "README.md")[0] == (ROOT / "designs" / "examples" / f"{STUDY}.toml").read_text()
+    (folder / STUDY).mkdir()
+    (folder / STUDY / "design.toml").write_text(blocks("toml", "README.md")[0])
+    assert blocks("toml", "README.md")[0] == (ROOT / "designs" / "examples" / STUDY / "design.toml").read_text()
     for arguments in shown("README.md"):
         result = command(*arguments, cwd=folder)
         assert result.returncode == 0, result.stderr
@@ -68,14 +69,14 @@ def study(tmp_path_factory) -> Path:
 
 def test_list_of_designs__has_a_question_for_every_study():
     listed = re.findall(r"^- \[`(.*?)`\]", DESIGNS, flags=re.MULTILINE)
-    assert sorted(listed) == sorted(each.stem for each in ROOT.glob("designs/*.toml"))
+    assert sorted(listed) == sorted(each.parent.name for each in ROOT.glob("designs/*/design.toml"))
     questions = re.findall(r"^- \[`.*?`\]\(.*?\): (.*)$", DESIGNS, flags=re.MULTILINE)
     assert len(questions) == len(listed) and all(question.endswith("?") for question in questions)
 
 
 def test_abstracts__nothing_is_left_out_in_silence():
     """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
-    designs = {path.stem: load_design(path) for path in ROOT.glob("designs/*.toml")}
+    designs = {path.parent.name: load_design(path) for path in ROOT.glob("designs/*/design.toml")}
     every = {f"{study}/{name}": claim.origin for study, each in designs.items() for name, claim in each.claims.items()}
     told = [sentence for paper in answer.papers() for sentence in paper["sentences"]]
     shown = {name for sentence in told for name in answer.claims_of(sentence, every)}
@@ -194,11 +195,11 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     assert [row.strip("| ").split(" | ") for row in table.strip().splitlines()[2:]] == found
     monkeypatch.chdir(tmp_path)
     exec(blocks("python", "simstudy/docs/tutorial.md")[0], {})
-    path = tmp_path / "my-question.toml"
+    path = tmp_path / "my-question" / "design.toml"
     assert blocks("toml", "simstudy/docs/tutorial.md")[0].strip() in path.read_text()
     changed = blocks("toml", "simstudy/docs/tutorial.md")[1].strip()
     path.write_text(re.sub("^regression = .*", changed, path.read_text(), flags=re.MULTILINE))
-    assert command("run", path.name, cwd=tmp_path).returncode == 5
+    assert command("run", "my-question", cwd=tmp_path).returncode == 5
     results = simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick")
     assert set(results.verdict.values) == {"supported"}
     assert not lacking("simstudy/docs/tutorial.md", f"{-results.verdict_estimate.values[1]:.4f} ± 0.0003")
