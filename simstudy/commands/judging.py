@@ -12,7 +12,7 @@ from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.design.written import read_design
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import sealed
+from simstudy.execution.batch_files import with_digest
 from simstudy.execution.folder import Missing
 from simstudy.execution.store import (
     DETAILS_FILE,
@@ -76,7 +76,7 @@ def _different(name: str, again: xr.Dataset, store: Store) -> Iterator[str]:
 
 def _as_stored(dataset: xr.Dataset, store: Store) -> xr.Dataset:
     """Return a data set as it would be read."""
-    return dataset_of(sealed(netcdf(dataset)), store.folder / RESULTS_FILE)
+    return dataset_of(with_digest(netcdf(dataset)), store.folder / RESULTS_FILE)
 
 
 def _design_of(results: xr.Dataset, store: Store, trust: Iterable[Path]) -> Design:

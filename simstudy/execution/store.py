@@ -45,8 +45,8 @@ from simstudy.execution.batch_files import (
     by_segment,
     pack,
     same,
-    sealed,
     segments,
+    with_digest,
 )
 from simstudy.execution.folder import ASIDE, Folder, Held, Missing, refused
 from simstudy.replicates.moments import Moments
@@ -295,7 +295,7 @@ class Store:
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        return self.files.write(name, sealed(netcdf(dataset)))
+        return self.files.write(name, with_digest(netcdf(dataset)))
 
     def write_text(self, name: str, text: str, flush: bool = True) -> Path:
         """Store a text file of the study and return its path; not flushed, a loss of power may spoil it."""
@@ -361,7 +361,7 @@ def read_results(path: Path, folder: Folder | None = None) -> xr.Dataset:
 
 
 def dataset_of(content: bytes, path: Path) -> xr.Dataset:
-    """Return the data set that the sealed bytes of a file at this path hold; raises as `read_results` does."""
+    """Return the data set in the bytes, with their digest behind, of a file at this path; raises as `read_results`."""
     # Imported here, as above.
     import netCDF4
     import xarray as xr

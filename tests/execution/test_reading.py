@@ -21,7 +21,7 @@ from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution import queue as queue_module
 from simstudy.execution import verify as verification
-from simstudy.execution.batch_files import Statement, sealed, segments
+from simstudy.execution.batch_files import Statement, segments, with_digest
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.provenance import engine
 from simstudy.execution.queue import Task, open_queue
@@ -149,7 +149,7 @@ def test_results_that_promise_more_than_they_hold__are_refused(tmp_path):
         file.createVariable("a", "f8", ("x",), zlib=True)
     content = path.read_bytes()
     assert len(content) < 1 << 20
-    path.write_bytes(sealed(content))
+    path.write_bytes(with_digest(content))
     with pytest.raises(UserError, match="damaged, or not the results"):
         read_results(path)
     # One long text among many short ones: held, they take as much room as the longest each.
