@@ -56,24 +56,6 @@ def intercept(kernel, keys, query, ridge):
     return np.array([k * np.linalg.inv(normal)[0] @ row for k, row in zip(kernel, columns, strict=True)])
 
 
-def level_means(keys, level):
-    """Keys (i, k), each replaced by the mean of its chunk of 2^level."""
-    chunk = 2**level
-    return [np.mean(keys[i // chunk * chunk : (i // chunk + 1) * chunk], axis=0) for i in range(len(keys))]
-
-
-def head_logits(transformation, keys, query, bandwidth, logits):
-    """Logits of the keys (i, k) of one head at one query, under a mixture of levels or none."""
-    if transformation["kind"] != "mixture":
-        return [score(query, key, bandwidth, logits) for key in keys]
-    coefficients = [transformation.get("decay", 1.0) ** level for level in range(transformation["levels"])]
-    mixed = np.zeros(len(keys))
-    for level, coefficient in enumerate(coefficients):
-        images = level_means(keys, level)
-        mixed += coefficient / sum(coefficients) * np.array([score(query, key, bandwidth, logits) for key in images])
-    return list(mixed)
-
-
 def merged(x, stride):
     """Means of consecutive chunks of the rows of x, and how many rows each has."""
     chunks = [x[start : start + stride] for start in range(0, len(x), stride)]
@@ -106,7 +88,7 @@ def moments(mechanism, keys, values, variances, queries, bandwidth):
     table = np.zeros((len(queries), len(keys), len(values)))
     for h, head in enumerate(keys):
         for q in range(len(queries)):
-            table[q, h] = head_logits(transformation, head, queries[q, h], bandwidth, logits)
+            table[q, h] = [score(queries[q, h], key, bandwidth, logits) for key in head]
         if transformation["kind"] == "low_rank":
             scores = low_rank_scores(head, queries[:, h], transformation["rank"], transformation["method"])
             table[:, h] = scores.T / bandwidth**2

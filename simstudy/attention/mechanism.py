@@ -2,7 +2,7 @@
 
 A design states the pieces in the table ``[estimator]``::
 
-    transformation = { kind = "low_rank", rank = 4 }       # or "none", merge, mixture
+    transformation = { kind = "low_rank", rank = 4 }       # or "none", merge
     logits = "dot_product"                                 # or "distance"
     normaliser = { kind = "entmax", power = 2 }            # or "softmax", compact, local_linear, …
     mask = "causal"                                        # or "none", banded, file

@@ -4,14 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.design.settings.mechanisms import (
-    LowRankTransformation,
-    MergeTransformation,
-    MixtureTransformation,
-    Transformation,
-)
+from simstudy.design.settings.mechanisms import LowRankTransformation, MergeTransformation, Transformation
 
-# Index legend: r replicate, q query, h head, k dimension of a head, i key, l level.
+# Index legend: r replicate, q query, h head, k dimension of a head, i key.
 
 
 class Inputs(NamedTuple):
@@ -32,14 +27,6 @@ def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
             if variances is not None:
                 variances = chunk_means(variances, stride) / _sizes(variances.shape[-1], stride)
             return Inputs(chunk_means(keys, stride), chunk_means(values, stride), variances, queries)
-        case MixtureTransformation():
-            # Dimensions of all levels side by side: distances and products add over dimensions, and so over levels.
-            coefficients = transformation.decay ** np.arange(transformation.levels)
-            roots = np.sqrt(coefficients / coefficients.sum()).astype(keys.dtype)
-            chunks = [np.arange(keys.shape[-1]) // 2**level for level in range(len(roots))]
-            levels = [root * chunk_means(keys, 2**k)[..., chunks[k]] for k, root in enumerate(roots)]
-            queries = np.concatenate([root * queries for root in roots], axis=-1)
-            return inputs._replace(keys=np.concatenate(levels, axis=2), queries=queries)
         case LowRankTransformation():
             real = keys.astype(np.float64)
             asked = np.broadcast_to(queries, (len(keys), *queries.shape[-3:])).swapaxes(1, 2)

@@ -69,8 +69,6 @@ def _own_data(cell: Cell) -> Iterator[Impossibility]:
     if rows is None or rows.n_held_out != expected or (by_rows and np.isnan(rows.table[:, -2]).any()):
         yield "key_distribution", "its rows have not been read; load the design"
         return
-    if cell.instance is not None:
-        yield "key_distribution", "rows of data serve ensembles at query points, and no random instance"
     if queries.kind == "held_out" and queries.count > keys.held_out:
         yield "queries", f"count = {queries.count} exceeds held_out = {keys.held_out}; lower count or raise held_out"
     if data.n_features != rows.keys.shape[1]:

@@ -27,8 +27,6 @@ _PARAMETERS: dict[str, Any] = {
         Field(0.0, description="rate g at which the squared bias falls with the dimension, at least 0"),
     ),
     "ratio": (Ratio, Field(description="ratio of consecutive weights, in (0, 1)")),
-    "units": (Count, ...),
-    "outputs": (Count, ...),
 }
 _FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
     "tuned_risk_ratio": (
@@ -59,18 +57,6 @@ _FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
     "geometric_learners": (
         ("n_heads", "ratio"),
         "Number of equally weighted heads that heads with geometric weights amount to.",
-    ),
-    "nearest_sum_rate": (
-        ("n_features",),
-        "Change of the logarithm of the error of the best mask with each hidden unit: −(ln 2)/d.",
-    ),
-    "needed_width_rate": (
-        ("n_features", "n_heads", "units"),
-        "Hidden units of each source that H heads need more for each unit of ln H: d/ln 2 in the end.",
-    ),
-    "best_average_rate": (
-        ("n_heads", "outputs"),
-        "Change of the logarithm of the error of the best subset of H heads with each head: −(ln 2)/outputs − 1/(2H).",
     ),
 }
 _FIELDS = {kind: {name: _PARAMETERS[name] for name in names} for kind, (names, _) in _FORMULAS.items()}

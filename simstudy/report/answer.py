@@ -74,9 +74,6 @@ EQUATIONS: dict[str, str] = {
     "limiting_slope": "limiting-slope",
     "fibonacci_learners": "effective-learners",
     "geometric_learners": "effective-learners",
-    "nearest_sum_rate": "nearest-sum-rate",
-    "needed_width_rate": "needed-width-rate",
-    "best_average_rate": "best-average-rate",
 }
 """Label, in simstudy/theory/README.md, of the equation that each formula evaluates."""
 

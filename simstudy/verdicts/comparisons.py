@@ -19,7 +19,6 @@ from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, 
 from simstudy.design.formulas import Formula
 from simstudy.design.settings.ensembles import FibonacciCombination, GeometricCombination, weights_of
 from simstudy.design.settings.levels import by_levels, label, level, selected
-from simstudy.theory import instances
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, beside, doubt, every, evidence_between, interval
 
@@ -242,9 +241,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "geometric_learners": lambda n_heads, ratio: theory.effective_learners(
         np.array(weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads))
     ),
-    "nearest_sum_rate": instances.nearest_sum_rate,
-    "needed_width_rate": instances.needed_width_rate,
-    "best_average_rate": instances.best_average_rate,
 }
 """What evaluates each formula; its parameters are the fields of the record."""
 

@@ -86,8 +86,6 @@ MECHANISMS = {
     "relu": {"normaliser": {"kind": "relu", "threshold": -3.0}},
     "merge": {"transformation": {"kind": "merge", "stride": 3}},
     "merge, sparse": {"transformation": {"kind": "merge", "stride": 4}, "normaliser": {"kind": "entmax", "power": 2}},
-    "mixture": {"transformation": {"kind": "mixture", "levels": 3, "decay": 0.7}},
-    "mixture of products": {"transformation": {"kind": "mixture", "levels": 4}, **DOT},
     "best scores": {"transformation": {"kind": "low_rank", "rank": 1, "method": "scores"}, **DOT},
     "keys alone": {"transformation": {"kind": "low_rank", "rank": 1, "method": "keys"}, **DOT},
     "stacked": {"transformation": {"kind": "low_rank", "rank": 1, "method": "stacked"}, **DOT},
@@ -166,11 +164,10 @@ def test_mechanism__passes_through_a_batch_whatever_its_company(mechanism):
     "mechanism",
     [
         {"transformation": {"kind": "merge", "stride": 1}},
-        {"transformation": {"kind": "mixture", "levels": 1}},
         {"transformation": {"kind": "low_rank", "rank": 2, "method": "keys"}},
         {"combination": {"kind": "product"}, "n_heads": 1},
     ],
-    ids=["merge", "mixture", "low rank", "product"],
+    ids=["merge", "low rank", "product"],
 )
 def test_piece_that_changes_nothing__leaves_ordinary_attention(mechanism):
     logits = {} if "low_rank" not in str(mechanism) else DOT

@@ -118,7 +118,6 @@ def keys(df):
         ({"key_distribution": keys(3.0), "regression": RADIAL, "n_heads": 1, "head_dim": 6, "n_keys": 2}, 3.0),
         ({"key_distribution": keys(3.0), "noise": {"kind": "heteroscedastic"}}, 5.0),
         ({"key_distribution": keys(3.0), "regression": RADIAL, "noise": keys(2.2), "noise_treatment": "drawn"}, 2.2),
-        ({"instance": {"kind": "random_heads"}}, np.inf),
     ],
     ids=str,
 )

@@ -219,12 +219,6 @@ REGRESSION = 'regression = { kind = "ridge" }'
 QUERIES = ("[simulation]", '[queries]\nqueries = { kind = "held_out", count = 4 }\n\n[simulation]')
 
 
-def test_random_instances__draw_no_rows():
-    keys = cell_of().data.key_distribution
-    instance = minimal_cell(instance={"kind": "hierarchy", "levels": 1}, key_distribution=keys)
-    assert "no random instance" in str(impossibilities(read_contents(instance, Path())[0]))
-
-
 def test_settings_that_speak_of_rows__need_them(tmp_path):
     fitted = (REGRESSION, 'regression = "fitted"\nnoise = "residuals"')
     loaded(tmp_path, design_with(DIABETES, a=fitted, b=QUERIES))

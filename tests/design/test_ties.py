@@ -11,7 +11,6 @@ ROUGH = {"kind": "additive", "decay": "none"}
 FOREST = {"learner": "random_forest", "noise_treatment": "drawn", "n_keys": 12}
 ANTS = dict(learner="ant_colony", noise_treatment="drawn", n_keys=6, queries={"kind": "points", "points": [[1]]})
 SILENT = {"noise_sd": 0.0, "noise_treatment": "drawn"}
-LEVELS = [{"kind": "mixture", "levels": 1, "decay": decay} for decay in (1.0, 3.0)]
 SAME = {
     "shape of integrated noise": ({}, {"noise": STUDENT}),
     "shape of no noise": (SILENT, SILENT | {"noise": STUDENT}),
@@ -24,7 +23,6 @@ SAME = {
         {"regression": {"kind": "sum", "terms": [ROUGH]}},
         {"regression": {"kind": "sum", "terms": [ROUGH | {"rate": 2.0}]}},
     ),
-    "decay of one level": ({"transformation": LEVELS[0]}, {"transformation": LEVELS[1]}),
     "bandwidth of trees": (FOREST, FOREST | {"bandwidth": 0.1, "head_dim": 1, "arrangement": "aligned"}),
     "keys of ants": (ANTS, ANTS | {"key_distribution": "sphere", "noise": STUDENT, "bandwidth": 2.0}),
 }  # fmt: skip

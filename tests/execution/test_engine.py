@@ -19,7 +19,7 @@ from simstudy.kernels.settings import processor
 CELLS = {
     "softmax heads": minimal_cell(),
     "forest": minimal_cell(learner="random_forest", noise_treatment="drawn"),
-    "hierarchy": minimal_cell(instance={"kind": "hierarchy", "levels": 2}),
+    "acar": minimal_cell(instance={"kind": "acar"}),
 }
 
 
@@ -76,8 +76,7 @@ def changed(tmp_path, monkeypatch, known):
         ("kernels/philox.py", "0xD2511F53", "0xD2511F55", set(CELLS)),
         ("replicates/batch.py", "PIECE_BYTES = 16", "PIECE_BYTES = 15", set(CELLS)),
         ("attention/members.py", "1e-12", "1e-11", set(CELLS)),
-        ("attention/systems/hierarchy.py", "CUTS = 8", "CUTS = 9", {"hierarchy"}),
-        ("design/settings/systems/hierarchy.py", "le=30", "le=31", {"hierarchy"}),
+        ("attention/systems/published_colonies.py", "_LAST = 6", "_LAST = 7", {"acar"}),
         ("attention/learners/random_forest.py", "2**32", "2**31", {"forest"}),
         ("attention/learners/trained.py", "== 0.0", "== 1.0", set()),
     ],

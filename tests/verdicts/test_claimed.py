@@ -30,9 +30,6 @@ KNOWN = {
     "limiting_slope": ({"bandwidth": 1.0, "bias_rate": 0.5}, 1 / (0.5 + log(sqrt(2)))),  # L = B²/((B − 1)²(B + 2)B)^½
     "fibonacci_learners": ({"n_heads": 40}, GOLDEN**3),
     "geometric_learners": ({"n_heads": 60, "ratio": 0.5}, 3.0),
-    "nearest_sum_rate": ({"n_features": 12}, -log(2) / 12),
-    "needed_width_rate": ({"n_features": 3, "n_heads": 2, "units": 10}, 3 / (log(2) - 0.05) / (1 + 0.5 / log(36))),
-    "best_average_rate": ({"n_heads": 9, "outputs": 4}, -log(2) / 4 - 1 / 18),
 }
 
 

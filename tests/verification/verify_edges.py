@@ -83,28 +83,6 @@ def compact(number: int) -> Edge | None:
     return at_edge("compact kernels", settings, _keys, ("mean_variance", "ensemble_variance"), number)
 
 
-def best_mask(number: int) -> Edge | None:
-    draw = random.Random(number)
-    settings = {"instance": {"kind": "random_heads", "outputs": draw.choice((1, 2, 3, 4))}, "batch_size": 64}
-
-    def place(size: int) -> dict[str, Any]:
-        return {"n_heads": size}
-
-    return at_edge("best subset", settings, place, ("log_mask_error",), number, most=18)
-
-
-def nearest_sum(number: int) -> Edge | None:
-    """Targets near 0 and near what the sums of a source reach."""
-    draw = random.Random(number)
-    scale = draw.choice((0.003, 0.01, 0.1, 0.5, 1.0))
-
-    def place(size: int) -> dict[str, Any]:
-        return {"instance": {"kind": "masked_head", "width": 2 * size, "scale": scale}}
-
-    settings = {"n_features": 2, "batch_size": 256}
-    return at_edge("nearest sum", settings, place, ("log_entry_error",), number, most=16)
-
-
 def exact(number: int) -> Edge | None:
     """Fewest keys, narrowest kernels, farthest queries and most dimensions that quadrature takes."""
     draw = random.Random(number)
@@ -134,8 +112,7 @@ def empty_windows(number: int) -> Edge | None:
 
 
 KINDS: dict[str, tuple[Callable[[int], Edge | None], int]] = {
-    "leading": (leading, 40), "compact": (compact, 24), "best_mask": (best_mask, 4),
-    "nearest_sum": (nearest_sum, 8), "exact": (exact, 16), "empty_windows": (empty_windows, 16),
+    "leading": (leading, 40), "compact": (compact, 24), "exact": (exact, 16), "empty_windows": (empty_windows, 16),
 }  # fmt: skip
 """What draws cells at the edge of each theory, and from how many numbers."""
 

@@ -89,19 +89,6 @@ class MergeTransformation(Choice):
     stride: Count = Field(description="keys in one chunk, at least 1")
 
 
-class MixtureTransformation(Choice):
-    """Logits Σ_l c_l s(q, k̄_l): level l sees the mean of each chunk of 2^l keys in place of every key of the chunk."""
-
-    kind: Literal["mixture"]
-    levels: Annotated[int, Field(ge=1, le=30)] = Field(description="number of levels L, at least 1")
-    decay: Positive = Field(1.0, description="ratio of the coefficients of two levels, c_l ∝ decay^l, Σ c_l = 1")
-
-    @property
-    def idle(self) -> dict[str, str]:
-        """What a single level does not have."""
-        return {"decay": "levels = 1"} if self.levels == 1 else {}
-
-
 class LowRankTransformation(Choice):
     """Keys and queries of each head compressed to fewer dimensions, fitted to keys and query points (arXiv 2512.05916).
 
@@ -114,9 +101,7 @@ class LowRankTransformation(Choice):
     method: Literal["scores", "keys", "stacked"] = "scores"
 
 
-Transformation = Annotated[
-    NoTransformation | MergeTransformation | MixtureTransformation | LowRankTransformation, KINDS
-]
+Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTransformation, KINDS]
 
 # ---------------------------------------------------------------- masks
 

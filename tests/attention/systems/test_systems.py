@@ -8,7 +8,6 @@ import simstudy
 from simstudy.attention.combinations import combine_heads
 from simstudy.attention.members import measure
 from simstudy.data.shared import SharedData
-from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
 from simstudy.design.measures import MEASURES
 from simstudy.design.settings.systems import KINDS, NAMES, QUANTITIES
@@ -18,22 +17,10 @@ from simstudy.replicates.replay import replay
 from simstudy.theory.instances import instance_numbers
 
 INSTANCES = {
-    "head_recovery": {"rank_deficit": 1, "gates": "position", "held": 2},
-    "layer_norm": {"rank": 2},
-    "depth": {"depth": 2, "residual": "plain"},
-    "hierarchy": {"levels": 3, "downsampling": "chunk"},
-    "score_kernel": {"levels": 2},
-    "resolution": {"chunk": 4},
-    "coarse_mass": {"chunk": 4},
     "published_colony": {"sites": 4},
     "acar": {},
     "boosting_and_ants": {"label_noise": 0.2},
     "gacl": {"generations": 6, "waves": 2},
-    "masked_head": {"width": 18},
-    "perturbed_logits": {"error": 0.3},
-    "random_heads": {"outputs": 2, "correlation": 0.4},
-    "masked_heads": {"heads": 3, "width": 18, "tolerance": 0.1},
-    "masked_stack": {"layers": 2, "width": 18},
     "tempered_head": {"tuned_at": 20},
     "head_pair": {"weight": 0.5, "second": 0.5, "sink": 0.1},
     "grouped_heads": {"heads": 6, "groups": 2},
@@ -84,27 +71,6 @@ def test_every_kind__measures_its_quantities_in_each_replicate_by_itself(kind):
     seen = replay(cell, 5)
     assert seen.failure == ""
     np.testing.assert_array_equal(seen.number, [values[5] for values in each.values()])
-
-
-@pytest.mark.parametrize(
-    ("kind", "parameters", "settings", "place"),
-    [
-        ("hierarchy", {"levels": 7}, {}, "instance"), ("score_kernel", {"levels": 7}, {}, "instance"),
-        ("resolution", {"chunk": 3}, {}, "instance"), ("coarse_mass", {"chunk": 3}, {}, "instance"),
-        ("head_recovery", {"held": 3}, {}, "instance"), ("head_recovery", {"rank_deficit": 4}, {}, "instance"),
-        ("layer_norm", {"rank": 7}, {}, "instance"), ("layer_norm", {"rank": 5}, {"n_keys": 5}, "instance"),
-        ("masked_head", {"width": 9}, {}, "instance"), ("masked_head", {"width": 6}, {}, "instance"),
-        ("masked_head", {"width": 198}, {}, "instance"), ("masked_heads", {"width": 9}, {}, "instance"),
-        ("masked_stack", {"width": 6}, {}, "instance"), ("random_heads", {}, {"n_heads": 17}, "n_heads"),
-        ("masked_stack", {"width": 8, "normalisation": "layer_norm"}, {"n_features": 2}, "n_features"),
-        ("perturbed_logits", {}, {"n_keys": 1}, "n_keys"),
-    ],
-)  # fmt: skip
-def test_what_an_instance_cannot_have__is_named(kind, parameters, settings, place):
-    instance = {"kind": kind} | INSTANCES[kind] | parameters
-    assert [name for name, _ in impossibilities(minimal_cell(instance=instance, **settings))] == [place]
-    for most in ({"kind": "hierarchy", "levels": 6}, {"kind": "layer_norm", "rank": 6}):
-        assert not impossibilities(minimal_cell(instance=most))
 
 
 def test_batch__holds_the_statistics_of_its_cell_alone():
