@@ -17,7 +17,7 @@ from simstudy.design.contents import read_contents
 from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.figures import Figure
-from simstudy.design.measures import COUNTED
+from simstudy.design.measures import COUNTED, RESERVED
 from simstudy.design.mistakes import DesignError, Problem, from_validation, validated
 from simstudy.design.own_code import texts_of, value_of
 from simstudy.design.references import Entry, PlannedGrid, refer
@@ -314,13 +314,20 @@ def _crossed(
 
 
 def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
-    """Yield names of no setting; in a grid of functions any name may be a parameter, but none has parameters."""
+    """Yield names of no setting, and levels that equal no level; parameters of functions may have nearly any name."""
     for section, stated in (("settings", grid.settings), ("factors", grid.factors)):
         for key, value in stated.items():
             setting, dot, parameter = key.partition(".")
+            if section == "factors":
+                undefined = (place for place, each in enumerate(value) if isinstance(each, float) and math.isnan(each))
+                for place in undefined:
+                    remedy = "is no level, as it does not equal itself; remove it, or give a number or a text"
+                    yield Problem(f"grids.{name}.factors.{key}[{place}]", math.nan, remedy)
             if of_functions:
                 if not key.isidentifier():
                     yield Problem(f"grids.{name}.{section}.{key}", value, "no name that a function can take; change it")
+                elif section == "factors" and key in RESERVED:
+                    yield Problem(f"grids.{name}.factors.{key}", value, "is a name of results; give it another name")
             elif setting not in TABLE_OF or (dot and not parameter):
                 yield Problem.unknown(f"grids.{name}.{section}.{key}", value, TABLE_OF)
 

@@ -263,6 +263,8 @@ def _conditions(names: pd.Index) -> list[Coordinates]:
         raise UserError("numbers: several levels of columns without a name; name them, as their factors")
     conditions = [dict(zip(factors, row, strict=True)) for row in zip(*map(_levels, levels), strict=True)]
     twice = next((each for k, each in enumerate(conditions) if each in conditions[:k]), None)
+    if undefined := [name for each in conditions for name, level in each.items() if level != level]:
+        raise UserError(f"{undefined[0]}: a level is NaN, which no claim can select; name it, or remove the column")
     if not conditions or twice is not None:
         found = "no column" if twice is None else f"two columns {twice}"
         raise UserError(f"numbers: {found}; give one for each condition")

@@ -307,6 +307,9 @@ def unbounded(x, n):
         ({"method": short}, "the first axis must be that of 5 replicates"),
         ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "no function takes speed"),
+        ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift\[1\] = nan: is no level"),
+        ({"factors": {"n": [N], "shift": [0.5], "grid": [1]}}, r"factors.grid = \[1\]: is a name of results"),
+        ({"factors": {"n": [N], "shift": [0.5], "bias": [1]}, "measures": ["bias"]}, "bias.* = 1: is a measure, or"),
         ({"measures": ["rmse"]}, "measures = 'rmse': no measure; give a function, or one of bias, mean_squared_error"),
         ({"measures": [largest] * 9}, "measures has 9 functions; state at most 8"),
         ({"method": uneven}, "uneven on sample gives lower as list; give real numbers, NaN where there is none"),
@@ -334,6 +337,22 @@ def test_mistakes__are_told_in_one_line(how, message, tmp_path):
     assert "\n" not in str(refused.value)
     if how.get("measures") == ["rmse"] or "TOML" in message:  # nothing is written before the design is stated
         assert not list(tmp_path.iterdir())
+
+
+def named(draw, name):
+    """A normal sample by names that our own functions have."""
+    return {"self": draw.normals(N) + name, "truth": 0.0}
+
+
+def plain_mean(self, name):
+    """The mean of the sample less the parameter."""
+    return {"estimate": self.mean(axis=-1) - name}
+
+
+def test_factor_and_data__may_have_names_that_our_own_functions_have(tmp_path):
+    results = study(tmp_path, named, plain_mean, ["bias"], factors={"name": [0.0, 1.0]})
+    found = simstudy.to_grid(results).bias.sel(source="empirical").squeeze()
+    assert found.sel(name=0.0).item() == pytest.approx(found.sel(name=1.0).item(), abs=1e-12)
 
 
 def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_path):

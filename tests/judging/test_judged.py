@@ -165,6 +165,7 @@ HOLED.loc[4, "b"] = np.nan
         (xr.DataArray(VALUES[:, :2], {"g": ("x", [0, 1])}, ("task", "x")), {"cluster": "g"},
          "cluster = 'g': no coordinate along task"),
         (pd.DataFrame(VALUES[:, :2], columns=["a", "a"]), {}, "two columns {'condition': 'a'}"),
+        (pd.DataFrame(VALUES[:, :2], columns=[1.0, np.nan]), {}, "condition: a level is NaN, which no claim"),
         (pd.DataFrame(VALUES[:, :2] * 1j, columns=["a", "b"]), {}, "a: of type complex128, no real numbers"),
     ],
 )  # fmt: skip

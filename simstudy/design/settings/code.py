@@ -85,7 +85,7 @@ class OwnCode(Located):
         """Functions of the file that it calls, each with the names that it may take; any if there are none."""
         raise NotImplementedError
 
-    def run(self, name: str, *arrays: Any, **named: Any) -> Any:
+    def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
         """Return what a function of the file makes of arrays, which it cannot change; UserError if it raises."""
         if self.code is None:
             raise ValueError(f"{self.path} has not been read; load the design it belongs to")
@@ -108,7 +108,7 @@ class Own(OwnCode):
         """The function, and what it may take."""
         return {self.name: self.takes}
 
-    def call(self, shape: tuple[int, ...], *arrays: NDArray, **named: NDArray) -> NDArray[np.float64]:
+    def call(self, shape: tuple[int, ...], /, *arrays: NDArray, **named: NDArray) -> NDArray[np.float64]:
         """Return what the function makes of arrays, which it cannot change; only numbers of this shape are accepted."""
         found, place = np.asarray(self.run(self.name, *arrays, **named)), self.code.place if self.code else ""
         if found.shape != shape or found.dtype.kind not in "fiub":
@@ -116,7 +116,7 @@ class Own(OwnCode):
             raise UserError(f"{place}: {self.name} returns {kind}; return numbers of shape {shape}")
         return found.astype(np.float64)
 
-    def of(self, shape: tuple[int, ...], **arrays: NDArray) -> NDArray[np.float64]:
+    def of(self, shape: tuple[int, ...], /, **arrays: NDArray) -> NDArray[np.float64]:
         """Return what the function makes of those among named arrays that it takes."""
         wanted = () if self.code is None else self.code.functions[self.name]
         return self.call(shape, **{name: arrays[name] for name in wanted})

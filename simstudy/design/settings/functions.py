@@ -161,9 +161,10 @@ class Functions(OwnCode):
             yield "time_limit", "needs one_by_one = true: it is the time of one replicate"
         taken = {name for function in self.uses_functions for name in self._takes(function)}
         drawn_from = {"draw", "rng"}
-        for name in sorted({*self.parameters} & drawn_from):
-            yield name, "is what functions draw from; give the parameter another name"
-        for name in () if self.code is None else sorted({*self.parameters} - taken - {"truth"}):
+        meant = {*drawn_from, *self.measured}
+        for name in sorted({*self.parameters} & meant):
+            yield name, "is a measure, or what functions draw from; give the parameter another name"
+        for name in () if self.code is None else sorted({*self.parameters} - taken - meant - {"truth"}):
             yield name, f"is taken by no function; they take {', '.join(sorted(taken - drawn_from))}"
 
     def theory(self, source: str) -> dict[str, float]:
