@@ -21,7 +21,7 @@ from simstudy.design.figures import ZipFigure
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.levels import level, selected
 from simstudy.design.settings.systems import NAMES
-from simstudy.design.written import is_shipped
+from simstudy.design.written import FILE
 from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
 from simstudy.execution.store import Store
@@ -285,8 +285,10 @@ def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
         shown = [{"name": factor, "label": labels.setting_name(factor)} for factor in factors]
         ends = [numbers[0], numbers[-1] + 1] if numbers else [0, 0]
         grids.append({"name": name, "title": design.titles[name], "factors": shown, "cells": ends})
-    # As a command takes the design: by name if it is shipped, and by the name of its file else.
-    path = design.path or Path(f"{design.study.name}.toml")
+    # The folder of a study has its name; no path, so that the page is the same bytes wherever the study lies.
+    name = design.study.name if design.path is None or design.path.name == FILE else design.path.name
+    replay = ["simstudy", "replay", name, "--profile", design.profile]
+    replay += ["--confirm", design.confirmation.text] if design.confirmation else []
     return {
         "measures": [
             {"name": name, "label": f"diversity: {index}" if index else labels.measure_name(measure)}
@@ -296,18 +298,7 @@ def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
         "grids": grids,
         "cells": cells,
         "claims": {name: _claim(claim, design) for name, claim in design.claims.items()},
-        "replay": shlex.join(
-            [
-                *(
-                    "simstudy",
-                    "replay",
-                    path.parent.name if is_shipped(path) else str(path),
-                    "--profile",
-                    design.profile,
-                ),
-                *(("--confirm", design.confirmation.text) if design.confirmation else ()),
-            ]
-        ),
+        "replay": shlex.join(replay),
         "n_left_out": max(len(design.cells) - MAX_CELLS, 0),
     }
 

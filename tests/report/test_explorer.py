@@ -49,7 +49,7 @@ def test_claims__know_their_cells(tmp_path):
 
 def test_replay__is_given_as_a_command_takes_it(design, results):
     assert explored(results, design)["replay"] == "simstudy replay made-up.toml --profile quick"
-    shipped = design.model_copy(update={"path": shipped_folder() / "own-data.toml"})
+    shipped = design.model_copy(update={"path": shipped_folder() / "own-data" / "design.toml"})
     assert explored(results, shipped)["replay"] == "simstudy replay own-data --profile quick"
 
 
