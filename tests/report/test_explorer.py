@@ -3,13 +3,14 @@
 import html
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from builders_results import DESIGN, build_design, build_results
 from pages import dom, needs_browser
 
-from simstudy.design.written import shipped_folder
+from simstudy.design.confirmation import confirmatory
 from simstudy.report import page as page_module
 from simstudy.report.page import explored, render
 
@@ -49,8 +50,10 @@ def test_claims__know_their_cells(tmp_path):
 
 def test_replay__is_given_as_a_command_takes_it(design, results):
     assert explored(results, design)["replay"] == "simstudy replay made-up.toml --profile quick"
-    shipped = design.model_copy(update={"path": shipped_folder() / "own-data" / "design.toml"})
-    assert explored(results, shipped)["replay"] == "simstudy replay own-data --profile quick"
+    folder = design.model_copy(update={"path": Path("elsewhere") / "design.toml"})
+    assert explored(results, folder)["replay"] == "simstudy replay made-up --profile quick"
+    confirmed = confirmatory(folder, "two words")
+    assert explored(results, confirmed)["replay"].endswith("--confirm 'two words'")
 
 
 def test_large_study__holds_a_part_and_says_so(design, results, monkeypatch):
