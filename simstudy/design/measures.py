@@ -309,8 +309,8 @@ _GAIN = "variance of {} over a population of query points, over what theory as a
 _GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")
 VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS | _COMPARISONS
 """What ``results.nc`` holds."""
-RESERVED = frozenset({"grid", *VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)})
-"""Names in ``results.nc`` that no factor can have."""
+RESERVED = frozenset({"grid", "keys", *VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)})
+"""Names that no factor can have: of ``results.nc``, and "keys", by which xarray takes an array for a dictionary."""
 
 _INFLUENCE = (
     "influence of each net and block on {}: squares sum to MCSE², products to the covariance with a paired cell"

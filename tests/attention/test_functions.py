@@ -309,6 +309,7 @@ def unbounded(x, n):
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "no function takes speed"),
         ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift\[1\] = nan: is no level"),
         ({"factors": {"n": [N], "shift": [0.5], "grid": [1]}}, r"factors.grid = \[1\]: is a name of results"),
+        ({"factors": {"n": [N], "shift": [0.5], "keys": [1]}}, r"factors.keys = \[1\]: is a name of results"),
         ({"factors": {"n": [N], "shift": [0.5], "bias": [1]}, "measures": ["bias"]}, "bias.* = 1: is a measure, or"),
         ({"measures": ["rmse"]}, "measures = 'rmse': no measure; give a function, or one of bias, mean_squared_error"),
         ({"measures": [largest] * 9}, "measures has 9 functions; state at most 8"),
