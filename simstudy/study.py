@@ -88,7 +88,7 @@ def run(
         If the design has mistakes.
     UserError
         If the output cannot be written, the executor cannot be used, PyTorch is wanted but not installed, or the text
-        is empty, cannot be printed, or has more than 1000 characters.
+        cannot be shown in one line.
     """
     if not isinstance(design, Design):
         design = load_design(design, profile, trust)

@@ -37,8 +37,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"max_content_width": 120},
     help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
-    "A study is one design file (TOML), which states data, heads and claims. A run judges the claims. To begin: "
-    "`simstudy init my-study`, `simstudy check my-study.toml`, `simstudy run my-study.toml`; then open "
+    "A study is a folder with a design (TOML), which states data, heads and claims. A run judges the claims. To begin: "
+    "`simstudy init my-study`, `simstudy check my-study`, `simstudy run my-study`; then open "
     "outputs/my-study/quick/report.html. `simstudy list` shows the designs that are shipped.",
     epilog="Exit codes: 0 done; 2 a mistake (the message says what to do); 3 done, but some cells stopped "
     "before their precision; 4 verify found differences; 5 done, but some verdict is not "
@@ -77,7 +77,7 @@ def plain_path(path: Path) -> Path:
     return path
 
 
-DesignArgument = Annotated[str, typer.Argument(help="Path of a design file, or the name of a shipped design.")]
+DesignArgument = Annotated[str, typer.Argument(help="Path of a study, or the name of a shipped one.")]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: quick, full, or one of your own.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")]
 ExecutorOption = Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786 (Dask).")]

@@ -8,8 +8,6 @@ from simstudy.design.document import Confirmation, Design, PlannedCell
 from simstudy.design.own_code import own_pieces
 from simstudy.errors import UserError
 
-MAX_TEXT = 1000
-
 
 def confirmatory(design: Design, text: str | None) -> Design:
     """Return a design whose seeds follow from its text, the functions that it names, and a text; itself without one.
@@ -18,8 +16,8 @@ def confirmatory(design: Design, text: str | None) -> Design:
     """
     if text is None:
         return design
-    if not text.strip() or len(text) > MAX_TEXT or not text.isprintable():
-        raise UserError(f"confirm = {text[:80]!r}: no text; give 1 to {MAX_TEXT} printable characters")
+    if not text.strip() or not text.isprintable():
+        raise UserError(f"confirm = {text[:80]!r}: cannot be shown; give a text of printable characters in one line")
     pieces = (piece for planned in design.cells for _, piece in own_pieces(planned.cell))
     functions = sorted({piece.code.text for piece in pieces if piece.code is not None})
     digest = _digest(design.text, functions, text)
