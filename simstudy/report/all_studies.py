@@ -13,9 +13,10 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
-from simstudy.report.answer import Line, cards, count_origins, headline
+from simstudy.report.answer import cards, count_origins, headline
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, require_same_design, template
+from simstudy.report.tables import VerdictLine
 from simstudy.results import open_results
 
 AT_ITS_OWN_LEVEL = (OptimumSlope, OptimumLaw)
@@ -50,7 +51,7 @@ def campaign(studies: list[tuple[xr.Dataset, Design]]) -> dict[str, Any]:
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     """Write ``report-<profile>.html``: every study that has results, with its answer, first figure and verdicts."""
     studies, judged = [], []
-    lines: dict[str, Line] = {}
+    lines: dict[str, VerdictLine] = {}
     for path in designs:
         if profile not in profiles_of(path):
             continue
@@ -62,7 +63,8 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         require_same_design(results, design, store)
         studies.append(_described(results, design, store, output))
         judged.append((results, design))
-        lines |= _lines(design, studies[-1]) if is_shipped(path) else {}
+        if is_shipped(path):
+            lines |= {f"{design.study.name}/{line.claim}": line for line in studies[-1]["verdicts"]}
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
     told = [line for study in studies for line in study["verdicts"]]
@@ -87,20 +89,3 @@ def _described(results: xr.Dataset, design: Design, store: Store, output: Path) 
     # Relative, so that the folder of all studies can be moved or published as it is.
     link = quote(page.relative_to(output).as_posix()) if page.exists() else ""
     return describe(results, design, pictures) | {"own_page": link}
-
-
-def _lines(design: Design, study: dict[str, Any]) -> dict[str, Line]:
-    """What cards of published sentences tell of the claims of a study."""
-    return {
-        (name := f"{design.study.name}/{line.claim}"): Line(
-            name,
-            line.statement,
-            line.origin,
-            line.verdict,
-            line.estimate,
-            line.claimed,
-            line.picture,
-            design.claims[line.claim].kind == "printed",
-        )
-        for line in study["verdicts"]
-    }

@@ -1,17 +1,15 @@
 """What verdicts answer: the question of a study, and published sentences; and the formulas that claims name."""
 
 import inspect
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from simstudy.design.claims import ABSTRACT, ORIGINS
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
-from simstudy.report.estimates import Picture
 from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
 from simstudy.report.terminal import counted
 
@@ -92,24 +90,6 @@ def formulas_of(design: Design) -> dict[str, dict[str, str]]:
     return found
 
 
-class Line(NamedTuple):
-    """What a card tells of one claim, STUDY/CLAIM."""
-
-    name: str
-    statement: str
-    origin: str
-    verdict: str
-    estimate: str
-    claimed: str
-    picture: Picture | None
-    printed: bool
-
-    @property
-    def study(self) -> str:
-        """Name of the study."""
-        return self.name.partition("/")[0]
-
-
 def papers() -> list[dict[str, Any]]:
     """Return the papers whose abstracts are put to the test: title, arxiv and sentences of each."""
     return list(tomllib.loads((files(__package__) / "templates" / "abstracts.toml").read_text("utf-8"))["paper"])
@@ -121,31 +101,15 @@ def claims_of(sentence: Mapping[str, Any], origins: Mapping[str, str]) -> list[s
     return [*(name for name in named if "/" in name), *(name for name, origin in origins.items() if origin in named)]
 
 
-def cards(template: Any, lines: Mapping[str, Line]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the title of each paper with the cards of its sentences, as HTML without empty lines."""
+def cards(template: Any, lines: Mapping[str, VerdictLine]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the title of each paper with the cards of its sentences, as HTML; ``lines`` by STUDY/CLAIM."""
     origins = {name: line.origin for name, line in lines.items()}
     for paper in papers():
-        told = [
-            (sentence, [lines[name] for name in claims_of(sentence, origins) if name in lines])
-            for sentence in paper["sentences"]
-        ]
-        yield (
-            paper["title"],
-            [
-                re.sub(r"\n\s*\n", "\n", template.render(paper=paper, number=i, sentence=sentence, **_marks(found)))
-                for i, (sentence, found) in enumerate(told, start=1)
-            ],
-        )
-
-
-def _marks(lines: list[Line]) -> dict[str, Any]:
-    """The lines of a card and what its marks say: printed numbers and conditions."""
-    printed = [line for line in lines if line.printed]
-    studies = list(dict.fromkeys(line.study for line in lines))
-    return {
-        "lines": lines,
-        "printed": f"{sum(line.verdict == 'supported' for line in printed)} of {len(printed)}" if printed else "",
-        "robust": f"{sum(line.verdict == 'supported' for line in lines)} of {len(lines)}",
-        "command": f"make study STUDY={studies[0]}" if len(studies) == 1 else
-                   f"for s in {' '.join(studies)}; do make study STUDY=$s; done",
-    }  # fmt: skip
+        told = []
+        for number, sentence in enumerate(paper["sentences"], start=1):
+            found = {name: lines[name] for name in claims_of(sentence, origins) if name in lines}
+            studies = list(dict.fromkeys(name.partition("/")[0] for name in found))
+            supported = sum(line.verdict == "supported" for line in found.values())
+            said = {"lines": found, "robust": f"{supported} of {len(found)}", "studies": studies}
+            told.append(template.render(paper=paper, number=number, sentence=sentence, **said))
+        yield paper["title"], told
