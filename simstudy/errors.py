@@ -32,6 +32,10 @@ class UserError(Exception):
         return "\n".join(self.args)
 
 
+class PrecisionWarning(UserWarning):
+    """A run in Python ended before it had the precision, or the verdicts, that its design asks for."""
+
+
 def require_plain(name: str, text: str) -> None:
     """Refuse a setting that would write more than one line into a job script, or steer a terminal."""
     if found := control_character(text):

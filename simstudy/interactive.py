@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,10 +20,11 @@ from simstudy.design.document import Design
 from simstudy.design.load import declared_figures, load_design
 from simstudy.design.mistakes import hint
 from simstudy.design.written import Source
-from simstudy.errors import UserError
+from simstudy.errors import PrecisionWarning, UserError
+from simstudy.execution.ledger import Account, Ledger
 from simstudy.execution.plan import Plan
 from simstudy.execution.store import DEFAULT_OUTPUT
-from simstudy.report.progress import ProgressDisplay
+from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import open_results
@@ -37,8 +39,22 @@ __all__ = ["Findings", "Plot", "open_results", "plan", "run"]
 
 @functools.wraps(run_design)
 def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.Dataset:  # noqa: D103 - that of the wrapped
+    accounts: Sequence[Account] = ()
+    loaded = design if isinstance(design, Design) else load_design(design, profile, how.get("trust", ()))
     with ProgressDisplay(quiet=not is_watched()) as display:
-        return run_design(design, profile, **{"observer": display, **how})
+        tell = how.pop("observer", display) or (lambda *_: None)
+
+        def observe(ledger: Ledger, *predicted: int) -> None:
+            nonlocal accounts
+            accounts = ledger.accounts
+            tell(ledger, *predicted)
+
+        results = run_design(loaded, observer=observe, **how)
+    missed = [account for account in accounts if not account.reached]
+    lines = missed_lines(missed, loaded) if missed else []
+    if lines := lines + (open_lines(results, loaded) if loaded.claims else []):
+        warnings.warn("\n".join(lines), PrecisionWarning, stacklevel=2)
+    return results
 
 
 def plan(

@@ -2,23 +2,25 @@
 
 import importlib
 import linecache
+import re
 import runpy
 import subprocess
 import sys
 import tomllib
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from builders import DESIGN, write_design
+from builders import DESIGN, edited, write_design
 from builders_results import DESIGN as MADE_UP
 from builders_results import build_design, build_results
 from matplotlib.axes import Axes
 
 import simstudy
 from simstudy import plots
-from simstudy.errors import UserError
+from simstudy.errors import PrecisionWarning, UserError
 from simstudy.report import terminal
 from simstudy.report.figures import draw, image
 from simstudy.simulation import source_text
@@ -30,6 +32,29 @@ def found(tmp_path_factory):
     """Results of a dict, as TOML parses a file, and the folder of outputs."""
     output = tmp_path_factory.mktemp("interactive")
     return simstudy.run(tomllib.loads(DESIGN), output=output, executor="serial"), output
+
+
+WANTED = "relative_mcse = { mse = 0.05 }"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ("relative_mcse = { mse = 0.001 }", r"6 cells stopped without.*\n.*angle = 0.*: MCSE of mse \S+, wanted \S+, "
+         "ceiling of 128 replicates; raise max_replicates to go on"),
+        ('stop = "verdict"', "open: mse-falls: cells of angles stopped at max_replicates = 128; raise it to go on"),
+        ("relative_mcse = { mse = 0.9 }", ""),
+    ],
+)  # fmt: skip
+def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(wanted, told, tmp_path):
+    """In Python nothing said so."""
+    text = edited(edited(DESIGN, WANTED, wanted), 'expected = "inconclusive"', "")
+    text = edited(text, "max_replicates = 512", "max_replicates = 128")
+    text = text if "verdict" in wanted else text.partition("[claims")[0] + "[profiles.quick]\n"
+    with warnings.catch_warnings(record=True, action="always", category=PrecisionWarning) as found:
+        simstudy.run(write_design(tmp_path, text), output=tmp_path, executor="serial")
+    message = "".join(str(each.message) for each in found)
+    assert len(found) == bool(told) and re.search(told, message), message
 
 
 def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):

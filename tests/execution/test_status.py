@@ -1,6 +1,7 @@
 """How far a study is, what a plan predicts of it, and a run that stops when its budget is spent."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from stored import batches, remove, rows
 
 import simstudy
 from simstudy.design.load import load_design
+from simstudy.errors import PrecisionWarning
 from simstudy.execution import status
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.queue import Meter
@@ -201,8 +203,15 @@ def test_larger_budget__goes_on_with_stored_batches(cut, tmp_path, monkeypatch):
 
 def test_budget_that_is_spent_at_once__judges_the_first_batch(tmp_path, after):
     after(1)
-    results = simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial")
+    with pytest.warns(PrecisionWarning) as told:
+        results = simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial")
     assert set(results.n_batches.values.tolist()) == {1} and results.verdict.item() == "inconclusive"
+    head, first, *rest = str(told[0].message).splitlines()
+    assert head.startswith("6 cells stopped without the precision wanted") and len(told) == 1 and len(rest) == 5
+    reached = (
+        r"  angles: angle = 0.*, bandwidth = 0.5: MCSE of mse \S+, wanted \S+, stopped by the budget of 100 s on the"
+    )
+    assert re.fullmatch(f"{reached} clock after 32 replicates; run again to go on", first), first
 
 
 def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in_process):
