@@ -60,18 +60,12 @@ def _divided(cell: Cell, projections: np.ndarray) -> np.ndarray:
 
 
 def common_part(keys: np.ndarray) -> np.ndarray:
-    """Return of each feature (d,) of keys (n, d) the value nearest to 0 if all have one sign, else 0.
-
-    Distances of projections of keys less this do not lose the digits that keys have in common.
-    """
+    """Value (d,) nearest to 0 of each feature of keys (n, d) if all have one sign, else 0: no digits that all share."""
     return np.asarray(np.maximum(keys.min(axis=0), 0.0) + np.minimum(keys.max(axis=0), 0.0))
 
 
 def key_offset(cell: Cell) -> np.ndarray:
-    """Return what is subtracted (d,) from keys and query points before heads project them, by `common_part`.
-
-    It is 0 unless heads see distances alone, and for keys that are not rows of the user's data: these have mean 0.
-    """
+    """What (d,) is taken off keys and queries before heads project them: 0 unless keys are rows and distances all."""
     heads, estimator = cell.heads, cell.estimator
     seen = estimator.logits, estimator.key_scale, estimator.transformation.kind, heads.query_projections
     if cell.file_rows is None or seen != ("distance", "raw", "none", "same"):

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,8 +121,8 @@ def lowest(performance: Performance, measure: str) -> float:
 
 def averaged(of_blocks: Array, statistics: Sequence[str]) -> Measures:
     """Means within blocks of the measures that are averages of them, from statistics (block, statistic)."""
-    columns = zip(statistics, of_blocks.T[of_blocks.shape[1] - len(statistics) :], strict=True)
-    return {name: column for name, column in columns if name != SPREAD}
+    columns = zip(statistics, of_blocks.T[-len(statistics) :], strict=False)
+    return {name: each for name, each in columns if name != SPREAD}
 
 
 def jackknifed(
@@ -135,20 +135,16 @@ def jackknifed(
     n_defined: np.ndarray,
     n_failed: int,
 ) -> Performance:
-    """Return measures from their values by all blocks and with each used one left out, and the failure rate of all.
-
-    ``numbers`` are those of each block that some measures are averages of: large ones would lose their differences.
-    """
+    """Return measures from values by all blocks, without each used one, or of each alone; and the failure rate."""
     rate, share, lacking = failures(n_defined, n_failed, lengths)
     estimate, mcse = {"failure_rate": rate}, {"failure_rate": np.hypot(np.sqrt((share**2).sum()), lacking)}
-    contribution, n_blocks = {"failure_rate": share}, int(lengths[used].sum())
+    contribution, lacks = {"failure_rate": share}, {"failure_rate": lacking}
     for name, values in left_out.items():
         estimate[name], share = jackknife(whole[name], values, sizes, lengths[used], numbers.get(name))
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
-    lacks = {"failure_rate": lacking}
-    return Performance(estimate, mcse, contribution, lacks, n_blocks, int(n_defined.sum()), n_failed)
+    return Performance(estimate, mcse, contribution, lacks, int(lengths[used].sum()), int(n_defined.sum()), n_failed)
 
 
 def _of_nets(
@@ -177,10 +173,8 @@ def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple
     return np.array(n_failed / total), share, float(np.sqrt(max(lacking, 0.0)))
 
 
-def jackknife(
-    whole: Array, left_out: Array, sizes: np.ndarray, lengths: np.ndarray, pseudo: Array | None = None
-) -> tuple[Array, Array]:
-    """Estimate and contributions (block, ...) from the value of all blocks and those with each block left out."""
+def jackknife(whole: Any, left_out: Array, sizes: Any, lengths: Any, pseudo: Any = None) -> tuple[Array, Array]:
+    """Estimate and contributions (block, ...) by values of all blocks and without each, or of each alone."""
     shape = (-1, *[1] * (left_out.ndim - 1))
     ratio, parts = (sizes.sum() / sizes).reshape(shape), (lengths.sum() / lengths).reshape(shape)
     pseudo = ratio * whole - (ratio - 1) * left_out if pseudo is None else pseudo
