@@ -7,17 +7,17 @@ import numpy as np
 from scipy.special import softmax
 
 
-def noise(draw, layers, persistence, n_logits=64):
-    """Noise of logits (replicate, layer, logit) of variance 1, with a correlation between any two layers."""
-    common, own = np.sqrt(persistence), np.sqrt(1.0 - persistence)
-    return {"logits": common * draw.normals(1, n_logits) + own * draw.normals(layers, n_logits)}
+def noise(draw, layers, n_logits=64):
+    """Standard normal noise of logits: common to all layers, and of each layer."""
+    return {"common": draw.normals(n_logits), "own": draw.normals(layers, n_logits)}
 
 
-def remember(logits, memory):
-    """Second moment of the hidden state of the last layer."""
-    state = logits[:, 0]
-    for layer in range(1, logits.shape[1]):
-        state = memory * state + (1.0 - memory) * logits[:, layer]
+def remember(common, own, memory, persistence):
+    """Second moment of the hidden state, if the noise of any two layers has the correlation ``persistence``."""
+    shared, rest = np.sqrt(persistence) * common, np.sqrt(1.0 - persistence)
+    state = shared + rest * own[:, 0]
+    for layer in range(1, own.shape[1]):
+        state = memory * state + (1.0 - memory) * (shared + rest * own[:, layer])
     return {"noise_factor": (state**2).mean(axis=1)}
 
 

@@ -9,7 +9,6 @@ Index legend: r replicate; b prompt; h head; i token.
 """
 
 import numpy as np
-from scipy.special import softmax
 
 PROMPTS, TESTED = 8, 256  # new prompts in each step, and prompts on which the error is measured
 
@@ -43,11 +42,13 @@ def train(start, z, length, outputs, steps=200, rate=0.1, n_features=6, noise_sd
 
 def descent(k, o, z, length, n_features, noise_sd):
     """Mean over prompts of the error L (r,) and its gradients in o and in k (r, h)."""
-    heads = softmax(k[:, None, :, None] * (length[..., None] * z)[:, :, None], axis=3)
-    w = (o[:, None, :, None] * heads).sum(axis=2)
+    logits = k[:, None, :, None] * (length[..., None] * z)[:, :, None]
+    heads = np.exp(logits - logits.max(axis=3, keepdims=True))
+    heads /= heads.sum(axis=3, keepdims=True)
+    w = (o[:, None, None] @ heads)[:, :, 0]
     spread, missed = noise_sd**2 + (n_features - 1.0) / n_features, (w * z).sum(axis=2) - length
     error = spread * (w * w).sum(axis=2) + missed**2 / n_features
-    pulled = heads * (2.0 * (spread * w + missed[..., None] * z / n_features))[:, :, None]
-    pull, at = pulled.sum(axis=3), z[:, :, None]
-    turn = ((pulled * at).sum(axis=3) - (heads * at).sum(axis=3) * pull) * o[:, None] * length[..., None]
+    slope = 2.0 * (spread * w + missed[..., None] * z / n_features)
+    pull, seen, both = np.moveaxis(heads @ np.stack([slope, z, slope * z], axis=3), 3, 0)
+    turn = (both - seen * pull) * o[:, None] * length[..., None]
     return error.mean(axis=1), pull.mean(axis=1), turn.mean(axis=1)
