@@ -258,7 +258,7 @@ def _attributes(design: Design) -> dict[str, Any]:
     digest = hashlib.sha256(design.text.encode()).hexdigest()
     stated = design.study
     study = {"study": stated.name, "title": stated.title, "profile": design.profile, "aim": stated.aim}
-    unconfirmed = {"run": "{}", "confirmation_text": "", "confirmation_digest": ""}
+    unconfirmed = {"run": "{}", "measures": "{}", "confirmation_text": "", "confirmation_digest": ""}
     return {name: f"some {name}" for name in ATTRIBUTES} | study | unconfirmed | {
         "design": design.text, "design_hash": digest, "factors": factors,
     }  # fmt: skip
