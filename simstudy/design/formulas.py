@@ -17,7 +17,6 @@ _PARAMETERS: dict[str, Any] = {
     "head_dim": (Count, Field(description="dimension of a head, at least 1")),
     "power": (Count, Field(description="power of the compact kernel, a whole number of at least 1")),
     "bandwidth": (Positive, ...),
-    "n_keys": (Count, ...),
     "n_heads": (Count, ...),
     "n_features": (Count, ...),
     "length": (Positive, Field(description="length l of the query that each head pulls back")),
@@ -36,10 +35,6 @@ _FORMULAS: dict[str, tuple[tuple[str, ...], str]] = {
     "correlation_floor": (
         ("head_dim", "bandwidth"),
         "Correlation of orthogonal heads at x = 0 under noise: (1 − κ²)^{p/2}, κ = 1/(1 + b²).",
-    ),
-    "origin_variance": (
-        ("n_keys", "head_dim", "bandwidth"),
-        "Variance of a Gaussian head at x = 0 under noise of variance 1: 1/n_eff.",
     ),
     "dot_product_floor": (("length",), "Correlation of orthogonal dot-product heads under noise: exp(−l²)."),
     "query_averaged_heads": (

@@ -66,7 +66,6 @@ def said_of(line: VerdictLine) -> str:
 EQUATIONS: dict[str, str] = {
     "tuned_risk_ratio": "tuned-risk",
     "correlation_floor": "correlation-floor",
-    "origin_variance": "origin-variance",
     "dot_product_floor": "dot-product-correlation",
     "query_averaged_heads": "averaged-noise-ratio",
     "limiting_slope": "limiting-slope",

@@ -229,9 +229,6 @@ def _query_averaged_heads(n_heads: int, head_dim: int, bandwidth: float) -> floa
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tuned_risk_ratio": theory.tuned_risk_ratio,
     "correlation_floor": lambda head_dim, bandwidth: (1 - (1 / (1 + bandwidth**2)) ** 2) ** (head_dim / 2),
-    "origin_variance": lambda n_keys, head_dim, bandwidth: (
-        theory.noise_ratio(np.zeros(head_dim), np.zeros(head_dim), np.zeros(head_dim), bandwidth) / n_keys
-    ),
     "dot_product_floor": lambda length: theory.dot_product_correlation([length, 0.0], [0.0, length], np.eye(2)),
     "query_averaged_heads": _query_averaged_heads,
     "limiting_slope": theory.limiting_slope,

@@ -24,7 +24,6 @@ GOLDEN = (1 + sqrt(5)) / 2
 KNOWN = {
     "tuned_risk_ratio": ({"head_dim": 4, "power": 1}, 1.1547),  # the reciprocal of Epanechnikov's known efficiency
     "correlation_floor": ({"head_dim": 2, "bandwidth": 0.5}, 0.36),
-    "origin_variance": ({"n_keys": 1024, "head_dim": 2, "bandwidth": 0.5}, 1 / (0.36 * 1024)),
     "query_averaged_heads": ({"n_heads": 4, "head_dim": 2, "bandwidth": 1.0}, 4 / (1 + 3 * 3 / 4 * 2 / 3)),
     "dot_product_floor": ({"length": 1.5}, exp(-(1.5**2))),
     "limiting_slope": ({"bandwidth": 1.0, "bias_rate": 0.5}, 1 / (0.5 + log(sqrt(2)))),  # L = B²/((B − 1)²(B + 2)B)^½
