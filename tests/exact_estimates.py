@@ -37,7 +37,7 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     simulation = SimpleNamespace(seed=settings.get("seed", 1))
     cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any", population=())
     counted = {"batch_size": settings.get("batch_size", 256), "done": 4}
-    planned = SimpleNamespace(cell=cell, grid="g", counted=COUNTED)
+    planned = SimpleNamespace(cell=cell, grid="g", counted=COUNTED | {"visible_rank"})
     return SimpleNamespace(planned=planned, performance=performance, **counted)
 
 

@@ -97,7 +97,8 @@ def _read(path: Path, columns: dict[str, Any]) -> pd.DataFrame:
     conditions = pd.Series([name for name in table if name not in units])
     numbers = pd.to_numeric(conditions, errors="coerce")
     if not value and not numbers.isna().any() and not _is_text(conditions):
-        table = table.rename(columns=dict(zip(conditions, numbers.tolist(), strict=True)))
+        levels = dict(zip(conditions, numbers.tolist(), strict=True))
+        table = table.set_axis([levels.get(name, name) for name in table], axis=1)
     return table
 
 
