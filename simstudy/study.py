@@ -82,6 +82,11 @@ def run(
     xarray.Dataset
         The contents of ``results.nc``; `simstudy.details` gives those of ``details.nc``, cell by cell.
 
+    Warns
+    -----
+    PrecisionWarning
+        Of `simstudy.errors`: if a budget or ``max_replicates`` ends a cell before its precision, or leaves a claim open.
+
     Raises
     ------
     DesignError
