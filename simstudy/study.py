@@ -85,7 +85,7 @@ def run(
     Warns
     -----
     PrecisionWarning
-        Of `simstudy.errors`: if a budget or ``max_replicates`` ends a cell before its precision, or leaves a claim open.
+        Of `simstudy.errors`: a budget or ``max_replicates`` ends a cell before its precision, or leaves a claim open.
 
     Raises
     ------
