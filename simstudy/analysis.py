@@ -289,7 +289,6 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
         int(inside.n_used_blocks),
         int(own.n_replicates),
         int(own.n_failed),
-        n_nets=int(inside.get("n_nets", 0)),
     )
     given = own[f"{measure}_mcse_given"].values
     if np.array_equal(given, mcse.values, equal_nan=True):

@@ -30,7 +30,7 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     performance = SimpleNamespace(
         estimate=values, contribution=parts, remainder={measure: settings.get("remainder", 0.0)},
         n_blocks=settings.get("n_blocks", len(parts[measure])), n_replicates=settings.get("n_replicates", 0),
-        given=settings.get("given"), n_nets=settings.get("n_nets", 0),
+        given=settings.get("given"),
         mcse={name: np.hypot(np.linalg.norm(part), settings.get("remainder", 0.0)) for name, part in parts.items()},
     )  # fmt: skip
     # An instance has no data whose moments might not exist.

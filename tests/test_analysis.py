@@ -33,10 +33,6 @@ settings = { batch_size = 64, n_heads = 1, arrangement = "aligned" }
 [grids.few]
 settings = { seed = 9, arrangement = "aligned" }
 precision = { min_replicates = 32, max_replicates = 32 }
-[grids.nets]
-settings = { key_distribution = { kind = "sphere" }, control = "expansion", n_keys = 400, angle = 30 }
-[grids.nets.factors]
-noise_sd = [0.8, 1.2]
 [grids.lost]
 settings = { normaliser = { kind = "compact", power = 1 }, bandwidth = 0.01, arrangement = "orthogonal" }
 [claims.mse-falls]"""
@@ -96,16 +92,6 @@ def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_other
         simstudy.contrast(results, a, {"grid": "coarse"}, "mse")
 
 
-def test_contrast__pairs_nets_with_nets_and_blocks_with_blocks(results):
-    low, high = ({"grid": "nets", "noise_sd": sd} for sd in (0.8, 1.2))
-    assert simstudy.contrast(results, low, high, "mse").mcse < 0.1 * np.hypot(mcse(results, low), mcse(results, high))
-    inside, other = (simstudy.details(results, where) for where in (low, PAIRS[0][0]))
-    nets, blocks = np.split(inside.mse_contribution.values, [int(inside.n_nets)])
-    assert len(nets) == 64 and not other.n_nets
-    expected = np.linalg.norm([*nets, *(blocks - other.mse_contribution.values)])
-    assert simstudy.contrast(results, low, PAIRS[0][0], "mse").mcse == pytest.approx(expected, rel=1e-12)
-
-
 def test_contrast__says_that_it_is_exploratory_and_what_its_interval_is(results):
     shown = repr(simstudy.contrast(results, *PAIRS[0], "mse"))
     assert shown.startswith("exploratory: mse at angle = 0, bandwidth = 0.5 minus angle = 90 = ")
@@ -152,11 +138,11 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
         ({"grid": "angles", "angle": 31}, r"no cell; angle may be 0.0, 45.0, 90.0"),
         ({"angle": 0, "bandwidth": 0.8}, r"no cell; angle may be .*; bandwidth may be 0.5, 1.0"),
         ({"colour": 1}, "where.colour: no setting of these results; they have angle, "),
-        ({}, r"12 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'nets', 'lost'\)"),
-        (12, "or a number below 12"),
-        (-1, "or a number below 12"),
-        (True, "or a number below 12"),
-        ("angles", "or a number below 12"),
+        ({}, r"10 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
+        (10, "or a number below 10"),
+        (-1, "or a number below 10"),
+        (True, "or a number below 10"),
+        ("angles", "or a number below 10"),
     ],
 )
 def test_cells_that_are_not_one__are_refused_with_what_tells_them_apart(results, where, expected):

@@ -1,4 +1,4 @@
-"""Control by expansion: moments of heads to second or third order in averages over keys, with known means at every n.
+"""Control by expansion: moments of heads to second order in averages over keys, with known means at every n.
 
 The theory that runs are compared with derives its own expectations.
 
@@ -9,14 +9,13 @@ With μ_h = E[K_h m] / E K_h, b_h = μ_h − m(x) and the leading covariance G�
   over independent keys, each of mean 0,
 - c_h − μ_h = l_h / (1 + a_h), G_hg = G⁰_hg (1 + γ_hg) / ((1 + a_h) (1 + a_g)).
 
-The terms of first and second order in a, l and γ (and of third, with many replicates), less their means, are taken off
-the error e_h = c_h − m(x) and the product P_hg = e_h e_g + G_hg.  That changes no expectation, whatever factors are put
+The terms of first and second order in a, l and γ, less their means, are taken off the error e_h = c_h − m(x) and the
+product P_hg = e_h e_g + G_hg.  That changes no expectation, whatever factors are put
 before the terms.
 
 Where few keys carry weight the terms have heavy tails, which c_h and G_hg have not.  The measure of this is
 u_hg = E[K_h² K_g²] / (n (E[K_h K_g])²), the variance of G_hg (1 + a_h) (1 + a_g) over its squared mean but for 1/n.
-Terms of first order get the factor 1 / (1 + u³), of second order 1 / (1 + 3 u²) and of third order 1 / (1 + 10 u^1.5):
-all are near 1 at many keys.
+Terms of first order get the factor 1 / (1 + u³) and of second order 1 / (1 + 3 u²): both are near 1 at many keys.
 
 Nothing is taken off where u_hh ≥ 1, or where E K_h⁸ ≥ n (E K_h⁴)², for one head at one query.  The latter is where the
 variance of the terms is that of rare keys.  Their share in the known means is not seen by replicates, so that intervals
@@ -25,7 +24,7 @@ cancel in part, and would not if one of them were corrected alone.
 
 For keys X ~ N(0, Σ), a kernel times the density of a key is a Gaussian again, and so is a product of kernels.  m is a
 polynomial of degree 2 plus waves A cos(k·x + φ), and of such functions mean and variance under any Gaussian are closed.
-Of other keys and functions, the means are those of `attention.nets`, and their error is counted.
+Of rows of data that keys are drawn from, the expectations are sums over the rows.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.attention.members import pairs_of
-from simstudy.attention.nets import OneKey, one_key
 from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.data.regression import Waves, as_waves, evaluate
+from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evaluate
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import GaussianKeys, Keys
 from simstudy.kernels.devices import is_there
@@ -51,6 +49,8 @@ Array = NDArray[np.float64]
 
 _LARGEST_EXPONENT = 1e4
 """Beyond, rounding decides differences of logarithms, and no key is near."""
+_SMALLEST = float(np.finfo(float).tiny)
+"""Of heads that see no row in common, so that logarithms are finite."""
 _LARGEST_SHARE = 100.0
 """Logarithm of u beyond which its factors are 0."""
 
@@ -76,8 +76,6 @@ class Expectations(NamedTuple):
         ln E K_h⁸.
     spread : (query, pair)
         E[K_h K_g (m − μ_h)(m − μ_g)] / E[K_h K_g].
-    third : Third | None
-        Those of third order, if they are needed.
     """
 
     log_mass: Array
@@ -90,27 +88,6 @@ class Expectations(NamedTuple):
     log_second: Array
     log_eighth: Array
     spread: Array
-    third: Third | None = None
-
-
-class Third(NamedTuple):
-    """Expectations that terms of third order need.
-
-    Attributes
-    ----------
-    tilt : (query, head)
-        E[K_h³ (m − μ_h)] / E K_h³.
-    log_first, log_second : (query, pair)
-        ln E[K_h³ K_g] and ln E[K_h K_g³].
-    spread_first, spread_second : (query, pair)
-        E[K_h² K_g (m − μ_h)(m − μ_g)] / E[K_h² K_g], and so with K_h K_g².
-    """
-
-    tilt: Array
-    log_first: Array
-    log_second: Array
-    spread_first: Array
-    spread_second: Array
 
 
 class Known(NamedTuple):
@@ -121,11 +98,9 @@ class Known(NamedTuple):
     bias: Array  # (query, head)
     first: Array  # (query, pair) factor on terms of first order
     second: Array  # (query, pair) factor on terms of second order
-    third: Array  # (query, pair) factor on terms of third order; 0 where these stay
     leading: Array  # (query, pair) G⁰_hg; 0 where the variance of the noise is not the same at all keys
     error_mean: Array  # (query, head) mean of the terms of e_h
     product_mean: Array  # (query, pair) mean of the terms of P_hg that do not come through e_h and e_g
-    deviations: Array | None  # (net, query, head + pair) means of the terms by each net less their average
 
 
 class _Tilted(NamedTuple):
@@ -159,24 +134,23 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
     if is_there(log_mass):
         from simstudy.kernels import cuda
 
-        return cuda.expand(means, gram, log_mass, *known[:-1])
+        return cuda.expand(means, gram, log_mass, *known)
     rows, columns = pairs_of(n_heads)
     own = np.flatnonzero(rows == columns)
     scale = np.exp(log_mass - known.log_scale)
     a = scale - 1.0
     linear = scale * (means - known.mean)
-    first, second, third = (each[:, own] for each in (known.first, known.second, known.third))
-    errors = linear * (first - a * (second - a * third)) - known.error_mean
+    first, second = known.first[:, own], known.second[:, own]
+    errors = linear * (first - a * second) - known.error_mean
     products = known.bias[:, rows] * errors[..., columns] + known.bias[:, columns] * errors[..., rows]
     one, other, both = a[..., rows], a[..., columns], linear[..., rows] * linear[..., columns]
     total = one + other
     if known.leading.any():
-        mixed = one * other
         packed = gram.reshape(*gram.shape[:2], -1)[..., rows * n_heads + columns]
         gap = packed * scale[..., rows] * scale[..., columns] - known.leading * (1.0 + total)
-        products += (known.first - known.third * mixed) * gap
-        both -= gap * total + known.leading * mixed
-    products += (known.second - known.third * total) * both - known.product_mean
+        products += known.first * gap
+        both -= gap * total + known.leading * one * other
+    products += known.second * both - known.product_mean
     return np.concatenate([errors, products], axis=-1)
 
 
@@ -184,10 +158,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
 @functools.lru_cache(maxsize=512)
 def known_of(cell: Cell) -> Known | str:
     """Return what is known of a cell, or why there is no control variate."""
-    nets = None if cell.has_closed_forms else one_key(cell)
-    if nets is not None and not all(np.isfinite(each).all() for each in nets):
-        return "outcomes or weights are infinite at some keys, so a control variate would have no known mean"
-    found, n = expectations(cell) if nets is None else _averaged(nets), cell.data.n_keys
+    found, n = expectations(cell) if cell.has_closed_forms else over_rows(cell), cell.data.n_keys
     rows, columns = pairs_of(cell.heads.n_heads)
     own, of_pairs = rows == columns, found.log_mass[:, rows] + found.log_mass[:, columns]
     if np.abs(of_pairs).max() > _LARGEST_EXPONENT:
@@ -206,84 +177,42 @@ def known_of(cell: Cell) -> Known | str:
     # Of a², aa' and a'², then of γ a and γ a', all times n.
     of_masses = square[:, rows] + square[:, columns] + product - 3.0
     of_masses -= (first + second) / product - 2.0
-    once, twice, thrice = 1.0 / (1.0 + share**3), 1.0 / (1.0 + 3.0 * share**2), np.zeros_like(share)
+    once, twice = 1.0 / (1.0 + share**3), 1.0 / (1.0 + 3.0 * share**2)
     error_mean = -twice[:, own] * square * found.tilt
     product_mean = twice * (product * found.spread + leading * of_masses)
-    if found.third is not None:
-        thrice = 1.0 / (1.0 + 10.0 * share**1.5)
-        of_errors, of_products = _means_of_third_order(found, found.third, leading)
-        error_mean += thrice[:, own] * of_errors / n
-        product_mean += thrice * of_products / n
-    known = Known(
-        found.log_mass + math.log(n), found.mean, found.bias, once, twice, thrice, leading, error_mean / n,
-        product_mean / n, None,
-    )  # fmt: skip
-    # A single net holds all rows, and so has no error.
-    if nets is None or len(nets.kernel) == 1:
-        return known
-    return known._replace(deviations=_deviations(known, found, nets, n))
-
-
-def _means_of_third_order(found: Expectations, third: Third, leading: Array) -> tuple[Array, Array]:
-    """n² times the means of the terms of errors (query, head) and of products (query, pair) of third order."""
-    rows, columns = pairs_of(found.log_mass.shape[1])
-    own, one, other = rows == columns, found.log_mass[:, rows], found.log_mass[:, columns]
-    product, first, second = (
-        np.exp(each - one - other - more)
-        for each, more in ((found.log_product, 0.0), (found.log_first, one), (found.log_second, other))
+    return Known(
+        found.log_mass + math.log(n), found.mean, found.bias, once, twice, leading, error_mean / n, product_mean / n
     )
-    square, cube = product[:, own], first[:, own]
-    of_errors = cube * third.tilt - 2.0 * square * found.tilt
-    # Of γ (a² + aa' + a'²), then of a³, a² a', a a'² and a'³.
-    powers = third.log_first - 2.0 * one, third.log_second - 2.0 * other, found.log_fourth - one - other
-    of_masses = np.exp(np.stack(powers) - found.log_product).sum(axis=0) - 3.0 * (first + second) / product
-    of_masses += 3.0 * (square[:, rows] + square[:, columns] + product) - first - second - 2.0
-    of_masses -= cube[:, rows] + cube[:, columns]
-    spreads = first * third.spread_first + second * third.spread_second - 2.0 * product * found.spread
-    return of_errors, leading * of_masses - spreads
 
 
-def _averaged(nets: OneKey) -> Expectations:
-    """Expectations as averages over nets."""
-    kernel, gap, product, product_gap, product_square, first, fourth, eighth = (each.mean(axis=0) for each in nets[2:])
-    rows, columns = pairs_of(kernel.shape[-1])
-    both, bias, logs = nets.offset[:, rows] + nets.offset[:, columns], gap / kernel, np.log(kernel) + nets.offset
-    spread = _spread(product, product_gap, product_square, bias)[:, rows, columns] / product[:, rows, columns]
-    own = np.arange(kernel.shape[-1])
-    tilt = product_gap[:, own, own] / product[:, own, own] - bias
-    log_product, log_fourth = np.log(product[:, rows, columns]) + both, np.log(fourth[:, rows, columns]) + 2.0 * both
-    return Expectations(
-        logs, bias + nets.target[:, None], bias, tilt, log_product, log_fourth,
-        np.log(first[:, rows, columns]) + both + nets.offset[:, rows],
-        np.log(first[:, columns, rows]) + both + nets.offset[:, columns], np.log(eighth) + 8.0 * nets.offset, spread,
-    )  # fmt: skip
-
-
-def _spread(product: Array, product_gap: Array, product_square: Array, bias: Array) -> Array:
-    """E[K_h K_g (m − μ_h)(m − μ_g)] (..., head, head) from products with powers of m − m(x_q)."""
-    one, other = bias[..., :, None], bias[..., None, :]
-    return product_square - (one + other) * product_gap + one * other * product
-
-
-def _deviations(known: Known, found: Expectations, nets: OneKey, n: int) -> Array:
-    """What nets give terms as means, to first order in the errors of nets, less the average over nets."""
-    rows, columns = pairs_of(found.bias.shape[-1])
-    own, mass = np.flatnonzero(rows == columns), np.exp(found.log_mass - nets.offset)
-    of_pairs = mass[:, rows] * mass[:, columns]
-    one, linear = nets.kernel / mass, (nets.gap - found.bias * nets.kernel) / mass
-    product, moved = (each[..., rows, columns] / of_pairs for each in (nets.product, nets.product_gap))
-    spread = _spread(*nets[4:7], found.bias)[..., rows, columns] / of_pairs
-    tilt = moved[..., own] - found.bias * product[..., own]
-    errors = known.first[:, own] * linear - known.second[:, own] * (tilt - linear) / n
-    products = known.bias[:, rows] * errors[..., columns] + known.bias[:, columns] * errors[..., rows]
-    total, relative = one[..., rows] + one[..., columns], product / product.mean(axis=0)
-    squares = nets.first[..., rows, columns] / mass[:, rows] + nets.first[..., columns, rows] / mass[:, columns]
-    of_masses = product[..., own][..., rows] + product[..., own][..., columns] + product - 2.0 * total
-    of_masses += 2.0 * relative - squares / of_pairs / product.mean(axis=0)
-    products += known.first * known.leading * (relative - total)
-    products += known.second * (spread + known.leading * of_masses) / n
-    found_by = np.concatenate([errors, products], axis=-1)
-    return found_by - found_by.mean(axis=0)
+def over_rows(cell: Cell) -> Expectations:
+    """Expectations over the rows of data, each as likely as any other, that the keys of a cell are drawn from."""
+    projections, targets = key_projections(cell) / cell.bandwidth, at_queries(cell)
+    images = np.einsum("qj,hjk->qhk", query_points(cell), query_projections(cell)) / cell.bandwidth
+    projected, m = projections.swapaxes(1, 2) @ cell.rows.keys.T, at_rows(cell)
+    rows, columns = pairs_of(len(projections))
+    found = []
+    for image, target in zip(images, targets, strict=True):
+        logits = (image[:, None] @ projected)[:, 0]
+        if cell.estimator.logits == "distance":
+            logits -= 0.5 * ((projected**2).sum(axis=1) + (image**2).sum(axis=1, keepdims=True))
+        offset = logits.max(axis=1)
+        k = np.exp(logits - offset[:, None])
+        moved, square, both = k * (m - target), k**2, offset[rows] + offset[columns]
+        kernel, product, product_gap, product_square, first, fourth = (
+            each / len(m) + _SMALLEST
+            for each in (k.sum(axis=1), k @ k.T, k @ moved.T, moved @ moved.T, square @ k.T, square @ square.T)
+        )
+        bias, of = moved.mean(axis=1) / kernel, product[rows, columns]
+        spread = product_square[rows, columns] - (bias[rows] + bias[columns]) * product_gap[rows, columns]
+        found.append((
+            np.log(kernel) + offset, bias + target, bias, np.diagonal(product_gap) / np.diagonal(product) - bias,
+            np.log(of) + both, np.log(fourth[rows, columns]) + 2.0 * both,
+            np.log(first[rows, columns]) + both + offset[rows],
+            np.log(first[columns, rows]) + both + offset[columns], np.log((square**4).mean(axis=1)) + 8.0 * offset,
+            spread / of + bias[rows] * bias[columns],
+        ))  # fmt: skip
+    return Expectations(*map(np.stack, zip(*found, strict=True)))
 
 
 def expectations(cell: Cell) -> Expectations:
@@ -312,21 +241,13 @@ def expectations(cell: Cell) -> Expectations:
     mean = _mean_and_variance(m, alone)[0]
     one, other, own = mean[:, rows], mean[:, columns], rows == columns
 
-    def spread_under(law: _Tilted) -> tuple[Array, Array]:
-        centre, variance = _mean_and_variance(m, law)
-        return variance + (centre - one) * (centre - other), centre[:, own] - mean
-
-    spread, tilt = spread_under(products)
+    centre, variance = _mean_and_variance(m, products)
+    spread, tilt = variance + (centre - one) * (centre - other), centre[:, own] - mean
     bias = mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None]
     fourth, first, second = (laws((rows, r), (columns, s)) for r, s in ((2.0, 2.0), (2.0, 1.0), (1.0, 2.0)))
-    third = None
-    if cell.simulation.control == "third_order":
-        (spread_first, cubed), (spread_second, _) = spread_under(first), spread_under(second)
-        most_first, most_second = (laws((rows, r), (columns, s)).log_mass.T for r, s in ((3.0, 1.0), (1.0, 3.0)))
-        third = Third(cubed, most_first, most_second, spread_first, spread_second)
     return Expectations(
         alone.log_mass.T, mean, bias, tilt, products.log_mass.T, fourth.log_mass.T, first.log_mass.T,
-        second.log_mass.T, laws((np.arange(cell.heads.n_heads), 8.0)).log_mass.T, spread, third,
+        second.log_mass.T, laws((np.arange(cell.heads.n_heads), 8.0)).log_mass.T, spread,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from simstudy.design.mistakes import DesignError, Problem, from_validation, vali
 from simstudy.design.own_code import texts_of, value_of
 from simstudy.design.references import Entry, PlannedGrid, refer
 from simstudy.design.rules import notes, unanswerable
-from simstudy.design.settings.cell import MIN_THIRD_ORDER, OF_FUNCTIONS, TABLE_OF, TABLES, Cell
+from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.levels import by_levels, label, level, setting_of
 from simstudy.design.written import Source, Written, is_shipped, read_design
 from simstudy.errors import UserError
@@ -368,9 +368,8 @@ def _equal_cells(name: str, grid: Grid, cells: list[Cell]) -> list[Problem]:
 
 def _of_one_estimator(cells: list[Cell], precision: Precision) -> list[Cell]:
     """Choose the control of a grid that states none: plain if one of its cells, all paired, has no closed forms."""
-    control = "third_order" if precision.min_replicates >= MIN_THIRD_ORDER else "expansion"
-    if not all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
-        control = "none"
+    known = all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells)
+    control = "expansion" if known else "none"
     chosen = [cell.simulation.model_copy(update={"control": control}) for cell in cells]
     return [
         cell if "control" in cell.simulation.model_fields_set else cell.model_copy(update={"simulation": simulation})

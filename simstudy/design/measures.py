@@ -312,9 +312,7 @@ VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _C
 RESERVED = frozenset({"grid", "keys", *VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)})
 """Names that no factor can have: of ``results.nc``, and "keys", by which xarray takes an array for a dictionary."""
 
-_INFLUENCE = (
-    "influence of each net and block on {}: squares sum to MCSE², products to the covariance with a paired cell"
-)
+_INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
 """Dimensions of details along which the rows of all cells follow one another: variables that count those of each."""
 
@@ -331,7 +329,6 @@ DETAILS: dict[str, Variable] = {
     **_details_of(MEASURES | STATISTICS),
     **_derived(INDEXED_MEASURES, {"contribution": _INFLUENCE}, "block", "index"),
     "n_used_blocks": Variable(("cell",), "1", "blocks with a defined replicate; the others contribute nothing"),
-    "n_nets": Variable(("cell",), "1", "rows along block that are nets of known means, before the blocks"),
     "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
     **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, _BY_QUERY),
     "pair_claim": Variable(("ordered",), "text", "claim on an order that compares the pair of cells"),

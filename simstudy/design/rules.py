@@ -9,7 +9,7 @@ from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STA
 from simstudy.design.mistakes import Problem
 from simstudy.design.moments_needed import ORDER, lacking, order_of, without_error
 from simstudy.design.references import PlannedGrid, Reference
-from simstudy.design.settings.cell import MIN_BLOCKS, MIN_THIRD_ORDER, N_BLOCKS, TABLE_OF, WAVES, Cell
+from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, TABLE_OF, Cell
 from simstudy.design.settings.levels import level
 from simstudy.design.settings.processes import FittedRegression
 from simstudy.design.settings.records import Choice, any_of
@@ -37,13 +37,6 @@ def unanswerable(
     """Yield factors, claims, figures and errors wanted whose answer no replicate can change."""
     for grid in grids.values():
         yield from _idle_factors(grid)
-        third = [cell for cell in grid.cells if cell.simulation.control == "third_order"]
-        if third and grid.precision.min_replicates < MIN_THIRD_ORDER:
-            why = f"with fewer replicates its intervals are too short; state min_replicates = {MIN_THIRD_ORDER} or more"
-            yield Problem("simulation.control", "third_order", why)
-        if not all(cell.has_closed_forms for cell in third):
-            why = f'its means are known of Gaussian keys and of {any_of(sorted(WAVES))} alone; use "expansion"'
-            yield Problem("simulation.control", "third_order", why)
     for each in references:
         if isinstance(each.entry, BaseClaim):
             yield from _unanswerable_claim(each, each.entry)

@@ -19,7 +19,7 @@ from simstudy.execution.queue import Task
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Moments
-from simstudy.replicates.performance import Performance, block_lengths, fold, unlowered, whole_blocks
+from simstudy.replicates.performance import Performance, block_lengths, fold, whole_blocks
 from simstudy.replicates.population import measured
 from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
 
@@ -61,15 +61,6 @@ class Account:
     def shortfall(self) -> Shortfall | None:
         """The MCSE at the last look that is furthest from the MCSE wanted; None without measures."""
         return None if self.performance is None else shortfall(self.performance, self.planned.precision)
-
-    @property
-    def floor(self) -> float:
-        """Part of that MCSE which no replicate lowers, if it alone exceeds the MCSE wanted; else 0."""
-        worst = self.shortfall
-        if self.performance is None or worst is None:
-            return 0.0
-        floor = unlowered(self.performance, worst.measure)
-        return floor if floor >= worst.wanted else 0.0
 
     @property
     def reached(self) -> bool:

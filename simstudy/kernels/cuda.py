@@ -209,31 +209,29 @@ def _take_logarithms(masses, lowest, rate):
 
 
 @cuda_function
-def _expand_head(h, mean, log, log_scale, centre, first, second, third, error_mean):
+def _expand_head(h, mean, log, log_scale, centre, first, second, error_mean):
     # a, l and what is taken off the error of head h at one query, letters as in `attention.expansion`
     own, a = h * mean.size - h * (h - 1) // 2, math.exp(log[h] - log_scale[h]) - 1.0
     linear = (1.0 + a) * (mean[h] - centre[h])
-    return a, linear, linear * (first[own] - a * (second[own] - a * third[own])) - error_mean[h]
+    return a, linear, linear * (first[own] - a * second[own]) - error_mean[h]
 
 
 @cuda_kernel
-def _expand(
-    taken, means, grams, logs, log_scale, centre, bias, first, second, third, leading, error_mean, product_mean
-):
+def _expand(taken, means, grams, logs, log_scale, centre, bias, first, second, leading, error_mean, product_mean):
     # taken[r, q]: of errors (h) and then of products (pair of h <= g), a thread for each pair
     (n_replicates, n_queries, n_heads), at = means.shape, cuda.grid(1)
     h, g, q, r = at // n_heads % n_heads, at % n_heads, at // n_heads**2 % n_queries, at // (n_heads**2 * n_queries)
     if r < n_replicates and h <= g:
-        known = means[r, q], logs[r, q], log_scale[q], centre[q], first[q], second[q], third[q], error_mean[q]
+        known = means[r, q], logs[r, q], log_scale[q], centre[q], first[q], second[q], error_mean[q]
         a, linear, error = _expand_head(h, *known)
         b, other, error_g = _expand_head(g, *known)
         c, total, product = h * n_heads - h * (h + 1) // 2 + g, a + b, bias[q, h] * error_g + bias[q, g] * error
         both, mean = linear * other, leading[q, c]
         if mean > 0.0:
             gap = grams[r, q, h, g] * (1.0 + a) * (1.0 + b) - mean * (1.0 + total)
-            product += (first[q, c] - third[q, c] * a * b) * gap
+            product += first[q, c] * gap
             both -= gap * total + mean * a * b
-        product += (second[q, c] - third[q, c] * total) * both
+        product += second[q, c] * both
         taken[r, q, n_heads + c] = product - product_mean[q, c]
         if h == g:
             taken[r, q, h] = error

@@ -88,20 +88,8 @@ ROUNDINGS = 16.0
 """Rounding errors of estimates that count as a standard error, where replicates vary by less."""
 
 
-LARGEST_SHARE = 0.5
-"""Variance of known means over that of the expansion's average, above which little would be gained."""
-
-
-def variance_over_nets(values: Array) -> Array:
-    """Variance of the average over nets of values (net, ...) whose average is 0."""
-    return np.asarray((values**2).sum(axis=0) / (len(values) * (len(values) - 1)))
-
-
-def controlled(blocks: Moments, nets: Array | None = None) -> tuple[Moments, str]:
-    """Return the moments less their control, unless that does not average to 0, and the name of the estimator.
-
-    Nets (net, query, head + pair) are the deviations of what they give as its mean, None if that is exact.
-    """
+def controlled(blocks: Moments) -> tuple[Moments, str]:
+    """Return the moments less their control, unless that does not average to 0, and the name of the estimator."""
     taken = blocks.control_sum
     if not taken.size:
         return blocks, PLAIN
@@ -118,15 +106,11 @@ def controlled(blocks: Moments, nets: Array | None = None) -> tuple[Moments, str
     sums, total = averages(taken), blocks.n_defined.sum()
     mean = sums.sum(axis=0) / total
     error = np.sqrt(((sums - blocks.n_defined[:, None] * mean) ** 2).sum(axis=0))
-    if nets is not None:
-        error = np.hypot(error, total * np.sqrt(variance_over_nets(averages(nets))))
     error = np.maximum(error, total * _rounding(blocks, squares - n_heads))
     farthest = float(np.max(np.abs(sums.sum(axis=0)) / np.maximum(error, np.finfo(float).tiny)))
     # So written, since a control that is not finite compares as false.
     if not farthest <= FARTHEST:
         return bare, f"{PLAIN}: the control variate averages to {farthest:.1f} standard errors, not to 0"
-    if nets is not None and _little_known(taken, blocks.n_defined, nets, n_heads):
-        return bare, f"{PLAIN}: integration tells the mean of the control variate hardly better than replicates"
     less = blocks.error_sum - taken[..., :n_heads], blocks.product_sum - taken[..., n_heads:]
     return bare._replace(error_sum=less[0], product_sum=less[1]), EXPANSION
 
@@ -136,12 +120,3 @@ def _rounding(blocks: Moments, squares: NDArray[np.int64]) -> Array:
     error = np.sqrt((blocks.product_sum[..., squares].sum(axis=0) / blocks.n_defined.sum()).mean())
     estimate = error + np.sqrt((blocks.target**2).mean())
     return np.asarray(ROUNDINGS * np.finfo(float).eps * estimate * np.array([1.0, error, error]))
-
-
-def _little_known(taken: Array, n_defined: NDArray[np.int64], nets: Array, n_heads: int) -> bool:
-    """Whether nets leave known means, of errors or of products, much of the variance that averages of blocks have."""
-    total = n_defined.sum()
-    gaps = taken - n_defined[:, None, None] * (taken.sum(axis=0) / total)
-    of_blocks, of_nets = (gaps**2).sum(axis=0) / total**2, variance_over_nets(nets)
-    parts = np.split(of_nets - LARGEST_SHARE * of_blocks, [n_heads], axis=1)
-    return any(part.sum() > 0.0 for part in parts)

@@ -23,7 +23,6 @@ one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,8 +37,6 @@ from simstudy.replicates.moments import Array, Moments, stack
 
 CHUNK_BYTES = 64 << 20
 """Largest array of leave-one-out means held at once."""
-LOWERED = 0.1
-"""Share of a squared MCSE that replicates lower, below which no more of them are wanted for it."""
 FINE_BATCHES = 256
 """Batches of a cell whose blocks are never folded: some thousands of blocks know an error to a percent."""
 
@@ -51,9 +48,8 @@ class Performance(NamedTuple):
     # (query,) for ``*_by_query``
     estimate: Measures
     mcse: Measures
-    # Influence values of the scalar measures and ``hdi``, of nets and after them of blocks, scaled so that the squares
-    # sum to MCSE² (without the remainder) and products of two cells that share data sum to the covariance of their
-    # estimates
+    # Influence values of the scalar measures and ``hdi``, of blocks, scaled so that the squares sum to MCSE² (without
+    # the remainder) and products of two cells that share data sum to the covariance of their estimates
     contribution: Measures
     # Standard error of a measure beyond its contributions: of the quadratic part of the squared bias, and of a
     # failure rate of which few failures say little
@@ -70,7 +66,6 @@ class Performance(NamedTuple):
     # Variance over the population without a control variate over that with one, where there is one
     gain: dict[str, float] | None = None
     estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
-    n_nets: int = 0  # Nets with contributions: those of known means that are no closed forms
 
 
 def performance(
@@ -79,7 +74,6 @@ def performance(
     statistics: Sequence[str],
     overlap: Array = NUMBERS,
     lengths: np.ndarray | None = None,
-    nets: Array | None = None,
 ) -> Performance:
     """Return every measure of a cell with its Monte Carlo standard error; ValueError with fewer than two blocks."""
     combine = weights if callable(weights) else fixed(weights)
@@ -94,29 +88,12 @@ def performance(
     left_out = {name: np.concatenate([part[name][1:] for part in parts]) for name in whole}
     numbers = averaged(sums.statistic_sum / sums.n_defined[:, None], statistics)
     found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
-    estimate, mcse, contribution, remainder = found[:4]
-    quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths, nets)
+    _, mcse, contribution, remainder = found[:4]
+    quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths)
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder |= {name: float(quadratic[name]) for name in quadratic if name in contribution}
-    if nets is None:
-        return found
-    shares = {"failure_rate": np.zeros(len(nets))}
-    for name, (moved, shares[name]) in _of_nets(whole, sums, nets, combine, statistics, overlap).items():
-        estimate[name] = estimate[name] + moved
-        mcse[name] = np.hypot(mcse[name], np.sqrt((shares[name] ** 2).sum(axis=0)))
-    joined = {name: np.concatenate([shares[name], share]) for name, share in contribution.items()}
-    return found._replace(contribution=joined, n_nets=len(nets))
-
-
-def unlowered(performance: Performance, measure: str) -> float:
-    """Return the part of an MCSE that no replicate lowers: the error of known means by nets."""
-    return float(np.linalg.norm(performance.contribution.get(measure, np.zeros(0))[: performance.n_nets]))
-
-
-def lowest(performance: Performance, measure: str) -> float:
-    """Return the smallest MCSE that replicates are spent on: little above the part that they do not lower."""
-    return unlowered(performance, measure) / math.sqrt(1.0 - LOWERED)
+    return found
 
 
 def averaged(of_blocks: Array, statistics: Sequence[str]) -> Measures:
@@ -147,20 +124,6 @@ def jackknifed(
     return Performance(estimate, mcse, contribution, lacks, int(lengths[used].sum()), int(n_defined.sum()), n_failed)
 
 
-def _of_nets(
-    whole: Measures, sums: Moments, nets: Array, combine: Combine, statistics: Sequence[str], overlap: Array
-) -> dict[str, tuple[Array, Array]]:
-    """Correction of each measure and contributions of nets to its error, by the jackknife over these."""
-    errors, products, others = (each.repeat(len(nets), axis=0) for each in means_of(sums, slice(0)))
-    n_heads, left_out = errors.shape[-1], nets / (1 - len(nets))
-    means = errors + left_out[..., :n_heads], products + left_out[..., n_heads:], others
-    ones, found = np.ones(len(nets), np.int64), {}
-    for name, values in measures_at(means, sums.target, combine, statistics, overlap).items():
-        estimate, share = jackknife(whole[name], values, ones, ones)
-        found[name] = estimate - whole[name], share
-    return found
-
-
 def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple[Array, Array, float]:
     """Share of failed replicates, contributions of blocks, and the error that these lack (Agresti and Coull 1998)."""
     total = int(n_defined.sum()) + n_failed
@@ -182,9 +145,7 @@ def jackknife(whole: Any, left_out: Array, sizes: Any, lengths: Any, pseudo: Any
     return estimate, (pseudo - estimate) / np.sqrt(parts * (ratio - 1))
 
 
-def quadratic_errors(
-    blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray, nets: Array | None = None
-) -> Measures:
+def quadratic_errors(blocks: Moments, weights: Array, overlap: Array, lengths: np.ndarray) -> Measures:
     """Errors of the quadratic part of squared biases: √(2 Σ S_qq'²)/Q of averages, √2·S_qq at each query."""
     used, sums = defined(blocks)
     mean_error = sums.error_sum / sums.n_defined[:, None, None]
@@ -193,10 +154,6 @@ def quadratic_errors(
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
     together, of_heads = _deviations(mean_error @ components, *sizes), _deviations(heads, *sizes)
-    if nets is not None:
-        own = nets[..., : len(weights)] / np.sqrt(len(nets) * (len(nets) - 1))
-        together = np.concatenate([own @ components, together])
-        of_heads = np.concatenate([own * np.sqrt(scale), of_heads])
     return {
         "squared_bias": _averaged(together),
         "mean_squared_bias": _averaged(of_heads) / len(weights),

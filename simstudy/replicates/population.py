@@ -17,9 +17,9 @@ import numpy as np
 
 from simstudy.attention.combinations import Combine, combine_heads
 from simstudy.data.heads import overlap
-from simstudy.design.settings.cell import MIN_THIRD_ORDER, Cell
+from simstudy.design.settings.cell import Cell
 from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
-from simstudy.replicates.moments import EXPANSION, PLAIN, Array, Moments, controlled, stack
+from simstudy.replicates.moments import PLAIN, Array, Moments, controlled, stack
 from simstudy.replicates.performance import (
     Performance,
     averaged,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None = None) -> Performance | None:
     """Return the performance of a cell, from its batches in index order; None with too few defined estimates."""
-    combine, (blocks, nets, estimator) = combine_heads(cell), _less_control(cell, batches)
+    combine, (blocks, estimator) = combine_heads(cell), _less_control(cell, batches)
     if cell.population:
         if sum(map(_usable, batches)) < 2:
             return None
@@ -49,33 +49,24 @@ def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None 
         batches = [each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(batches, sums, strict=True)]
         found = population_performance(batches, combine, cell.statistics, overlaps)
     elif _usable(blocks):
-        found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths, nets)
+        found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths)
     else:
         return None
     return found._replace(estimator=estimator)
 
 
-def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, Array | None, str]:
-    """Blocks of all batches less their control, the nets that give its mean, if any, and the estimator in words."""
+def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]:
+    """Blocks of all batches less their control, and the estimator in words."""
     blocks = stack(list(batches))
-    bare = blocks._replace(control_sum=blocks.control_sum[..., :0])
     if not cell.controlled:
-        return bare, None, PLAIN
-    # A budget may leave too few replicates for third order.
-    if cell.simulation.control == "third_order" and blocks.n_defined.sum() + len(blocks.failed) < MIN_THIRD_ORDER:
-        why = f"with fewer than {MIN_THIRD_ORDER} replicates intervals of third order are too short"
-        return bare, None, f"{PLAIN}: {why}"
-    known = None if cell.population or cell.has_closed_forms else _known(cell)
-    nets = None if known is None or isinstance(known, str) else known.deviations
-    blocks, estimator = controlled(blocks, nets)
-    if estimator == EXPANSION:
-        return blocks, nets, cell.simulation.control
+        return blocks._replace(control_sum=blocks.control_sum[..., :0]), PLAIN
+    blocks, estimator = controlled(blocks)
     if estimator == PLAIN:
         known = _known(cell)
         if not isinstance(known, str):
             known = "replicates do not differ" if cell.even_noise else "outcomes are noise alone, of uneven variance"
         estimator = f"{PLAIN}: {known}"
-    return blocks, None, estimator
+    return blocks, estimator
 
 
 def _known(cell: Cell) -> Known | str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from simstudy.design.document import Precision
 from simstudy.design.feasibility import batches_of
 from simstudy.design.settings.cell import MIN_BLOCKS
-from simstudy.replicates.performance import Performance, lowest, unlowered
+from simstudy.replicates.performance import Performance
 
 MIN_BATCHES = 4
 """Batches before the first look: from fewer blocks the MCSE is so uncertain that the rule would stop too early."""
@@ -55,11 +55,7 @@ def _shortfalls(performance: Performance, precision: Precision) -> list[Shortfal
 
 def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
     """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
-    ceiling, ratio = batches_of(precision.max_replicates, batch_size), 0.0
-    for missed in _shortfalls(performance, precision):
-        # An MCSE that replicates alone do not lower so far is compared with the lowest that they reach.
-        beyond = 0.0 < unlowered(performance, missed.measure) >= missed.wanted
-        ratio = max(ratio, missed.mcse / lowest(performance, missed.measure) if beyond else missed.ratio)
+    ceiling, ratio = batches_of(precision.max_replicates, batch_size), shortfall(performance, precision).ratio
     if ratio <= 1.0 or done >= ceiling:
         return done
     return math.ceil(min(1.1 * done * (ratio * ratio), ceiling))

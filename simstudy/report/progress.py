@@ -174,7 +174,7 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
         f"{counted(len(missed), 'cell')} stopped without the precision wanted; see the report, or simstudy status:"
     ]
     for account in missed[:MAX_LISTED]:
-        planned, worst, floor = account.planned, account.shortfall, account.floor
+        planned, worst = account.planned, account.shortfall
         reason = ""
         if worst and worst.measure:
             reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}"
@@ -183,8 +183,6 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
             reason += ", " * bool(reason) + f"{spent} replicates; run again to go on"
         elif not worst:
             reason = "undefined estimates; see failed replicates by simstudy replay"
-        elif floor:
-            reason += f"; more replicates do not lower {floor:.2g} of it, as integration for the control variate errs"
         else:
             reason += f", ceiling of {planned.precision.max_replicates:,} replicates; raise max_replicates to go on"
         lines.append(f"  {planned.grid}: {place(planned, design)}: {reason}")

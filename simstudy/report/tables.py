@@ -26,7 +26,6 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _ESTIMATORS = {
     "plain": "plain averages over replicates, without control variate",
     "expansion": "averages over replicates less a control variate of known mean",
-    "third_order": "averages over replicates less a control variate of third order and known mean",
 }
 _COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
 

@@ -177,7 +177,6 @@ def details(
     arrays: dict[str, Any] = {
         "n_blocks": [len(p.contribution["failure_rate"]) if p else 0 for p in measured],
         "n_used_blocks": [p.n_blocks if p else 0 for p in measured],
-        "n_nets": [p.n_nets if p else 0 for p in measured],
         "n_members": n_members,
         "n_pairs": np.square(n_members),
         "n_queries": [len(each.get("query_point", ())) for each in queries],

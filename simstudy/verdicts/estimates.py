@@ -155,8 +155,7 @@ def estimates_from(
     """
     population = any(p and p.given for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
-    n_nets = max((p.n_nets for p in measured if p), default=0)
-    rows = [_of_cell(p, measure, place, population, n_nets, counted) for p in measured]
+    rows = [_of_cell(p, measure, place, population, counted) for p in measured]
     values, contributions, n_blocks, remainders, trials, roundings = map(list, zip(*rows, strict=True))
     given = None
     if population:
@@ -175,14 +174,13 @@ def estimates_from(
 
 
 def _of_cell(
-    p: Performance | None, measure: str, place: Any, population: bool, n_nets: int, counted: bool
+    p: Performance | None, measure: str, place: Any, population: bool, counted: bool
 ) -> tuple[Any, Array, int, float, float, float]:
-    """Value, contributions of so many nets and of blocks, number of blocks, remainder, trials, rounding of one cell."""
+    """Value, contributions of blocks, number of blocks, remainder, trials, rounding of one cell."""
     if p is None:
         return np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0
     value = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
     share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
-    nets, share = np.split(share, [p.n_nets])
     n_blocks, trials = p.n_blocks, np.inf
     if counted:
         # Of a population each block is one draw, and replicates within it are not independent.
@@ -193,7 +191,6 @@ def _of_cell(
         # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
         fine, longer = np.split(share, [FINE_BATCHES * N_BLOCKS])
         share, n_blocks = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer]), n_blocks // N_BLOCKS
-    share = np.concatenate([nets, np.zeros(n_nets - len(nets)), share])
     of_heads = measure in MEASURES | STATISTICS | INDEXED_MEASURES and measure != OWN_MEASURE
     rounding = HEADS_ROUNDING if of_heads else OWN_ROUNDING
     if measure == SPREAD and value:  # a difference of squares

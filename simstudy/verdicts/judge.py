@@ -34,7 +34,6 @@ from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.rules import draws_of
 from simstudy.design.settings.levels import selected
 from simstudy.execution.ledger import Account
-from simstudy.replicates.performance import lowest
 from simstudy.verdicts.comparisons import (
     Comparison,
     OrderedPairs,
@@ -294,20 +293,9 @@ def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) ->
         judged = judge_claim(claim, of, len(design.claims))
         if judged.verdict == "inconclusive":
             for comparison in judged.comparisons:
-                if comparison.cells and _lowered_no_more(claim, [accounts[positions[i]] for i in comparison.cells]):
-                    continue
                 for cell, target in _targets(comparison, [accounts[i] for i in positions], judged.level):
                     wanted[positions[cell]] = max(wanted[positions[cell]], target)
     return wanted
-
-
-def _lowered_no_more(claim: BaseClaim, accounts: Sequence[Account]) -> bool:
-    """Whether more replicates hardly lower the error of a comparison, as most of it is that of nets."""
-    # What nets do to several cells alike cancels in their comparison.
-    if len(accounts) > 1 or claim.index is not None or (found := accounts[0].performance) is None:
-        return False
-    # Without any error a rare exception may be unseen, which further replicates make less likely.
-    return bool(0.0 < found.mcse.get(claim.measure, np.inf) <= lowest(found, claim.measure))
 
 
 def _targets(comparison: Comparison, accounts: Sequence[Account], level: float) -> Iterator[tuple[int, int]]:

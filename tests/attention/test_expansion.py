@@ -1,5 +1,7 @@
 """Control by expansion: expectations against sums over keys, and what it does to a run: no bias, less error."""
 
+import itertools
+
 import numpy as np
 import pytest
 from builders import DESIGN, edited, minimal_cell, write_design
@@ -12,7 +14,7 @@ from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import evaluate
 from simstudy.data.training import draw_keys
 from simstudy.design.load import load_design
-from simstudy.errors import UserError
+from simstudy.design.settings.rows import Rows
 from simstudy.replicates import moments, population
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import EXPANSION, controlled, stack
@@ -20,8 +22,7 @@ from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
 
 LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
-CONTROL, THIRD = {"control": "expansion"}, {"control": "third_order"}
-ORDERS = pytest.mark.parametrize("control", [CONTROL, THIRD], ids=["second order", "third order"])
+CONTROL = {"control": "expansion"}
 AUTOREGRESSIVE = {"kind": "gaussian", "structure": "autoregressive", "correlation": 0.6}
 EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.3}
 WAVE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5], "frequency": 1.3}
@@ -69,15 +70,9 @@ def standardised(cell, known, points):
     ]
     masses.append(both * k[:, columns] / of(known.log_second))
     tilted = pairs[:, rows == columns] * (gaps - known.tilt[..., None])
-    product, third = gaps[:, rows] * gaps[:, columns], known.third
+    product = gaps[:, rows] * gaps[:, columns]
     squares = pairs * (product - known.spread[..., None])
-    masses += [both * k[:, rows] ** 2 / of(third.log_first), both * k[:, columns] ** 2 / of(third.log_second)]
-    cubed = masses[4][:, rows == columns] * (gaps - third.tilt[..., None])
-    wider = [
-        masses[4] * (product - third.spread_first[..., None]),
-        masses[5] * (product - third.spread_second[..., None]),
-    ]
-    of_m = alone * gaps, tilted, squares, cubed, *wider
+    of_m = alone * gaps, tilted, squares
     return np.concatenate([*(each - 1 for each in masses), *of_m], axis=1).reshape(-1, len(m))
 
 
@@ -94,7 +89,7 @@ def on_grid(cell, known):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_expectations__are_sums_over_a_grid(name, logits):
     settings = {"n_features": 2, "n_heads": 3, "head_dim": 1, "logits": logits, "key_distribution": AUTOREGRESSIVE}
-    settings |= {"regression": FUNCTIONS[name], **THIRD}
+    settings |= {"regression": FUNCTIONS[name]}
     cell = cell_of(bandwidth=0.9 if logits == "distance" else 1.4, **settings)
     np.testing.assert_allclose(on_grid(cell, expectations(cell)), 0.0, atol=1e-10)
     # Negative control: keys that are not correlated.
@@ -113,9 +108,8 @@ def test_expectations__are_sums_over_a_grid(name, logits):
 )
 def test_expectations__are_those_of_the_keys_that_are_drawn(keys, logits):
     """In units of Monte Carlo error; controls: a bandwidth 3 % off, and fewer or other terms of m."""
-    settings = {"n_keys": 200_000, "n_features": 5, "n_heads": 3, "logits": logits, "key_distribution": keys, **THIRD}
+    settings = {"n_keys": 200_000, "n_features": 5, "n_heads": 3, "logits": logits, "key_distribution": keys}
     bandwidth = 1.2 if logits == "distance" else 1.9
-    settings |= THIRD
     cell = cell_of(bandwidth=bandwidth, **settings)
     x = draw_keys(cell, 0, 1)[0]
 
@@ -172,11 +166,10 @@ CELLS = {
 }  # fmt: skip
 
 
-@ORDERS
 @pytest.mark.parametrize("name", CELLS)
-def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, control, monkeypatch):
+def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypatch):
     settings = {"n_features": 3, "head_dim": 1, "noise_sd": 0.9, "batch_size": 4096} | CELLS[name]
-    cell = cell_of(**settings, **control)
+    cell = cell_of(**settings, **CONTROL)
     blocks, found = measured(cell)
     assert found.estimator == EXPANSION
     assert gaps_from_theory(cell, blocks, found).max() < 4.5
@@ -198,11 +191,11 @@ def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, control,
             assert audited.estimate["mse"] == plain.estimate["mse"]
 
 
-def gains(than="none", control="expansion", **settings):
-    """How many times fewer replicates a control needs than another, for each measure, and the estimator."""
+def gains(**settings):
+    """How many times fewer replicates the control needs, for each measure, and the estimator."""
     settings = {"n_features": 8, "n_heads": 4, "arrangement": "rotated", "angle": 30.0, "batch_size": 512} | settings
     settings = {"query_projections": "same", "queries": {"kind": "gaussian", "count": 8, "scale": 0.8}} | settings
-    (_, plain), (_, found) = (measured(cell_of(**settings, control=each)) for each in (than, control))
+    (_, plain), (_, found) = (measured(cell_of(**settings, control=each)) for each in ("none", "expansion"))
     return [(plain.mcse[name] / found.mcse[name]) ** 2 for name in MEASURES if plain.mcse[name]], found.estimator
 
 
@@ -215,8 +208,6 @@ def gains(than="none", control="expansion", **settings):
         pytest.param(5, {"head_dim": 1, "head_bandwidths": [1.0, 0.5, 2.0, 1.5]}, marks=pytest.mark.rare),
         (5, {"combination": [2.0, -1.0, 0.5, -0.5], "regression": "quadratic"}),
         (1.5, {"n_keys": 60, "bandwidth": 0.5, "noise_sd": 1.0}),
-        (20, {"regression": "zero", "than": "expansion", "control": "third_order"}),
-        (5, {"noise_sd": 0.3, "than": "expansion", "control": "third_order"}),
     ],
 )
 def test_expansion__saves_replicates(least, settings):
@@ -278,6 +269,28 @@ def test_far_queries__leave_every_replicate_defined(bandwidth, point, logits):
         assert abs(found.estimate["mse"] - plain.estimate["mse"]) <= 6 * plain.mcse["mse"] + 1e-9
 
 
+def mean_of_control(cell, rows):
+    """Mean of the control over all data sets of rows, each as likely as any other."""
+    sets = np.array(list(itertools.product(range(len(rows.keys)), repeat=cell.data.n_keys)))
+    chosen = np.moveaxis(kernels(cell, rows.keys.T)[..., sets], 2, 0)
+    mass = chosen.sum(axis=-1)
+    weights = chosen / mass[..., None]
+    gram = cell.data.noise_sd**2 * weights @ weights.swapaxes(-1, -2)
+    means = (weights * rows.values[sets][:, None, None]).sum(axis=-1)
+    return expansion.expansion(cell, means, gram, np.log(mass)).mean(axis=0)
+
+
+def test_control_of_rows__averages_to_0_over_all_data_sets():
+    rng, keys = np.random.default_rng(2), {"kind": "file", "path": "rows.csv", "response": "y", "held_out": 2}
+    rows, others = (Rows(rng.standard_normal((7, 6)), 2) for _ in range(2))
+    settings = {"n_features": 4, "n_keys": 3, "regression": {"kind": "fitted"}}
+    settings |= {"queries": {"kind": "held_out", "count": 2}}
+    cell = cell_of(head_dim=1, bandwidth=2.0, key_distribution=keys, **settings | CONTROL)
+    cell = cell.model_copy(update={"file_rows": rows})
+    np.testing.assert_allclose(mean_of_control(cell, rows), 0.0, atol=1e-13)
+    assert np.abs(mean_of_control(cell, others)).max() > 1e-3
+
+
 def test_sums_of_plain_replicates__are_those_without_control():
     (with_control,), (without,) = (simulate_batch([cell_of(**settings)], 0) for settings in (CONTROL, {}))
     assert with_control.control_sum.any()
@@ -300,23 +313,6 @@ def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, 
     assert [planned.cell.controlled for planned in cells] == expanded
 
 
-@pytest.mark.parametrize(("floor", "order"), [(999, "expansion"), (1000, "third_order")])
-def test_grids_of_many_replicates__are_expanded_to_third_order(floor, order, tmp_path):
-    text = edited(
-        edited(DESIGN, "min_replicates = 64", f"min_replicates = {floor}"),
-        "max_replicates = 512",
-        "max_replicates = 2048",
-    )
-    cells = load_design(write_design(tmp_path, text)).cells
-    assert {planned.cell.simulation.control for planned in cells} == {order}
-    stated = write_design(tmp_path, edited(text, "seed = 7\n", 'seed = 7\ncontrol = "third_order"\n'))
-    if floor < 1000:
-        with pytest.raises(UserError, match=r"simulation.control = 'third_order': with fewer replicates its intervals"):
-            load_design(stated)
-    else:
-        assert load_design(stated).cells == cells
-
-
 @pytest.mark.parametrize("stated", ["", 'control = "expansion"\n'])
 def test_grids_of_a_population__are_plain_unless_the_design_says_more(stated, tmp_path):
     text = edited(DESIGN, "seed = 7\n", f'seed = 7\npopulation = ["queries"]\n{stated}')
@@ -336,14 +332,9 @@ def test_grids_of_a_population__are_plain_unless_the_design_says_more(stated, tm
         ({"key_scale": "normalised"}, "not softmax attention"),
         ({"mask": "causal"}, "different keys"),
         ({"arrangement": "haar_redrawn"}, "redrawn"),
-        ({"key_distribution": {"kind": "student_t", "df": 5}, "logits": "dot_product"}, "may have no mean"),
+        ({"key_distribution": {"kind": "student_t", "df": 5}}, "means are known of Gaussian keys"),
         ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, "depend on one another"),
-        (
-            {"key_distribution": "sphere", "population": ["queries"], "queries": {"kind": "gaussian", "count": 2}},
-            "means of their own",
-        ),
         ({"n_features": 2**17, "n_keys": 2}, "features take too long"),
-        ({"key_distribution": "sphere", **THIRD}, "in closed form only"),
     ],
 )
 def test_cells_without_known_expectations__stay_plain_and_say_why(settings, why):
@@ -353,18 +344,3 @@ def test_cells_without_known_expectations__stay_plain_and_say_why(settings, why)
     assert cell.identity("") == plain.identity("")
     assert why in cell.idle["control"]
     assert minimal_cell(regression=SUM, **CONTROL).controlled
-
-
-def test_third_order__is_refused_where_its_means_are_not_known(tmp_path):
-    text = edited(edited(DESIGN, "min_replicates = 64", "min_replicates = 1024"), "max_replicates = 512", "")
-    text = edited(text, "seed = 7\n", 'seed = 7\ncontrol = "third_order"\n')
-    load_design(write_design(tmp_path, text))
-    with pytest.raises(UserError, match="its means are known of Gaussian keys and of additive, "):
-        load_design(write_design(tmp_path, edited(text, "n_keys = 40", 'n_keys = 40\nkey_distribution = "sphere"')))
-
-
-def test_third_order__is_left_off_where_a_budget_ends_a_run_early():
-    cell = cell_of(n_keys=512, batch_size=64, **THIRD)
-    batches = [simulate_batch([cell], batch)[0] for batch in range(16)]
-    found = [population.measured(cell, batches[:count]) for count in (15, 16)]
-    assert [each.estimator.partition(":")[0] for each in found] == ["plain", "third_order"]

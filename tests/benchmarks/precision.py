@@ -1,6 +1,6 @@
 """Processor seconds to a relative Monte Carlo error of 1 % and 1e-4: ``python tests/benchmarks/precision.py``.
 
-By control by expansion, to second and to third order, by plain replicates, and by NumPy in single precision with the
+By control by expansion, by plain replicates, and by NumPy in single precision with the
 noise integrated out.  NumPy has the errors of plain replicates, so only its time is its own.  Known means are part of
 the times of expansions.
 """
@@ -21,14 +21,13 @@ from recorded import PROCESSOR  # noqa: E402
 
 from simstudy.attention.expansion import expectations  # noqa: E402
 from simstudy.data.heads import key_projections, query_points  # noqa: E402
-from simstudy.design.settings.cell import MIN_THIRD_ORDER  # noqa: E402
 from simstudy.replicates.batch import simulate_batch  # noqa: E402
 
 MEASURES = ("mse", "ensemble_variance", "mean_covariance", "correlation")
 WANTED = {1e-2: "1&nbsp;%", 1e-4: "1e-4"}
 BATCH, BATCHES, ROUNDS = 256, 4, 5
-LEAST = {"expansion": 64, "third_order": MIN_THIRD_ORDER, "none": 64}
-"""Fewest replicates, by control."""
+WAYS, LEAST = ("expansion", "none"), 64
+"""Controls, and the fewest replicates."""
 NOISE, RIDGE = {"regression": "zero", "queries": "origin"}, {"regression": {"kind": "ridge", "amplitude": 2.0}}
 QUADRATIC = {"regression": {"kind": "quadratic", "coefficients": [0.25]}}
 QUERIES = {"queries": {"kind": "gaussian", "count": 16, "scale": 0.5}}
@@ -70,25 +69,24 @@ def rival(cell, settings, count, rng):
 
 
 def rows(name, settings):
-    """Lines of the table for one cell, one for each error wanted: seconds by measure, of the four ways."""
-    ways = {way: minimal_cell(**settings, batch_size=BATCH, control=way) for way in LEAST}
+    """Lines of the table for one cell, one for each error wanted: seconds by measure, of the three ways."""
+    ways = {way: minimal_cell(**settings, batch_size=BATCH, control=way) for way in WAYS}
     found = {way: estimated(each, BATCHES) for way, each in ways.items()}
     plain, rng = ways["none"], np.random.default_rng(0)
     products = rival(plain, settings, BATCH, rng)[1] / BATCH
     mse, known = products.mean(), found["none"]
     assert abs(mse - known.estimate["mse"]) < 5 * known.mcse["mse"] * np.sqrt(1 + BATCHES), "the rival errs"
     jobs = [partial(simulate_batch, [each], 0) for each in ways.values()]
-    jobs += [partial(expectations, ways[way]) for way in ("expansion", "third_order")]
-    jobs += [partial(rival, plain, settings, BATCH, rng)]
-    *times, second, third, of_rival = (float(np.median(each)) for each in interleaved(jobs, ROUNDS))
-    columns = [*zip(LEAST, times, (second, third, 0.0), strict=True), ("none", of_rival, 0.0)]
+    jobs += [partial(expectations, ways["expansion"]), partial(rival, plain, settings, BATCH, rng)]
+    *times, of_means, of_rival = (float(np.median(each)) for each in interleaved(jobs, ROUNDS))
+    columns = [*zip(WAYS, times, (of_means, 0.0), strict=True), ("none", of_rival, 0.0)]
     for wanted, label in WANTED.items():
         cells = []
         for measure in MEASURES:
             seconds = []
             for way, taken, fixed in columns:
                 error = found[way].mcse[measure] / abs(found[way].estimate[measure])
-                needed = max(LEAST[way], BATCH * BATCHES * (error / wanted) ** 2)
+                needed = max(LEAST, BATCH * BATCHES * (error / wanted) ** 2)
                 seconds.append(f"{float(f'{fixed + taken * needed / BATCH:.2g}'):g}")
             cells.append("/".join(seconds))
         yield f"| {name} | {label} | {' | '.join(cells)} |"

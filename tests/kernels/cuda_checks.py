@@ -212,7 +212,7 @@ def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined(
 
 @pytest.mark.parametrize("given", [{"regression": REGRESSION}, {"noise": {"kind": "heteroscedastic"}}], ids=str)
 def test_expansion__is_that_of_the_cpu_and_its_sums_leave_out_the_undefined(given):
-    cell = minimal_cell(**PLAIN | {"n_keys": 200, "control": "third_order", "dtype": "float64"} | given)
+    cell = minimal_cell(**PLAIN | {"n_keys": 200, "control": "expansion", "dtype": "float64"} | given)
     with computing_on("cpu"):
         shared = SharedData(cell, 0, 2)
         key, queries, _ = _fixed(cell, False)

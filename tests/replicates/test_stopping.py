@@ -53,16 +53,6 @@ def test_batches_needed__grow_as_the_square_of_the_ratio_and_by_a_tenth_more():
     assert next_target(100, measured(), precision, 16) == 400 and next_target(1, measured(), precision, 16) == 4
 
 
-def test_error_of_nets__is_not_run_after():
-    """Up to a little above it replicates still help; an error wanted that is larger is wanted as ever."""
-    of_nets = {"n_nets": 1, "contribution": {"mse": np.array([0.08, 0.01])}}
-    found = {mcse: measured(mcse=mcse)._replace(**of_nets) for mcse in (0.084, 0.2)}
-    asked = {target: wanting(absolute_mcse={"mse": target}) for target in (0.05, 0.082)}
-    assert shortfall(found[0.084], asked[0.05]).ratio == pytest.approx(1.68)
-    assert needed(10, found[0.084], asked[0.05], 16) == 10 and needed(10, found[0.084], asked[0.082], 16) == 12
-    assert needed(10, found[0.2], asked[0.05], 16) == 62
-
-
 def test_precision__is_asked_of_no_cell_that_waits_for_a_verdict():
     asked = {"stop": "verdict", "relative_mcse": {"mse": 0.05}}
     assert shortfall(measured(), wanting(**asked)).ratio == 0.0

@@ -270,16 +270,12 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
     assert [line[: len(start)] for line, start in zip(found, told, strict=True)] == told
 
 
-def test_precision_that_no_number_of_replicates_gives__is_told(tmp_path):
-    """Where nets give known means, their error stays; else people would raise the ceiling."""
+def test_precision_that_is_missed__is_told(tmp_path):
     design = load_design(write_design(tmp_path))
     account = Ledger(design, Store(tmp_path)).accounts[0]
-    for error, n_nets, told in ((0.19, 1, True), (0.04, 1, False), (0.19, 0, False)):
-        share = {"mse": np.array([error, 0.01])}
-        account.performance = Performance({"mse": 1.0}, {"mse": 0.2}, share, {}, 64, 64, 0, n_nets=n_nets)
-        head, line = missed_lines([account], design)
-        stopped = "; more replicates do not lower 0.19 of it" if told else ", ceiling of 512 replicates"
-        assert head.startswith("1 cell stopped") and f"wanted 0.05{stopped}" in line
+    account.performance = Performance({"mse": 1.0}, {"mse": 0.2}, {"mse": np.array([0.2])}, {}, 64, 64, 0)
+    head, line = missed_lines([account], design)
+    assert head.startswith("1 cell stopped") and "wanted 0.05, ceiling of 512 replicates" in line
     # None is lost between those that are listed and those that are counted.
     many = missed_lines([account] * (progress.MAX_LISTED + 2), design)
     assert many[1:] == [line] * progress.MAX_LISTED + ["  and 2 more"]

@@ -70,18 +70,6 @@ def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each(
     assert wanted(accounts, a=step) == [7, target(2.0, done=6)]
 
 
-@pytest.mark.parametrize(("share", "further"), [(0.96, False), (0.9, True)])
-def test_error_of_nets__wants_nothing_more_in_one_cell(share, further):
-    """Between two cells it may cancel."""
-    blocks = np.sqrt((1 - share**2) / N_BLOCKS) * np.tile([1.0, -1.0], N_BLOCKS // 2)
-    accounts = accounts_of([1.5, 2.5])
-    for each, sign in zip(accounts, (1.0, -1.0), strict=True):
-        contribution = np.concatenate([[share], sign * blocks])
-        vars(each.performance).update(n_nets=1, mcse={"mse": 1.0}, contribution={"mse": contribution})
-    assert (max(wanted(accounts, a=claim(kind="larger_than"))) > DONE) is further
-    assert max(wanted(accounts, a=claim(kind="monotone", x="x", direction="increasing"))) > DONE
-
-
 def test_cells_that_can_have_no_error__want_nothing(monkeypatch):
     stated = claim(kind="larger_than")
     assert wanted(accounts_of([2.0]), a=stated) == [target(2.0)]

@@ -10,7 +10,6 @@ from scipy import stats
 
 from simstudy.attention import members_of
 from simstudy.attention.combinations import combine_heads
-from simstudy.attention.expansion import known_of
 from simstudy.attention.members import replicate_statistics
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import at_queries
@@ -19,10 +18,9 @@ from simstudy.design.load import load_design
 from simstudy.replicates.moments import EXPANSION, controlled, empty, update
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
-from simstudy.verdicts.estimates import estimates_from
 
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
-SIZES, N_BLOCKS, REPETITIONS = {"expansion": (64, 256, 1024), "third_order": (1024,)}, 64, 400
+SIZES, N_BLOCKS, REPETITIONS = (64, 256, 1024), 64, 400
 """Replicates of one repetition, and in how many blocks they are."""
 AT_ONCE = 4e6
 """Numbers of keys that are held at once."""
@@ -79,21 +77,18 @@ def found_in(cell, moments, blocks=slice(None), *, plain=False):
     """Performance in some of the blocks, with control or without."""
     names = ("n_defined", "error_sum", "product_sum", "statistic_sum", "control_sum")
     part = moments._replace(**{name: getattr(moments, name)[blocks] for name in names})
-    known = None if plain or cell.has_closed_forms else known_of(cell)
-    nets = getattr(known, "deviations", None)
-    part, estimator = controlled(part._replace(control_sum=part.control_sum[..., :0]) if plain else part, nets)
-    used = nets if estimator == EXPANSION else None
-    return performance(part, combine_heads(cell), cell.statistics, nets=used)._replace(estimator=estimator)
+    part, estimator = controlled(part._replace(control_sum=part.control_sum[..., :0]) if plain else part)
+    return performance(part, combine_heads(cell), cell.statistics)._replace(estimator=estimator)
 
 
-def coverage(name, control):
+def coverage(name):
     """Shares of repetitions whose interval holds the exact value, by size and measure; z-scores and ratios of all."""
-    cell = cell_of(**CELLS[name], control=control)
+    cell = cell_of(**CELLS[name])
     exact = exact_moments(cell, key_projections(cell), query_projections(cell), query_points(cell))
     assert exact.reason == ""
     known = predicted_measures(exact, np.array(cell.weights))
     covered, first, dropped = {}, 0, 0
-    for size in SIZES[control]:
+    for size in SIZES:
         moments = blocks_of(cell, first, REPETITIONS * N_BLOCKS, size // N_BLOCKS)
         first += REPETITIONS * size
         inside = {measure: [] for measure in MEASURES}
@@ -109,15 +104,14 @@ def coverage(name, control):
     used = [measure for measure in MEASURES if plain.mcse[measure] > 0.0]
     z = [(whole.estimate[m] - known[m]) / np.hypot(whole.mcse[m], 1e-10 * abs(known[m])) for m in used]
     ratios = [(plain.mcse[m] / whole.mcse[m]) ** 2 for m in used]
-    return covered, z, ratios, dropped / (len(SIZES[control]) * REPETITIONS)
+    return covered, z, ratios, dropped / (len(SIZES) * REPETITIONS)
 
 
-@pytest.mark.parametrize("control", SIZES)
-def test_intervals_cover_and_estimates_are_those_of_exact_theory(control):
-    found = {name: coverage(name, control) for name in CELLS}
+def test_intervals_cover_and_estimates_are_those_of_exact_theory():
+    found = {name: coverage(name) for name in CELLS}
     for name, (covered, z, ratios, dropped) in found.items():
         shares = "; ".join(
-            " ".join(f"{covered[size, measure]:.3f}" for measure in MEASURES) + f" at {size}" for size in SIZES[control]
+            " ".join(f"{covered[size, measure]:.3f}" for measure in MEASURES) + f" at {size}" for size in SIZES
         )
         print(f"\n{name}: coverage {shares}\n  largest |z| {np.abs(z).max():.2f}, variance ratios "
               f"{' '.join(f'{ratio:.3g}' for ratio in ratios)}, audited away {dropped:.4f}", end="")  # fmt: skip
@@ -132,66 +126,9 @@ def test_intervals_cover_and_estimates_are_those_of_exact_theory(control):
     assert min(min(ratios) for _, _, ratios, _ in found.values()) > 10.0
 
 
-NETS = {
-    "t(4), n = 300": {"key_distribution": {"kind": "student_t", "df": 4}, "n_keys": 300, "regression": RIDGE},
-    "sphere, n = 2048": {"key_distribution": {"kind": "sphere", "radius": 2.0}, "n_keys": 2048, "regression": "zero"},
-    "mixture, n = 300": {"key_distribution": {"kind": "mixture"}, "n_keys": 300, "regression": RIDGE},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NETS)
-def test_intervals_cover_where_known_means_have_errors(name):
-    """Nets and replicates are new in each repetition, and the average over repetitions stands for the truth."""
-    points = {"kind": "points", "points": [[0.4, -0.3], [-0.6, 0.5], [0.1, 0.9]]}
-    settings = {"head_dim": 2, "bandwidth": 0.5, "queries": points, "arrangement": "rotated", "angle": 60.0}
-    cells = [cell_of(**settings | NETS[name], seed=seed) for seed in range(REPETITIONS)]
-    found = [found_in(cell, blocks_of(cell, 0, N_BLOCKS, 1)) for cell in cells]
-    for measure in ("mse", "ensemble_variance", "mean_covariance", "correlation"):
-        values, errors = (np.array([getattr(each, of)[measure] for each in found]) for of in ("estimate", "mcse"))
-        share = np.mean(np.abs(values - values.mean()) <= stats.t.isf(0.025, N_BLOCKS - 1) * errors)
-        part = np.mean([(each.remainder.get(measure, 0.0) / each.mcse[measure]) ** 2 for each in found])
-        print(f"\n{name}, {measure}: coverage {share:.3f}, share of nets in squared errors {part:.2f}", end="")
-        assert 0.91 < share < 0.985
-
-
-PAIRS = {
-    "noise levels, t(4)": ("t(4), n = 300", {"noise_sd": 0.8}, {"noise_sd": 1.2}),
-    "keys, sphere": ("sphere, n = 2048", {"n_keys": 512}, {"n_keys": 2048}),
-    "bandwidths, sphere": ("sphere, n = 2048", {"bandwidth": 0.5}, {"bandwidth": 0.6}),
-    "angles, mixture": ("mixture, n = 300", {"angle": 30.0}, {"angle": 60.0}),
-    "weights, sphere": ("sphere, n = 2048", {}, {"combination": (0.8, 0.2)}),
-}  # fmt: skip
-COMBINED = {"difference": {0: 1.0, 1: -1.0}, "average": {0: 0.5, 1: 0.5}}
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_intervals_of_two_cells_cover_where_they_share_nets(name):
-    """As above; but by symmetry heads have no bias."""
-    law, *both = PAIRS[name]
-    settings = NETS[law] | {"regression": RIDGE, "queries": {"kind": "origin"}}
-    settings |= {"arrangement": "rotated", "angle": 60.0, "bandwidth": 0.5}
-    found = {}
-    for seed in range(REPETITIONS):
-        cells = [cell_of(**settings | own, seed=seed) for own in both]
-        one = [found_in(cell, blocks_of(cell, 0, N_BLOCKS, 1)) for cell in cells]
-        for measure in ("mse", "squared_bias", "ensemble_variance", "correlation"):
-            estimates = estimates_from([{}, {}], [(seed, N_BLOCKS)] * 2, one, measure)
-            apart = np.hypot(*(each.mcse[measure] for each in one))
-            for what, terms in COMBINED.items():
-                contrast = estimates.combine(terms)
-                found.setdefault((measure, what), []).append((contrast.value, contrast.mcse, contrast.mcse / apart))
-    for key, rows in found.items():
-        values, errors, ratios = np.transpose(rows)
-        truth = 0.0 if "squared_bias" in key else values.mean()
-        share = np.mean(np.abs(values - truth) <= stats.t.isf(0.025, N_BLOCKS - 1) * errors)
-        print(f"\n{name}, {' of '.join(key[::-1])}: coverage {share:.3f}, error over that of two independent cells "
-              f"{np.median(ratios):.3f}", end="")  # fmt: skip
-        assert share > 0.91
-
-
-def random_cell(draw, keys=("gaussian",), control="expansion"):
+def random_cell(draw):
     p, logits = draw.choice((1, 1, 2, 2, 4)), draw.choice(("distance", "distance", "dot_product"))
-    n_heads, law = draw.choice((1, 2, 2, 3, 4)), keys[0] if len(keys) == 1 else draw.choice(keys)
+    n_heads = draw.choice((1, 2, 2, 3, 4))
     arrangement = draw.choice(("rotated", "haar", "aligned", "orthogonal"))
     return minimal_cell(
         n_keys=draw.choice((3, 10, 30, 100, 300, 1000)), n_features=max(8, p * n_heads), n_heads=n_heads, head_dim=p,
@@ -200,16 +137,16 @@ def random_cell(draw, keys=("gaussian",), control="expansion"):
         noise_sd=draw.choice((0.1, 0.5, 1.0, 3.0)),
         regression=draw.choice(("zero", "linear", "quadratic", "interaction", {"kind": "additive"}, RIDGE)),
         queries=draw.choice(({"kind": "origin"}, {"kind": "gaussian", "count": 8, "scale": 1.0}, GAUSSIAN)),
-        query_projections=draw.choice(("same", "same", "haar")), control=control, key_distribution=law,
+        query_projections=draw.choice(("same", "same", "haar")), control="expansion",
     )  # fmt: skip
 
 
-def shipped_cells(count, control):
+def shipped_cells(count):
     """Cells of all shipped designs that qualify, evenly spread, with what is a population as the first draw of it."""
     found = {}
-    for path in sorted(DESIGNS.glob("*.toml")):
+    for path in sorted(DESIGNS.glob("*/design.toml")):
         for planned in load_design(path).cells:
-            simulation = planned.cell.simulation.model_copy(update={"control": control, "population": ()})
+            simulation = planned.cell.simulation.model_copy(update={"control": "expansion", "population": ()})
             cell = planned.cell.model_copy(update={"simulation": simulation}).decisive
             # Rows that each batch holds out anew are none without a population.
             if cell.instance is None and cell.controlled and "held_out" not in planned.cell.population:
@@ -229,20 +166,17 @@ def gains(cell):
     return {m: float((plain.mcse[m] / found.mcse[m]) ** 2) for m in used}
 
 
-@pytest.mark.parametrize(("whose", "control"), [
-    ("shipped", "expansion"), ("random", "expansion"), ("nets", "expansion"),
-    ("shipped", "third_order"), ("random", "third_order"),
-])  # fmt: skip
-def test_no_cell_is_worse_than_plain(whose, control):
+@pytest.mark.parametrize("whose", ["shipped", "random"])
+def test_no_cell_is_worse_than_plain(whose):
     if whose == "shipped":
-        cells, total = shipped_cells(200, control)
+        cells, total = shipped_cells(200)
     else:
-        draw, laws = random.Random(37), tuple(each["key_distribution"] for each in NETS.values())
-        cells = [random_cell(draw, ("gaussian",) if whose == "random" else laws, control) for _ in range(200)]
+        draw = random.Random(37)
+        cells = [random_cell(draw) for _ in range(200)]
         total = sum(cell.controlled for cell in cells)
     found = [(cell, gains(cell)) for cell in cells]
     used = [each for _, each in found if each]
-    print(f"\n{whose}, {control}: {len(used)} of {len(cells)} cells looked at use the expansion ({total} qualify)")
+    print(f"\n{whose}: {len(used)} of {len(cells)} cells looked at use the expansion ({total} qualify)")
     for measure in MEASURES:
         ratios = np.array([each[measure] for each in used if measure in each])
         quantiles = " ".join(f"{q:.3g}" for q in np.quantile(ratios, [0, 0.1, 0.25, 0.5, 0.75, 0.9]))

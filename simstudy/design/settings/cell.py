@@ -25,10 +25,6 @@ MIN_BLOCKS = 64
 """Blocks, or draws of a population (one to a batch), below which there is no verdict: with fewer, skewness is not
 corrected well, and one of them is often large."""
 
-MIN_THIRD_ORDER = 1000
-"""Replicates from which terms of third order are taken off: of fewer the rest is too skewed for intervals to cover."""
-N_POINTS = 1 << 20
-"""Points of all nets of a cell whose known means have no closed form."""
 WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
 """Regression functions whose known means have closed forms, with Gaussian keys."""
 _MOST_OPERATIONS = 4e9
@@ -150,7 +146,7 @@ class Cell(Record):
 
     @property
     def has_closed_forms(self) -> bool:
-        """Whether known means are closed forms; others come from nets, or from the rows that keys are drawn from."""
+        """Whether known means are closed forms; others are sums over the rows of data that keys are drawn from."""
         return self.data.key_distribution.kind == "gaussian" and {term.kind for term in self.data.terms} <= WAVES
 
     @property
@@ -162,11 +158,11 @@ class Cell(Record):
     def _lacking(self) -> dict[str, bool]:
         """Why the known means that `Simulation.control` needs are lacking, and whether that holds here."""
         estimator, keys, closed = self.estimator, self.data.key_distribution, self.has_closed_forms
+        known = closed or isinstance(keys, FileKeys)
         transformed = not estimator.plain or estimator.key_scale != "raw"
         without = isinstance(keys, FileKeys) and keys.sampling == "without"
-        infinite = estimator.logits == "dot_product" and keys.kind in ("student_t", "own")
-        third_order = self.simulation.control == "third_order"
         return {
+            "means are known of Gaussian keys and of sums of polynomials and waves, or of rows of data": not known,
             "noise is drawn": self.simulation.noise_treatment != "integrated",
             "members are not given heads": estimator.learner.kind != "nadaraya_watson",
             "heads are not softmax attention on the keys themselves": transformed,
@@ -175,19 +171,17 @@ class Cell(Record):
             "heads are redrawn": self.heads.redrawn,
             "keys of a replicate depend on one another": keys.kind == "autoregressive" or without,
             "draws of a population have means of their own": not closed and self.population != (),
-            "exponentials of dot products with such keys may have no mean": infinite,
-            "terms of third order have known means in closed form only": third_order and not closed,
             "the means of so many pairs and features take too long": self._operations > _MOST_OPERATIONS,
         }
 
     @property
     def _operations(self) -> float:
-        """Estimated operations of singular values and covariances of all pairs of heads, or of all points of nets."""
+        """Estimated operations of singular values and covariances of all pairs of heads, or of all rows."""
         d, n_heads, p = self.data.n_features, self.heads.n_heads, self.heads.head_dim
         if self.has_closed_forms:
             return d * n_heads * (n_heads + 1) * (2.0 * d**2 + 40.0 * p**2)
-        n_points = len(self.rows.keys) if self.file_rows else N_POINTS
-        return n_points * (20.0 * d + n_heads * self.n_queries * (20.0 + 5.0 * n_heads))
+        n_rows = len(self.rows.keys) if self.file_rows else 0
+        return n_rows * (20.0 * d + n_heads * self.n_queries * (20.0 + 5.0 * n_heads))
 
     @property
     def drawn(self) -> frozenset[str]:

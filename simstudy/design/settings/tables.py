@@ -185,12 +185,10 @@ class Simulation(Record):
     noise_treatment: Literal["integrated", "drawn"] = Field(
         "integrated", description='"integrated" (Rao–Blackwell: noise enters by its variance) or "drawn"'
     )
-    control: Literal["none", "expansion", "third_order"] = Field(
+    control: Literal["none", "expansion"] = Field(
         "expansion",
         description='"expansion": an expansion of known mean is taken off each replicate, where such means are known: '
-        'less Monte Carlo error; "third_order": with one order more, in closed forms and for 1000 replicates or more; '
-        'or "none". Unless stated, "none" in grids of which a cell has no closed forms or a population, and '
-        '"third_order" from min_replicates = 1000',
+        'less Monte Carlo error; or "none", the default in grids of which a cell has no closed forms or a population',
     )
     dtype: Literal["float64", "float32"] = "float64"
     population: Population = Field(
