@@ -11,7 +11,6 @@ import xarray as xr
 from simstudy.design.claims import Verdict
 from simstudy.design.measures import ATTRIBUTES, INDICES, OCCASIONAL, SOURCES, VARIABLES, coordinates_of, registry
 from simstudy.design.mistakes import hint
-from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.levels import Coordinates, level
 from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
@@ -155,7 +154,7 @@ def _of_layout(results: xr.Dataset) -> list[str]:
     always = VARIABLES.keys() - set().union(*_OCCASIONAL)
     wanted = always.union(own, *(group for group in _OCCASIONAL if group & present))
     factors = [factor for names in factors_of(results).values() for factor in names]
-    settings = dict.fromkeys(["grid", "bandwidth_rule", *TABLE_OF, *factors])
+    settings = dict.fromkeys(["grid", "seed", "batch_size", *factors])
     used = dict.fromkeys(dimension for name in results.data_vars for dimension in results.variables[name].dims)
     return [
         *(f"no {name}" for name in known if name in wanted - present),

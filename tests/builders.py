@@ -134,6 +134,7 @@ def patterns(model: Any, tokens: Any) -> np.ndarray:
 
 
 def write_design(folder: Path, text: str = DESIGN) -> Path:
+    folder.mkdir(exist_ok=True)
     path = folder / "design.toml"
     path.write_text(text, encoding="utf-8")
     return path

@@ -22,7 +22,7 @@ from simstudy.execution.store import Store
 
 
 def test_module_and_script__are_the_command_line(tmp_path):
-    write_design(tmp_path)
+    write_design(tmp_path / "tiny")
     for command in ([sys.executable, "-m", "simstudy"], [Path(sys.executable).parent / "simstudy"]):
         result = subprocess.run([*command, "list", tmp_path], capture_output=True, text=True)
         assert result.returncode == 0 and "A tiny study" in result.stdout, result.stderr
@@ -95,7 +95,7 @@ def test_list_and_check__know_the_shipped_designs(in_process, monkeypatch):
     with monkeypatch.context() as patch:  # to check all of them takes long; `test_load` does
         patch.setattr("simstudy.design.load.check", None)
         listed = in_process("list")
-    names = [path.stem for path in written.known_designs()]
+    names = [path.parent.name for path in written.known_designs()]
     assert listed.returncode == 0 and len(names) > 20
     assert all(f"│ {name} " in listed.stdout for name in names)
     checked = in_process("check", "principal-angles")
@@ -220,7 +220,7 @@ def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
         "c-good": DESIGN,
         "d-garbage": "[",
     }.items():
-        (tmp_path / f"{name}.toml").write_text(text)
+        write_design(tmp_path / name, text)
     result = in_process("list", tmp_path)
     assert result.returncode == 0 and result.stderr == ""
     for expected in ("estimator.bandwidth = -1", "no such profile", "A tiny study", "full: 6", "not valid TOML"):

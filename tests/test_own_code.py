@@ -248,17 +248,16 @@ def test_own_measure__without_a_number_of_a_replicate_is_told(tmp_path):
 
 
 def test_example__of_masks_agrees_with_its_exact_theory(tmp_path):
-    trust = [EXAMPLE / "own_heads.py"]
-    results = package.run(EXAMPLE / "masks.toml", output=tmp_path, executor="serial", trust=trust)
+    trust = [EXAMPLE / "masks" / "functions.py"]
+    results = package.run(EXAMPLE / "masks", output=tmp_path, executor="serial", trust=trust)
     assert results.verdict.item() == "supported"
     exact, empirical = results.mse.sel(source="exact"), results.mse.sel(source="empirical")
     assert (np.abs(empirical - exact) < 4 * results.mse_mcse).all() and (np.diff(exact) > 0.02).all()
 
 
 def test_example__covers_as_often_as_was_published(tmp_path):
-    assert sum(len(file.read_text().splitlines()) for file in EXAMPLE.glob("own?functions.*")) <= 40
-    trust = [EXAMPLE / "own_functions.py"]
-    results = package.run(EXAMPLE / "own-functions.toml", output=tmp_path, executor="serial", trust=trust)
+    trust = [EXAMPLE / "own-functions" / "functions.py"]
+    results = package.run(EXAMPLE / "own-functions", output=tmp_path, executor="serial", trust=trust)
     assert results.verdict.item() == "supported"
     counts = [np.arange(n + 1) for n in results.n_keys.values]
     exact = [stats.binom(len(k) - 1, 0.5).pmf(k)[covers(k / (len(k) - 1), len(k) - 1)].sum() for k in counts]

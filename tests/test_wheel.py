@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DESIGNS = {path.stem for path in (ROOT / "designs").glob("*.toml")}
+DESIGNS = {path.parent.name for path in (ROOT / "designs").glob("*/design.toml")}
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,9 @@ print(*known_designs(), sep="\\n")
 assert command(["status", "diversity-index", "--json"]) == 0
 assert not list(Path().iterdir())
 assert command(["init", "my-question"]) == 0
-new = Path("my-question.toml")
+new = Path("my-question/design.toml")
 new.write_text(new.read_text().replace("0.02", "0.2").replace("population =", "# population ="))
-raise SystemExit(command(["run", "my-question.toml", "--quiet", "--workers", "1"]))
+raise SystemExit(command(["run", "my-question", "--quiet", "--workers", "1"]))
 """
 
 
@@ -55,8 +55,8 @@ def test_shipped_designs__are_found_by_name_and_a_new_one_is_written_and_run(ins
     assert ended.returncode in (0, 5), ended.stdout + ended.stderr  # verdicts of so few replicates may be others
     shown, _, status = ended.stdout.partition("{")
     designs = {Path(line) for line in shown.splitlines()}
-    assert {path.stem for path in designs} == DESIGNS
-    assert {path.parent for path in designs} == {installed / "simstudy" / "designs"}
+    assert {path.parent.name for path in designs} == DESIGNS
+    assert {path.parents[1] for path in designs} == {installed / "simstudy" / "designs"}
     cells, _ = json.JSONDecoder().raw_decode("{" + status)
     assert len(cells["cells"]) > 500
     assert (tmp_path / "outputs" / "my-question" / "quick" / "report.html").exists()

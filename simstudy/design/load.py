@@ -256,7 +256,7 @@ def _plan_grids(
         cells, of_cells = _crossed(document, name, grid, folder, trusted)
         found += of_cells or _equal_cells(name, grid, cells)
         problems += [problem for problem in found if not (faulty and problem.value is None)]
-        if not faulty:
+        if not faulty and (cells or not of_cells):
             chosen = _of_one_estimator(cells, precision)
             grids[name] = PlannedGrid(name, tuple(grid.factors), chosen, grid.exact, grid.by_query, precision)
     if not (earlier or problems):

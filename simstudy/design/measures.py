@@ -356,6 +356,8 @@ _COORDINATES = {
     "profile": "profile of the study that the cell belongs to",
 }
 """Coordinates that are no settings."""
+RESERVED = frozenset({*_COORDINATES, "cell", "seed", "batch_size"})
+"""Names in results that no measure may have."""
 
 
 def measures_of_functions(cells: Iterable[Cell], told: Mapping[str, Any]) -> dict[str, Variable]:

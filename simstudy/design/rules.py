@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from simstudy.design.claims import BaseClaim, OrderingClaim
 from simstudy.design.document import Document, PlannedCell
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
-from simstudy.design.mistakes import Problem
+from simstudy.design.mistakes import Problem, nearest
 from simstudy.design.moments_needed import ORDER, lacking, order_of, without_error
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, TABLE_OF, Cell
@@ -112,7 +112,9 @@ def _impossible_in_some(path: str, measure: str, cells: Sequence[Cell]) -> Itera
         whose = "heads" if instance is None else f"functions: {instance.label}"
         needed = _NEEDED.get(measure) if instance is None else None
         shared = set.intersection(*(set(possible_measures(cell)) for cell in cells))
-        what = needed or f"use {any_of([name for name in possible_measures(cells[0]) if name in shared])}"
+        known = [name for name in possible_measures(cells[0]) if name in shared]
+        near = nearest(measure, known)
+        what = needed or (f'did you mean "{near}"?' if near else f"use {any_of(known)}")
         yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
 
 

@@ -28,6 +28,7 @@ _NUMERIC = {
     "n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "total_dim", "angle", "spread", "head_seed", "bandwidth",
     "batch_size",
 }  # fmt: skip
+_RULES = ("bandwidth_rule",)
 ATTRIBUTES = ("study", "profile", "title", "engine", "simstudy_version", "commit", "measures")
 """Attributes of the results that their details have as well."""
 
@@ -70,7 +71,8 @@ def coordinates(design: Design) -> dict[str, Any]:
     coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
     factors = {name for names in design.factors.values() for name in names}
     parameters = sorted(factors - TABLE_OF.keys())
-    for name in (*TABLE_OF, "bandwidth_rule", *parameters):
+    used = frozenset().union(*(planned.cell.meaningful for planned in design.cells))
+    for name in (*(name for name in TABLE_OF if name in used), *_RULES[: "bandwidth" in used], *parameters):
         column = [row.get(name, "") for row in labels]
         if name in _NUMERIC or (name in parameters and not any(isinstance(value, str) and value for value in column)):
             column = [np.nan if value == "" else value for value in column]

@@ -22,8 +22,8 @@ from simstudy.replicates.batch import Evaluation
 from simstudy.verdicts.predictions import powerless
 
 DESIGNS = Path(__file__).parents[2] / "designs"
-SHIPPED = sorted([*DESIGNS.glob("*.toml"), *DESIGNS.glob("examples/*.toml")])
-TRUST = list(DESIGNS.glob("examples/*.py"))
+SHIPPED = sorted([*DESIGNS.glob("*/design.toml"), *DESIGNS.glob("examples/*/design.toml")])
+TRUST = list(DESIGNS.glob("examples/*/functions.py"))
 OTHER = 20261125
 POINTS_ELSEWHERE = re.compile(
     r"^(?:so|and|but|or|nor|yet|also|then|here|there|again|its?|they|their|this|that|these|those|such|both|another)\b"
@@ -93,9 +93,9 @@ def shipped(request):
 
 def test_shipped_designs__are_complete_and_their_claims_can_be_told_from_what_they_deny(shipped):
     path, profiles = shipped
-    if path.parent == DESIGNS:
+    if path.parents[1] == DESIGNS:
         assert {"quick", "full"} <= profiles.keys()
-        assert all(each.study.name == path.stem and each.claims and each.figures for each in profiles.values())
+        assert all(each.study.name == path.parent.name and each.claims and each.figures for each in profiles.values())
         assert "unstated" not in {claim.origin for claim in profiles["quick"].claims.values()}
     assert list(powerless(profiles["quick"])) == []
 

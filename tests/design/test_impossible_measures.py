@@ -21,11 +21,11 @@ def of_one_head(text: str) -> str:
 @pytest.mark.parametrize(
     ("measure", "expected"),
     [
-        ("regret", 'does not exist in 6 of 6 cells (an ensemble); it is that of ants: learner = "ant_colony"'),
+        ("regret", 'does not exist in 6 of 6 cells (heads); it is that of ants: learner = "ant_colony"'),
         ("own_measure", "it is what a function of your own gives; state measure_function"),
         ("discrepancy", "it needs a reference computation; state reference"),
-        ("bias_squared", f'did you mean "squared_bias"? give one of {ENSEMBLE}'),
-        ("colour", f"give one of {ENSEMBLE}"),
+        ("bias_squared", 'did you mean "squared_bias"?'),
+        ("colour", f"use {ENSEMBLE}"),
     ],
 )
 def test_measure_that_no_cell_has__is_refused_in_one_line(tmp_path, measure, expected):
@@ -41,7 +41,7 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
     learners = 'learner = [{ kind = "nadaraya_watson" }, { kind = "ant_colony" }]'
     text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", f"{learners}\nn_heads = [2, 3]")
     text = edited(text, 'hue = "bandwidth"', 'hue = "learner"').replace('x = "angle"', 'x = "n_heads"')
-    assert "measure = 'regret': does not exist in 2 of 4 cells (an ensemble); " in mistakes(tmp_path, text)
+    assert "measure = 'regret': does not exist in 2 of 4 cells (heads); " in mistakes(tmp_path, text)
     where = f'measure = "regret"\nwhere = {{ learner = "{minimal_cell(**ANTS).coordinates["learner"]}" }}'
     design = loaded(tmp_path, edited(text, 'measure = "regret"', where))
     assert design.claims["mse-falls"].measure == "regret"
@@ -58,7 +58,7 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
 )  # fmt: skip
 def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp_path, old, new, path):
     message = mistakes(tmp_path, edited(DESIGN, old, new.format("discrepancy")))
-    assert f"{path} = 'discrepancy': does not exist in 6 of 6 cells (an ensemble); it needs a reference" in message
+    assert f"{path} = 'discrepancy': does not exist in 6 of 6 cells (heads); it needs a reference" in message
     alone = edited(DESIGN, old, new.format("correlation"))
     loaded(tmp_path, alone)
     alone = of_one_head(alone)

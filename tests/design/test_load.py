@@ -44,13 +44,11 @@ def test_all_mistakes__are_reported_together(tmp_path):
     text = edited(DESIGN, "n_keys = 40", 'n_keys = "many"\nn_kees = 3')
     text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, -1.0]\nhead_dim = [2, 7]\nn_heads = []")
     text = edited(text, 'direction = "decreasing"', 'direction = "down"')
-    text = edited(text, "{ mse = 0.05 }", "{ mze = 0.05 }")
     message = mistakes(tmp_path, text)
     for expected in (
         "data.n_kees = 3: unknown key; did you mean",
         "claims.mse-falls.direction = 'down': give \"increasing\" or",
         "grids.angles.factors.n_heads = []",
-        "precision.relative_mcse.mze",
         "data.n_keys = 'many': must be a valid integer; give number of training pairs",
         "grids.angles.factors.bandwidth[1] = -1.0: must be greater than or equal to 0.000000001; give a positive",
     ):

@@ -82,28 +82,30 @@ def test_changed_cell__has_coordinates_of_its_own():
 
 def test_names__are_those_of_shipped_designs_from_everywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert find_design("principal-angles") == Path(__file__).parents[2] / "designs" / "principal-angles.toml"
+    assert find_design("principal-angles") == Path(__file__).parents[2] / "designs" / "principal-angles" / "design.toml"
     with pytest.raises(UserError, match=r"absent: neither a file nor the name of a design; known: alloc"):
         find_design("absent")
 
 
 def test_inside_of_a_package__designs_are_in_it(tmp_path, monkeypatch):
     monkeypatch.setattr(written, "__file__", str(tmp_path / "simstudy" / "design" / "written.py"))
-    (tmp_path / "simstudy" / "designs").mkdir(parents=True)
-    (tmp_path / "simstudy" / "designs" / "inside.toml").touch()
-    assert find_design("inside") == tmp_path / "simstudy" / "designs" / "inside.toml"
+    folder = tmp_path / "simstudy" / "designs" / "inside"
+    folder.mkdir(parents=True)
+    (folder / "design.toml").touch()
+    assert find_design("inside") == folder / "design.toml"
 
 
 def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypatch):
-    (tmp_path / "designs").mkdir()
     for name in ("own", "principal-angles"):
-        (tmp_path / "designs" / f"{name}.toml").write_text(DESIGN)
+        (tmp_path / "designs" / name).mkdir(parents=True)
+        (tmp_path / "designs" / name / "design.toml").write_text(DESIGN)
     monkeypatch.chdir(tmp_path)
-    assert find_design("own") == Path("designs/own.toml")
-    assert sum(path.stem == "principal-angles" for path in known_designs()) == 2
+    assert find_design("own") == Path("designs/own/design.toml")
+    assert sum(path.parent.name == "principal-angles" for path in known_designs()) == 2
     with pytest.raises(UserError, match=r"the name of /.* and of designs/principal.*; give the path of one"):
         find_design("principal-angles")
-    assert find_design("designs/principal-angles.toml") == Path("designs/principal-angles.toml")
+    for name in ("designs/principal-angles", "designs/principal-angles/design.toml"):
+        assert find_design(name) == Path("designs/principal-angles/design.toml")
 
 
 def test_results_of_another_design_of_the_name__are_not_written_over(tmp_path):

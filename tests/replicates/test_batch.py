@@ -260,7 +260,7 @@ def test_cells__are_selected_by_number_or_by_level(tmp_path):
 
 
 def test_commas_inside_a_level__do_not_divide_it(tmp_path):
-    design = load_design("designs/principal-angles.toml")
+    design = load_design("designs/principal-angles")
     number = select(design, "grid=equal-chordal, principal_angles=(0, 90), bandwidth=0.25")
     assert design.cells[number].cell.heads.principal_angles == (0.0, 90.0)
 

@@ -85,11 +85,12 @@ def test_page_of_shipped_studies__begins_with_cards_of_published_sentences(page,
 
 
 def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path):
-    (tmp_path / "own.toml").write_text(DESIGN)
+    (tmp_path / "own").mkdir()
+    design = tmp_path / "own" / "design.toml"
+    design.write_text(DESIGN)
     (tmp_path / "pyproject.toml").write_text("[project]")
-    (tmp_path / "broken.toml").write_text("[study")
-    assert designs_in(tmp_path) == [tmp_path / "own.toml"]
-    assert is_shipped(shipped_folder() / "identity.toml") and not is_shipped(tmp_path / "own.toml")
+    assert designs_in(tmp_path) == [design]
+    assert is_shipped(shipped_folder() / "identity" / "design.toml") and not is_shipped(design)
 
 
 def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(page):

@@ -103,7 +103,7 @@ def test_names_of_parameters__are_those_of_some_record():
 def test_names__have_units():
     assert measure_name("ensemble_variance") == "ensemble variance [Y²]"
     assert measure_name("correlation") == "correlation"
-    assert measure_name("bias") == "bias [unit of the estimate]"
+    assert measure_name("bias") == "bias"
     assert setting_name("bandwidth") == "bandwidth b"
     assert setting_name("angle") == "angle [degrees]"
     assert setting_and_level("angle", 45.0) == "angle: 45°"

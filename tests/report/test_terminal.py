@@ -99,7 +99,7 @@ def test_hostile_designs__are_listed_run_and_shown(tmp_path, capsys):
     text = edited(text, 'kind = "ridge"', 'kind = "ridge", label = "[red]$\\\\frac{$"')
     text = edited(text, "bandwidth = [0.5, 1.0]", 'regression = ["zero", {kind = "ridge", label = "=[/]$_{$"}]')
     text = edited(text, 'hue = "bandwidth"', 'hue = "regression"')
-    path = write_design(tmp_path, edited(text, "The error falls.", "[/i] falls: $}$"))
+    path = write_design(tmp_path / "tiny", edited(text, "The error falls.", "[/i] falls: $}$"))
     output = tmp_path / "x[/x]"
     for arguments in (["list", tmp_path], ["check", path]):
         assert outcome(capsys, *arguments)[0] == 0
@@ -193,14 +193,14 @@ def test_hangup__is_ignored_under_nohup():
     ["| head -0", *(pytest.param(each, marks=pytest.mark.rare) for each in (">&-", "2>&- | cat")), "0<&- 1>&- 2>&-"],
 )
 def test_output_that_nobody_reads__is_dropped(redirection, tmp_path):
-    write_design(tmp_path)
+    write_design(tmp_path / "tiny")
     line = f"set -o pipefail; {shlex.quote(sys.executable)} -m simstudy list {tmp_path} {redirection}"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_full_device__is_a_mistake_that_can_be_mended(tmp_path):
-    write_design(tmp_path)
+    write_design(tmp_path / "tiny")
     line = f"{shlex.quote(sys.executable)} -m simstudy list {tmp_path} > /dev/full"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
     assert result.returncode == 2 and "standard output cannot be written (No space left" in result.stderr

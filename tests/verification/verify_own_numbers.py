@@ -106,7 +106,7 @@ def wrong_at_any_look(law: str, claim: str, studies: int, at: Sequence[int]) -> 
 STUDIES = 1000
 
 
-@pytest.mark.parametrize("name", [path.stem for path in known_designs()])
+@pytest.mark.parametrize("name", [path.parent.name for path in known_designs()])
 def test_shipped_studies__get_their_verdicts_from_their_block_contributions(name, tmp_path, monkeypatch):
     """With few replicates: the verdicts need not be those declared, but both ways must give the same."""
     monkeypatch.chdir(shipped_folder())  # tables have no folder, to which paths of heads are relative

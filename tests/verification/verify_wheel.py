@@ -33,10 +33,10 @@ def test_flagship__runs_from_an_empty_environment(tmp_path):
     empty.mkdir()
     simstudy = place / "bin" / "simstudy"
     shipped = json.loads(run(simstudy, "list", "--json", cwd=empty))["designs"]
-    assert {each["name"] for each in shipped} == {path.stem for path in (ROOT / "designs").glob("*.toml")}
+    assert {each["name"] for each in shipped} == {path.parent.name for path in (ROOT / "designs").glob("*/design.toml")}
     assert all(Path(each["design"]).is_relative_to(purelib) and not each["mistakes"] for each in shipped)
     shown = run(simstudy, "run", "principal-angles", cwd=empty)
-    n_claims = len(tomllib.loads((ROOT / "designs" / "principal-angles.toml").read_text())["claims"])
+    n_claims = len(tomllib.loads((ROOT / "designs" / "principal-angles" / "design.toml").read_text())["claims"])
     assert f"{n_claims} claims" in shown and "; 0 unlike declared" in shown
     results = empty / "outputs" / "principal-angles" / "quick"
     record = json.loads((results / "provenance.json").read_text())
