@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from builders import write_design
 from commands import ROOT
 from commands import simstudy as command
 from numpydoc.docscrape import NumpyDocString
@@ -105,7 +106,7 @@ def test_own_question__is_answered_as_the_readme_says(study):
 @pytest.mark.parametrize(
     "document, number",
     [(document, k) for document in DOCUMENTS for k, _ in enumerate(blocks("python", document))
-     if document not in ("README.md", *(f"simstudy/docs/{each}.md" for each in ELSEWHERE))],
+     if document not in ("README.md", "simstudy/README.md", *(f"simstudy/docs/{each}.md" for each in ELSEWHERE))],
 )  # fmt: skip
 def test_python_blocks__run(document, number, study, monkeypatch, capsys):
     monkeypatch.chdir(study)
@@ -171,6 +172,22 @@ def test_template__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
         found.append([planned.cell for planned in load_design(path).cells])
     assert len(found[0]) == 8 and {cell.population for cell in found[1]} == {("heads", "queries")}
     assert {(cell.rows.keys.shape, cell.population) for cell in found[2]} == {((410, 10), ("held_out",))}
+
+
+def test_examples_of_the_architecture__are_a_study_that_runs(tmp_path):
+    """A new system, a new measure and a new kernel, each in twenty lines at most."""
+    page, folder = "simstudy/README.md", tmp_path / "my-system"
+    path = write_design(folder, blocks("toml", page)[0])
+    system, measure, kernel = blocks("python", page)
+    assert max(len(each.splitlines()) for each in (system, measure, kernel)) <= 20
+    (folder / "functions.py").write_text("\n".join((system, measure, kernel)))
+    text = path.read_text().replace('["largest_weight"]', '["largest_weight", "effective_keys"]')
+    path.write_text(text)
+    results = simstudy.run(folder, output=tmp_path, executor="serial", trust=[folder / "functions.py"])
+    assert (np.diff(results.effective_keys.sel(source="empirical")) > 0).all()
+    path.write_text(path.read_text().replace('"attention"', '"compact"').replace(', "effective_keys"', ""))
+    results = simstudy.run(folder, output=tmp_path / "kernel", executor="serial", trust=[folder / "functions.py"])
+    assert (results.largest_weight.sel(source="empirical") > 1 / 64).all()
 
 
 @pytest.mark.rare

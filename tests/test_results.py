@@ -215,8 +215,8 @@ def test_any_variable_that_is_missing__is_named(results, tmp_path, step):
 
 
 def test_any_coordinate_or_attribute_that_is_missing__is_named(results):
-    optional = {name for name in TABLE_OF if name not in ("seed", "batch_size", "angle", "n_keys")} | {"bandwidth_rule"}
-    for name in results.coords.keys() - {"grid", "claim", "figure"} - optional:
+    factors = {factor for names in factors_of(results).values() for factor in names}
+    for name in [*factors, "seed", "batch_size", "source", "index", "look"]:
         assert f" {name}" in told(results.drop_vars(name)).partition("): ")[2]
     for name in ATTRIBUTES:
         without = {key: value for key, value in results.attrs.items() if key != name}

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from builders import write_design
 from commands import ROOT
 
 import simstudy
@@ -285,6 +286,11 @@ def silent(x):
     """Returns nothing."""
 
 
+def n_failed(x):
+    """A name that results have for something else."""
+    return x.max(axis=-1)
+
+
 def vector(x, n):
     """Two estimates in one replicate."""
     return {"estimate": x[:2]}
@@ -313,7 +319,7 @@ def unbounded(x, n):
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "speed.0. = 1: is taken by no function"),
         ({"measures": ["rmse"]}, "mean returns no 'rmse'; known are estimate, lower"),
         ({"measures": [3]}, "measures = 3: give names and functions"),
-        ({"method": silent, "measures": ["n_failed"]}, "'n_failed' is the name of something else in the results"),
+        ({"measures": [n_failed]}, "'n_failed' is the name of something else in the results"),
         ({"method": uneven}, "uneven on sample gives lower as list; give real numbers, NaN where there is none"),
         ({"method": worded}, "worded on sample gives estimate as text; give real numbers"),
         ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType; give real numbers"),
@@ -371,6 +377,68 @@ def test_page__runs_as_a_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = runpy.run_path(str(script))["found"]
     assert found.verdict.values.tolist() == ["supported"]
+
+
+STUDY = """
+study = { name = "squares", title = "Squares", aim = "What is the mean of a square?" }
+functions = { method = "square", measures = ["squared"], exact_theory = "expected" }
+measures.squared = { meaning = "square of a normal number", unit = "kg", counted = false }
+simulation.batch_size = 256
+precision = { min_replicates = 4096, max_replicates = 4096 }
+grids.scales = { factors.scale = [1.0, 2.0], exact = true }
+profiles.quick = {}
+[claims.theory]
+statement = "The mean of the square is that of theory."
+kind = "agrees_with_theory"
+grid = "scales"
+measure = "squared"
+source = "exact"
+margin = 0.2
+[claims.value]
+statement = "The mean of the square is a function of the study."
+kind = "equals"
+grid = "scales"
+measure = "squared"
+where.scale = 2.0
+value = { function = "mean_square", scale = 2.0 }
+margin = 0.5
+"""
+SQUARES = """
+def square(draw, scale):
+    return {"squared": (scale * draw.normals(1)[:, 0]) ** 2}
+
+def mean_square(scale):
+    return scale**2
+
+def expected(scale):
+    return {"squared": mean_square(scale)}
+"""
+
+
+def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp_path):
+    path = write_design(
+        tmp_path / "squares", STUDY.replace("grids.scales.factors", "grids.scales.exact = true\ngrids.scales.factors")
+    )
+    code = path.parent / "functions.py"
+    code.write_text(SQUARES)
+    with pytest.raises(UserError, match=r"claims.value.value: .*functions.py: its code runs only if you trust it"):
+        simstudy.run(path.parent, output=tmp_path, executor="serial")
+    results = simstudy.run(path.parent, output=tmp_path, executor="serial", trust=[code])
+    assert results.squared.sel(source="exact").values.tolist() == [1.0, 4.0]
+    z = (results.squared.sel(source="empirical") - [1.0, 4.0]) / results.squared_mcse
+    assert 0.0 < np.abs(z).max() < 4.0
+    assert results.verdict.values.tolist() == ["supported", "supported"] and results.claimed_value[1] == 4.0
+    assert results.squared.attrs["units"] == "kg" and "scale" in results.coords and "n_heads" not in results.coords
+    text = path.read_text()
+    for old, new, said in (
+        ("scale = [1.0, 2.0]", "speed = [1.0]", "grids.scales.factors.speed.0. = 1.0: is taken by no function"),
+        ('method = "square"', 'method = "sqare"', "defines no function 'sqare'; known are square, mean_square"),
+        ("functions = {", "data.n_keys = 3\nfunctions = {", "data.n_keys = 3: is used by none"),
+        ('"mean_square", scale', '"mean_sqare", scale', "claims.value.value: .* defines no function 'mean_sqare'"),
+    ):  # fmt: skip
+        path.write_text(text.replace(old, new))
+        with pytest.raises(UserError, match=said):
+            load_design(path, trust=[code])
 
 
 EXAMPLES = ROOT / "designs" / "examples"
