@@ -54,7 +54,8 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
             code = _read(folder / piece.path, piece)
             read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
             # Where parameters are wrong, that is told, and not what functions make of them.
-            if code.text in trusted and not (isinstance(piece, Functions) and any(read[piece].impossibilities())):
+            known = read[piece]
+            if code.text in trusted and not (isinstance(known, Functions) and any(known.impossibilities())):
                 heads = cell.heads.n_heads, cell.heads.head_dim
                 _try(read[piece], cell.data.n_features, cell.n_queries, cell.n_members, heads)
         except UserError as error:
