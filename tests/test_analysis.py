@@ -117,7 +117,7 @@ def test_contrast__of_an_index_and_by_numbers_of_cells(results):
     for index in (None, "absent"):
         with pytest.raises(UserError, match="one of chordal, participation"):
             simstudy.contrast(results, *PAIRS[1], "hdi", index=index)
-    with pytest.raises(UserError, match="measure = 'risk': not in these results; they have squared_bias"):
+    with pytest.raises(UserError, match="measure = 'risk': not in these results; they have direct_mse"):
         simstudy.contrast(results, *PAIRS[1], "risk")
 
 

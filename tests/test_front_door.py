@@ -42,17 +42,19 @@ def test_no_command__shows_the_help_line_by_line(command):
 
 def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp_path):
     assert command("init", "my-question")[0] == 0
-    text = (tmp_path / "my-question.toml").read_text()
+    text = (tmp_path / "my-question" / "design.toml").read_text()
     assert tomllib.loads(text)["study"]["name"] == "my-question" and "my-study" not in text
-    assert command("check", "my-question.toml")[:2] == (
-        0, "my-question.toml: quick: 8 cells, 2 claims\nmy-question.toml: full: 8 cells, 2 claims\n",
-    )  # fmt: skip
-    (tmp_path / "my-question.toml").write_text("mine")
+    place = "my-question/design.toml"
+    told = f"{place}: quick: 8 cells, 2 claims\n{place}: full: 8 cells, 2 claims\n"
+    assert command("check", "my-question")[:2] == (0, told)
+    (tmp_path / place).write_text("mine")
     code, _, errors = command("init", "my-question")
-    assert code == 2 and errors.startswith("error: my-question.toml: cannot be written (File exists); give another")
-    assert (tmp_path / "my-question.toml").read_text() == "mine"
+    assert code == 2 and errors.startswith("error: my-question: cannot be written (File exists); give another")
+    assert (tmp_path / place).read_text() == "mine"
     assert command("init", "../elsewhere")[0] == 2
-    assert {path.name for path in tmp_path.iterdir()} == {"my-question.toml"}
+    assert {path.name for path in tmp_path.iterdir()} == {"my-question"}
+    assert command("init", "other", "--functions")[0] == 0
+    assert command("check", "other", "--trust", "other/functions.py")[0] == 0
 
 
 def test_describe__teaches(command):
@@ -66,7 +68,7 @@ def test_describe__teaches(command):
 
 
 def test_json__has_the_keys_of_the_documentation(command, tmp_path):
-    path = write_design(tmp_path)
+    path = write_design(tmp_path / "tiny")
     found = {name: json.loads(command(name, *rest)[1]) for name, rest in (
         ("list", [tmp_path, "--json"]), ("check", [path, "--json"]), ("plan", [path, "--json", "--workers", "3"]),
         ("status", [path, "--json"]),
@@ -107,11 +109,11 @@ def test_mistakes_that_keep_later_checks_from_being_made__say_so_last(command, t
 
 def test_two_designs_of_one_name__are_told_apart(command, tmp_path):
     for name in ("first", "second"):
-        (tmp_path / f"{name}.toml").write_text(DESIGN)
-    code, _, errors = command("check", "first.toml", "second.toml")
-    assert code == 2 and "second.toml: study.name = 'tiny': also that of first.toml" in errors
-    assert "second.toml" in command("list", ".")[1]
-    assert command("check", "first.toml", "first.toml")[0] == 0
+        write_design(tmp_path / name)
+    code, _, errors = command("check", "first", "second")
+    assert code == 2 and "second/design.toml: study.name = 'tiny': also that of first/design.toml" in errors
+    assert "second" in command("list", ".")[1]
+    assert command("check", "first", "first")[0] == 0
 
 
 def test_quiet__prints_nothing_but_warnings(command, tmp_path):
@@ -146,11 +148,7 @@ def test_selector_of_no_cell__is_told_the_levels_as_they_must_be_written(tmp_pat
 
 def test_alternatives__are_never_cut(tmp_path):
     message = mistakes(tmp_path, edited(DESIGN, 'measure = "mse"', 'measure = "zzzzz"'))
-    assert (
-        "..." not in message
-        and all(f", {name}" in message for name in ("mse", "equivalent_heads"))
-        and "hdi, or" in message
-    )
+    assert "..." not in message and all(f", {name}" in message for name in ("mse", "equivalent_heads"))
 
 
 def test_replay_of_no_cell__is_told_the_levels(command, tmp_path):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simstudy.design.measures import RESERVED, VARIABLES
+from simstudy.design.measures import RESERVED
 from simstudy.design.settings.cell import N_BLOCKS, TABLE_OF, Cell
 from simstudy.design.settings.mechanisms import RandomValueProjections
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, Regression, ResidualNoise
@@ -219,10 +219,8 @@ def _instance(cell: Cell) -> Iterator[Impossibility]:
     data, heads, used = cell.data, cell.heads, cell.meaningful
     if cell.functions is not None:
         yield from cell.functions.impossibilities()
-        taken = (VARIABLES.keys() - {*NAMES}) | RESERVED | cell.functions.parameters.keys()
-        for name in cell.statistics:
-            if name in taken:
-                yield "measures", f"{name!r} is the name of something else in the results; give the number another name"
+        for name in {*cell.statistics} & (RESERVED - {*NAMES}):
+            yield "measures", f"{name!r} is the name of something else in the results; give the number another name"
         return
     if cell.system.instance is not None:
         for size, (least, why) in cell.system.instance.least.items():

@@ -310,7 +310,8 @@ _GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")
 VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS | _COMPARISONS
 """What ``results.nc`` holds."""
 RESERVED = frozenset({"grid", "keys", *VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)})
-"""Names that no factor can have: of ``results.nc``, and "keys", by which xarray takes an array for a dictionary."""
+"""Names that no factor or measure of functions can have: of ``results.nc``, and one that makes xarray take an array for
+a dictionary."""
 
 _INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
@@ -356,8 +357,6 @@ _COORDINATES = {
     "profile": "profile of the study that the cell belongs to",
 }
 """Coordinates that are no settings."""
-RESERVED = frozenset({*_COORDINATES, "cell", "seed", "batch_size"})
-"""Names in results that no measure may have."""
 
 
 def measures_of_functions(cells: Iterable[Cell], told: Mapping[str, Any]) -> dict[str, Variable]:

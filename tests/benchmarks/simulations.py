@@ -86,11 +86,10 @@ def design_of(folder: Path, methods: Sequence[Callable[..., Any]], sizes: Sequen
     path = folder / "functions.py"
     path.write_text(source_text([sample, *methods]))
     made = Study("estimators", title="t", aim="a").simulation(batch_size=BATCH)
-    made.system(instance={"kind": "simulation", "path": str(path), "process": "sample", "one_by_one": one_by_one,
-                          "measures": ["mean_squared_error"]})  # fmt: skip
+    made.functions(path=str(path), process="sample", one_by_one=one_by_one, measures=["mean_squared_error"])
     made.precision(min_replicates=replicates, max_replicates=replicates, absolute_mcse={})
-    made.grid("all", {"instance.n": list(sizes), "instance.law": ["normal", "chi_squared"],
-                      "instance.method": [method.__name__ for method in methods]})  # fmt: skip
+    levels = {"n": list(sizes), "law": ["normal", "chi_squared"], "method": [method.__name__ for method in methods]}
+    made.grid("all", levels)
     return load_design(made, trust=[path])
 
 

@@ -75,7 +75,6 @@ SETTINGS: dict[str, Setting] = {
     "combination": Setting("combination of heads"),
     "transformation.rank": Setting("rank", "R"),
     "transformation.stride": Setting("stride", "s"),
-    "transformation.levels": Setting("levels", "L"),
     "normaliser.power": Setting("power", "r"),
     "reference": Setting("reference computation"),
     "measure_function": Setting("function of the measure"),
