@@ -1,0 +1,410 @@
+"""Every attention that a torch model computes, as it computes it: queries, keys, values, scale, mask, and weights.
+
+Attention passes through one of three doors, which are closed again afterwards.
+
+1. The eager attention of a family of `transformers`.  Models run under the name "eager", and the library hands out a
+   spy around the family's own function.  No new name is registered: some families select keys under "eager" alone.
+2. `torch.nn.functional.scaled_dot_product_attention`, replaced in its module and watched by a function mode.  This
+   reaches inside `nn.MultiheadAttention`, where queries and keys arrive projected.
+3. Any other softmax over the last axis.  Its weights are seen, but not what they follow from.
+
+Each call through doors 1 and 2 is checked: weights times values must give the output of the module.
+
+Index legend: b sequence, h head, t query, s key.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from simstudy.errors import UserError, require_extra
+
+TILE = 1024
+"""Queries beyond which weights are made in parts."""
+_LAST = 32
+"""Queries on which the check of a model in parts rests."""
+_EXACT, _COARSE = 1e-4, 4e-2
+"""Largest difference of an output from its weights times values, over the largest value: from float32 on, and below."""
+_BY_QUERY = ("position_bias", "sinks")
+_MASKS = ("src_key_padding_mask", "tgt_key_padding_mask")
+
+
+@dataclasses.dataclass
+class Call:
+    """One computation of attention: tensors (b, h, t, ·); several heads of queries may share one of keys and values."""
+
+    name: str
+    module: Any
+    query: Any
+    key: Any
+    value: Any
+    scale: float
+    mask: Any = None  # truth values (True where a key is seen), or numbers that are added to logits
+    bias: Any = None  # numbers that are added to logits
+    causal: bool = False
+    softcap: float | None = None
+    sinks: Any = None  # a logit of each head that takes weight from the keys, or (b, h, t, n) logits
+    valid: Any = None  # (b, t) truth values: which queries are no padding; None if none is known to be
+    given: Any = None  # weights that the model made itself
+    edited: Any = None  # output that takes the place of the model's own
+    unmixed: int = 0  # queries of a model in parts whose output is still to be made
+    output: Any = None
+
+    @property
+    def plain(self) -> bool:
+        """Logits are scaled products of queries and keys, under a mask at most."""
+        return self.softcap is None and self.sinks is None and self.bias is None
+
+    def weights(self, rows: slice = slice(None), dtype: Any = None) -> Any:
+        """Weights (b, h, rows, s); with sinks, rows sum to less than 1.
+
+        A query that sees no key has weights 0 under a mask of truth values, and 1/s under one of finite numbers.
+        """
+        import torch
+
+        query, key = self.query[..., rows, :], self.key
+        if dtype is not None:
+            query, key = query.to(dtype), key.to(dtype)
+        logits = (query @ _repeated(key, query).transpose(-1, -2)) * self.scale
+        if self.softcap is not None:
+            logits = torch.tanh(logits / self.softcap) * self.softcap
+        if self.bias is not None:
+            logits = logits + _rows(self.bias, rows)
+        truth = self.mask is not None and self.mask.dtype == torch.bool
+        if truth:
+            logits = logits.masked_fill(~_rows(self.mask, rows), -torch.inf)
+        elif self.mask is not None:
+            logits = logits + _rows(self.mask, rows)
+        n_keys = logits.shape[-1]
+        if self.causal:
+            places = torch.arange(self.query.shape[-2], device=logits.device)[rows, None]
+            logits = logits.masked_fill(torch.arange(n_keys, device=logits.device) > places, -torch.inf)
+        if self.sinks is not None:
+            sinks = _rows(self.sinks, rows) if self.sinks.ndim == 4 else self.sinks.reshape(1, -1, 1, 1)
+            logits = torch.cat([logits, sinks.to(logits.dtype).expand(*logits.shape[:-1], -1)], -1)
+        found = torch.softmax(logits if logits.dtype == torch.float64 else logits.float(), -1)[..., :n_keys]
+        return found.nan_to_num(0.0) if truth else found
+
+    def mix(self, weights: Any) -> Any:
+        """Output (b, h, t, d) of weights."""
+        value = self.value.to(weights.dtype)
+        return weights @ _repeated(value, self.query)
+
+    def tiles(self, size: int = 256) -> Iterator[tuple[slice, Any]]:
+        """Yield parts of the queries with their weights, so that all weights are never held together."""
+        own = self.given if self.sinks is None else None
+        for start in range(0, self.query.shape[-2], size):
+            rows = slice(start, min(start + size, self.query.shape[-2]))
+            weights = self.weights(rows) if own is None else own[..., rows, :]
+            if self.output is not None:
+                self.output[..., rows, :] = self.mix(weights)
+                self.unmixed -= rows.stop - rows.start
+            yield rows, weights
+
+    def unseen(self) -> Any:
+        """Keys (b, 1 or h, t or 1, s) that the mask leaves out; None without a mask."""
+        import torch
+
+        if self.mask is None:
+            return None
+        return ~self.mask if self.mask.dtype == torch.bool else self.mask <= torch.finfo(self.mask.dtype).min / 2
+
+    def edit(self, weights: Any) -> None:
+        """Let the model go on with the output of other weights (b, h, t, s)."""
+        self.edited = self.mix(weights)
+
+
+def _repeated(heads: Any, query: Any) -> Any:
+    """Keys or values, once for each head of queries that shares them."""
+    shared = query.shape[-3] // heads.shape[-3]
+    return heads if shared == 1 else heads.repeat_interleave(shared, -3)
+
+
+def _rows(tensor: Any, rows: slice) -> Any:
+    return tensor[..., rows, :] if tensor.shape[-2] > 1 else tensor
+
+
+@contextlib.contextmanager
+def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> Iterator["Seen"]:
+    """Show each attention that a model computes inside of the block to a function; the model computes what it did.
+
+    Parameters
+    ----------
+    model
+        A `torch.nn.Module` in evaluation mode.
+    visit
+        Function of a `Call`.  It may call ``call.edit(weights)``.
+    tile
+        Queries beyond which a model of `transformers` is computed in parts, where no gradient is wanted.
+
+    Yields
+    ------
+    Seen
+        The number of calls, the largest difference of outputs, and weights that came through no other door.
+
+    Raises
+    ------
+    UserError
+        If the model is in training mode, if the weights read do not give the output of a module, or if no attention is
+        seen.
+    """
+    require_extra("a model", "torch", "models")
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    if not isinstance(model, torch.nn.Module):
+        raise UserError(f"model of type {type(model).__name__}; give a torch.nn.Module, or arrays of weights")
+    training = [name or type(model).__name__ for name, module in model.named_modules() if module.training]
+    if training:
+        raise UserError(f"{training[0]} is in training mode, where dropout changes attention; call model.eval() first")
+    seen = Seen(visit, tile)
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return seen.watch(function, args, kwargs or {})
+
+    with contextlib.ExitStack() as doors:
+        seen.open(model, doors)
+        with Watch():
+            yield seen
+    if not seen.calls and not seen.others:
+        raise UserError(
+            "no attention was seen: compiled, traced and exported models, and softmax written by hand, cannot be "
+            "watched; give the model as it was defined, or arrays"
+        )
+
+
+class Seen:
+    """What passed through the doors, and the doors themselves."""
+
+    def __init__(self, visit: Callable[[Call], None], tile: int) -> None:
+        self.visit, self.tile = visit, tile
+        self.calls, self.worst = 0, 0.0
+        self.others: list[tuple[str, Any]] = []  # weights through door 3, with the name of the innermost module
+        self._inside: list[tuple[str, Any]] = []  # modules that run, each with what it knows of padding
+        self._busy = False
+
+    # ------------------------------------------------------------ doors
+
+    def open(self, model: Any, doors: contextlib.ExitStack) -> None:
+        """Open all doors until the stack is closed."""
+        import torch.nn.functional as F
+        from torch.backends import mha
+
+        base, interface = _transformers()
+        named: dict[int, Any] = {}
+        for name, module in model.named_modules():
+            of_library = base is not None and isinstance(module, base)
+            before = functools.partial(self._enter, name, of_library, inspect.signature(module.forward))
+            doors.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+            doors.callback(module.register_forward_hook(self._leave, always_call=True).remove)
+            if of_library and module._can_set_attn_implementation():
+                parts = (getattr(module.config, part, None) for part in module.config.sub_configs)
+                named |= {id(config): config for config in (module.config, *parts) if config is not None}
+        for config in named.values():
+            _put(doors, config, "_attn_implementation_internal", "eager", config._attn_implementation)
+        if interface is not None:
+            _put(doors, interface, "get_interface", lambda _, name, eager: self._spy(eager), interface.get_interface)
+        self._product = F.scaled_dot_product_attention
+        _put(doors, F, "scaled_dot_product_attention", self._scaled_products, self._product)
+        doors.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+        mha.set_fastpath_enabled(False)  # it packs padded sequences, and nothing inside can be watched
+
+    def _enter(self, name: str, of_library: bool, signature: inspect.Signature, _: Any, args: Any, kwargs: Any) -> None:
+        """Note a module that begins to run, and which queries it is told to be padding; False if it knows nothing."""
+        import torch
+
+        known = ["attention_mask"] if of_library else [mask for mask in _MASKS if mask in signature.parameters]
+        stated = signature.bind(*args, **kwargs).arguments.get(known[0]) if len(known) == 1 else False
+        if torch.is_tensor(stated):
+            stated = ((stated != 0) if of_library else (stated == 0)) if stated.ndim == 2 else None
+        self._inside.append((name, stated))
+
+    def _leave(self, *_: Any) -> None:
+        self._inside.pop()
+
+    def watch(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function of torch, and look at it if it is attention."""
+        import torch.nn.functional as F
+
+        if function is self._product:
+            return self._scaled_products(*args, **kwargs)
+        if function is F.multi_head_attention_forward:
+            bound = inspect.signature(function).bind(*args, **kwargs)
+            bound.apply_defaults()
+            return self._multi_head(function, bound.arguments)
+        out = function(*args, **kwargs)
+        softmax = not self._busy and getattr(function, "__name__", "") == "softmax" and out.ndim > 2
+        if softmax and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, out.ndim - 1):
+            self.others.append((self._name, out.detach()))
+        return out
+
+    @property
+    def _name(self) -> str:
+        return self._inside[-1][0] if self._inside else ""
+
+    def _spy(self, eager: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the eager attention of a family of `transformers` that is looked at."""
+
+        def attention(
+            module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, scaling: Any = None,
+            dropout: float = 0.0, **further: Any,
+        ) -> Any:  # fmt: skip
+            def own(rows: slice | None) -> tuple[Any, Any]:
+                def part(tensor: Any) -> Any:
+                    cut = rows is not None and getattr(tensor, "ndim", 0) == 4 and tensor.shape[-2] > 1
+                    return tensor[..., rows, :] if cut else tensor
+
+                cut = {name: part(each) if name in _BY_QUERY else each for name, each in further.items()}
+                given = query if rows is None else query[..., rows, :]
+                out, weights = eager(
+                    module, given, key, value, part(attention_mask), scaling=scaling, dropout=dropout, **cut
+                )
+                return out.transpose(1, 2), weights
+
+            sinks = further.get("s_aux")
+            call = Call(
+                self._name, module, query, key, value,
+                getattr(module, "head_dim", query.shape[-1]) ** -0.5 if scaling is None else scaling,
+                mask=attention_mask, bias=further.get("position_bias"), softcap=further.get("softcap"),
+                sinks=further.get("sinks") if sinks is None else sinks,
+            )  # fmt: skip
+            out, weights = self._look(call, own, in_parts=True)
+            return out.transpose(1, 2).contiguous(), weights
+
+        return attention
+
+    def _scaled_products(
+        self, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+        scale: float | None = None, enable_gqa: bool = False,
+    ) -> Any:  # fmt: skip
+        """`scaled_dot_product_attention` that is looked at."""
+
+        def product() -> Any:
+            return self._product(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+        if self._busy:
+            return product()
+        if query.is_nested:
+            raise UserError(f"{self._name}: nested tensors cannot be watched; pass padded sequences with their mask")
+
+        def four(tensor: Any) -> Any:
+            return tensor[(None,) * (4 - tensor.ndim)] if tensor.ndim < 4 else tensor.flatten(0, -4)
+
+        mask = attn_mask
+        if mask is not None and mask.ndim >= 3:
+            mask = four(mask.expand(*query.shape[:-3], *mask.shape[-3:]) if query.ndim > 4 else mask)
+        made: list[Any] = []
+
+        def own(_: slice | None) -> tuple[Any, Any]:
+            made.append(product())
+            return four(made[0]), None
+
+        factor = query.shape[-1] ** -0.5 if scale is None else scale
+        call = Call(self._name, None, four(query), four(key), four(value), factor, mask=mask, causal=is_causal)
+        out, _ = self._look(call, own)
+        return made[0] if call.edited is None else out.reshape(made[0].shape)
+
+    def _multi_head(self, function: Callable[..., Any], given: dict[str, Any]) -> Any:
+        """`multi_head_attention_forward` by its branch that projects queries and keys and hands them on."""
+        wanted, weights, visit, padding = given["need_weights"], [], self.visit, given["key_padding_mask"]
+
+        def also(call: Call) -> None:
+            if wanted:
+                weights.append(call.weights())
+            visit(call)
+
+        own = padding is not None and padding.ndim == 2 and given["query"].data_ptr() == given["key"].data_ptr()
+        self._inside.append((self._name, padding == 0 if own else False))
+        if wanted and given["attn_mask"] is not None:
+            given["is_causal"] = False  # the hint would hide keys that are added; the mask says the same
+        self.visit = also
+        try:
+            out = function(**{**given, "need_weights": False})[0]
+        finally:
+            self.visit = visit
+            self._inside.pop()
+        if not wanted:
+            return out, None
+        found = weights[0].mean(1) if given["average_attn_weights"] else weights[0]
+        return out, found if given["query"].ndim == 3 else found[0]
+
+    # ------------------------------------------------------------ one call
+
+    def _look(self, call: Call, own: Callable[[slice | None], tuple[Any, Any]], in_parts: bool = False) -> Any:
+        """Show a call, checked; ``own`` gives the module's own output (b, h, t, d) and weights of some queries."""
+        import torch
+
+        self.calls += 1
+        busy, self._busy = self._busy, True
+        try:
+            n_queries = call.query.shape[-2]
+            call.valid = self._valid(call)
+            in_parts = in_parts and n_queries > self.tile and not torch.is_grad_enabled()
+            if in_parts:
+                rows = slice(max(0, n_queries - _LAST), n_queries)
+                out = own(rows)[0]
+                call.output = call.query.new_empty(*call.query.shape[:-1], call.value.shape[-1])
+                call.unmixed = n_queries
+            else:
+                rows, (out, call.given) = slice(None), own(None)
+            self._check(call, rows, out)
+            self.visit(call)
+            if in_parts and call.unmixed:
+                for _ in call.tiles():
+                    pass
+        finally:
+            self._busy = busy
+        if call.edited is not None:
+            return call.edited.to(out.dtype), call.given
+        return call.output if in_parts else out, call.given
+
+    def _valid(self, call: Call) -> Any:
+        """Which queries are no padding: the innermost module that knows decides; else a key that nobody sees is."""
+        batch, n_queries, n_keys = call.query.shape[0], call.query.shape[-2], call.key.shape[-2]
+        stated = next((known for _, known in reversed(self._inside) if known is not False), None)
+        if stated is not None and stated.shape[0] == batch and stated.shape[1] in (n_queries, max(n_queries, n_keys)):
+            return stated[:, -n_queries:]
+        unseen = call.unseen()
+        if unseen is not None and unseen.ndim == 4 and n_queries == n_keys and unseen.shape[0] == batch:
+            padding = unseen.all(1).all(1)
+            return ~padding if padding.any() else None
+        return None
+
+    def _check(self, call: Call, rows: slice, out: Any) -> None:
+        """Refuse weights that do not give the output of the module."""
+        import torch
+
+        gap = (call.mix(call.weights(rows, torch.float64)) - out.double()).abs().nan_to_num(0.0)
+        unseen = call.unseen()
+        if unseen is not None:  # where nothing is seen, kernels differ
+            gap = gap * ~_rows(unseen, rows).all(-1, keepdim=True)
+        size = call.value.double().abs().amax().clamp_min(1e-30)
+        found = (gap.amax() / size).item()
+        self.worst = max(self.worst, found)
+        if not found <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):
+            kind = f" ({type(call.module).__name__})" if call.module is not None else ""
+            raise UserError(
+                f"{call.name}{kind}: the weights read do not give its output (off by {found:.1e} of the values); "
+                "it computes attention in a way of its own: give weights that it returns, as arrays"
+            )
+
+
+def _put(doors: contextlib.ExitStack, place: Any, name: str, new: Any, old: Any) -> None:
+    """Replace an attribute until the doors are closed."""
+    doors.callback(setattr, place, name, old)
+    setattr(place, name, new)
+
+
+def _transformers() -> tuple[Any, Any]:
+    """Class of the models of `transformers`, and what hands out their attention; None without the library."""
+    if importlib.util.find_spec("transformers") is None:
+        return None, None
+    from transformers import PreTrainedModel
+    from transformers.modeling_utils import AttentionInterface
+
+    return PreTrainedModel, AttentionInterface

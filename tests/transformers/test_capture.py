@@ -1,0 +1,130 @@
+"""Attention as models compute it: every door, what is known of padding, and what is refused."""
+
+import pytest
+
+from simstudy.errors import UserError
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from simstudy.transformers.capture import capture  # noqa: E402
+
+X = torch.randn(2, 9, 16, generator=torch.Generator().manual_seed(1))
+PADDING = torch.zeros(2, 9, dtype=torch.bool)
+PADDING[1, 6:] = True
+
+
+def calls_of(model, run, **how):
+    found = []
+    with torch.no_grad(), capture(model.eval(), found.append, **how) as seen:
+        run()
+    assert seen.calls == len(found)
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 16, "vdim": 16}])
+@pytest.mark.parametrize("masked", [{}, {"key_padding_mask": PADDING}])
+def test_multi_head__weights_are_those_that_it_returns_and_padded_queries_are_known(options, masked):
+    layer = nn.MultiheadAttention(16, 2, batch_first=True, **options).eval()
+    with torch.no_grad():
+        own_output, own = layer(X, X, X, average_attn_weights=False, **masked)
+    outputs = []
+    (call,) = calls_of(layer, lambda: outputs.append(layer(X, X, X, **masked)))
+    assert torch.allclose(outputs[0][0], own_output, atol=1e-6)
+    assert torch.allclose(call.weights(), own, atol=1e-6)
+    assert (call.valid is None) == (not masked)
+    assert call.valid is None or torch.equal(call.valid, ~PADDING)
+
+
+def test_padded_encoder__in_evaluation_runs_as_it_would_without_its_packed_path():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval()
+    expected = encoder(X, src_key_padding_mask=PADDING).detach()  # with gradients, torch does not pack
+    outputs = []
+    found = calls_of(encoder, lambda: outputs.append(encoder(X, src_key_padding_mask=PADDING)))
+    assert [call.name for call in found] == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert all(torch.equal(call.valid, ~PADDING) for call in found)
+    assert torch.allclose(outputs[0][~PADDING], expected[~PADDING], atol=1e-6)
+
+
+class Own(nn.Module):
+    """Attention of one's own: by the library's function, or by a softmax."""
+
+    def __init__(self, by_hand=False):
+        super().__init__()
+        self.read, self.by_hand = nn.Linear(16, 48), by_hand
+
+    def forward(self, x):
+        query, key, value = self.read(x).unflatten(-1, (3, 2, 8)).movedim(-3, 0).transpose(-3, -2)
+        if self.by_hand:
+            return torch.softmax(query @ key.transpose(-1, -2) / 3.0, dim=-1) @ value
+        return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.3)
+
+
+def test_own_model__is_seen_by_either_door():
+    model = Own()
+    (call,) = calls_of(model, lambda: model(X))
+    assert call.causal and call.scale == 0.3 and call.weights().triu(1).abs().max() == 0.0
+    with torch.no_grad(), capture(Own(by_hand=True).eval(), lambda call: None) as seen:
+        Own(by_hand=True).eval()(X)
+    ((_, weights),) = seen.others
+    assert seen.calls == 0 and torch.allclose(weights.sum(-1), torch.ones(2, 2, 9))
+
+
+def test_edit__takes_the_place_of_the_output():
+    model, silenced, shared = Own(), [], []
+
+    def silence(call):
+        weights = call.weights()
+        weights[:, 1] = 0.0
+        call.edit(weights)
+
+    plain = model.eval()(X).detach()
+    with torch.no_grad(), capture(model, silence):
+        silenced.append(model(X))
+    with torch.no_grad(), capture(model, lambda call: call.edit(call.weights()[:, [0, 0]])):
+        shared.append(model(X))
+    assert torch.allclose(silenced[0][:, 0], plain[:, 0], atol=1e-6) and silenced[0][:, 1].abs().max() == 0.0
+    assert not torch.allclose(shared[0][:, 1], plain[:, 1]) and torch.equal(model(X), plain)
+
+
+def test_models_that_cannot_be_watched__are_refused_with_the_reason():
+    class Wrong(Own):
+        def forward(self, x):
+            return super().forward(x)
+
+    class NoAttention(nn.Module):
+        def forward(self, x):
+            return x
+
+    def doubled(*arguments, **named):
+        return 2.0 * original(*arguments, **named)
+
+    with pytest.raises(UserError, match="no attention was seen"), capture(NoAttention().eval(), lambda call: None):
+        pass
+    with pytest.raises(UserError, match="Own is in training mode"), capture(Own().train(), lambda call: None):
+        pass
+    with pytest.raises(UserError, match="model of type dict"), capture({}, lambda call: None):
+        pass
+    original = nn.functional.scaled_dot_product_attention
+    nn.functional.scaled_dot_product_attention = doubled
+    try:
+        with pytest.raises(UserError, match="do not give its output"):
+            calls_of(Wrong(), lambda: Wrong().eval()(X))
+    finally:
+        nn.functional.scaled_dot_product_attention = original
+    assert nn.functional.scaled_dot_product_attention is original
+
+
+def test_long_texts__are_computed_in_parts_with_the_same_output():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = transformers.LlamaModel(transformers.LlamaConfig(vocab_size=50, num_key_value_heads=2, **sizes)).eval()
+    ids, outputs, grams = torch.arange(40)[None] % 50, [], []
+
+    def visit(call):
+        grams.append(sum((w @ w.transpose(-1, -2)).diagonal(dim1=-2, dim2=-1).sum() for _, w in call.tiles(7)))
+
+    for tile in (1000, 16):
+        with torch.no_grad(), capture(model, visit, tile=tile):
+            outputs.append(model(ids).last_hidden_state)
+    assert torch.allclose(*outputs, atol=1e-5) and torch.allclose(torch.stack(grams[:2]), torch.stack(grams[2:]))
