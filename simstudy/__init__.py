@@ -4,9 +4,8 @@
 predicts its cost. `open_results` loads results and `to_grid` arranges them by factor. `contrast` compares two cells,
 `details` shows one cell, and `leave_one_out` computes the error without each head.
 `judge` judges claims about a table of the caller's numbers. `simulate` studies any methods on data of any process.
-`nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on arrays of the caller. `read_heads` and
-`inspect_heads` measure how correlated the heads of a trained transformer are and compare this with theory.
-`collect_states` takes their states from a model of torch, and `head_affinity` compares their weights.
+`nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on arrays of the caller. `inspect_heads`
+measures how correlated the heads of a model are and compares this with theory.
 """
 
 import importlib
@@ -21,21 +20,17 @@ if TYPE_CHECKING:
     from simstudy.judging.judged import judge
     from simstudy.results import to_grid
     from simstudy.simulation import simulate
-    from simstudy.transformers.affinity import head_affinity
-    from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads
-    from simstudy.transformers.modules import collect_states
 
 __all__ = [
-    "Study", "check", "collect_states", "contrast", "details", "head_affinity", "head_diversity",
+    "Study", "check", "contrast", "details", "head_diversity",
     "inspect_heads", "judge", "leave_one_out", "nw_ensemble", "open_results", "plan", "principal_angles",
-    "read_heads", "run", "simulate", "to_grid",
+    "run", "simulate", "to_grid",
 ]  # fmt: skip
 _HOMES = {
-    "Study": "design.builder", "check": "design.load", "collect_states": "transformers.modules",
-    "contrast": "analysis", "details": "analysis", "head_affinity": "transformers.affinity",
+    "Study": "design.builder", "check": "design.load", "contrast": "analysis", "details": "analysis",
     "inspect_heads": "transformers.inspection", "judge": "judging.judged", "leave_one_out": "analysis",
-    "open_results": "interactive", "plan": "interactive", "read_heads": "transformers.heads",
+    "open_results": "interactive", "plan": "interactive",
     "run": "interactive", "simulate": "simulation", "to_grid": "results",
 }  # fmt: skip
 _ROOMS = ("plots", "theory")

@@ -1,7 +1,6 @@
 """Documents: their commands and code blocks run, links lead somewhere, and numbers are those of runs."""
 
 import inspect
-import json
 import pydoc
 import re
 import shlex
@@ -28,8 +27,6 @@ from simstudy.design.schema import RECORDS, alternatives_of
 from simstudy.report import answer
 from simstudy.report.answer import EQUATIONS
 from simstudy.report.tables import verdict_lines
-from simstudy.transformers import interventions
-from simstudy.transformers.modules import ARRAYS
 
 sys.path.append(str(ROOT / "simstudy" / "docs"))  # last: a file of tests has the name of one there
 import filled
@@ -42,7 +39,7 @@ ELSEWHERE = ("any-estimator", "own-numbers", "tutorial")
 REQUIRED = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR07", "RT01", "RT03"}
 """Checks of numpydoc: a summary, every parameter and what is returned, each described.  Annotations give the types."""
 PUBLIC = [f"simstudy.{name}" for name in (*simstudy.__all__, *(f"theory.{each}" for each in simstudy.theory.__all__))]
-PUBLIC += [f"{module.__name__}.{name}" for module in (plots, interventions) for name, value in vars(module).items()
+PUBLIC += [f"{module.__name__}.{name}" for module in (plots,) for name, value in vars(module).items()
            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"]  # fmt: skip
 ANSWERS = ("holds", "holds if", "fails", "open", "not testable here")
 TEMPLATE = ROOT / "simstudy" / "commands" / "templates" / "heads" / "design.toml"
@@ -123,41 +120,21 @@ def test_numbers_of_a_contrast__are_those_of_the_run(study):
     assert not lacking("outputs/README.md", "# {} with two heads, {} with three".format(*errors))
 
 
-def test_own_heads__are_read_as_the_readme_says(tmp_path, monkeypatch, capsys):
-    rng = np.random.default_rng(0)
-    weights = {}
-    for layer in range(2):
-        weights[f"h.{layer}.attn.c_attn.weight"] = rng.standard_normal((6, 18))
-        weights[f"h.{layer}.attn.c_attn.bias"] = rng.standard_normal(18)
-        weights[f"h.{layer}.attn.c_proj.weight"] = rng.standard_normal((6, 6))
-    np.savez(tmp_path / "model.npz", **weights)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_layer": 2, "n_head": 3, "n_embd": 6}))
-    np.savez(tmp_path / "states.npz", states=rng.standard_normal((2, 6, 9, 6)))
+def test_own_model__is_inspected_as_the_readme_says(capsys):
+    pytest.importorskip("transformers")
+    exec(blocks("python", "README.md")[0], {})
+    worth = [float(each) for each in capsys.readouterr().out.strip("[]\n").split()]
+    assert len(worth) == 12 and all(1 <= each <= 8 for each in worth)
+
+
+def test_own_matrices__are_answered_as_the_page_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(blocks("python", "README.md")[0].replace("model.safetensors", "model.npz"), {})
-    assert all(1 <= float(each) <= 3 for each in capsys.readouterr().out.strip("[]\n").split())
-
-
-def test_own_matrices__are_answered_as_the_page_says(study, monkeypatch):
-    monkeypatch.chdir(study)
     found: dict = {}
     exec(blocks("python", "simstudy/docs/own-heads.md")[0], found)
-    assert found["pairs"].iloc[0][["pair_head_i", "pair_head_j"]].tolist() == [0, 1]
-    less, bound = found["less"].mse.values, 3 * found["less"].mse_mcse.values
-    assert (less[:2] < found["whole"]).all() and (less[2:] - bound[2:] > found["whole"]).all()
-    moment = simstudy.details(found["results"], {"noise_sd": 0.5}).head_error_moment
-    assert simstudy.theory.risk([1 / 3, 0, 1 / 3, 1 / 3], moment) == pytest.approx(less[1])
-    inspected = DOCUMENTS["simstudy/docs/own-heads.md"].split("## From a model")[0]
-    exec(blocks("py", "simstudy/docs/own-heads.md")[0], found)
-    assert blocks("py", "simstudy/docs/own-heads.md")[0] in inspected
+    assert found["found"].pair_correlation[0] > 0.9
     arguments = next(each for each in shown("simstudy/docs/own-heads.md") if "heads.npz" in each)
-    result = command(*arguments, cwd=study)
+    result = command(*arguments, cwd=tmp_path)
     assert result.returncode == 0 and "alike    layer 0, heads 0 and 1: 0.9" in result.stdout, result.stderr
-
-
-def test_arrays_of_own_heads__are_those_that_the_page_names():
-    cells = re.findall(r"^\| (`.*?) \|", DOCUMENTS["simstudy/docs/own-heads.md"], flags=re.M)
-    assert re.findall(r"`(\w+)`", "".join(cells)) == [*ARRAYS]
 
 
 def test_template__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):

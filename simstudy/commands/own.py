@@ -14,6 +14,8 @@ from simstudy.errors import UserError, require_extra, require_plain
 PAGES = (".html", ".htm")
 """Endings of the name of a page."""
 _LISTED = 5
+_MAX_BYTES = 1 << 32
+"""Largest file of arrays or texts that is read."""
 _CSV = "give CSV in UTF-8 with a header, commas between columns and points before decimals"
 
 if TYPE_CHECKING:
@@ -110,58 +112,74 @@ def _is_text(written: pd.Series) -> bool:
 
 @cli.app.command()
 def inspect(
-    weights: Annotated[
-        Path, typer.Argument(help="Weights of a model (safetensors, PyTorch, GGUF, ONNX, .npz), or .npz of W_Q, W_K.")
-    ],
-    states: Annotated[
-        Path,
-        typer.Option(
-            help='Array "states" (layer, sequence, token, feature) as .npy. As .npz also "mask" (sequence, token) of '
-            'padded sequences and "attention" (layer, sequence, head, token, token) of the model, which is compared.'
-        ),
+    model: Annotated[
+        Path, typer.Argument(help="Folder of a model of transformers, or .npz of W_Q, W_K, states or weights.")
     ],
     output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=cli.plain_path)],
-    config: Annotated[
-        Path | None, typer.Option(help="config.json of the model; W_Q and W_K (head, feature, dimension) need none.")
-    ] = None,
-    queries: Annotated[int, typer.Option(min=1, help="Tokens of each sequence at which theory is evaluated.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of these tokens and of all random draws.")] = 0,
+    texts: Annotated[Path | None, typer.Option(help="Texts in UTF-8, one a line; at least four.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Texts that the model takes at a time.")] = 4,
+    remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run Python code that lies in the folder of the model.")
+    ] = False,
 ) -> None:
     """Measure how correlated the heads of a trained transformer are, and compare this with theory.
 
-    States are the vectors that enter the attention of each layer, after the norm if there is one. Theory is fitted to
-    every second sequence and compared with the others.
+    Attention is captured where the model computes it. Arrays: W_Q and W_K (layer, head, feature, dimension) with states
+    (layer, text, token, feature), or weights (layer, text, head, query, key).
     """
     from simstudy.execution.folder import require_writable
     from simstudy.execution.store import Store
-    from simstudy.report.heads import CAUTION, answer, compared, most_alike, scores, write_heads_page
+    from simstudy.report.heads import CAUTION, SOURCE_NAMES, answer, most_alike, reasons, scores, write_heads_page
     from simstudy.report.terminal import say
-    from simstudy.transformers.checkpoints import read_weights
-    from simstudy.transformers.heads import read_heads
     from simstudy.transformers.inspection import inspect_heads
 
-    require_plain("weights", str(weights))
+    require_plain("model", str(model))
     require_writable(output)
-    given = read_weights(states, alone="states")
-    if not {"states"} <= given.keys() <= {"states", "mask", "attention"}:
-        raise UserError(
-            f'{states}: holds {", ".join(given) or "nothing"}; give "states", if needed "mask", "attention"'
-        )
-    heads = read_heads(weights, config)
-    try:
-        found = inspect_heads(
-            heads, given["states"], given.get("mask"), attention=given.get("attention"), queries=queries, seed=seed
-        )
-    except ValueError as error:
-        raise UserError(f"{states}: {error}") from None
-    path = write_heads_page(found, Store(output), weights.stem)
+    found = inspect_heads(*(_arrays(model) if model.suffix == ".npz" else _model(model, texts, batch, remote_code)))
+    path = write_heads_page(found, Store(output), model.stem)
     say(answer(found))
     for layer, first, second, correlation in most_alike(found, _LISTED):
         say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
     say(CAUTION)
-    for source in ("constant", "half", "angles", "exact", "redrawn"):
-        pairs, rank, gap = scores(found, source)
-        say(f"{source:8} {pairs} pairs of heads, Spearman {rank}, RMSE {gap}")
-    for said in filter(None, (compared(found, source) for source in ("angles", "exact"))):
-        say(said)
+    for source, name in SOURCE_NAMES.items():
+        rank, error = scores(found, source)
+        say(f"{name}: rank correlation {rank}, root mean squared error {error}")
+    for reason in reasons(found):
+        say(f"no theory: {reason}")
     say(f"data     {output / 'heads.nc'}", f"page     {path}")
+
+
+def _arrays(path: Path) -> tuple[dict[str, Any], Any]:
+    from simstudy.design.files import open_regular, read_arrays
+
+    try:
+        with open_regular(path, _MAX_BYTES) as file:
+            arrays = read_arrays(file, _MAX_BYTES)
+    except (UserError, ValueError) as error:
+        raise UserError(f"{path}: {error}") from None
+    states = arrays.pop("states", None)
+    flags = {name: arrays[name].item() for name in ("scale", "causal") if name in arrays and arrays[name].ndim == 0}
+    return arrays | flags, states
+
+
+def _model(folder: Path, texts: Path | None, batch: int, remote_code: bool) -> tuple[Any, Any]:
+    """Return a model of a folder and what it takes of each batch of texts; nothing is loaded from elsewhere."""
+    from simstudy.design.files import read_text
+
+    if texts is None:
+        raise UserError("--texts: give a file with one text a line")
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: no folder of a model (it has no config.json); save one with model.save_pretrained")
+    lines = [line for line in read_text(texts, _MAX_BYTES).splitlines() if line.strip()]
+    require_extra("a model", "transformers", "models")
+    from transformers import AutoModel, AutoTokenizer
+
+    how = {"local_files_only": True, "trust_remote_code": remote_code}
+    try:
+        tokenizer, model = AutoTokenizer.from_pretrained(folder, **how), AutoModel.from_pretrained(folder, **how).eval()
+    except (OSError, ValueError, ImportError) as error:
+        raise UserError(f"{folder}: {' '.join(str(error).split())}") from None
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    parts = (lines[start : start + batch] for start in range(0, len(lines), batch))
+    return model, (tokenizer(part, return_tensors="pt", padding=True, truncation=True) for part in parts)

@@ -1,46 +1,31 @@
-"""Heads of a transformer on given states: how correlated they are, and whether theory would have told.
+"""Heads of a model on given texts: how correlated they are, how many they are worth, and what theory predicts.
 
-Index legend: l layer; h, g head; s sequence; d feature.
+Index legend: l attention of the model, in the order in which it is computed; h, g head; t query; s key; b text.
 """
 
-import copy
-import functools
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike
-from scipy.stats import sem
-from threadpoolctl import threadpool_limits
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from scipy.stats import rankdata, sem
 
 from simstudy.arguments import real_array
-from simstudy.data.geometry import GEOMETRIC_INDICES
-from simstudy.transformers.attention import (
-    GAPS,
-    Dimensions,
-    Projected,
-    attention_weights,
-    contribution_overlap,
-    dimensions,
-    normalised,
-    observe,
-    placed,
-    project,
-    require_attention,
-    unplaced,
-    visible,
-)  # fmt: skip
-from simstudy.transformers.heads import TransformerHeads
-from simstudy.transformers.predictions import SOURCES, agreement, predict_layer, set_constant
-from simstudy.transformers.subspaces import geometry, haar_indices, key_groups
+from simstudy.errors import UserError
+from simstudy.theory import logit_moments
+from simstudy.transformers.capture import capture
 
-_THREADS = 2
-"""A layer of 32 heads of 4096 by 128 fills 0.6 GB."""
-
-_PAIRS = ("layer", "source", "head_i", "head_j")
-_HEAD = ("layer", "head")
+Array = NDArray[np.float64]
+SOURCES = ("observed", "half", "constant", "exact")
+"""Odd texts; even texts; the mean correlation on these; exact theory of Gaussian logits, of the keys of even texts."""
+QUERIES = 16
+"""Queries of one attention, at most, at which theory is evaluated."""
+_TILE = 256
+_PAIRS, _HEAD = ("layer", "source", "head_i", "head_j"), ("layer", "head")
 
 MEANINGS = {
     "weight_correlation": (
@@ -49,338 +34,396 @@ MEANINGS = {
     ),
     "layer_correlation": (("layer", "source"), "mean weight_correlation of two heads of a layer", "mean"),
     "mean_correlation": (("source",), "mean of layer_correlation over all layers", "mean"),
-    "contribution_correlation": (
-        _PAIRS, "correlation of what two heads add to the residual stream if states are white noise where values read",
-        "weight_correlation O_ij / (O_ii O_jj)^(1/2), O the contribution overlap",
-    ),
-    "contribution_overlap": (
-        ("layer", "head_i", "head_j"), "covariance of what two heads add if they look at one token of white noise",
-        "O_ij = tr(OV_i' OV_j), OV = W_o W_v'",
-    ),
     "effective_heads": (
         ("layer", "source"), "heads that the average of heads is worth in variance", "H tr(G) / sum_ij G_ij",
     ),
-    "effective_contributions": (
-        ("layer", "source"), "the same for the sum of contributions to the residual stream",
-        "H sum_i G_ii O_ii / sum_ij G_ij O_ij",
-    ),
-    "prediction_rank": (
-        ("source",), "rank correlation with the observed correlation over pairs of heads; key groups count once",
-        "Spearman",
-    ),
+    "prediction_rank": (("source",), "rank correlation with the observed correlation over pairs of heads", "Spearman"),
     "prediction_error": (
-        ("source",), "root mean squared error over pairs of heads that the source speaks of; key groups count once",
+        ("source",), "root mean squared difference from the observed correlation over pairs of heads",
         "(mean of (c_ij - c_ij observed)^2)^(1/2)",
     ),
-    "prediction_gain": (
-        ("source",), "error of the constant less the error of the source, over the same pairs of heads",
-        "prediction_error(constant) - prediction_error(source)",
+    "logit_variance": (_HEAD, "variance of logits over keys, averaged over queries", "mean_t q_t' S q_t"),
+    "sink_share": (
+        _HEAD, "largest part of a head's weight that one token gets", "max_s mean_t w_ts, averaged over texts",
     ),
+    "pair_correlation": (("pair",), "weight_correlation of two heads as observed, in falling order", "see there"),
     "pair_layer": (("pair",), "layer of two heads, most alike first", "rank of pair_correlation"),
     "pair_head_i": (("pair",), "the first of the two heads", "from 0"),
     "pair_head_j": (("pair",), "the second of the two heads", "from 0"),
-    "pair_correlation": (
-        ("pair",), "weight_correlation of the two heads as observed, in falling order", "see weight_correlation",
-    ),
-    "key_group": (_HEAD, "the first head of the layer that has the same key", "from 0"),
-    "hdi": (
-        ("layer", "index"), "diversity index of the key subspaces; heads of one key group count once",
-        "see simstudy.data.geometry.diversity_indices",
-    ),
-    "hdi_haar_mean": (("index",), "mean of the index of as many Haar-random subspaces", "mean over draws"),
-    "hdi_haar_deviation": (("index",), "standard deviation of the same", "deviation over draws"),
-    "logit_rank": (
-        _HEAD, "effective rank of the form that gives logits, between whitened tokens", "(sum s^2)^2 / sum s^4",
-    ),
-    "logit_variance": (
-        _HEAD, "variance of logits over tokens, averaged over queries", "mean_t k_t' S k_t, k pulled-back query",
-    ),
-    "sink_share": (
-        _HEAD, "largest part of a head's weight that one token gets", "max_s mean_t w_ts, averaged over sequences",
-    ),
-    "output_size": (
-        _HEAD, "mean square of what a head adds to the residual stream", "mean_t |W_o sum_s w_ts v_s|^2 / d",
-    ),
-    "apparent_dimension": (
-        _HEAD, "dimension by how fast fewer keys count as logits grow; a lower limit beyond about 10",
-        "-2 d ln n_eff / d ln beta = 4 (E_w^2 logit - E_w logit), averaged over queries",
-    ),
-    "gap_dimension": (
-        (*_HEAD, "gaps"), "dimension by gaps below the largest logit; a lower limit beyond about 3, NaN of few tokens",
-        "2 / mean_(j < k) ln(gap_k / gap_j)",
-    ),
-    "key_length_variation": (
-        _HEAD, "deviation over mean of lengths of keys about their mean: 0 on a sphere, 1/(2p)^(1/2) of Gaussian keys",
-        "sd |k| / mean |k|",
-    ),
-    "inapplicable": (("layer", "source"), "where the prediction is blank, and why", "text"),
+    "inapplicable": (("layer",), "why theory is blank; empty where it is not", "text"),
 }  # fmt: skip
-"""Of each variable found its dimensions, what it is, and the formula."""
+"""Of each variable its dimensions, what it is, and the formula."""
 
 
-class Tokens(NamedTuple):
-    """States (L, T, d) of the real tokens of one sequence, and the places (T,) at which they stand."""
+def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Dataset:
+    """Measure how correlated the heads of every attention of a model are, and what theory predicts from other texts.
 
-    states: np.ndarray
-    places: np.ndarray
-
-    def stretched(self, length: int | None) -> np.ndarray:
-        """Places as far apart as they are in a sequence of so many tokens; as they are by default."""
-        if length is None:
-            return self.places
-        return self.places[0] + (self.places - self.places[0]) * (length - 1) / (self.places[-1] - self.places[0])
-
-
-class Fixed(NamedTuple):
-    """What follows from the weights of heads alone."""
-
-    groups: np.ndarray  # (L, H)
-    angles: np.ndarray  # (L, H, H) Correlations by the angles of key subspaces
-    indices: np.ndarray  # (L, index) Diversity of key subspaces
-    overlaps: list[np.ndarray | None]  # (H, H) Of contributions, if known
-
-
-def of_weights(heads: TransformerHeads, each: Callable[..., Any] = map) -> Fixed:
-    """Find what is fixed; ``each`` is `map`, or what does the same in several threads."""
-    groups = key_groups(heads.key, heads.key_bias)
-    writes = heads.value is not None and heads.output is not None
-    overlaps = (
-        each(functools.partial(contribution_overlap, heads), range(len(groups))) if writes else [None] * len(groups)
-    )
-    return Fixed(groups, *geometry(heads.key, groups, each), list(overlaps))
-
-
-def inspect_heads(
-    heads: TransformerHeads,
-    states: ArrayLike | list[np.ndarray],
-    mask: ArrayLike | None = None,
-    *,
-    attention: ArrayLike | list[np.ndarray] | None = None,
-    judged: ArrayLike | None = None,
-    length: int | None = None,
-    queries: int = 2,
-    seed: int = 0,
-) -> xr.Dataset:
-    """Measure how correlated the heads of every layer are, and what theory predicts from other sequences.
-
-    Correlation of two heads is that of their outputs if values are noise, at a query: G_hg / (G_hh G_gg)^(1/2) with
-    G_hg = sum_i w_hi w_gi over the tokens, averaged over queries.
+    Correlation of two heads is that of their outputs if values are noise: G_hg / (G_hh G_gg)^(1/2) with
+    G_hg = sum_s w_hs w_gs over the tokens, averaged over the queries that are no padding.
 
     Parameters
     ----------
-    heads : TransformerHeads
-        From `read_heads`, or made of arrays.
-    states : (layer, sequence, token, feature) array, or a list of (layer, token, feature) arrays
-        What enters the attention of each layer: after the norm, in models that have one before attention.
-    mask : (sequence, token) array of truth values, optional
-        Which tokens are real; padding is left out.
-    attention : (layer, sequence, head, token, token) array, or a list of (layer, head, token, token) arrays, optional
-        Weights that the model itself computed, compared with those of heads and states.
-    judged : (sequence,) array of truth values, optional
-        Sequences that heads are observed on; theory is fitted on the others.  Every second one by default.
-    length
-        Tokens of the sequences that theory speaks of, whose tokens stand as much farther apart: those that are given by
-        default.  Observations are of these as they are.
-    queries
-        Tokens of each judged sequence at which theory is evaluated; observations use all tokens.
+    model : torch.nn.Module or mapping of arrays
+        A model in evaluation mode.  Or arrays, for which torch is not needed: ``{"W_Q": ..., "W_K": ...}`` of shape
+        (layer, head, feature, dimension), with ``"scale"`` (1/√dimension by default) and ``"causal"`` (False);
+        or ``{"weights": ...}`` of shape (layer, text, head, query, key).
+    inputs
+        What the model takes: a mapping of keyword arguments (such as a tokenizer returns), a function without arguments
+        that runs the model, or any number of these, one after another.  For W_Q and W_K the states (layer, text, token,
+        feature) that enter attention.  At least four texts.
     seed
-        Seed for the choice of these tokens, for redrawn tokens and for Haar-random heads.
+        Seed of the choice of queries at which theory is evaluated.
 
     Returns
     -------
     xarray.Dataset
-        Along layer, head_i, head_j and ``source``, among others: ``observed``; ``half``, the same on the other
-        sequences; ``constant``, the mean of that over all pairs; ``angles``, the closed form in the principal angles of
-        the key subspaces; ``leading``, theory for many tokens with Gaussian logits; ``exact``, the same at the number
-        of tokens that there are, with the token that looks and attention sinks at the ends of the sequence apart;
-        ``redrawn``, tokens drawn from those of the other sequences.  ``prediction_rank``,
-        ``prediction_error`` and ``prediction_gain`` compare each with what is observed.  Errors ``_mcse`` are over
-        judged sequences.  ``inapplicable`` says where a theory is blank, and why.  Along
-        ``pair`` lie all two heads of a layer, most alike first.  ``output_size`` is the mean square of what each head
-        adds.  Nothing is said of what heads add whose values or outputs are not known.
+        Along ``layer`` (with the names of modules), ``head``, ``head_i``, ``head_j`` and ``source``: ``observed`` on
+        every second text; ``half``, the same on the other texts; ``constant``, the mean of that over all pairs;
+        ``exact``, theory at the number of keys that a query sees, with Gaussian logits of keys of the other texts,
+        averaged over a few queries.  Errors ``_mcse`` are over
+        texts.  ``inapplicable`` says where theory is blank, and why.  Along ``pair`` lie all two heads of a layer, most
+        alike first.
 
     Raises
     ------
-    ValueError
-        If shapes do not fit, numbers are not finite, fewer than two sequences are left on either side, or heads and
-        states do not give the attention of the model; then with the cause.
+    UserError
+        If attention cannot be seen or read (see `simstudy.transformers.capture.capture`), shapes do not fit, numbers
+        are not finite, or there are fewer than four texts.
     """
-    if queries < 1:
-        raise ValueError(f"queries = {queries}; give at least 1")
-    how: dict[str, Any] = {"mask": mask, "attention": attention, "judged": judged}
-    return inspect_lengths(heads, states, (length,), queries=queries, seed=seed, **how)[0]
+    layers: dict[str, Layer] = {}
+    rng = np.random.default_rng(seed)
 
+    def layer(name: str) -> Layer:
+        return layers.setdefault(name, Layer(rng))
 
-def inspect_lengths(
-    heads: TransformerHeads, states: ArrayLike | list[np.ndarray], lengths: tuple[int | None, ...], *, queries: int,
-    seed: int, fixed: Fixed | None = None, mask: Any = None, attention: Any = None, judged: Any = None,
-) -> list[xr.Dataset]:  # fmt: skip
-    """Return what `inspect_heads` says at each of several lengths, from one observation of the states.
-
-    Who inspects the same heads again and again finds once what is ``fixed``, and is told no scores of predictions and
-    no convergence of quadrature, of which numerical errors were below 1e-5 in four models; 1e-4 is the limit.
-    """
-    sequences = _sequences(heads, states, mask)
-    if attention is not None:
-        _require_own(heads, sequences, attention)
-    judged = _judged(judged, len(sequences))
-    longest = max(len(tokens.places) for tokens in sequences)
-    if short := [length for length in lengths if length is not None and length < longest]:
-        raise ValueError(f"length = {short[0]}; give {longest} or more, as the longest sequence has")
-    rng, (n_layers, _, n_features, head_dim) = np.random.default_rng(seed), heads.query.shape
-    with threadpool_limits(1), ThreadPoolExecutor(_THREADS) as pool:
-        known = of_weights(heads, pool.map) if fixed is None else fixed
-        n_keys = max(len(np.unique(group)) for group in known.groups)
-        null = haar_indices(n_keys, n_features, min(n_features, head_dim), head_dim**0.25, rng)
-        of_layer = functools.partial(_layer, heads, sequences, judged, lengths, queries, fixed is None)
-        layers = list(pool.map(of_layer, range(n_layers), known.angles, rng.spawn(n_layers)))
-    return [_labelled(of_length, known, null, judged, fixed is None) for of_length in zip(*layers, strict=True)]
-
-
-def _sequences(heads: TransformerHeads, states: ArrayLike | list[np.ndarray], mask: ArrayLike | None) -> list[Tokens]:
-    """The real tokens of every sequence."""
-    n_layers, _, n_features, _ = heads.query.shape
-    wanted = f"(layer = {n_layers}, token, feature = {n_features})"
-    if isinstance(states, (list, tuple)):
-        if mask is not None:
-            raise ValueError("mask beside a list of sequences; leave padding out of the list")
-        given = [real_array(f"states[{s}]", one, wanted) for s, one in enumerate(states)]
-        kept = [np.ones(one.shape[1] if one.ndim == 3 else 0, bool) for one in given]
+    if isinstance(model, Mapping):
+        _observe_arrays(model, inputs, layer)
     else:
-        array = real_array("states", states, "(layer, sequence, token, feature)")
-        if array.ndim != 4:
-            raise ValueError(f"states have shape {array.shape}; give (layer, sequence, token, feature)")
-        kept = list(np.ones(array.shape[1:3], bool) if mask is None else np.asarray(mask, bool))
-        if np.shape(kept) != array.shape[1:3]:
-            raise ValueError(f"mask has shape {np.shape(kept)}; give (sequence, token) = {array.shape[1:3]}")
-        given = list(array.swapaxes(0, 1))
-    found = []
-    for s, (one, real) in enumerate(zip(given, kept, strict=True)):
-        if one.ndim != 3 or (one.shape[0], one.shape[2]) != (n_layers, n_features) or real.sum() < 2:
-            raise ValueError(
-                f"states of sequence {s}: shape {one.shape}, {real.sum()} tokens; give {wanted}, 2 or more, "
-                f"as query weights (layer, head, feature, dimension) have shape {heads.query.shape}; no last output"
-            )
-        if not np.isfinite(one[:, real]).all():
-            raise ValueError(f"states of sequence {s} hold NaN or infinity; mask such tokens")
-        found.append(Tokens(one if real.all() else one[:, real], np.flatnonzero(real)))
-    return found
+        for run in _runs(model, inputs):
+            _observe_model(model, run, layer)
+    n_texts = min((len(each.gram) for each in layers.values()), default=0)
+    if n_texts < 4:
+        raise UserError(f"{n_texts or 'no'} texts; give at least 4, of which every second one is judged")
+    for name, each in layers.items():
+        each.gather(n_texts, name)
+    return _labelled(layers)
 
 
-def _require_own(heads: TransformerHeads, sequences: list[Tokens], attention: ArrayLike | list[np.ndarray]) -> None:
-    """Compare what heads and states give with the attention of the model."""
-    given = list(attention) if isinstance(attention, (list, tuple)) else list(np.asarray(attention).swapaxes(0, 1))
-    if len(given) != len(sequences):
-        raise ValueError(f"attention of {len(given)} sequences; give {len(sequences)}, as of states")
-    for s, (tokens, one) in enumerate(zip(sequences, given, strict=True)):
-        for layer, weights in enumerate(np.asarray(one)):
-            seen = project(heads, layer, tokens.states[layer], tokens.places)
-            may_see = visible(heads, layer, tokens.places)
-            own = attention_weights(seen.query, seen.key, heads.scale, may_see, heads.cap)
-            real = weights[:, tokens.places][:, :, tokens.places] if weights.shape != own.shape else weights
-            require_attention(own, real, heads.causal, may_see, f"sequence {s}, layer {layer}")
-
-
-def _judged(given: ArrayLike | None, n_sequences: int) -> np.ndarray:
-    chosen = np.arange(n_sequences) % 2 == 1 if given is None else np.asarray(given, bool)
-    if chosen.shape != (n_sequences,):
-        raise ValueError(f"judged has shape {chosen.shape}; give one truth value for each of {n_sequences} sequences")
-    if min(chosen.sum(), (~chosen).sum()) < 2:
-        shares = f"{chosen.sum()} of them judged; give at least 4 sequences, of which 2 are judged and 2 are not"
-        raise ValueError(f"{n_sequences} sequences, {shares}")
-    return chosen
-
-
-def _layer(
-    heads: TransformerHeads, sequences: list[Tokens], judged: np.ndarray, lengths: tuple[int | None, ...], queries: int,
-    error: bool, layer: int, closed: np.ndarray, rng: np.random.Generator,
-) -> list[tuple[dict[str, np.ndarray], dict[str, Any]]]:  # fmt: skip
-    """Numbers of each judged sequence by name (S, ...), and those of the layer, at each length."""
-    whole = unplaced(heads, layer, np.concatenate([tokens.states[layer] for tokens in sequences]))
-    projected = _placed(heads, layer, whole, [tokens.places for tokens in sequences])
-    visibles = [visible(heads, layer, tokens.places) for tokens in sequences]
-    writes = heads.value is not None and heads.output is not None
-    every = [
-        observe(
-            heads, layer, each, seen, heads.linear("value", layer, tokens.states[layer]) if chosen and writes else None
-        )
-        for each, seen, tokens, chosen in zip(projected, visibles, sequences, judged, strict=True)
-    ]
-    fitted, chosen = np.flatnonzero(~judged), np.flatnonzero(judged)
-    half = np.mean([(every[s].correlation, every[s].gram) for s in fitted], axis=0)
-    shares = np.mean([every[s].end_share for s in fitted], axis=(0, 1)) * [1, not heads.causal]
-    known = np.array([[(every[s].correlation, every[s].gram), half, half, (closed, closed)] for s in chosen])
-    counted = [dimensions(projected[s], heads.scale, visibles[s], heads.cap) for s in chosen]
-    seen = {name: np.array(values) for name, values in zip(Dimensions._fields, zip(*counted, strict=True), strict=True)}
-    seen |= {name: np.array([getattr(every[s], name) for s in chosen]) for name in ("sink_share", "output_size")}
-    found = []
-    for length in lengths:
-        moved = _placed(heads, layer, whole, [tokens.stretched(length) for tokens in sequences])
-        own = copy.deepcopy(rng)
-        moments, logits, reason = predict_layer(heads, layer, moved, judged, length, queries, shares, own, error)
-        correlation, gram = np.moveaxis(np.concatenate([known, moments], axis=1), 2, 0)
-        void = np.isnan(np.diagonal(gram[:, 4], axis1=1, axis2=2)).any(axis=0)
-        many = (
-            f"the variance of logits of {void.sum()} of {len(void)} heads exceeds half of the logarithm of the tokens"
-        )
-        why = [many if void.any() else "", reason, ""] if heads.cap is None else ["theory knows no caps on logits"] * 3
-        numbers = {"weight_correlation": correlation, "gram": gram}
-        found.append((seen | numbers, logits | {"inapplicable": ["", "", "", "", *why]}))
-    return found
-
-
-def _placed(heads: TransformerHeads, layer: int, whole: Projected, places: list[np.ndarray]) -> list[Projected]:
-    """Queries and keys of every sequence; of all at once, which takes a third of the time."""
-    ends = np.cumsum([len(each) for each in places])[:-1]
-    parts = placed(heads, layer, whole, np.concatenate(places))
-    return [Projected(*each) for each in zip(*(np.split(array, ends, axis=1) for array in parts), strict=True)]
-
-
-def _effective_heads(gram: np.ndarray, name: str) -> dict[str, np.ndarray]:
-    """H times the sum of variances over the variance of the sum, of Grams (L, S, ..., H, H), with its error."""
-    own, whole, n_heads = np.trace(gram, axis1=-2, axis2=-1), gram.sum(axis=(-2, -1)), gram.shape[-1]
-    ratio = own.mean(axis=1) / whole.mean(axis=1)
-    error = n_heads * sem(own - ratio[:, None] * whole, axis=1) / np.abs(whole.mean(axis=1))
-    return {name: n_heads * ratio, f"{name}_mcse": error}
-
-
-def _labelled(layers: tuple[Any, ...], fixed: Fixed, null: np.ndarray, judged: np.ndarray, scored: bool) -> xr.Dataset:
-    numbers, found = ({name: np.array([layer[k][name] for layer in layers]) for name in layers[0][k]} for k in range(2))
-    weights, gram, gaps = (numbers[name] for name in ("weight_correlation", "gram", "log_gaps"))
-    del numbers["gram"], numbers["log_gaps"]
-    set_constant(weights, gram, fixed.groups)
-    found |= _effective_heads(gram, "effective_heads")
-    if scored:
-        found |= agreement(weights.swapaxes(0, 1).swapaxes(1, 2), fixed.groups)
-    first, second = np.triu_indices(weights.shape[-1], 1)
-    with np.errstate(invalid="ignore"):  # NaN of single heads
-        numbers["layer_correlation"] = weights[..., first, second].sum(axis=-1) / np.float64(len(first))
-    if fixed.overlaps[0] is None:
-        del numbers["output_size"]
+def _runs(model: Any, inputs: Any) -> Iterator[Callable[[], Any]]:
+    """Yield functions that run a model on one batch of texts each."""
+    if inputs is None:
+        raise UserError("inputs: give what the model takes, such as the output of its tokenizer")
+    if callable(inputs):
+        yield inputs
+    elif isinstance(inputs, Mapping):
+        yield lambda: model(**inputs)
+    elif isinstance(inputs, Iterable):
+        for each in inputs:
+            yield from _runs(model, each)
     else:
-        overlaps = np.array(fixed.overlaps)
-        numbers["contribution_correlation"] = weights * normalised(overlaps)[:, None, None]
-        found |= _effective_heads(gram * overlaps[:, None, None], "effective_contributions")
-        found["contribution_overlap"] = overlaps
-    for name, values in numbers.items():
-        found |= {name: values.mean(axis=1), f"{name}_mcse": sem(values, axis=1)}
-    whole = numbers["layer_correlation"].mean(axis=0)
-    found |= {"mean_correlation": whole.mean(axis=0), "mean_correlation_mcse": sem(whole)}
-    slope = gaps.mean(axis=1)
-    found |= {"gap_dimension": 2.0 / slope, "gap_dimension_mcse": 2.0 / slope**2 * sem(gaps, axis=1)}
-    # All two heads of one layer, most alike first.
-    correlation, error = (found[f"weight_correlation{name}"][:, 0][:, first, second] for name in ("", "_mcse"))
-    order = np.argsort(-correlation, axis=None, kind="stable")
+        raise UserError(f"inputs of type {type(inputs).__name__}; give a mapping, a function, or several of these")
+
+
+def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "Layer"]) -> None:
+    import torch
+
+    counts: dict[str, int] = defaultdict(int)
+
+    def place(name: str) -> Layer:
+        counts[name] += 1
+        return layer(f"{name} ({counts[name]})" if counts[name] > 1 else name)
+
+    def visit(call: Any) -> None:
+        valid = None if call.valid is None else call.valid.cpu().numpy()
+        sums = _of_tiles(call.tiles(_TILE), valid, torch)
+        reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
+        place(call.name).add(sums, call, valid, reason, call.visible().cpu().numpy())
+
+    with torch.no_grad(), capture(model, visit) as seen:
+        run()
+    for name, weights in seen.others:
+        while weights.ndim < 4:
+            weights = weights[None]
+        sums = _of_tiles([(slice(0, weights.shape[-2]), weights.flatten(0, -4))], None, torch)
+        place(name).add(sums, None, None, "queries and keys were not seen, weights alone")
+
+
+def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tuple[Array, Array]:
+    """Gram (b, h, h) and mean weights (b, h, s) over the queries that are no padding."""
+    gram: Any = 0.0
+    share: Any = 0.0
+    count: Any = 0.0
+    for rows, weights in tiles:
+        part = weights.float()
+        if valid is not None:
+            kept = torch.as_tensor(valid[:, rows], device=part.device)
+            part = part * kept[:, None, :, None]
+            count = count + kept.sum(-1).double()
+        else:
+            count = count + torch.full((len(part),), float(part.shape[-2]), dtype=torch.float64, device=part.device)
+        flat = part.flatten(2)
+        gram = gram + (flat @ flat.transpose(1, 2)).double()
+        share = share + part.sum(-2).double()
+    count = count.clamp_min(1.0)[:, None, None]
+    return (gram / count).cpu().numpy(), (share / count).cpu().numpy()
+
+
+def _observe_arrays(arrays: Mapping[str, Any], states: ArrayLike | None, layer: Callable[[str], "Layer"]) -> None:
+    """Observe heads that are given as arrays."""
+    if set(arrays) == {"weights"}:
+        given = real_array("weights", arrays["weights"], "(layer, text, head, query, key)")
+        if given.ndim != 5 or not np.isfinite(given).all():
+            raise UserError(f"weights have shape {given.shape}; give finite numbers (layer, text, head, query, key)")
+        for number, texts in enumerate(given):
+            sums = np.einsum("bhts,bgts->bhg", texts, texts) / texts.shape[2], texts.mean(axis=2)
+            layer(str(number)).add(sums, None, None, "queries and keys were not given, weights alone")
+        return
+    known = {"W_Q", "W_K", "scale", "causal"}
+    if not {"W_Q", "W_K"} <= arrays.keys() <= known:
+        raise UserError(f"arrays {', '.join(map(str, arrays)) or 'none'}; give W_Q and W_K (scale, causal), or weights")
+    query, key = (real_array(name, arrays[name], "(layer, head, feature, dimension)") for name in ("W_Q", "W_K"))
+    tokens = real_array("states", states, "(layer, text, token, feature)")
+    if query.ndim != 4 or query.shape != key.shape or tokens.ndim != 4 or len(tokens) != len(query):
+        shapes = f"W_Q {query.shape}, W_K {key.shape}, states {tokens.shape}"
+        raise UserError(f"{shapes}; give (layer, head, feature, dimension) twice and (layer, text, token, feature)")
+    if tokens.shape[-1] != query.shape[2] or not all(np.isfinite(each).all() for each in (query, key, tokens)):
+        raise UserError(
+            f"states of {tokens.shape[-1]} features, heads of {query.shape[2]}; give the same, and finite numbers"
+        )
+    scale = float(arrays.get("scale", query.shape[-1] ** -0.5))
+    ahead = np.triu(np.ones(tokens.shape[2:3] * 2, bool), 1) if arrays.get("causal", False) else None
+    for number, (w_q, w_k, texts) in enumerate(zip(query, key, tokens, strict=True)):
+        q, k = (np.einsum("btf,hfd->bhtd", texts, w) for w in (w_q, w_k))
+        logits = scale * q @ k.swapaxes(-1, -2)
+        weights = softmax(logits if ahead is None else np.where(ahead, -np.inf, logits), axis=-1)
+        sums = np.einsum("bhts,bgts->bhg", weights, weights) / weights.shape[2], weights.mean(axis=2)
+        seen = np.full(q.shape[2], k.shape[2]) if ahead is None else np.arange(q.shape[2]) + 1
+        seen = np.broadcast_to(seen, (len(q), q.shape[2]))
+        layer(str(number)).add(sums, SimpleNamespace(query=q, key=k, scale=scale), None, "", seen)
+
+
+class Layer:
+    """What is kept of one attention while texts pass: of each text a Gram, and moments of keys and some queries."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self.gram: list[Array] = []
+        self.sink: list[Array] = []
+        self.reason = ""
+        self.scale, self._n_seen = 0.0, 0
+        self._queries: list[tuple[Array, int]] = []  # (h, d) of odd texts, and the keys that each sees
+        self._moments: list[Any] = [0.0, 0.0, 0.0]  # number, sum (h, d) and products (h d, h d) of keys of even texts
+
+    def add(self, sums: tuple[Array, Array], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
+        """Add the texts of one call."""
+        gram, share = sums
+        if not np.isfinite(gram).all():
+            raise UserError("weights of attention are not finite; give other texts, or the model in float32")
+        self.reason = self.reason or reason
+        for text in range(len(gram)):
+            odd = len(self.gram) % 2 == 1
+            self.gram.append(gram[text])
+            self.sink.append(share[text].max(axis=-1))
+            if call is None or self.reason:
+                continue
+            self.scale = call.scale
+            kept = None if valid is None else valid[text]
+            if odd:
+                self._add_queries(call.query[text], kept, seen[text])
+            else:
+                self._add_keys(call.key[text], kept)
+
+    def _add_keys(self, key: Any, valid: Any) -> None:
+        keys = _numbers(key)
+        if valid is not None and len(valid) == keys.shape[1]:
+            keys = keys[:, valid]
+        flat = keys.swapaxes(0, 1).reshape(keys.shape[1], -1)
+        for place, new in enumerate((len(flat), flat.sum(axis=0), flat.T @ flat)):
+            self._moments[place] = self._moments[place] + new
+
+    def _add_queries(self, query: Any, valid: Any, seen: Any) -> None:
+        """Keep a random sample of all queries so far, of constant size."""
+        places = range(query.shape[-2]) if valid is None else np.flatnonzero(valid)
+        for place in places:
+            self._n_seen += 1
+            if len(self._queries) < QUERIES:
+                self._queries.append((_numbers(query[:, place]), int(seen[place])))
+            elif (kept := int(self._rng.integers(self._n_seen))) < QUERIES:
+                self._queries[kept] = _numbers(query[:, place]), int(seen[place])
+
+    def gather(self, n_texts: int, name: str) -> None:
+        """Take the windows of one text together, if attention is computed in windows."""
+        windows, rest = divmod(len(self.gram), n_texts)
+        if rest:
+            raise UserError(f"{name}: attention of {len(self.gram)} sequences beside {n_texts}; inspect it alone")
+        if windows > 1:
+            self.reason = self.reason or "attention is computed in windows, of which theory knows nothing"
+            for kept in (self.gram, self.sink):
+                kept[:] = [np.mean(kept[start : start + windows], axis=0) for start in range(0, len(kept), windows)]
+
+    def theory(self) -> tuple[Array, Array]:
+        """Mean Gram (h, h) by exact theory, and variances of logits (h,); NaN where theory says nothing."""
+        n_heads = len(self.gram[0])
+        blank = np.full((n_heads, n_heads), np.nan)
+        if self.reason or not self._queries:
+            self.reason = self.reason or "no queries and keys on either half of the texts"
+            return blank, blank[0]
+        count, total, products = self._moments
+        mean = total / count
+        covariance = products / count - np.outer(mean, mean)
+        queries = np.array([query for query, _ in self._queries])  # (t, h, d)
+        dimension = queries.shape[-1]
+        n_groups = len(mean) // dimension
+        blocks = covariance.reshape(n_groups, dimension, n_groups, dimension)
+        group = np.arange(n_heads) * n_groups // n_heads
+        logits = np.einsum("thd,hdge,tge->thg", queries, blocks[group][:, :, group], queries, optimize=True)
+        logits *= self.scale**2
+        found = [
+            logit_moments((each + each.T) / 2.0, max(n_seen, 1), error=False)
+            for each, (_, n_seen) in zip(logits, self._queries, strict=True)
+        ]
+        self.reason = next((each.reason for each in found if each.reason), "")
+        variance = np.diagonal(logits, axis1=1, axis2=2).mean(axis=0)
+        return np.mean([each.gram for each in found], axis=0), variance
+
+
+def _numbers(tensor: Any) -> Array:
+    if isinstance(tensor, np.ndarray):
+        return tensor.astype(np.float64)
+    return tensor.detach().double().cpu().numpy()
+
+
+# ---------------------------------------------------------------- what is said of all
+
+
+def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
+    found = {name: _of_layer(each) for name, each in layers.items()}
+    n_heads = max(len(each["sink_share"]) for each in found.values())
+    columns: dict[str, Any] = {}
+    for name in next(iter(found.values())):
+        columns[name] = np.array([_padded(each[name], n_heads) for each in found.values()])
+    correlation, observed = columns["weight_correlation"], columns.pop("per_text")
+    per_layer = np.nanmean(observed, axis=-1)  # (l, text)
+    columns["layer_correlation"] = np.array([[_off_diagonal(c).mean() for c in layer] for layer in correlation])
+    columns["layer_correlation_mcse"] = _on_observed(sem(per_layer, axis=1), len(SOURCES))
+    columns["mean_correlation"] = columns["layer_correlation"].mean(axis=0)
+    columns["mean_correlation_mcse"] = _on_observed(sem(per_layer.mean(axis=0)), len(SOURCES))
+    columns |= _agreement(correlation, observed)
+    first, second = np.triu_indices(n_heads, 1)
+    values = correlation[:, 0][:, first, second]
+    order = np.argsort(-np.where(np.isnan(values), -np.inf, values), axis=None, kind="stable")
+    order = order[np.isfinite(values.ravel()[order])]
     layer, pair = np.divmod(order, max(len(first), 1))
-    found |= {"pair_layer": layer, "pair_head_i": first[pair], "pair_head_j": second[pair]}
-    found |= {"pair_correlation": correlation.ravel()[order], "pair_correlation_mcse": error.ravel()[order]}
-    found |= {"key_group": fixed.groups, "hdi": fixed.indices}
-    found |= {"hdi_haar_mean": null.mean(axis=0), "hdi_haar_deviation": null.std(axis=0, ddof=1)}
+    columns |= {"pair_layer": layer, "pair_head_i": first[pair], "pair_head_j": second[pair]}
+    columns["pair_correlation"] = values.ravel()[order]
+    errors = columns["weight_correlation_mcse"][:, 0][:, first, second]
+    columns["pair_correlation_mcse"] = errors.ravel()[order]
+    columns["inapplicable"] = np.array([each.reason for each in layers.values()], object)
     variables = {}
-    for name, values in found.items():
+    for name, array in columns.items():
         dims, meaning, formula = MEANINGS[name.removesuffix("_mcse")]  # an error has the dimensions of its number
-        said = f"Monte Carlo standard error over sequences: {meaning}" if name.endswith("_mcse") else meaning
-        variables[name] = (dims, values, {"long_name": said, "units": "1", "formula": formula})
-    coordinates = {"source": list(SOURCES), "index": list(GEOMETRIC_INDICES), "gaps": list(GAPS)}
-    counts = {"n_judged": int(judged.sum()), "n_fitted": int((~judged).sum())}
+        said = f"Monte Carlo standard error over texts: {meaning}" if name.endswith("_mcse") else meaning
+        variables[name] = (dims, array, {"long_name": said, "units": "1", "formula": formula})
+    coordinates = {"source": list(SOURCES), "module": ("layer", list(layers))}
+    texts = len(next(iter(layers.values())).gram)
+    counts = {"n_judged": texts // 2, "n_fitted": texts - texts // 2}
     return xr.Dataset(variables, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])
+
+
+def _of_layer(layer: Layer) -> dict[str, Array]:
+    """Numbers of one attention, by source where they have one."""
+    gram = np.array(layer.gram)
+    even, odd = gram[::2], gram[1::2]
+    theory, variance = layer.theory()
+    own = _correlation(odd)
+    half = _correlation(even).mean(axis=0)
+    constant = np.where(np.eye(len(half)), 1.0, _off_diagonal(half).mean() if len(half) > 1 else np.nan)
+    correlation = np.array([own.mean(axis=0), half, constant, _correlation(theory)])
+    grams = [odd, even, _with_correlation(even.mean(axis=0), constant)[None], theory[None]]
+    effective = np.array([_effective_heads(each) for each in grams])
+    nothing = np.full_like(half, np.nan)
+    errors = [sem(own, axis=0), sem(_correlation(even), axis=0), nothing, nothing]
+    sink = np.array(layer.sink)[1::2]
+    return {
+        "weight_correlation": correlation,
+        "weight_correlation_mcse": np.array(errors),
+        "effective_heads": effective[:, 0],
+        "effective_heads_mcse": effective[:, 1],
+        "logit_variance": variance,
+        "sink_share": sink.mean(axis=0),
+        "sink_share_mcse": sem(sink, axis=0),
+        "per_text": np.array([_off_diagonal(each) for each in own]),
+    }
+
+
+def _correlation(gram: Array) -> Array:
+    squares = np.diagonal(gram, axis1=-2, axis2=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return gram / np.sqrt(squares[..., :, None] * squares[..., None, :])
+
+
+def _with_correlation(gram: Array, correlation: Array) -> Array:
+    deviations = np.sqrt(np.diagonal(gram))
+    return correlation * np.outer(deviations, deviations)
+
+
+def _off_diagonal(matrix: Array) -> Array:
+    return matrix[np.triu_indices(len(matrix), 1)] if len(matrix) > 1 else np.array([np.nan])
+
+
+def _effective_heads(grams: Array) -> tuple[float, float]:
+    """H times the sum of variances over the variance of the sum, of Grams (text, h, h), with its error over texts."""
+    own, whole, n_heads = np.trace(grams, axis1=1, axis2=2), grams.sum(axis=(1, 2)), grams.shape[-1]
+    ratio = own.mean() / whole.mean()
+    error = n_heads * float(sem(own - ratio * whole)) / abs(whole.mean()) if len(grams) > 1 else np.nan
+    return n_heads * ratio, error
+
+
+def _padded(values: Array, n_heads: int) -> Array:
+    """Numbers of an attention with fewer heads than another, filled up with NaN along heads and pairs."""
+    n_pairs = max(n_heads * (n_heads - 1) // 2, 1)
+    shape = list(np.shape(values))
+    if len(shape) == 3:
+        shape[1:] = [n_heads, n_heads]
+    elif len(shape) == 2:
+        shape[1] = n_pairs
+    elif shape != [len(SOURCES)]:
+        shape = [n_heads]
+    whole = np.full(shape, np.nan)
+    whole[tuple(slice(size) for size in np.shape(values))] = values
+    return whole
+
+
+def _on_observed(errors: Any, n_sources: int) -> Array:
+    """Errors of what is observed, NaN for what is not."""
+    whole = np.full((*np.shape(errors), n_sources), np.nan)
+    whole[..., 0] = errors
+    return whole
+
+
+def _agreement(correlation: Array, observed: Array) -> dict[str, Array]:
+    """Rank correlation and error of each source over all pairs of heads, with jackknife errors over judged texts."""
+    first, second = np.triu_indices(correlation.shape[-1], 1)
+    predicted = correlation[:, :, first, second].swapaxes(0, 1).reshape(len(SOURCES), -1).copy()
+    predicted[0] = np.nan  # what is observed predicts nothing
+    texts = observed.swapaxes(0, 1).reshape(observed.shape[1], -1)  # (text, pair)
+
+    def scores(seen: Array) -> Array:
+        return np.array([_score(each, seen) for each in predicted])
+
+    whole, n_texts = scores(texts.mean(axis=0)), len(texts)
+    left_out = np.array([scores(np.delete(texts, text, axis=0).mean(axis=0)) for text in range(n_texts)])
+    error = np.sqrt((n_texts - 1) / n_texts * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0))
+    names = ("prediction_rank", "prediction_error")
+    found = dict(zip(names, whole.T, strict=True))
+    return found | {f"{name}_mcse": each for name, each in zip(names, error.T, strict=True)}
+
+
+def _score(predicted: Array, observed: Array) -> tuple[float, float]:
+    both = np.isfinite(predicted) & np.isfinite(observed)
+    if both.sum() < 2:
+        return np.nan, np.nan
+    one, other = (rankdata(each[both]) for each in (predicted, observed))
+    spread = one.std() * other.std()
+    rank = float(((one - one.mean()) * (other - other.mean())).mean() / spread) if spread else np.nan
+    return rank, float(np.sqrt(((predicted - observed)[both] ** 2).mean()))
