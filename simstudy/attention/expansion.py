@@ -1,26 +1,38 @@
-"""Control by expansion: moments of heads to second order in averages over keys, with known means at every n.
+"""Control variates: moments of heads to second order in averages over keys, with known means at every n.
 
 The theory that runs are compared with derives its own expectations.
 
 Given the keys, head h estimates c_h = Σ_i K_hi m(X_i) / S_h, S_h = Σ_i K_hi, and G_hg is the covariance of two heads.
-With μ_h = E[K_h m] / E K_h, b_h = μ_h − m(x) and the leading covariance G⁰_hg = σ² E[K_h K_g] / (n E K_h · E K_g),
+With μ_h = E[K_h m] / E K_h and b_h = μ_h − m(x), what is taken off the error e_h = c_h − m(x) and the product
+P_hg = e_h e_g + G_hg has mean 0, whatever factors are put before its parts.  Factors depend on the cell alone.
+
+**Distances, and rows of data: expansion.**  With the leading covariance G⁰_hg = σ² E[K_h K_g] / (n E K_h · E K_g),
 
 - a_h = S_h / (n E K_h) − 1, l_h = (1 + a_h) (c_h − μ_h) and γ_hg = G_hg (1 + a_h) (1 + a_g) / G⁰_hg − 1 are averages
   over independent keys, each of mean 0,
 - c_h − μ_h = l_h / (1 + a_h), G_hg = G⁰_hg (1 + γ_hg) / ((1 + a_h) (1 + a_g)).
 
-The terms of first and second order in a, l and γ, less their means, are taken off the error e_h = c_h − m(x) and the
-product P_hg = e_h e_g + G_hg.  That changes no expectation, whatever factors are put
-before the terms.
+The terms of first and second order in a, l and γ, less their means, are taken off.
 
 Where few keys carry weight the terms have heavy tails, which c_h and G_hg have not.  The measure of this is
 u_hg = E[K_h² K_g²] / (n (E[K_h K_g])²), the variance of G_hg (1 + a_h) (1 + a_g) over its squared mean but for 1/n.
 Terms of first order get the factor 1 / (1 + u³) and of second order 1 / (1 + 3 u²): both are near 1 at many keys.
 
-Nothing is taken off where u_hh ≥ 1, or where E K_h⁸ ≥ n (E K_h⁴)², for one head at one query.  The latter is where the
-variance of the terms is that of rare keys.  Their share in the known means is not seen by replicates, so that intervals
-were too short with dot products (64 to 1000 keys).  Then nothing is taken off at any query: errors at two queries
-cancel in part, and would not if one of them were corrected alone.
+Nothing is taken off, at any query, where u_hh ≥ 1 or E K_h⁸ ≥ n (E K_h⁴)² for one head at one query.  The latter is
+where the variance of the terms is that of rare keys: replicates do not see their share in the known means.
+
+**Dot products: one key is left out.**  Let S⁻ and L⁻ be the sums of K and K (m − μ) over all keys but the last, and
+u_h = m − μ_h.  Each key has the same share in a sum over keys, so that averages E₁ over one key given the others are
+
+- E c_h − μ_h = n E f_h, f_h = E₁[K_h u_h / (S⁻_h + K_h)],
+- E[(c_h − μ_h)(c_g − μ_g) + G_hg] = n E φ_hg,
+  φ_hg = E₁[(K_h K_g (σ² + u_h u_g) + K_h u_h L⁻_g / 2 + K_g u_g L⁻_h / 2) / ((S⁻_h + K_h)(S⁻_g + K_g))].
+
+Logits of a Gaussian key are normal, and of m its mean and variance given two of them count: E₁ is a sum over nodes in
+the plane.  n f and n φ, less their terms of first and second order in a = S⁻ / E S⁻ − 1 and l = L⁻ / E S⁻, replace
+plain replicates: numerators, in which few keys carry weight, are averages over all keys that there may be, and only
+denominators vary.  All factors (`_left_out`) follow from n and the variances of logits.  They were set on cells of 8 to
+4096 keys, for small errors, intervals that cover and no cell worse than plain.
 
 For keys X ~ N(0, Σ), a kernel times the density of a key is a Gaussian again, and so is a product of kernels.  m is a
 polynomial of degree 2 plus waves A cos(k·x + φ), and of such functions mean and variance under any Gaussian are closed.
@@ -37,11 +49,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.attention.members import pairs_of
+from simstudy.attention.transformations import Inputs
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evaluate
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.processes import GaussianKeys, Keys
+from simstudy.design.settings.processes import GaussianKeys
 from simstudy.kernels.devices import is_there
+from simstudy.kernels.left_out import integrate
 
 Array = NDArray[np.float64]
 
@@ -51,43 +65,26 @@ _LARGEST_EXPONENT = 1e4
 """Beyond, rounding decides differences of logarithms, and no key is near."""
 _SMALLEST = float(np.finfo(float).tiny)
 """Of heads that see no row in common, so that logarithms are finite."""
+_FEW = "at some query point few keys carry weight, where a control variate would have heavy tails"
+_FEWEST = 30
+"""Keys below which none is left out."""
 _LARGEST_SHARE = 100.0
 """Logarithm of u beyond which its factors are 0."""
 
 
 class Expectations(NamedTuple):
-    """Expectations over one key of a cell.
+    """Expectations over one key of a cell; of pairs h ≤ g in the order of `members.pairs_of`."""
 
-    Attributes
-    ----------
-    log_mass : (query, head)
-        ln E K_h.
-    mean, bias : (query, head)
-        μ_h and μ_h − m(x_q).
-    tilt : (query, head)
-        E[K_h² (m − μ_h)] / E K_h².
-    log_product : (query, pair)
-        ln E[K_h K_g], over pairs h ≤ g in the order of `members.pairs_of`.
-    log_fourth : (query, pair)
-        ln E[K_h² K_g²].
-    log_first, log_second : (query, pair)
-        ln E[K_h² K_g] and ln E[K_h K_g²].
-    log_eighth : (query, head)
-        ln E K_h⁸.
-    spread : (query, pair)
-        E[K_h K_g (m − μ_h)(m − μ_g)] / E[K_h K_g].
-    """
-
-    log_mass: Array
-    mean: Array
-    bias: Array
-    tilt: Array
-    log_product: Array
-    log_fourth: Array
-    log_first: Array
-    log_second: Array
-    log_eighth: Array
-    spread: Array
+    log_mass: Array  # (query, head) ln E K_h
+    mean: Array  # (query, head) μ_h
+    bias: Array  # (query, head) μ_h − m(x_q)
+    tilt: Array  # (query, head) E[K_h² (m − μ_h)] / E K_h²
+    log_product: Array  # (query, pair) ln E[K_h K_g]
+    log_fourth: Array  # (query, pair) ln E[K_h² K_g²]
+    log_first: Array  # (query, pair) ln E[K_h² K_g]
+    log_second: Array  # (query, pair) ln E[K_h K_g²]
+    log_eighth: Array  # (query, head) ln E K_h⁸
+    spread: Array  # (query, pair) E[K_h K_g (m − μ_h)(m − μ_g)] / E[K_h K_g]
 
 
 class Known(NamedTuple):
@@ -103,15 +100,31 @@ class Known(NamedTuple):
     product_mean: Array  # (query, pair) mean of the terms of P_hg that do not come through e_h and e_g
 
 
+class LeftOut(NamedTuple):
+    """What all replicates of a cell with dot products have in common; kernels are K_h / E K_h."""
+
+    log_mass: Array  # (query, head) ln E K_h
+    mean: Array  # (query, head)
+    bias: Array  # (query, head)
+    signal: Array  # (query, 1) factor on what comes of m; in all that follows
+    noise: Array  # (query, pair) factor on what comes of noise; in all that follows
+    nodes: Array  # (query, pair, 5, node) of `kernels.left_out`
+    errors: Array  # (2, query, head) factors of a and a² in n f
+    products: Array  # (11, query, pair) factors in n φ of the terms in the order of `_terms`
+    error_mean: Array  # (query, head) mean of the terms of second order of n f
+    product_mean: Array  # (query, pair) so of n φ
+
+
 class _Tilted(NamedTuple):
     """Laws of a key, in coordinates in which it is N(0, I), under kernels as densities: normal ones."""
 
     log_mass: Array  # (law, q) ln of the expectation of the kernel
-    mean: Array  # (law, q, j)
-    lost: Array  # (law, j, direction): the covariance is I less these times their transpose
+    at: Array  # (law, q, k): the mean is `directions` times these
+    directions: Array  # (law, j, k)
+    lost: Array  # (law, j, k): the covariance is I less these times their transpose
 
 
-def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array | None:
+def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array | None:
     """Return what is taken off errors and products.
 
     Parameters
@@ -122,6 +135,8 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
         c_h and ln S_h.
     gram : (replicate, query, head, head)
         G_hg.
+    inputs
+        What these were computed of, for dot products.
 
     Returns
     -------
@@ -131,6 +146,8 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
     known, n_heads = known_of(cell), means.shape[2]
     if isinstance(known, str):
         return None
+    if isinstance(known, LeftOut):
+        return _less_one_key(cell, known, means, gram, log_mass, inputs)
     if is_there(log_mass):
         from simstudy.kernels import cuda
 
@@ -154,10 +171,14 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array) -> Array |
     return np.concatenate([errors, products], axis=-1)
 
 
+def known_of(cell: Cell) -> Known | LeftOut | str:
+    """Return what is known of a cell, or why there is no control variate."""
+    return _left_out(cell) if cell.has_closed_forms and cell.estimator.logits == "dot_product" else _expanded(cell)
+
+
 # Every batch of a cell asks again.
 @functools.lru_cache(maxsize=512)
-def known_of(cell: Cell) -> Known | str:
-    """Return what is known of a cell, or why there is no control variate."""
+def _expanded(cell: Cell) -> Known | str:
     found, n = expectations(cell) if cell.has_closed_forms else over_rows(cell), cell.data.n_keys
     rows, columns = pairs_of(cell.heads.n_heads)
     own, of_pairs = rows == columns, found.log_mass[:, rows] + found.log_mass[:, columns]
@@ -167,7 +188,7 @@ def known_of(cell: Cell) -> Known | str:
     log_share = found.log_fourth - 2.0 * found.log_product - math.log(n)
     log_kurtosis = found.log_eighth - 2.0 * found.log_fourth[:, own] - math.log(n)
     if not ((log_share[:, own] < 0.0) & (log_kurtosis < 0.0)).all():
-        return "at some query point few keys carry weight, where a control variate would have heavy tails"
+        return _FEW
     share = np.exp(np.minimum(log_share, _LARGEST_SHARE))
     product = np.exp(found.log_product - of_pairs)
     first = np.exp(found.log_first - of_pairs - found.log_mass[:, rows])
@@ -183,6 +204,166 @@ def known_of(cell: Cell) -> Known | str:
     return Known(
         found.log_mass + math.log(n), found.mean, found.bias, once, twice, leading, error_mean / n, product_mean / n
     )
+
+
+_SPACINGS, _FARTHEST = (1.0, 0.7, 0.5, 0.35, 0.25), 6.5
+"""Distances of nodes, of which the first is taken that is fine enough, and how far nodes reach, in standard deviations.
+Near poles the trapezoidal rule is better than that of Gauss."""
+_NUMERICAL = 1e-6
+"""Largest error of averages over one key, in standard deviations of an estimate."""
+
+
+# Megabytes each.
+@functools.lru_cache(maxsize=16)
+def _left_out(cell: Cell) -> LeftOut | str:
+    n, sigma, (projections, m) = cell.data.n_keys, cell.data.noise_sd * cell.even_noise, _whitened(cell)
+    points = query_points(cell)
+    images = np.einsum("qj,hjk->qhk", points, query_projections(cell))
+    slopes = np.einsum("qhk,hjk->qhj", images, projections) / cell.bandwidth**2
+    joint = slopes @ slopes.swapaxes(1, 2)
+    square = np.diagonal(joint, axis1=1, axis2=2)
+    if n < _FEWEST or square.max() > math.log(100.0 * n):
+        return _FEW
+    rows, columns = pairs_of(len(projections))
+    own = np.flatnonzero(rows == columns)
+
+    def centred(directions: Array) -> Array:
+        at, none = np.ones((len(directions), 1, 1)), np.empty((*directions.shape, 0))
+        return _mean_and_variance(m, _Tilted(np.empty(0), at, directions[..., None], none))[0][:, 0]
+
+    mean = centred(slopes.reshape(-1, slopes.shape[2])).reshape(square.shape)
+    tilted = np.stack([centred(each[rows] + each[columns]) for each in slopes])
+    nodes = _fine_nodes(m, slopes, mean, sigma, n)
+    if nodes is None:
+        return _FEW
+    cross, of_squares = np.exp(joint[:, rows, columns]), np.expm1(joint) / (n - 1.0)
+    # E a_g l_h, E a_h l_g.
+    apart, other = (cross * (tilted - mean[:, each]) / (n - 1.0) for each in (rows, columns))
+    means = np.stack([
+        of_squares[:, rows, rows], of_squares[:, rows, columns], of_squares[:, columns, columns],
+        apart[:, own][:, rows], other, apart, apart[:, own][:, columns],
+    ])  # fmt: skip
+    most = np.maximum(square[:, rows], square[:, columns])
+    share, tail = np.exp(most) / (n - 1.0), np.exp(2.0 * most) / (n - 1.0)
+    # Of heads with even weights plain replicates hardly vary.
+    plain = np.expm1(square[:, rows]) * np.expm1(square[:, columns]) / n + _SMALLEST
+    noise = 1.0 / (1.0 + 0.5 * share + 100.0 / (n - 1.0) ** 2 + (np.expm1(most) / (n - 1.0)) ** 2 / plain)
+    signal = 1.0 / (1.0 + 0.01 * share.max(axis=1, keepdims=True) + 2.0 / (n - 1.0) ** 2)
+    nodes[:, :, 2] = noise[..., None] * nodes[:, :, 5] + signal[..., None] * nodes[:, :, 2]
+    nodes[:, :, 3:5] *= signal[..., None, None]
+    f, found = _derivatives(nodes, n - 1.0, rows, columns)
+    once, twice = 1.0 / (1.0 + 0.2 * tail**0.75), 1.0 / (1.0 + 3.0 * tail + 60.0 * tail**2)
+    errors = n * f[1:] * np.stack([once[:, own], twice[:, own]])
+    products = n * np.concatenate([once * found[1:5], twice * found[5:]])
+    return LeftOut(
+        0.5 * square, mean, mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None],
+        signal, noise, np.ascontiguousarray(nodes[:, :, :5]), errors, products,
+        errors[1] * of_squares[:, rows, columns][:, own], (products[4:] * means).sum(axis=0),
+    )  # fmt: skip
+
+
+def _fine_nodes(m: Waves, slopes: Array, mean: Array, sigma: float, n: int) -> Array | None:
+    """Nodes (query, pair, 6, node) of `_nodes`, so many as averages need; None if these would be too many."""
+    rows, columns = pairs_of(slopes.shape[1])
+    own = np.flatnonzero(rows == columns)
+    found, coarse = None, 1.0
+    for spacing in _SPACINGS:
+        axis = spacing * np.arange(-(_FARTHEST // spacing), _FARTHEST // spacing + 1)
+        x = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+        x = x[(x**2).sum(axis=1) <= _FARTHEST**2]
+        weights = np.exp(-0.5 * (x**2).sum(axis=1))
+        nodes = np.stack([_nodes(m, each[rows], each[columns], mean[q, rows], mean[q, columns], sigma, x, weights)
+                          for q, each in enumerate(slopes)])  # fmt: skip
+        whole = np.concatenate([nodes[:, :, :2], nodes[:, :, 2:3] + nodes[:, :, 5:], nodes[:, :, 3:]], axis=2)
+        before, found = found, _derivatives(whole, n - 1.0, rows, columns)
+        if before is not None:
+            sd = np.sqrt(np.maximum(found[1][0][:, own], _SMALLEST))
+            gap = (np.abs(found[1][0] - before[1][0]) / sd[:, rows] / sd[:, columns]).max()
+            gap = max(gap, (np.abs(found[0][0] - before[0][0]) / sd).max() * n**0.5)
+            # The error falls exponentially with the number of nodes along an axis.
+            if gap ** (coarse / spacing) < _NUMERICAL:
+                return nodes
+        coarse = spacing
+    return None
+
+
+def _nodes(
+    m: Waves, one: Array, other: Array, mean: Array, other_mean: Array, sigma: float, x: Array, weights: Array
+) -> Array:
+    """Nodes (pair, 6, node) of `kernels.left_out` at one query, without noise, which is last; slopes (pair, j)."""
+    axes: list[Array] = []
+    for vectors in (one, other):
+        rest = vectors - sum((vectors * axis).sum(axis=1, keepdims=True) * axis for axis in axes)
+        length, size = (np.linalg.norm(each, axis=1, keepdims=True) for each in (rest, vectors))
+        axes.append(np.divide(rest, length, out=np.zeros_like(rest), where=length > 1e-7 * size))
+    plane = np.stack(axes, axis=2)
+    at = ((one + other)[:, None] @ plane) + x
+    logits = np.stack([at @ (slope[:, None] @ plane)[:, 0, :, None] for slope in (one, other)])[..., 0]
+    logits -= 0.5 * np.stack([(slope**2).sum(axis=1) for slope in (one, other)])[..., None]
+    centre, variance = _mean_and_variance(m, _Tilted(np.empty(0), at, plane, plane))
+    weights = weights / weights.sum() * np.exp((one * other).sum(axis=1))[:, None]
+    u, v = centre - mean[:, None], centre - other_mean[:, None]
+    of_m = weights * (variance + u * v), weights * u, weights * v
+    return np.stack([*np.exp(logits), *of_m, sigma**2 * weights], axis=1)
+
+
+def _unit(vectors: Array, sizes: Array | None = None) -> Array:
+    """Vectors (pair, j) of length 1; 0 where they are so to rounding, beside some sizes."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    there = lengths > (0.0 if sizes is None else 1e-7 * sizes)
+    return vectors * (there / np.where(there, lengths, 1.0))[:, None]
+
+
+def _derivatives(nodes: Array, s: float, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Array, Array]:
+    """f and those of a and a² (3, query, head), φ and those of `_terms` (12, query, pair), at S = s (1 + a)."""
+    one, other, v, w, w_other = np.moveaxis(nodes[:, :, :5], 2, 0)
+    r, t = s / (s + one), s / (s + other)
+    x, own = r * t, rows == columns
+
+    def mean(*factors: Array) -> Array:
+        return np.asarray(functools.reduce(np.multiply, factors).sum(axis=-1))
+
+    wr = mean(w, r)[:, own], mean(w, r, r)[:, own], mean(w, r, r, r)[:, own]
+    f = np.stack([-wr[0], wr[0] + wr[1], -wr[0] - wr[1] - wr[2]]) / s**2
+    value, slope = f[0] * s**2, f[1] * s**2
+    first, second = value[:, rows] - mean(w, x), value[:, columns] - mean(w_other, x)
+    by_one, by_other = slope[:, rows] + mean(w, x, r), slope[:, columns] + mean(w_other, x, t)
+    terms = [
+        mean(v, x), -mean(v, x, r), -mean(v, x, t), 0.5 * second, 0.5 * first,
+        mean(v, x, r, r), mean(v, x, x), mean(v, x, t, t),
+        0.5 * (mean(w_other, x, r) - second), 0.5 * by_one, 0.5 * by_other, 0.5 * (mean(w, x, t) - first),
+    ]  # fmt: skip
+    return f, np.stack(terms) / s**2
+
+
+def _terms(a: Array, linear: Array, pairs: tuple[NDArray[np.int64], NDArray[np.int64]]) -> list[Array]:
+    """Terms of first and second order (replicate, query, pair) in a and l of both heads."""
+    (a, b), (c, d) = ([each[..., heads] for heads in pairs] for each in (a, linear))
+    return [a, b, c, d, a * a, a * b, b * b, a * c, a * d, b * c, b * d]
+
+
+def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array:
+    """What is taken off: plain replicates less their averages over a key that is left out, and so for their terms."""
+    n, last = cell.data.n_keys, (inputs.keys[..., -1:], inputs.values[:, -1:], inputs.queries)
+    given = (np.asarray(each, np.float64) for each in (means, gram, log_mass, *last))
+    means, gram, log_mass, key, value, queries = given
+    rows, columns = pairs_of(means.shape[2])
+    logits = np.einsum("rhk,qhk->rqh", key[..., 0], queries) / cell.bandwidth**2
+    mass, left = np.exp(log_mass - known.log_mass), np.exp(logits - known.log_mass)
+    # In single precision a key may seem to carry all weight.
+    sums = np.maximum(mass - left, 1e-7 * mass)
+    linear = mass * (means - known.mean) - left * (value[:, :, None] - known.mean)
+    f, found = integrate(sums, linear, known.nodes, rows, columns)
+    a = sums / (n - 1.0) - 1.0
+    for term, factor in zip(_terms(a, linear / (n - 1.0), (rows, columns)), known.products, strict=True):
+        found -= factor * term / n
+    gaps = means - known.mean
+    errors = known.signal * gaps - n * f + known.errors[0] * a + known.errors[1] * a * a - known.error_mean
+    products = known.signal * gaps[..., rows] * gaps[..., columns] - n * found - known.product_mean
+    if cell.even_noise:
+        products += known.noise * gram.reshape(*gram.shape[:2], -1)[..., rows * means.shape[2] + columns]
+    products += known.bias[:, rows] * errors[..., columns] + known.bias[:, columns] * errors[..., rows]
+    return np.concatenate([errors, products], axis=-1)
 
 
 def over_rows(cell: Cell) -> Expectations:
@@ -223,13 +404,8 @@ def expectations(cell: Cell) -> Expectations:
     TypeError
         If keys are not Gaussian, or the regression function is neither a polynomial nor waves.
     """
-    points, projections = query_points(cell), key_projections(cell)
+    points, (projections, m) = query_points(cell), _whitened(cell)
     images = np.einsum("qj,hjk->hqk", points, query_projections(cell))
-    root = _root(cell.data.key_distribution, cell.data.n_features)
-    projections = root.T @ projections
-    m = as_waves(cell.data.regression, cell.data.n_features)
-    curvature = root.T @ m.curvature @ root
-    m = m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)
 
     def laws(*powers: tuple[NDArray[np.int64], float]) -> _Tilted:
         # A power of a kernel is that of keys and queries times its root, a product that of all dimensions together.
@@ -238,10 +414,10 @@ def expectations(cell: Cell) -> Expectations:
 
     rows, columns = pairs_of(cell.heads.n_heads)
     alone, products = laws((np.arange(cell.heads.n_heads), 1.0)), laws((rows, 1.0), (columns, 1.0))
-    mean = _mean_and_variance(m, alone)[0]
+    mean = _mean_and_variance(m, alone)[0].T
     one, other, own = mean[:, rows], mean[:, columns], rows == columns
 
-    centre, variance = _mean_and_variance(m, products)
+    centre, variance = (each.T for each in _mean_and_variance(m, products))
     spread, tilt = variance + (centre - one) * (centre - other), centre[:, own] - mean
     bias = mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None]
     fourth, first, second = (laws((rows, r), (columns, s)) for r, s in ((2.0, 2.0), (2.0, 1.0), (1.0, 2.0)))
@@ -251,23 +427,23 @@ def expectations(cell: Cell) -> Expectations:
     )  # fmt: skip
 
 
-def _root(keys: Keys, d: int) -> Array:
-    """R with R Rᵀ = Σ: a key is R z, z ~ N(0, I)."""
+def _whitened(cell: Cell) -> tuple[Array, Waves]:
+    """Key projections (head, j, dimension) and the regression function, of z with a key R z, z ~ N(0, I)."""
+    keys, d = cell.data.key_distribution, cell.data.n_features
+    projections, m = key_projections(cell), as_waves(cell.data.regression, d)
     if not isinstance(keys, GaussianKeys):
         raise TypeError(f"no expectations under {keys!r}")
     if keys.structure == "identity":
-        return np.eye(d)
+        return projections, m
     gaps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
-    covariance = keys.correlation ** (gaps if keys.structure == "autoregressive" else np.sign(gaps))
-    return np.asarray(np.linalg.cholesky(covariance), np.float64)
+    root = np.linalg.cholesky(keys.correlation ** (gaps if keys.structure == "autoregressive" else np.sign(gaps)))
+    curvature = root.T @ m.curvature @ root
+    return root.T @ projections, m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)
 
 
 def _tilted(cell: Cell, projections: Array, images: Array) -> _Tilted:
-    """Return laws under exp(−|a − Wᵀz|²/(2b²)) or exp(a·Wᵀz/b²), W (law, j, k) and a (law, q, k): of heads or pairs."""
+    """Return laws under the kernels exp(−|a − Wᵀz|²/(2b²)), W (law, j, k) and a (law, q, k): of heads or pairs."""
     scaled, targets = projections / cell.bandwidth, images / cell.bandwidth
-    if cell.estimator.logits == "dot_product":
-        mean = targets @ scaled.swapaxes(1, 2)
-        return _Tilted(0.5 * (mean**2).sum(axis=2), mean, np.zeros((*scaled.shape[:2], 0)))
     # By singular values, since two heads that coincide leave a singular matrix beside b² I.
     n_features, n_dims = scaled.shape[1:]
     left, sizes, right = np.linalg.svd(scaled, full_matrices=n_features < n_dims)
@@ -277,29 +453,38 @@ def _tilted(cell: Cell, projections: Array, images: Array) -> _Tilted:
     exponent = -0.5 * (turned**2 * shrinkage).sum(axis=2)
     log_mass = exponent + 0.5 * np.log(shrinkage).sum(axis=2)
     kept = sizes[:, None] * shrinkage[..., :most]
-    mean = (turned[..., :most] * kept) @ left.swapaxes(1, 2)
-    return _Tilted(log_mass, mean, left * np.sqrt(sizes[:, None] * kept))
+    return _Tilted(log_mass, turned[..., :most] * kept, left, left * np.sqrt(sizes[:, None] * kept))
 
 
 def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
-    """Mean and variance (q, law) of a function under tilted laws.
+    """Mean and variance (law, q) of a function under normal laws.
 
     With z = ν + y, y ~ N(0, T): E cos(k·y + θ) = e^{−kᵀTk/2} cos θ, and its derivatives in k give the products with y
     (Stein's lemma).  Means are taken off before anything is added.
     """
-    covariance = np.eye(law.mean.shape[2]) - law.lost @ law.lost.swapaxes(1, 2)
-    slope, bent = m.gradient + 2.0 * law.mean @ m.curvature, m.curvature @ covariance
-    mean = law.mean @ m.gradient + ((law.mean @ m.curvature) * law.mean).sum(axis=2)
-    mean += np.trace(bent, axis1=1, axis2=2)[:, None]
-    variance = ((slope @ covariance) * slope).sum(axis=2) + 2.0 * (bent * bent.swapaxes(1, 2)).sum(axis=(1, 2))[:, None]
-    along = m.waves @ covariance
+    bent, stiff = m.curvature @ law.directions, m.curvature @ law.lost
+    # The slope of m at ν is linear in the coordinates of ν, with 1 before them.
+    slopes = np.concatenate([np.broadcast_to(m.gradient[:, None], (*bent.shape[:2], 1)), 2.0 * bent], axis=2)
+    at, (across, lost) = np.insert(law.at, 0, 1.0, axis=2), (each.swapaxes(1, 2) for each in (slopes, law.lost))
+    turned, inner = across @ law.lost, lost @ stiff
+    variance = ((at @ (across @ slopes - turned @ turned.swapaxes(1, 2))) * at).sum(axis=2)
+    variance += (
+        2.0 * ((m.curvature**2).sum() - 2.0 * (stiff**2).sum(axis=(1, 2)) + (inner**2).sum(axis=(1, 2)))[:, None]
+    )
+    mean = law.at @ (law.directions.swapaxes(1, 2) @ m.gradient)[..., None]
+    mean = mean[..., 0] + ((law.at @ (law.directions.swapaxes(1, 2) @ bent)) * law.at).sum(axis=2)
+    mean += (np.trace(m.curvature) - np.trace(inner, axis1=1, axis2=2))[:, None]
+    along = m.waves - (m.waves @ law.lost) @ lost
     gram = along @ m.waves.T
     half = 0.5 * np.diagonal(gram, axis1=1, axis2=2)
-    sizes, angles = (m.amplitudes * np.exp(-half))[:, None], law.mean @ m.waves.T + m.phases
+    sizes, angles = (
+        (m.amplitudes * np.exp(-half))[:, None],
+        law.at @ (m.waves @ law.directions).swapaxes(1, 2) + m.phases,
+    )
     cosines, sines = np.cos(angles), np.sin(angles)
     curved = ((along @ m.curvature) * along).sum(axis=2)[:, None]
-    variance -= 2.0 * ((cosines * curved + (slope @ along.swapaxes(1, 2)) * sines) * sizes).sum(axis=2)
+    variance -= 2.0 * ((cosines * curved + (at @ (across @ along.swapaxes(1, 2))) * sines) * sizes).sum(axis=2)
     ends, amplitudes = half[:, :, None] + half[:, None], np.outer(m.amplitudes, m.amplitudes)
     alike, opposite = (amplitudes * (np.exp(sign * gram - ends) - np.exp(-ends)) for sign in (1.0, -1.0))
     variance += 0.5 * ((cosines @ (alike + opposite)) * cosines + (sines @ (alike - opposite)) * sines).sum(axis=2)
-    return (mean + (cosines * sizes).sum(axis=2)).T, variance.T
+    return mean + (cosines * sizes).sum(axis=2), variance

@@ -68,13 +68,8 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
         key, queries, indices = _prepare(cell, heads.query_points(cell), *own)
     else:
         key, queries, indices = _fixed(cell, on_cuda())
-    means, gram, log_mass = evaluate(
-        cell.estimator,
-        cell.bandwidth,
-        Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries),
-        cell.controlled,
-        cell.visible,
-    )
+    inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
+    means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, cell.controlled, cell.visible)
     statistics = {}
     if gram is not None and ATTENDED in cell.statistics:
         statistics[ATTENDED] = mean_variances(means, gram) / cell.data.noise_sd**2
@@ -84,7 +79,7 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
     if isinstance(combination, FittedCombination):
         weights = _fitted_weights(cell, combination, shared, shared.projected(cell, key), shared.values(cell))
         means = np.einsum("rqh,rh->rq", means, weights)[..., None]
-    control = None if gram is None or log_mass is None else expansion(cell, means, gram, log_mass)
+    control = None if gram is None or log_mass is None else expansion(cell, means, gram, log_mass, inputs)
     return Members(means, gram, indices, statistics, control)
 
 

@@ -33,7 +33,7 @@ from simstudy.replicates.performance import (
 )
 
 if TYPE_CHECKING:
-    from simstudy.attention.expansion import Known
+    from simstudy.attention.expansion import Known, LeftOut
 
 # Index legend: g geometry (batch), k block within it, then what `Averages` says.
 
@@ -69,7 +69,7 @@ def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]
     return blocks, estimator
 
 
-def _known(cell: Cell) -> Known | str:
+def _known(cell: Cell) -> Known | LeftOut | str:
     # Imported here: it compiles, which those who read plain moments need not wait for.
     from simstudy.attention.expansion import known_of
 

@@ -218,8 +218,8 @@ def test_expansion__is_that_of_the_cpu_and_its_sums_leave_out_the_undefined(give
         key, queries, _ = _fixed(cell, False)
         inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
         numbers = evaluate_heads(cell.estimator, cell.bandwidth, inputs, True)
-    expected = expansion(cell, *numbers)
-    found = expansion(cell, *(on_device(x, "float64") for x in numbers))
+    expected = expansion(cell, *numbers, inputs)
+    found = expansion(cell, *(on_device(x, "float64") for x in numbers), inputs)
     assert is_there(found) and np.abs(expected).max() > 0.01
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
     for defined in ([True, True], [False, True]):

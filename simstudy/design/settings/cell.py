@@ -178,6 +178,9 @@ class Cell(Record):
     def _operations(self) -> float:
         """Estimated operations of singular values and covariances of all pairs of heads, or of all rows."""
         d, n_heads, p = self.data.n_features, self.heads.n_heads, self.heads.head_dim
+        if self.has_closed_forms and self.estimator.logits == "dot_product":
+            n_waves = sum(d if term.kind == "additive" else 1 for term in self.data.terms)
+            return self.n_queries * n_heads * (n_heads + 1) * (d**2 + 1e3 * (20.0 + 10.0 * n_waves + n_waves**2))
         if self.has_closed_forms:
             return d * n_heads * (n_heads + 1) * (2.0 * d**2 + 40.0 * p**2)
         n_rows = len(self.rows.keys) if self.file_rows else 0
