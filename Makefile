@@ -57,7 +57,7 @@ $(VENV)/.bench: $(VENV)/.dev
 study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
 	$(BIN)/simstudy run $(STUDY) --profile $(PROFILE)
 
-studies: $(VENV)/.run  ## Run all studies and gather them on one page
+studies: $(VENV)/.dev  ## Run all studies and gather them on one page
 	@$(SIDE_BY_SIDE) $(STUDIES:%=run-%)
 	$(BIN)/simstudy report --profile $(PROFILE)
 

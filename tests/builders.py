@@ -30,9 +30,9 @@ BASE: dict[str, Any] = {
 
 
 def needs(package: str) -> pytest.MarkDecorator:
-    """Skip a test without a package of the extra torch, unless the environment says that it must be there."""
+    """Skip a test without a package of the extra models, unless the environment says that it must be there."""
     lacking = importlib.util.find_spec(package) is None and os.environ.get("SIMSTUDY_REQUIRE_TORCH") != "1"
-    return pytest.mark.skipif(lacking, reason=f"{package} is not installed (extra: torch)")
+    return pytest.mark.skipif(lacking, reason=f"{package} is not installed (extra: models)")
 
 
 def minimal_cell(**settings: Any) -> Cell:

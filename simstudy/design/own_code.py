@@ -88,7 +88,7 @@ def require_word(cells: Iterable[Cell]) -> None:
     for cell in cells:
         if cell.estimator.reference.startswith("torch"):
             otherwise = ", or choose a profile that compares with multi_head_attention"
-            require_extra(f'reference = "{cell.estimator.reference}"', "torch", "torch", otherwise)
+            require_extra(f'reference = "{cell.estimator.reference}"', "torch", "models", otherwise)
         if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
             require_extra("estimator.learner", "sklearn", "learners")
         if cell.system.instance is not None:
