@@ -462,7 +462,8 @@ def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
     With z = ν + y, y ~ N(0, T): E cos(k·y + θ) = e^{−kᵀTk/2} cos θ, and its derivatives in k give the products with y
     (Stein's lemma).  Means are taken off before anything is added.
     """
-    bent, stiff = m.curvature @ law.directions, m.curvature @ law.lost
+    curved = m.curvature.any()
+    bent, stiff = (m.curvature @ each if curved else np.zeros_like(each) for each in (law.directions, law.lost))
     # The slope of m at ν is linear in the coordinates of ν, with 1 before them.
     slopes = np.concatenate([np.broadcast_to(m.gradient[:, None], (*bent.shape[:2], 1)), 2.0 * bent], axis=2)
     at, (across, lost) = np.insert(law.at, 0, 1.0, axis=2), (each.swapaxes(1, 2) for each in (slopes, law.lost))
@@ -482,8 +483,8 @@ def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
         law.at @ (m.waves @ law.directions).swapaxes(1, 2) + m.phases,
     )
     cosines, sines = np.cos(angles), np.sin(angles)
-    curved = ((along @ m.curvature) * along).sum(axis=2)[:, None]
-    variance -= 2.0 * ((cosines * curved + (at @ (across @ along.swapaxes(1, 2))) * sines) * sizes).sum(axis=2)
+    of_waves = ((along @ m.curvature) * along).sum(axis=2)[:, None]
+    variance -= 2.0 * ((cosines * of_waves + (at @ (across @ along.swapaxes(1, 2))) * sines) * sizes).sum(axis=2)
     ends, amplitudes = half[:, :, None] + half[:, None], np.outer(m.amplitudes, m.amplitudes)
     alike, opposite = (amplitudes * (np.exp(sign * gram - ends) - np.exp(-ends)) for sign in (1.0, -1.0))
     variance += 0.5 * ((cosines @ (alike + opposite)) * cosines + (sines @ (alike - opposite)) * sines).sum(axis=2)

@@ -100,10 +100,14 @@ class SharedData:
         address = "indices", *_own(cell), cell.bandwidth
         return self.once(address, lambda: diversity_indices(self.projections(cell)[0], cell.bandwidth))
 
-    def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
-        """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes."""
+    def projected(self, cell: Cell, projections: np.ndarray, *, absorbed: bool = False) -> np.ndarray:
+        """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes.
+
+        Projections may have absorbed the queries of the cell.
+        """
         n, scale, offset = cell.data.n_keys, cell.estimator.key_scale, heads.key_offset(cell)
-        address = "projected", n, *_own(cell), scale, offset.tobytes()
+        queries = (cell.queries, cell.heads.query_projections) if absorbed else ()
+        address = "projected", n, *_own(cell), scale, offset.tobytes(), *queries
         keys = self._drawn()[:, :, :n] if is_there(self._drawn()) else self.keys_less(offset, n)
         return self.once(address, lambda: scaled(project(keys, projections), scale))
 

@@ -249,3 +249,21 @@ def test_bandwidths_of_heads__need_heads_that_have_them():
     assert "3 factors for n_heads = 2" in str(impossibilities(three))
     for settings in ({"learner": "trained", "noise_treatment": "drawn"}, {"key_scale": "normalised"}):
         assert 'key_scale = "raw"; remove it' in str(impossibilities(minimal_cell(head_bandwidths=[1, 2], **settings)))
+
+
+def test_queries_that_are_absorbed__have_the_estimates_of_those_that_are_not():
+    """Two queries of heads of three dimensions are, three are not; two cells of one task keep their own."""
+    points = [[0.4, -0.3, 1.0, 0.0, 0.2, 0.0], [-1.1, 0.8, 0.0, 0.5, 0.0, 0.3], [0.0] * 6]
+    settings = DOT | {"head_dim": 3, "arrangement": "haar", "query_projections": "haar", "control": "none"}
+
+    def cell(*chosen):
+        queries = {"kind": "points", "points": [points[q] for q in chosen]}
+        return minimal_cell(n_features=6, n_heads=2, n_keys=50, bandwidth=1.3, queries=queries, **settings)
+
+    whole, first, last = cell(0, 1, 2), cell(0, 1), cell(1, 2)
+    shared = SharedData(whole, 0, 4)
+    found = [members_of(each, shared) for each in (whole, first, last)]
+    for name in ("means", "gram"):
+        every, *parts = (getattr(each, name) for each in found)
+        np.testing.assert_allclose(parts[0], every[:, :2], rtol=1e-12)
+        np.testing.assert_allclose(parts[1], every[:, 1:], rtol=1e-12)
