@@ -65,5 +65,5 @@ def test_shipped_designs__are_found_by_name_and_a_new_one_is_written_and_run(ins
 
 def test_package__holds_its_citation_and_its_notes(installed):
     held = {path.name for path in (installed / "simstudy").iterdir()}
-    assert {"CITATION.cff", "CHANGES.md", "README.md", "py.typed"} <= held
+    assert {"CITATION.cff", "README.md", "py.typed"} <= held
     assert "docs" not in held

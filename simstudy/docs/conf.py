@@ -24,7 +24,7 @@ root_doc = "simstudy/docs/index"
 include_patterns = [
     "simstudy/docs/*.md", "designs/README.md", "designs/*/README.md", "outputs/README.md", "simstudy/README.md",
     "simstudy/*/README.md",
-    "tests/README.md", "tests/benchmarks/README.md", "simstudy/CHANGES.md", "simstudy/CONTRIBUTING.md",
+    "tests/README.md", "tests/benchmarks/README.md", "simstudy/CONTRIBUTING.md",
 ]  # fmt: skip
 exclude_patterns = [".*", "outputs/site", "outputs/*/*", "tests/*/*/*"]
 

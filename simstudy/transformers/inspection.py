@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import softmax
 from scipy.stats import rankdata, sem
 
@@ -168,7 +168,7 @@ def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tup
     return (gram / count).cpu().numpy(), (share / count).cpu().numpy()
 
 
-def _observe_arrays(arrays: Mapping[str, Any], states: ArrayLike | None, layer: Callable[[str], "Layer"]) -> None:
+def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str], "Layer"]) -> None:
     """Observe heads that are given as arrays."""
     if set(arrays) == {"weights"}:
         given = real_array("weights", arrays["weights"], "(layer, text, head, query, key)")
