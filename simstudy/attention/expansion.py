@@ -206,11 +206,8 @@ def _expanded(cell: Cell) -> Known | str:
     )
 
 
-_SPACINGS, _FARTHEST = (1.0, 0.7, 0.5, 0.35, 0.25), 6.5
-"""Distances of nodes, of which the first is taken that is fine enough, and how far nodes reach, in standard deviations.
-Near poles the trapezoidal rule is better than that of Gauss."""
-_NUMERICAL = 1e-6
-"""Largest error of averages over one key, in standard deviations of an estimate."""
+_FARTHEST = 7.0
+"""How far nodes of averages over one key reach, in standard deviations."""
 
 
 # Megabytes each.
@@ -233,9 +230,14 @@ def _left_out(cell: Cell) -> LeftOut | str:
 
     mean = centred(slopes.reshape(-1, slopes.shape[2])).reshape(square.shape)
     tilted = np.stack([centred(each[rows] + each[columns]) for each in slopes])
-    nodes = _fine_nodes(m, slopes, mean, sigma, n)
-    if nodes is None:
-        return _FEW
+    # By the trapezoidal rule to 1e-6: 1 / (s + K) has poles at imaginary parts π of the logit, and squares of waves
+    # alias.
+    waves = math.sqrt((m.waves**2).sum(axis=1).max(initial=0.0))
+    spacing = min(0.85, 1.0 / math.sqrt(square.max() + _SMALLEST), 2.0 * math.pi / (5.7 + 2.0 * waves))
+    axis = spacing * np.arange(-(_FARTHEST // spacing), _FARTHEST // spacing + 1)
+    x = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    x = x[(x**2).sum(axis=1) <= _FARTHEST**2]
+    nodes = np.stack([_nodes(m, each, mean[q], sigma, x) for q, each in enumerate(slopes)])
     cross, of_squares = np.exp(joint[:, rows, columns]), np.expm1(joint) / (n - 1.0)
     # E a_g l_h, E a_h l_g.
     apart, other = (cross * (tilted - mean[:, each]) / (n - 1.0) for each in (rows, columns))
@@ -262,35 +264,10 @@ def _left_out(cell: Cell) -> LeftOut | str:
     )  # fmt: skip
 
 
-def _fine_nodes(m: Waves, slopes: Array, mean: Array, sigma: float, n: int) -> Array | None:
-    """Nodes (query, pair, 6, node) of `_nodes`, so many as averages need; None if these would be too many."""
-    rows, columns = pairs_of(slopes.shape[1])
-    own = np.flatnonzero(rows == columns)
-    found, coarse = None, 1.0
-    for spacing in _SPACINGS:
-        axis = spacing * np.arange(-(_FARTHEST // spacing), _FARTHEST // spacing + 1)
-        x = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-        x = x[(x**2).sum(axis=1) <= _FARTHEST**2]
-        weights = np.exp(-0.5 * (x**2).sum(axis=1))
-        nodes = np.stack([_nodes(m, each[rows], each[columns], mean[q, rows], mean[q, columns], sigma, x, weights)
-                          for q, each in enumerate(slopes)])  # fmt: skip
-        whole = np.concatenate([nodes[:, :, :2], nodes[:, :, 2:3] + nodes[:, :, 5:], nodes[:, :, 3:]], axis=2)
-        before, found = found, _derivatives(whole, n - 1.0, rows, columns)
-        if before is not None:
-            sd = np.sqrt(np.maximum(found[1][0][:, own], _SMALLEST))
-            gap = (np.abs(found[1][0] - before[1][0]) / sd[:, rows] / sd[:, columns]).max()
-            gap = max(gap, (np.abs(found[0][0] - before[0][0]) / sd).max() * n**0.5)
-            # The error falls exponentially with the number of nodes along an axis.
-            if gap ** (coarse / spacing) < _NUMERICAL:
-                return nodes
-        coarse = spacing
-    return None
-
-
-def _nodes(
-    m: Waves, one: Array, other: Array, mean: Array, other_mean: Array, sigma: float, x: Array, weights: Array
-) -> Array:
-    """Nodes (pair, 6, node) of `kernels.left_out` at one query, without noise, which is last; slopes (pair, j)."""
+def _nodes(m: Waves, slopes: Array, mean: Array, sigma: float, x: Array) -> Array:
+    """Nodes (pair, 6, node) of `kernels.left_out` at one query, without noise, which is last; slopes (head, j)."""
+    pairs = pairs_of(len(slopes))
+    (one, other), weights = (slopes[heads] for heads in pairs), np.exp(-0.5 * (x**2).sum(axis=1))
     axes: list[Array] = []
     for vectors in (one, other):
         rest = vectors - sum((vectors * axis).sum(axis=1, keepdims=True) * axis for axis in axes)
@@ -302,7 +279,7 @@ def _nodes(
     logits -= 0.5 * np.stack([(slope**2).sum(axis=1) for slope in (one, other)])[..., None]
     centre, variance = _mean_and_variance(m, _Tilted(np.empty(0), at, plane, plane))
     weights = weights / weights.sum() * np.exp((one * other).sum(axis=1))[:, None]
-    u, v = centre - mean[:, None], centre - other_mean[:, None]
+    u, v = (centre - mean[heads, None] for heads in pairs)
     of_m = weights * (variance + u * v), weights * u, weights * v
     return np.stack([*np.exp(logits), *of_m, sigma**2 * weights], axis=1)
 
