@@ -5,6 +5,7 @@ noise integrated out.  NumPy has the errors of plain replicates, so only its tim
 the times of expansions.
 """
 
+import itertools
 import os
 import sys
 from functools import partial
@@ -19,7 +20,7 @@ from builders import estimated, minimal_cell  # noqa: E402
 from limits import interleaved  # noqa: E402
 from recorded import PROCESSOR  # noqa: E402
 
-from simstudy.attention.expansion import expectations  # noqa: E402
+from simstudy.attention.expansion import _left_out, expectations, known_of  # noqa: E402
 from simstudy.data.heads import key_projections, query_points  # noqa: E402
 from simstudy.replicates.batch import simulate_batch  # noqa: E402
 
@@ -32,6 +33,8 @@ NOISE, RIDGE = {"regression": "zero", "queries": "origin"}, {"regression": {"kin
 QUADRATIC = {"regression": {"kind": "quadratic", "coefficients": [0.25]}}
 QUERIES = {"queries": {"kind": "gaussian", "count": 16, "scale": 0.5}}
 ROTATED = {"n_features": 8, "arrangement": "rotated", "head_dim": 2, "bandwidth": 0.5}
+ATTENTION = ((1.0, 128), (1.0, 1024), (1.414, 1024), (2.0, 1024))
+"""Scale of queries and keys of cells with 8 heads of 64 dimensions and 16 queries."""
 CELLS = {
     "noise, 4096 keys, 2 heads at 45°": {**NOISE, **ROTATED, "n_keys": 4096, "angle": 45.0},
     "noise, 100 keys, 2 heads at 60°": {**NOISE, **ROTATED, "n_keys": 100, "n_features": 4, "angle": 60.0},
@@ -93,8 +96,30 @@ def rows(name, settings):
         name = ""
 
 
+def attention_rows():
+    """Lines of the table of attention: seconds of plain replicates over those of the control, by error and measure."""
+    base = {"n_features": 512, "n_heads": 8, "head_dim": 64, "arrangement": "orthogonal", "logits": "dot_product"}
+    for (scale, n_keys), regression in itertools.product(ATTENTION, ("zero", RIDGE["regression"])):
+        queries = {"kind": "gaussian", "count": 16, "scale": scale}
+        settings = base | {"bandwidth": "attention", "n_keys": n_keys, "queries": queries, "regression": regression}
+        ways = [minimal_cell(**settings, dtype="float32", batch_size=64, control=way) for way in WAYS]
+        found = [estimated(each, 4) for each in ways]
+        jobs = [partial(simulate_batch, [each], 0) for each in ways] + [partial(_left_out.__wrapped__, ways[0])]
+        *times, fixed = (float(np.median(each)) / 64 for each in interleaved(jobs, 3))
+        of_logits, cells = 2.0 * known_of(ways[0]).log_mass, []
+        for measure, wanted in itertools.product(("ensemble_variance", "mse"), (1e-2, 1e-3)):
+            needed = [max(LEAST, 256 * (each.mcse[measure] / each.estimate[measure] / wanted) ** 2) for each in found]
+            cells.append(f"{times[1] * needed[1] / (times[0] * needed[0] + 64 * fixed):.3g}")
+        target = "noise alone" if regression == "zero" else "2 sin x₁"
+        yield f"| {of_logits.min():.1f} to {of_logits.max():.1f}, {n_keys}, {target} | {' | '.join(cells)} |"
+
+
 if __name__ == "__main__":
     print(f"Processor: {PROCESSOR}\n\n| cell | to | {' | '.join(f'`{name}`' for name in MEASURES)} |")
     print("|---" * (2 + len(MEASURES)) + "|")
     for cell_name, cell_settings in CELLS.items():
         print("\n".join(rows(cell_name, cell_settings)), flush=True)
+    print("\n| variance of logits, keys, target | ensemble variance: 1 % | 0.1 % | mean squared error: 1 % | 0.1 % |")
+    print("|---" * 5 + "|")
+    for line in attention_rows():
+        print(line, flush=True)
