@@ -25,8 +25,8 @@ from simstudy.errors import UserError, require_extra
 
 TILE = 1024
 """Queries beyond which weights are made in parts."""
-_LAST = 32
-"""Queries on which the check of a model in parts rests."""
+_CHECKED = 32
+"""Queries of each call on which the check rests: evenly spaced, or the last ones of a model in parts."""
 _EXACT, _COARSE = 1e-4, 4e-2
 """Largest difference of an output from its weights times values, over the largest value: from float32 on, and below."""
 _BY_QUERY = ("position_bias", "sinks")
@@ -358,13 +358,15 @@ class Seen:
             call.valid = self._valid(call)
             in_parts = in_parts and n_queries > self.tile and not torch.is_grad_enabled()
             if in_parts:
-                rows = slice(max(0, n_queries - _LAST), n_queries)
+                rows = slice(max(0, n_queries - _CHECKED), n_queries)
                 out = own(rows)[0]
                 call.output = call.query.new_empty(*call.query.shape[:-1], call.value.shape[-1])
                 call.unmixed = n_queries
             else:
-                rows, (out, call.given) = slice(None), own(None)
-            self._check(call, rows, out)
+                out, call.given = own(None)
+                step = -(-n_queries // _CHECKED)
+                rows = slice((n_queries - 1) % step, None, step)
+            self._check(call, rows, out if in_parts else out[..., rows, :])
             self.visit(call)
             if in_parts and call.unmixed:
                 for _ in call.tiles():

@@ -1,0 +1,108 @@
+"""Families of transformers: attention is that of the model whatever its configuration says, or it is refused."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from families import captured, distance, inputs_of, own_attentions, tiny  # noqa: E402
+
+from simstudy.errors import UserError  # noqa: E402
+
+FAMILIES = "bart bert bloom gemma2 gpt2 gpt_oss llama modernbert qwen3 t5 vit whisper"
+OPTIONS = [  # where attention rebuilt from weights by the name of the family would be another
+    ("qwen2", {"is_causal": False}), ("mistral", {"is_causal": False, "sliding_window": 3}),
+    ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
+    ("gpt_neox", {}), ("stablelm", {}), ("phi", {}), ("gemma2", {"query_pre_attn_scalar": 5}),
+    ("qwen3", {"rms_norm_eps": 0.1}), ("bert", {"position_embedding_type": "relative_key"}),
+    ("albert", {"inner_group_num": 2}), ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
+    ("opt", {"do_layer_norm_before": False}), ("llama", {"attention_bias": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "options"), [(family, {}) for family in FAMILIES.split()] + OPTIONS)
+def test_weights__are_those_that_the_model_returns(family, options):
+    model = tiny(family, **options)
+    inputs = inputs_of(model)
+    calls, others, seen = captured(model, inputs)
+    own = own_attentions(model, inputs)
+    assert len(own) > 1 and distance(own, [call.weights() for call in calls] + others) <= 2e-6
+    assert seen.worst < 1e-5
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "t5"])
+def test_attention_of_another_kind__is_the_same(family):
+    """With sdpa, as models are by default, they return no attention."""
+    eager, other = tiny(family), tiny(family, attention="sdpa")
+    inputs = inputs_of(eager)
+    with torch.no_grad():
+        before = other(**inputs).last_hidden_state
+    calls, _, _ = captured(other, inputs)
+    assert distance(own_attentions(eager, inputs), [call.weights() for call in calls]) <= 2e-6
+    assert other.config._attn_implementation == "sdpa"
+    with torch.no_grad():
+        assert torch.equal(other(**inputs).last_hidden_state, before)
+
+
+def test_queries_that_look_ahead__are_seen_where_the_configuration_says_so():
+    for causal in (True, False):
+        model = tiny("qwen2", is_causal=causal)
+        (call, *_), _, _ = captured(model, inputs_of(model))
+        assert (call.weights()[0].triu(1).max() > 0.01) != causal
+
+
+def test_sinks_and_differences__are_in_the_weights_that_give_the_output():
+    for family in ("gpt_oss", "granite_swa"):
+        model = tiny(family)
+        inputs = inputs_of(model)
+        calls, _, seen = captured(model, inputs)
+        assert not any(call.plain for call in calls) and calls[0].weights()[0].sum(-1).max() < 1.0
+        gap = distance(own_attentions(model, inputs), [call.weights() for call in calls])
+        assert seen.worst < 1e-5 and (gap > 0.1) == (family == "granite_swa")  # which returns weights without sinks
+    model = tiny("diffllama")
+    calls, _, _ = captured(model, inputs_of(model))
+    assert [call.name for call in calls] == [f"layers.{layer}.self_attn" for layer in (0, 0, 1, 1)]
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "gpt2"])
+def test_padding__is_known_on_either_side(family):
+    model = tiny(family)
+    inputs = inputs_of(model)
+    flipped = {name: each.flip(-1) for name, each in inputs.items()}
+    for given in (inputs, flipped):
+        calls, _, _ = captured(model, given)
+        assert len(calls) == 2 and all(torch.equal(call.valid, given["attention_mask"] == 1) for call in calls)
+
+
+def test_padding_of_decoders__is_not_that_of_the_encoder():
+    model = tiny("bart")
+    calls, _, _ = captured(model, inputs_of(model))
+    by_name = {call.name: call for call in calls}
+    assert by_name["decoder.layers.0.encoder_attn"].valid is None
+    assert by_name["decoder.layers.0.self_attn"].valid is None
+    assert by_name["encoder.layers.0.self_attn"].valid.sum(1).tolist() == [12, 9]
+
+
+def test_masks_of_truth_values_that_eager_attention_adds__are_refused_by_the_name_of_the_module():
+    model = tiny("llama")
+    inputs = inputs_of(model) | {"attention_mask": torch.ones(12, 12).tril().bool().expand(2, 1, 12, 12)}
+    with pytest.raises(UserError, match=r"layers\.0\.self_attn \(LlamaAttention\): the weights read do not give"):
+        captured(model, inputs)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft
+def test_adapters_and_half_precision__are_in_the_attention():
+    model = tiny("llama")
+    inputs = inputs_of(model)
+    plain = own_attentions(model, inputs)
+    half = tiny("llama").to(torch.bfloat16)
+    weights = [call.weights().to(torch.bfloat16) for call in captured(half, inputs)[0]]
+    assert distance(own_attentions(half, inputs), weights) <= 2e-2
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "k_proj"], init_lora_weights=False))
+    adapted = adapted.eval()
+    own = own_attentions(adapted, inputs)
+    assert distance(own, plain) > 0.01
+    assert distance(own, [call.weights() for call in captured(adapted, inputs)[0]]) <= 2e-6
+    merged = adapted.merge_and_unload()
+    assert distance(own, [call.weights() for call in captured(merged, inputs)[0]]) <= 1e-4
