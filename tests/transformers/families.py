@@ -1,4 +1,4 @@
-"""Tiny random models of transformers by the name of their family, what they take, and their own attention beside capture.
+"""Tiny random models of transformers by the name of their family, what they take, and their own attention.
 
 The configuration of a family is its default with small sizes, and weights are scaled up, so that attention is far from
 uniform.  Of two texts one is padded.
