@@ -54,7 +54,7 @@ from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evaluate
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import GaussianKeys
-from simstudy.kernels.devices import is_there
+from simstudy.kernels.devices import is_there, to_host
 from simstudy.kernels.left_out import integrate
 
 Array = NDArray[np.float64]
@@ -321,9 +321,12 @@ def _terms(a: Array, linear: Array, pairs: tuple[NDArray[np.int64], NDArray[np.i
 
 def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array:
     """What is taken off: plain replicates less their averages over a key that is left out, and so for their terms."""
-    n, last = cell.data.n_keys, (inputs.keys[..., -1:], inputs.values[:, -1:], inputs.queries)
-    given = (np.asarray(each, np.float64) for each in (means, gram, log_mass, *last))
-    means, gram, log_mass, key, value, queries = given
+    n = cell.data.n_keys
+    # Device arrays know no ellipsis.
+    last = inputs.keys[:, :, :, n - 1 : n], inputs.values[:, n - 1 : n]
+    given = means, gram, log_mass, inputs.queries, *last
+    there = (to_host(each)[0] if is_there(each) else each for each in given)
+    means, gram, log_mass, queries, key, value = (np.asarray(each, np.float64) for each in there)
     rows, columns = pairs_of(means.shape[2])
     logits = np.einsum("rhk,qhk->rqh", key[..., 0], queries) / cell.bandwidth**2
     mass, left = np.exp(log_mass - known.log_mass), np.exp(logits - known.log_mass)
