@@ -125,23 +125,10 @@ class _Tilted(NamedTuple):
 
 
 def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array | None:
-    """Return what is taken off errors and products.
+    """Return what is taken off errors and products (replicate, query, head + pair); None where `known_of` says why.
 
-    Parameters
-    ----------
-    cell
-        One that is `Cell.controlled`.
-    means, log_mass : (replicate, query, head)
-        c_h and ln S_h.
-    gram : (replicate, query, head, head)
-        G_hg.
-    inputs
-        What these were computed of, for dot products.
-
-    Returns
-    -------
-    (replicate, query, head + pair)
-        On a GPU if all three arrays are; None where `known_of` says why.
+    Of a cell that is `Cell.controlled`, means c_h and log_mass ln S_h (replicate, query, head), gram G_hg (replicate,
+    query, head, head) and the inputs that these were computed of.  On a GPU if they are, but for dot products.
     """
     known, n_heads = known_of(cell), means.shape[2]
     if isinstance(known, str):
