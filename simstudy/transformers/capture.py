@@ -180,6 +180,8 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
             return seen.watch(function, args, kwargs or {})
 
     with contextlib.ExitStack() as doors:
+        # Functions refer to what they watch in circles: tensors are let go at once, not when Python looks for these.
+        doors.callback(setattr, seen, "visit", None)
         seen.open(model, doors)
         with Watch():
             yield seen

@@ -1,5 +1,8 @@
 """Attention as models compute it: every door, what is known of padding, and what is refused."""
 
+import gc
+import weakref
+
 import pytest
 
 from simstudy.errors import UserError
@@ -128,3 +131,15 @@ def test_long_texts__are_computed_in_parts_with_the_same_output():
         with torch.no_grad(), capture(model, visit, tile=tile):
             outputs.append(model(ids).last_hidden_state)
     assert torch.allclose(*outputs, atol=1e-5) and torch.allclose(torch.stack(grams[:2]), torch.stack(grams[2:]))
+
+
+def test_tensors__are_let_go_with_the_block():
+    """Memory of many texts would grow until Python happens to look for circles."""
+    model, held = Own().eval(), []
+    gc.disable()
+    try:
+        with torch.no_grad(), capture(model, lambda call, kept=[]: kept.append(call) or held.append(weakref.ref(call))):
+            model(X)
+        assert [each() for each in held] == [None]
+    finally:
+        gc.enable()
