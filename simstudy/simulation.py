@@ -19,6 +19,7 @@ import xarray as xr
 from simstudy.design.builder import Study
 from simstudy.design.document import NAME
 from simstudy.design.settings.cell import OF_FUNCTIONS
+from simstudy.design.written import read_design
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import DEFAULT_OUTPUT, Store
@@ -126,10 +127,10 @@ def _run_in_own_folder(study: Study, functions: str, output: str | Path, **how: 
     """Write a study with its functions into a folder of its name, and run it."""
     name = study["study"]["name"]
     folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
-    design = study.toml()  # first: a design that is refused leaves no functions behind
+    design = read_design(study).text  # first: a design that is refused leaves no functions behind
     store.write_text("functions.py", functions)
-    store.write_text("design.toml", design)
-    return run(folder / "design.toml", output=output, trust=[folder / "functions.py"], **how)
+    store.write_text("design.json", design)
+    return run(folder / "design.json", output=output, trust=[folder / "functions.py"], **how)
 
 
 def _require(kind: type, wanted: str, given: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLE_OF, Cell
+from simstudy.design.settings.records import records_in, tags
 from simstudy.theory.instances import instance_numbers
 
 BASE: dict[str, Any] = {
@@ -117,6 +118,11 @@ grid = "angles"
 y = "mse"
 
 """
+
+
+def kinds_of(annotation: Any) -> dict[str, type]:
+    """Records of the alternatives that an annotation unites, by the kind that designs state."""
+    return {tag: record for record in records_in(annotation) for tag in tags(record)}
 
 
 def estimated(cell: Cell, n_batches: int = 1) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from builders import write_design
+from builders import kinds_of, write_design
 from commands import ROOT
 from commands import simstudy as command
 from numpydoc.docscrape import NumpyDocString
@@ -21,16 +21,14 @@ from pages import DOCUMENTS, blocks, lacking
 import simstudy.theory
 from simstudy import plots
 from simstudy.commands import app
-from simstudy.design.document import Document
+from simstudy.design.formulas import AnyFormula
 from simstudy.design.load import load_design, profiles_of
-from simstudy.design.schema import RECORDS, alternatives_of
 from simstudy.report import answer
 from simstudy.report.answer import EQUATIONS
 from simstudy.report.tables import verdict_lines
 
 sys.path.append(str(ROOT / "simstudy" / "docs"))  # last: a file of tests has the name of one there
 import filled
-import language
 
 README, DESIGNS = DOCUMENTS["README.md"], DOCUMENTS["designs/README.md"]
 STUDY, OWN_DATA = "third-head", "simstudy/docs/own-data.md"
@@ -84,7 +82,7 @@ def test_abstracts__nothing_is_left_out_in_silence():
 
 
 def test_tables__keep_bars_and_lines_inside_their_cells():
-    assert list(language.markdown(("a", "b"), [("|x|²", "1\n2")])) == ["| a | b |", "|---|---|", "| \\|x\\|² | 1 2 |"]
+    assert list(filled.markdown(("a", "b"), [("|x|²", "1\n2")])) == ["| a | b |", "|---|---|", "| \\|x\\|² | 1 2 |"]
 
 
 def test_readmes__are_short():
@@ -198,23 +196,6 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     assert not lacking("simstudy/docs/tutorial.md", f"{-results.verdict_estimate.values[1]:.4f} ± 0.0003")
 
 
-def test_reference__names_every_value():
-    reference = "\n".join(language.reference())
-    schemas = [record.model_json_schema() for record in (Document, *RECORDS.values())]
-    unnamed = {value for value in spelt_out(schemas) if f"{value}" not in reference}
-    assert not unnamed and len(set(spelt_out(schemas))) > 150
-
-
-def spelt_out(schema: object) -> list[str]:
-    """All values that a JSON Schema spells out."""
-    if isinstance(schema, list):
-        return [value for part in schema for value in spelt_out(part)]
-    if not isinstance(schema, dict):
-        return []
-    own = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
-    return own + [value for part in schema.values() if isinstance(part, (dict, list)) for value in spelt_out(part)]
-
-
 def test_bibliography__has_every_arxiv_number_once():
     page = DOCUMENTS["simstudy/docs/bibliography.md"] + "\n".join(filled.papers())
     linked = re.findall(r"\[(\d{4}\.\d{5})\]", page)
@@ -265,7 +246,7 @@ def test_formulas_that_docstrings_name__stand_in_the_theory():
     labels = re.findall(r"^\$\$ \((.*?)\)$", DOCUMENTS["simstudy/theory/README.md"], flags=re.MULTILINE)
     named = {each for path in ROOT.glob("simstudy/**/*.py") for each in re.findall(":eq:`(.*?)`", path.read_text())}
     assert len(labels) == len(set(labels)) and named <= set(labels) and len(named) > 20
-    assert EQUATIONS.keys() == alternatives_of("formulas").keys() and {*EQUATIONS.values()} <= set(labels)
+    assert EQUATIONS.keys() == kinds_of(AnyFormula).keys() and {*EQUATIONS.values()} <= set(labels)
 
 
 def test_site__says_of_commands_and_targets_what_help_says(in_process):

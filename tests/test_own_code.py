@@ -1,5 +1,6 @@
 """Functions and heads of the user's own: as shipped ones to the bit, their contract, nothing run without his word."""
 
+import json
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -46,16 +47,40 @@ def lengths(keys, values, queries):
 """
 
 
+def in_toml(value: str | dict[str, str]) -> str:
+    inside = ", ".join(f"{key} = {in_toml(each)}" for key, each in value.items()) if isinstance(value, dict) else ""
+    return f"{{ {inside} }}" if inside else json.dumps(value)
+
+
 def study(folder: Path, name: str = "quadratic", file: str = "mine.py", text: str = SOURCE, **settings) -> Path:
     """Write a design with a regression function of one's own and its file, and return its path."""
     (folder / file).write_text(text)
-    design = package.Study("own", title="Own", aim="To test.")
-    given = {"n_keys": 12, "n_features": 2, "regression": {"kind": "own", "path": file, "name": name}}
-    design.data(**given).heads(n_heads=2, head_dim=1, arrangement="orthogonal").estimator(bandwidth=0.8, **settings)
-    design.simulation(seed=BASE["seed"], batch_size=32, noise_treatment="drawn")
-    design.precision(min_replicates=64, max_replicates=64).grid("sizes", {"n_keys": [6, 12]}, exact=True)
+    rows = "".join(f"{key} = {in_toml(value)}\n" for key, value in settings.items())
     path = folder / "design.toml"
-    path.write_text(design.toml())
+    path.write_text(f'''
+study = {{ name = "own", title = "Own", aim = "To test." }}
+[data]
+n_keys = 12
+n_features = 2
+regression = {{ kind = "own", path = "{file}", name = "{name}" }}
+[heads]
+n_heads = 2
+head_dim = 1
+arrangement = "orthogonal"
+[estimator]
+bandwidth = 0.8
+{rows}[simulation]
+seed = {BASE["seed"]}
+batch_size = 32
+noise_treatment = "drawn"
+[precision]
+min_replicates = 64
+max_replicates = 64
+[grids.sizes]
+exact = true
+factors = {{ n_keys = [6, 12] }}
+[profiles.quick]
+''')
     return path
 
 

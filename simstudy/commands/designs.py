@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from simstudy.design.written import Source
 
     Checked = tuple[str, dict[str, Design], list[Problem]]
-
-
-_LONG = 100
-"""Characters of a description that is not told twice."""
-_WAITING = "further checks may wait for these: mend them, then check again"
 
 
 @cli.app.command("list")
@@ -79,15 +74,9 @@ def check(
         say_json({"designs": [design_record(*each) for each in checked]})
     for place, each in () if as_json else loaded:
         say(f"{place}: {each.profile}: {counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}")
-    if notes := dict.fromkeys(f"{place}: {note}" for place, each in loaded for note in (*each.notes, *powerless(each))):
+    if notes := dict.fromkeys(f"{place}: {note}" for place, each in loaded for note in powerless(each)):
         warn(*notes)
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
-    # Rules that tie settings together, and claims to cells, are tried on entries that are valid by themselves.
-    mistakes += [
-        f"{place}: {_WAITING}"
-        for place, profiles, problems in checked
-        if not profiles and any(problem.path for problem in problems)
-    ]
     if mistakes:
         raise UserError(*mistakes)
 
@@ -139,28 +128,44 @@ def init(
 
 @cli.app.command()
 def describe(
-    setting: Annotated[
-        str | None, typer.Argument(help="Table (heads), setting (regression) or alternative (ridge, larger_than).")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="Table (heads), setting (regression) or kind (ridge, larger_than).")],
 ) -> None:
-    """Explain what a design can state: all tables, or one table, setting or alternative."""
+    """Explain what a design can state in a table, as a setting, or of a kind."""
+    from typing import get_args
+
+    from pydantic_core import PydanticUndefined
     from rich.table import Table
 
-    from simstudy.design.schema import Described
-    from simstudy.design.schema import describe as describe_setting
+    from simstudy.design.document import Document
+    from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
+    from simstudy.design.mistakes import hint
+    from simstudy.design.settings.cell import TABLE_OF, Cell
+    from simstudy.design.settings.records import records_in, tags
     from simstudy.report.terminal import entry, show_table
 
-    table = Table("entry", "what to give", "default", show_lines=False)
-    described = describe_setting(setting)
-    # What all kinds state is told once.
-    first, *others = (each.entries for each in described)
-    shared = [each for each in first if others and all(each in entries for entries in others)]
-    common = [Described(f"{setting}: every kind", "", shared)] if shared else []
-    told: dict[tuple[str, str], str] = {}
-    for title, meaning, entries in (*common, *described):
+    known: list[Any] = [Document, Cell]
+    for record in known:  # which grows by what they hold
+        held = (each for field in record.model_fields.values() for each in records_in(field.annotation))
+        known += [each for each in held if each not in known]
+    named: dict[str, Any] = {t: f.annotation for record in (Document, Cell) for t, f in record.model_fields.items()}
+    named |= {each: named[table].model_fields[each].annotation for each, table in TABLE_OF.items()}
+    found = [record for record in known if name in tags(record)] or records_in(named.get(name))
+    measures = {
+        each: of for each, of in (MEASURES | STATISTICS | INDEXED_MEASURES).items() if name in (each, "measures")
+    }
+    if not found and not measures:
+        names = dict.fromkeys([*named, *MEASURES, *(tag for each in known for tag in tags(each))])
+        raise UserError(f"{name}: no table, kind or measure; {hint(name, [*names])}")
+    table = Table("entry", "what to give", "default")
+    for each, measure in measures.items():
+        table.add_row(each, f"{measure.meaning}: {measure.formula}", "")
+    for record in found:
         table.add_section()
-        table.add_row(entry((title, "bold")), meaning)
-        for name, what, default in (each for each in entries if entries is shared or each not in shared):
-            above = len(what) > _LONG and told.setdefault((name, what), title) != title
-            table.add_row(f"  {name}", "as above" if above else what, default)
+        table.add_row(entry((" ".join(tags(record)) or name, "bold")), " ".join((record.__doc__ or "").split()))
+        for each, field in record.model_fields.items() if len(found) < 9 else ():
+            kinds = [str(value) for value in get_args(field.annotation) if isinstance(value, str)]
+            kinds += [tag for inner in records_in(field.annotation) for tag in tags(inner)]
+            said = " ".join(filter(None, [field.description, f"({', '.join(kinds)})" if kinds else ""]))
+            default = "" if field.default is PydanticUndefined else getattr(field.default, "label", field.default)
+            table.add_row(f"  {each}", said, "required" if field.is_required() else str(default))
     show_table(table)

@@ -1,7 +1,6 @@
 """Whether results and report of a study are what its stored batches give: they are judged again and compared."""
 
 import contextlib
-import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import xarray as xr
 from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
-from simstudy.design.written import read_design
+from simstudy.design.written import parse, read_design
 from simstudy.errors import UserError
 from simstudy.execution.batch_files import with_digest
 from simstudy.execution.folder import Missing
@@ -82,7 +81,7 @@ def _as_stored(dataset: xr.Dataset, store: Store) -> xr.Dataset:
 def _design_of(results: xr.Dataset, store: Store, trust: Iterable[Path]) -> Design:
     """Return the design that results state, from its file as long as that states the same."""
     text, profile, file = results.attrs["design"], results.attrs["profile"], store.design_file
-    tables, unchanged, trust = tomllib.loads(text), False, [Path(path).absolute() for path in trust]
+    tables, unchanged, trust = parse("design", text), False, [Path(path).absolute() for path in trust]
     if file and file.is_file():
         with contextlib.suppress(UserError):  # it is no design any more
             unchanged = repr(read_design(file).tables) == repr(tables)

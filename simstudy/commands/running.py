@@ -58,8 +58,6 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
     from simstudy.study import run as run_study
 
     store = cli.store_for(loaded, output)
-    if loaded.notes:
-        warn(*loaded.notes)
     with ProgressDisplay(quiet) as display:
         results = run_study(loaded, output=output, observer=display, **how)
     lines = tables.verdict_lines(results)

@@ -6,9 +6,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from simstudy.design.mistakes import DesignError
-from simstudy.design.schema import RECORDS, describe
-from simstudy.design.written import Source, name_of, read_design, to_toml
+from simstudy.design import document
+from simstudy.design.settings.cell import TABLES
+from simstudy.design.settings.functions import Functions
+from simstudy.design.settings.records import Record
+from simstudy.design.written import Source, read_design
+
+RECORDS: dict[str, type[Record]] = {
+    "study": document.Study, "functions": Functions, **TABLES, "precision": document.Precision,
+    "budget": document.Budget, "grids": document.Grid,
+}  # fmt: skip
+"""Tables of a design of which each entry is known by name."""
 
 
 def _table(name: str) -> Callable[..., Study]:
@@ -21,10 +29,9 @@ def _table(name: str) -> Callable[..., Study]:
     fields, keyword = RECORDS[name].model_fields, inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(field, keyword, default=...) for field in fields]
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    described = describe(name)[0]
-    entries = "\n".join(f"    {entry}\n        {what}" for entry, what, _ in described.entries)
+    entries = "\n".join(f"    {entry}\n        {field.description or entry}" for entry, field in fields.items())
     state.__name__, state.__qualname__ = name, f"Study.{name}"
-    state.__doc__ = f"{described.meaning}\n\n    Parameters\n    ----------\n{entries}\n"
+    state.__doc__ = f"{RECORDS[name].__doc__}\n\n    Parameters\n    ----------\n{entries}\n"
     state.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
     return state
 
@@ -32,8 +39,8 @@ def _table(name: str) -> Callable[..., Study]:
 class Study(dict[str, Any]):
     """A design written in Python: one method for each table of a design file; dict methods edit the tables.
 
-    Values are those of TOML; tuples, ranges, NumPy arrays and NumPy numbers are converted.  All mistakes are reported
-    together when the study is checked, planned or run.
+    Values are those of TOML; tuples, ranges, NumPy arrays and NumPy numbers are converted.  Mistakes are reported when
+    the study is checked, planned or run.
 
     Parameters
     ----------
@@ -47,7 +54,6 @@ class Study(dict[str, Any]):
     >>> study = Study("third-head", title="Does a third head help?", aim="The question, in words.")
     >>> study = study.data(n_keys=400, n_features=8, regression="ridge").heads(head_dim=2, arrangement="orthogonal")
     >>> study = study.estimator(bandwidth="attention").grid("size", factors={"n_heads": range(1, 4)})
-    >>> print(study.toml())  # doctest: +SKIP
     """
 
     functions = _table("functions")
@@ -77,19 +83,6 @@ class Study(dict[str, Any]):
         study = cls.__new__(cls)
         study.update(read_design(design).tables)
         return study
-
-    def toml(self) -> str:
-        """Return the design as TOML, which states the same study.
-
-        Raises
-        ------
-        DesignError
-            With every entry that TOML cannot state.
-        """
-        text, problems = to_toml(self)
-        if problems:
-            raise DesignError(name_of(self), problems)
-        return text
 
     def grid(self, name: str, factors: dict[str, Any], **entries: Any) -> Study:
         """Cross factors with one another: ``setting = values``; further entries as `simstudy describe grids` lists."""

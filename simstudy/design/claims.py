@@ -1,15 +1,13 @@
 """The claims that a design declares before the run, as immutable records; `verdicts.judge` evaluates them."""
 
-from collections.abc import Iterable
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from simstudy.design.formulas import Value
-from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
-from simstudy.design.settings.records import Computed, Line, NonNegative, Positive, Record, Share, later, told_apart
-from simstudy.design.settings.systems import NAMES
+from simstudy.design.measures import INDICES, MEASURES
+from simstudy.design.settings.records import Line, NonNegative, Positive, Record, Share
 
 ABSTRACT: dict[str, str] = {
     "abstract C1": "softmax attention of one head is the Nadaraya-Watson estimator",
@@ -41,10 +39,12 @@ ORIGINS: dict[str, str] = ABSTRACT | OTHERS
 
 MeasureName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """Name of a measure: whether the cells have it, `rules` tells, as functions give measures by names of their own."""
-TheoreticalMeasure = Annotated[str, Computed(Literal[tuple(MEASURES)])]
-AveragedMeasure = MeasureName
-IndexName = Annotated[str, Computed(Literal[INDICES])]
-Origin = Annotated[str, Computed(Literal[tuple(ORIGINS)])]
+if TYPE_CHECKING:
+    TheoreticalMeasure = str
+    IndexName = str
+    Origin = str
+else:
+    TheoreticalMeasure, IndexName, Origin = Literal[tuple(MEASURES)], Literal[INDICES], Literal[tuple(ORIGINS)]
 Theory = Literal["exact", "leading"]
 Scale = Literal["linear", "log_log", "log_x"]
 Direction = Literal["increasing", "decreasing"]
@@ -55,21 +55,14 @@ LEVEL = 0.05
 """Chance of a wrong contradiction or support among all claims of a study."""
 
 
-def _one_of(measures: Iterable[str]) -> str:
-    """Describe measures: those of ensembles by name; numbers of random instances would fill a page."""
-    names = ", ".join(name for name in measures if name not in NAMES)
-    return f"one of {names}, or a number of an instance"
-
-
-AVERAGED: Any = _one_of(MEASURES | STATISTICS)
 SELECTION: Any = Field(
     default_factory=dict, description="settings and the value each must have, to select cells of the grid"
 )
-_EXCLUDES: Any = later(
-    "what would be found if the claim were wrong: farther from value than the margin, or not above it"
+_EXCLUDES: Any = Field(
+    None, description="what would be found if the claim were wrong: farther from value than the margin, or not above it"
 )
 NUMERIC: Any = Field(description="a numeric factor of the grid")
-_SOURCE: Any = Field(None, description="theory that claims it:")
+_SOURCE: Any = Field(None, description="theory that claims it")
 _MARGIN: Any = Field(description="largest absolute difference that still counts as equal")
 Factors = Annotated[tuple[str, ...], Field(strict=False)]
 
@@ -80,16 +73,17 @@ class BaseClaim(Record):
     kind: str
     statement: Line = Field(min_length=1, description="the claim as a sentence")
     grid: str = Field(description="name of the grid on which the claim is tested; simstudy judge needs none")
-    measure: MeasureName = Field(description=_one_of(MEASURES | STATISTICS | INDEXED_MEASURES))
+    measure: MeasureName
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
     where: Selection = SELECTION
     expected: Verdict = Field("supported", description="verdict foreseen before the run")
     these_draws: Line = Field(
         "", description="why the claim speaks of the query points, heads and rows that were drawn, and of no others"
     )
-    origin: Origin = Field("unstated", description="where the claim comes from: one of " + ", ".join(ORIGINS))
-    stands: Selection | None = later(
-        "settings of a cell whose first comparison stands for the claim in all runs; else theory chooses"
+    origin: Origin = Field("unstated", description="where the claim comes from")
+    stands: Selection | None = Field(
+        None,
+        description="settings of a cell whose first comparison stands for the claim in all runs; else theory chooses",
     )
 
     @property
@@ -102,13 +96,12 @@ class AgreesWithTheory(BaseClaim):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
 
     kind: Literal["agrees_with_theory"]
-    measure: AveragedMeasure = Field(description=AVERAGED)
     source: Theory = Field(
         "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
     )
     margin: Positive = Field(description="largest relative difference that still counts as agreement")
-    excludes: Value | None = later(
-        "ratio to theory that would be found if the claim were wrong: farther from 1 than the margin"
+    excludes: Value | None = Field(
+        None, description="ratio to theory that would be found if the claim were wrong: farther from 1 than the margin"
     )
 
 
@@ -151,12 +144,16 @@ class Printed(PairedClaim):
         description='the number with the digits that are printed, as a text: "4.236"'
     )
     printed_in: Line = Field(min_length=1, description="the source that prints it")
-    printed_mcse: NonNegative = later("Monte Carlo standard error of the printed number, 0 for a number without", 0.0)
-    equivalent: NonNegative = later(
-        "largest difference of two expectations that counts as none; for printed_mcse above 0 only", 0.0
+    printed_mcse: NonNegative = Field(
+        0.0, description="Monte Carlo standard error of the printed number, 0 for a number without"
     )
-    x: str | None = later("a numeric factor of the grid, if the printed number is the least-squares slope in it")
-    scale: Scale = later("of that slope:", "linear")
+    equivalent: NonNegative = Field(
+        0.0, description="largest difference of two expectations that counts as none; for printed_mcse above 0 only"
+    )
+    x: str | None = Field(
+        None, description="a numeric factor of the grid, if the printed number is the least-squares slope in it"
+    )
+    scale: Scale = Field("linear", description="of that slope")
 
     @property
     def margin(self) -> float:
@@ -213,7 +210,7 @@ class Crossing(BaseClaim):
 class OrderingClaim(BaseClaim):
     """What claims on the order that a diversity index gives the cells state: the index, and which way it goes."""
 
-    measure: AveragedMeasure = Field("mse", description=AVERAGED)
+    measure: MeasureName = "mse"
     against: IndexName = Field(description="a diversity index")
     by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
     over: Literal["head_seed"] | None = Field(
@@ -239,7 +236,7 @@ class ViolatedPairs(OrderingClaim):
 class OptimumClaim(BaseClaim):
     """What claims on the place of the least value state: where it is sought, and what is tuned at each place."""
 
-    measure: AveragedMeasure = Field("mse", description=AVERAGED)
+    measure: MeasureName = "mse"
     x: str = Field(description="a numeric factor of the grid, over which the measure is minimised")
     tune: Factors = Field((), description="factors of the grid that take their best level at each x")
 
@@ -280,4 +277,6 @@ class OptimumLaw(OptimumClaim):
     margin: NonNegative = Field(2.0, description="by how much Akaike's criterion may exceed that of the best law")
 
 
-Claim = Annotated[BaseClaim, told_apart(BaseClaim)]
+_OfLevels = AgreesWithTheory | Monotone | Equals | Printed | LargerThan | Slope | Crossing
+_OfOrder = RankCorrelation | ViolatedPairs | Optimum | OptimumSlope | OptimumLaw
+Claim = Annotated[_OfLevels | _OfOrder, Field(discriminator="kind")]

@@ -1,12 +1,14 @@
 """What a design file states, as immutable records."""
 
+import math
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from simstudy.design.claims import AveragedMeasure, Claim
+from simstudy.design.claims import Claim, MeasureName
 from simstudy.design.figures import Figure
 from simstudy.design.measures import COUNTED
 from simstudy.design.mistakes import RULE
@@ -22,7 +24,15 @@ NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 
 Replicates = Annotated[int, Field(ge=1, le=160_000_000)]
 """Replicates of a cell: at most ten million batches, of sixteen each."""
-Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(NAME, name) or len(name) > 64:
+        raise PydanticCustomError(RULE, "must be lower-case letters and digits, joined by single hyphens")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_name)]
 
 
 class Study(Record):
@@ -36,10 +46,10 @@ class Study(Record):
 class Precision(Record):
     """Monte Carlo standard errors that are wanted, and the least and largest number of replicates of a cell."""
 
-    relative_mcse: dict[AveragedMeasure, Positive] = Field(
+    relative_mcse: dict[MeasureName, Positive] = Field(
         default_factory=dict, description="measure = largest MCSE wanted, relative to the estimate"
     )
-    absolute_mcse: dict[AveragedMeasure, Positive] = Field(
+    absolute_mcse: dict[MeasureName, Positive] = Field(
         default_factory=dict, description="measure = largest MCSE wanted"
     )
     stop: Literal["precision", "verdict", "both"] = Field(
@@ -105,7 +115,16 @@ def _factor(name: str) -> str:
 
 
 Factor = Annotated[str, AfterValidator(_factor)]
-Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range)]
+
+
+def _levels(levels: list[Any]) -> list[Any]:
+    """Refuse what is no level, as it does not equal itself."""
+    if any(isinstance(level, float) and math.isnan(level) for level in levels):
+        raise PydanticCustomError(RULE, "nan is no level; remove it, or give a number or a text")
+    return levels
+
+
+Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range), AfterValidator(_levels)]
 
 
 class Grid(Record):
@@ -173,7 +192,7 @@ class Confirmation(Record):
 
 
 class Design(Record):
-    """A valid design under one profile: cells in the order of the file, and notes."""
+    """A valid design under one profile: cells in the order of the file."""
 
     study: Study
     profile: str
@@ -185,6 +204,5 @@ class Design(Record):
     titles: dict[str, str]
     text: str
     path: Path | None = None
-    notes: tuple[str, ...] = ()
     confirmation: Confirmation | None = None
     budget: Budget = Budget()

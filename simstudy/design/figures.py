@@ -5,12 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from simstudy.design import claims
-from simstudy.design.settings.records import Line, Record, later, told_apart
+from simstudy.design.settings.records import Line, Record
 
 ZIPPED, MOST_ZIPS = 200, 12
 """Replicates of a cell, and cells, whose intervals a figure shows."""
 Scale = Literal["linear", "log"]
-_TARGET: Any = later("value of y that is aimed at, drawn as a line: 0.95, say")
+_TARGET: Any = Field(None, description="value of y that is aimed at, drawn as a line: 0.95, say")
 
 
 class BaseFigure(Record):
@@ -21,7 +21,7 @@ class BaseFigure(Record):
 
     title: Line = Field(min_length=1, description="what the figure shows, as a sentence")
     grid: str = Field(description="name of the grid to draw")
-    y: claims.AveragedMeasure = Field(description=claims.AVERAGED)
+    y: claims.MeasureName
     where: claims.Selection = claims.SELECTION
 
 
@@ -117,4 +117,8 @@ def _curve_unless_stated(value: Any) -> Any:
     return {"kind": "curve", **value} if isinstance(value, dict) else value
 
 
-Figure = Annotated[BaseFigure, told_apart(BaseFigure), BeforeValidator(_curve_unless_stated)]
+_Kinds = (
+    CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | WinnersFigure | NestedLoopFigure | LollipopFigure
+    | ZipFigure | LawFigure
+)  # fmt: skip
+Figure = Annotated[_Kinds, Field(discriminator="kind"), BeforeValidator(_curve_unless_stated)]

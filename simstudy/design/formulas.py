@@ -1,10 +1,10 @@
 """Formulas that a claim may name in the place of a number, a record of parameters each; `claimed` evaluates them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, Tag, create_model
 
-from simstudy.design.settings.records import Count, NonNegative, Part, Positive, Ratio, Real, Record, told_apart
+from simstudy.design.settings.records import Count, NonNegative, Part, Positive, Ratio, Real, Record
 
 
 class Formula(Record):
@@ -62,7 +62,7 @@ _RECORDS = [
 ]
 # By their names pickle finds them.
 globals().update({record.__name__: record for record in _RECORDS})
-AnyFormula = Annotated[Formula, told_apart(Formula)]
+AnyFormula: Any = Annotated[Union[tuple(_RECORDS)], Field(discriminator="kind")]  # noqa: UP007 - of a tuple
 
 
 def _kind(value: Any) -> str:

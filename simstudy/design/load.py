@@ -1,57 +1,59 @@
-"""A design read once, strictly: what it states, its cells, what claims refer to, and the mistakes in it."""
+"""A design as cells: profile applied, factors crossed, each record validated once by pydantic."""
 
-import copy
-import dataclasses
-import functools
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from simstudy.design.contents import read_contents
 from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.figures import Figure
 from simstudy.design.measures import COUNTED, RESERVED
-from simstudy.design.mistakes import DesignError, Problem, from_validation, validated
+from simstudy.design.mistakes import DesignError, Problem, Steps, path_of, validated
 from simstudy.design.own_code import texts_of, value_of
-from simstudy.design.references import Entry, PlannedGrid, refer
-from simstudy.design.rules import notes, unanswerable
+from simstudy.design.references import PlannedGrid, refer
+from simstudy.design.rules import unanswerable
 from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell
-from simstudy.design.settings.levels import by_levels, label, level, setting_of
-from simstudy.design.written import Source, Written, is_shipped, read_design
+from simstudy.design.settings.functions import Functions
+from simstudy.design.settings.levels import by_levels, label, level
+from simstudy.design.written import Source, Written, is_shipped, parse, read_design
 from simstudy.errors import UserError
 
 
 def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
-    """Return a design under one profile, or raise every mistake; code that is not trusted is never run."""
+    """Return a design under one profile; `DesignError` tells its mistakes. Code that is not trusted is never run."""
     written = read_design(design)
-    trusted = texts_of([*([trust] if isinstance(trust, str | Path) else trust), *_shipped_code(written)])
-    raw = _with_values(_under_profile(written, profile), written, trusted)
-    document, problems = _validate(raw)
-    for other in written.tables["profiles"].keys() - {profile}:
-        found = [
-            _in_profile(each, written, other)
-            for each in _validate(_with_values(_under_profile(written, other), written, trusted))[1]
-        ]
-        problems += [problem for problem in found if problem.within(f"profiles.{other}")]
-    if document is not None:
-        grids, found = _plan_grids(raw, document, written.folder, trusted, problems)
-        problems = _with_first(problems, found)
-        entries: dict[str, Entry] = {f"claims.{name}": claim for name, claim in document.claims.items()}
-        entries |= {f"figures.{name}": figure for name, figure in document.figures.items()}
-        complete = not any(problem.within(place) for problem in problems for place in ("grids", *TABLES))
-        references, unknown = refer(grids, entries, complete)
-        problems += unknown
-        problems = problems or list(unanswerable(document, grids, references))
-    if document is None or written.problems or problems:
-        placed = [_in_profile(problem, written, profile) for problem in problems]
-        raise DesignError(written.place, _with_first(written.problems, placed))
+    shipped = written.path is not None and is_shipped(written.path)
+    code = sorted(written.folder.glob("*.py")) if shipped else []  # the package's own
+    trusted = texts_of([*([trust] if isinstance(trust, str | Path) else trust), *code])
+
+    def refuse(problems: list[Problem]) -> None:
+        if problems:
+            raise DesignError(written.place, [_in_profile(each, written, profile) for each in problems])
+
+    raw = _under_profile(written.place, written.tables, profile)
+    document, problems = validated(Document, _with_values(raw, written, trusted))
+    refuse(problems)
+    assert document is not None  # else there were problems
+    grids: dict[str, PlannedGrid] = {}
+    refuse([*_too_many(document)])
+    for name, grid in document.grids.items():
+        stated = document.precision.model_dump() | grid.precision
+        precision, wrong = validated(Precision, stated, partial(_with_grid, name, grid))
+        cells, found = _crossed(document, name, grid, written.folder, trusted)
+        problems += wrong + found
+        if precision is not None and not found:
+            chosen = _of_one_estimator(cells)
+            grids[name] = PlannedGrid(name, tuple(grid.factors), chosen, grid.exact, grid.by_query, precision)
+    refuse(problems)
+    references, unknown = refer(grids, _entries(document))
+    refuse(unknown)
+    refuse([*unanswerable(document, grids, references)])
     return Design(
         study=document.study,
         profile=profile,
@@ -75,14 +77,90 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
         text=written.text,
         path=written.path,
         budget=document.budget,
-        notes=tuple(map(str, notes(grids.values(), references))),
     )
 
 
-def _counted(cell: Cell, document: Document) -> frozenset[str]:
-    """Measures of a cell that are numbers or shares of events, for all that is known of functions."""
-    smooth = {name for name, told in document.measures.items() if not told.counted}
-    return frozenset(COUNTED if cell.functions is None else {*cell.statistics} - smooth)
+def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:
+    """Check a design under every profile.
+
+    Parameters
+    ----------
+    design, trust
+        As for `load_design`; code that may run is tried.
+
+    Returns
+    -------
+    dict of Design
+        By profile: cells, claims and figures, which `simstudy.run` takes as well.
+
+    Raises
+    ------
+    DesignError, UserError
+        As by `load_design`, with the mistakes found under any profile.
+    """
+    loaded: dict[str, Design] = {}
+    problems: dict[str, Problem] = {}
+    for profile in profiles_of(design) or ("quick",):
+        try:
+            loaded[profile] = load_design(design, profile, trust)
+        except DesignError as error:
+            problems |= {str(problem): problem for problem in error.problems}
+    if problems:
+        raise DesignError(read_design(design).place, list(problems.values()))
+    return loaded
+
+
+def declared_figures(text: str, profile: str) -> dict[str, Figure]:
+    """Return the figures that a design declares, from its text as results hold it: valid, or there were none."""
+    return Document.model_validate(_under_profile("design", parse("design", text), profile)).figures
+
+
+def profiles_of(design: Source) -> tuple[str, ...]:
+    """Return the names of the profiles of a design."""
+    profiles = read_design(design).tables.get("profiles", {})
+    return tuple(profiles) if isinstance(profiles, dict) else ()
+
+
+# ---------------------------------------------------------------- what the design states
+
+
+def _under_profile(place: str, tables: dict[str, Any], profile: str) -> dict[str, Any]:
+    profiles = tables.get("profiles", {})
+    problem = None
+    if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
+        problem = Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")
+    elif tables and tables.keys() <= {"claims", "numbers"}:
+        problem = Problem("", None, "claims about numbers of your own, and no design; give them to simstudy judge")
+    elif profile not in profiles:
+        known = (*Document.model_fields, "profiles")
+        unknown = (Problem.unknown(name, None, known) for name in tables if name not in known)
+        remedy = f"no such profile; the design has: {', '.join(profiles) or 'none; add [profiles.' + profile + ']'}"
+        problem = next(unknown, Problem("profiles", profile, remedy))
+    elif not re.fullmatch(NAME, profile):
+        problem = Problem("profiles", profile, "lower-case letters, digits and single hyphens only")
+    if problem is not None:
+        raise DesignError(place, [problem])
+    return _merge({name: table for name, table in tables.items() if name != "profiles"}, profiles[profile])
+
+
+def _merge(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Overlay ``changes`` on ``base``, table by table; a factor list or a composite setting is replaced whole."""
+    merged = dict(base)
+    holds_settings = (path[:1] and path[0] in TABLES) or (path[:1] == ("grids",) and path[2:] == ("settings",))
+    for key, value in changes.items():
+        nested = isinstance(value, dict) and isinstance(base.get(key), dict) and not holds_settings
+        merged[key] = _merge(base[key], value, (*path, key)) if nested else value
+    return merged
+
+
+def _in_profile(problem: Problem, written: Written, profile: str) -> Problem:
+    """Return a problem with the place of its entry in the file: in the profile if that states it."""
+    stated: Any = written.tables["profiles"][profile]
+    for step in re.split(r"[.\[]", problem.path):
+        if isinstance(stated, dict) and step not in stated:
+            return problem
+        stated = stated[step] if isinstance(stated, dict) else None
+    return replace(problem, path=f"profiles.{profile}.{problem.path}") if problem.path else problem
 
 
 def _with_values(raw: dict[str, Any], written: Written, trusted: frozenset[str]) -> dict[str, Any]:
@@ -100,229 +178,73 @@ def _with_values(raw: dict[str, Any], written: Written, trusted: frozenset[str])
     return raw
 
 
-def _shipped_code(written: Written) -> list[Path]:
-    """Python files of a shipped study, which are the package's own code."""
-    shipped = written.path is not None and is_shipped(written.path)
-    return sorted(written.folder.glob("*.py")) if shipped else []
-
-
-def _in_profile(problem: Problem, written: Written, profile: str) -> Problem:
-    """Return a problem with the place of its entry in the file: in the profile if that states it."""
-    stated: Any = written.tables["profiles"][profile]
-    for step in re.split(r"[.\[]", problem.path):
-        if not isinstance(stated, dict):
-            break
-        if step not in stated:
-            return problem
-        stated = stated[step]
-    return dataclasses.replace(problem, path=f"profiles.{profile}.{problem.path}")
-
-
-def _with_first(first: list[Problem], further: list[Problem]) -> list[Problem]:
-    """Return problems, and those further ones that are not about the same entries."""
-    return first + [problem for problem in further if not any(problem.within(each.path) for each in first)]
-
-
-def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:
-    """Check a design under every profile.
-
-    Parameters
-    ----------
-    design, trust
-        As for `load_design`; code that may run is tried.
-
-    Returns
-    -------
-    dict of Design
-        By profile: cells, claims, figures and notes, which `simstudy.run` takes as well.
-
-    Raises
-    ------
-    DesignError, UserError
-        As by `load_design`, with every mistake found under any profile.
-    """
-    loaded: dict[str, Design] = {}
-    problems: dict[str, Problem] = {}
-    for profile in profiles_of(design) or ("quick",):
-        try:
-            loaded[profile] = load_design(design, profile, trust)
-        except DesignError as error:
-            problems |= {str(problem): problem for problem in error.problems}
-    if problems:
-        raise DesignError(read_design(design).place, list(problems.values()))
-    return loaded
-
-
-def declared_figures(text: str, profile: str) -> dict[str, Figure]:
-    """Return the figures that a design declares, from its text as results hold it: valid, or there were none."""
-    return Document.model_validate(_under_profile(read_design(tomllib.loads(text)), profile)).figures
-
-
-def profiles_of(design: Source) -> tuple[str, ...]:
-    """Return the names of the profiles of a design."""
-    profiles = read_design(design).tables.get("profiles", {})
-    return tuple(profiles) if isinstance(profiles, dict) else ()
-
-
-# ---------------------------------------------------------------- what the design states
-
-
-def _under_profile(written: Written, profile: str) -> dict[str, Any]:
-    profiles = written.tables.get("profiles", {})
-    problems: list[Problem] = []
-    if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
-        problems = [Problem("profiles", profiles, "write each profile as a table [profiles.NAME]")]
-    elif written.tables and written.tables.keys() <= {"claims", "numbers"}:
-        problems = [Problem("", None, "claims about numbers of your own, and no design; give them to simstudy judge")]
-    elif profile not in profiles:
-        tables = (*Document.model_fields, "profiles")
-        problems = [Problem.unknown(name, None, tables) for name in written.tables if name not in tables]
-        known = ", ".join(profiles) or f"none; add [profiles.{profile}]"
-        problems = problems or [Problem("profiles", profile, f"no such profile; the design has: {known}")]
-    elif not re.fullmatch(NAME, profile):
-        problems = [Problem("profiles", profile, "lower-case letters, digits and single hyphens only")]
-    if problems:
-        raise DesignError(written.place, problems)
-    return _merge({name: table for name, table in written.tables.items() if name != "profiles"}, profiles[profile])
-
-
-def _merge(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Overlay ``changes`` on ``base``, table by table; a factor list or a composite setting is replaced whole."""
-    merged = dict(base)
-    holds_settings = (path[:1] and path[0] in TABLES) or (path[:1] == ("grids",) and path[2:] == ("settings",))
-    for key, value in changes.items():
-        nested = isinstance(value, dict) and isinstance(base.get(key), dict) and not holds_settings
-        merged[key] = _merge(base[key], value, (*path, key)) if nested else value
-    return merged
-
-
-def _validate(raw: dict[str, Any]) -> tuple[Document | None, list[Problem]]:
-    """Validate the document, after a mistake without the faulty entries; and tables whose entries grids replace."""
-    in_tables: list[Problem] = []
-    for table, model in TABLES.items():
-        if isinstance(content := raw.get(table), dict):
-            found = validated(model, content, prefix=table)[1]
-            # Whether an entry is missing shows in the cells.
-            in_tables += [problem for problem in found if problem.value is not None]
-    problems: list[Problem] = []
-    while True:
-        try:
-            return Document.model_validate(raw), _with_first(problems, in_tables)
-        except ValidationError as error:
-            problems += [problem for problem in from_validation(error, raw, Document) if problem not in problems]
-            sound = _without(raw, error)
-        if sound == raw or not sound.get("grids"):
-            return None, _with_first(problems, in_tables)
-        raw = sound
-
-
-def _without(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
-    """Remove each faulty entry: a claim or figure whole, elsewhere the innermost key; no cell rests on [study]."""
-    sound = copy.deepcopy(raw) | {"study": {"name": "unnamed", "title": "untitled", "aim": "unstated"}}
-    for loc in (detail["loc"] for detail in error.errors() if detail["loc"][0] != "study"):
-        node: Any = sound
-        parent: dict[Any, Any] = {}
-        key: Any = None
-        for step in loc[:2] if loc[0] in ("claims", "figures") else loc:
-            if not isinstance(node, dict) or step not in node:
-                break
-            parent, key, node = node, step, node[step]
-        parent.pop(key, None)
-        if loc == ("precision", "min_replicates"):
-            parent[key] = 1  # below any ceiling, as the default may not be
-    return sound
+def _entries(document: Document) -> dict[str, Any]:
+    claims = {f"claims.{name}": claim for name, claim in document.claims.items()}
+    return claims | {f"figures.{name}": figure for name, figure in document.figures.items()}
 
 
 # ---------------------------------------------------------------- cells
 
 
-def _plan_grids(
-    raw: dict[str, Any], document: Document, folder: Path, trusted: frozenset[str], earlier: list[Problem]
-) -> tuple[dict[str, PlannedGrid], list[Problem]]:
-    """Plan every grid that the file writes, also faulty ones; what one lacks by an earlier problem is no new one."""
-    # A wrong name may stand for any factor, so that no claim names an unknown one.
-    grids = {name: PlannedGrid(name, None, [], exact=True) for name in raw["grids"]}
-    problems: list[Problem] = []
+def _too_many(document: Document) -> Iterator[Problem]:
     sizes = {name: math.prod(map(len, grid.factors.values())) for name, grid in document.grids.items()}
     if (total := sum(sizes.values())) > MAX_CELLS:
         largest = max(sizes, key=lambda name: sizes[name])
         remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
-        return grids, [Problem(f"grids.{largest}.factors", sizes[largest], remedy)]
-    for name, grid in document.grids.items():
-        faulty = any(problem.within(f"grids.{name}") for problem in earlier)
-        stated = document.precision.model_dump() | grid.precision
-        precision, found = validated(Precision, stated, prefix=f"grids.{name}.precision")
-        precision = precision or document.precision
-        cells, of_cells = _crossed(document, name, grid, folder, trusted)
-        found += of_cells or _equal_cells(name, grid, cells)
-        problems += [problem for problem in found if not (faulty and problem.value is None)]
-        if not faulty and (cells or not of_cells):
-            chosen = _of_one_estimator(cells, precision)
-            grids[name] = PlannedGrid(name, tuple(grid.factors), chosen, grid.exact, grid.by_query, precision)
-    if not (earlier or problems):
-        cells = [cell for grid in grids.values() for cell in grid.cells]
-        idle = TABLE_OF.keys() - {name for cell in cells for name in cell.meaningful}
-        if document.functions and all(cell.functions is None for cell in cells):
-            problems.append(Problem("functions", None, "no grid has a method; state it here or in a grid"))
-        for table in TABLES:
-            stated = {name: value for name, value in getattr(document, table).items() if name in idle}
-            remedy = "is used by none of the instances; remove it"
-            problems += [Problem(f"{table}.{name}", value, remedy) for name, value in stated.items()]
-    return grids, list({(problem.path, problem.remedy): problem for problem in reversed(problems)}.values())[::-1]
+        yield Problem(f"grids.{largest}.factors", sizes[largest], remedy)
 
 
 def _crossed(
     document: Document, name: str, grid: Grid, folder: Path, trusted: frozenset[str]
 ) -> tuple[list[Cell], list[Problem]]:
-    """Return the valid cells of a grid, the last factor running fastest, and the problems of all."""
+    """Return the cells of a grid, the last factor running fastest, and what is wrong with them."""
     of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
     if unknown := [*_unknown_settings(name, grid, of_functions)]:
         return [], unknown
-    base: dict[str, dict[str, Any]] = {
-        table: {key: value for key, value in getattr(document, table).items() if key in model.model_fields}
-        for table, model in TABLES.items()
-    }
+    base: dict[str, dict[str, Any]] = {table: dict(getattr(document, table)) for table in TABLES}
     if of_functions:
         parameters = document.functions.get("parameters", {})
         base = {"simulation": base["simulation"], "functions": document.functions | {"parameters": parameters}}
     for setting, value in grid.settings.items():
         _assign(base, setting, value)
     cells: list[Cell] = []
-    problems: list[Problem] = []
+    problems: dict[Problem | str, Problem] = {}
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
-        levels = dict(zip(grid.factors, indices, strict=True))
         tables = {table: dict(content) for table, content in base.items()}
-        for factor, index in levels.items():
-            _assign(tables, factor, grid.factors[factor][index])
-        place = functools.partial(_place, name, grid, levels)
-        cell, found = validated(Cell, tables, place=place)
-        problems += found
-        if cell is None:
-            continue
-        cell, broken = read_contents(cell, folder, trusted)
-        for setting, remedy in broken or impossibilities(cell):
-            table = getattr(cell, TABLE_OF.get(setting, ""), None)
-            value = cell.coordinates.get(setting) if table is None else getattr(table, setting)
-            problems.append(Problem(place(setting), None if value is None else label(value), remedy))
-        for section, stated in () if of_functions else (("settings", grid.settings), ("factors", grid.factors)):
-            for key in (key for key in stated if setting_of(key) not in cell.meaningful):
-                instance, knows = getattr(cell.instance, "kind", ""), ", ".join(sorted(cell.meaningful))
-                remedy = f"is not used by instance = {instance!r}, which uses {knows}; remove it"
-                problems.append(Problem(f"grids.{name}.{section}.{key}", stated[key], remedy))
-        cells.append(cell)
-    return cells, problems
+        for (factor, values), index in zip(grid.factors.items(), indices, strict=True):
+            _assign(tables, factor, values[index])
+        place = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
+        cell, found = validated(Cell, tables, place)
+        if cell is not None:
+            cell, broken = read_contents(cell, folder, trusted)
+            cells.append(cell)
+            found = [_impossible(cell, setting, remedy, place) for setting, remedy in broken or impossibilities(cell)]
+        problems |= {problem.path + problem.remedy: problem for problem in found}
+    coordinates = [cell.coordinates for cell in cells]
+    strata = () if problems else by_levels(coordinates, grid.factors, range(len(cells)))
+    for first, *_ in (stratum for stratum in strata if len(stratum) > 1):
+        levels = tuple(level(coordinates[first], factor) for factor in grid.factors)
+        remedy = "two cells have these values; remove one, or label it otherwise"
+        return [], [Problem(f"grids.{name}.factors", levels, remedy)]
+    return cells, list(problems.values())
+
+
+def _impossible(cell: Cell, setting: str, remedy: str, place: Any) -> Problem:
+    if setting in TABLE_OF:
+        steps: Steps = [TABLE_OF[setting], setting]
+    else:
+        inside = [] if setting in Functions.model_fields else ["parameters"]
+        steps = ["functions", *(() if setting == "functions" else (*inside, setting))]
+    table = getattr(cell, TABLE_OF.get(setting, ""), None)
+    value = cell.coordinates.get(setting) if table is None else getattr(table, setting)
+    return Problem(path_of(place(steps)), None if value is None else label(value), remedy)
 
 
 def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
-    """Yield names of no setting, and levels that equal no level; parameters of functions may have nearly any name."""
+    """Yield names of no setting; parameters of functions may have nearly any name."""
     for section, stated in (("settings", grid.settings), ("factors", grid.factors)):
         for key, value in stated.items():
             setting, dot, parameter = key.partition(".")
-            if section == "factors":
-                undefined = (place for place, each in enumerate(value) if isinstance(each, float) and math.isnan(each))
-                for place in undefined:
-                    remedy = "is no level, as it does not equal itself; remove it, or give a number or a text"
-                    yield Problem(f"grids.{name}.factors.{key}[{place}]", math.nan, remedy)
             if of_functions:
                 if not key.isidentifier():
                     yield Problem(f"grids.{name}.{section}.{key}", value, "no name that a function can take; change it")
@@ -332,17 +254,21 @@ def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Pro
                 yield Problem.unknown(f"grids.{name}.{section}.{key}", value, TABLE_OF)
 
 
-def _place(name: str, grid: Grid, levels: dict[str, int], setting: str) -> str:
-    """Where the file states a setting of a cell; empty for a parameter that it does not state apart."""
-    setting = setting.removeprefix("parameters.")
-    if setting in levels:
-        return f"grids.{name}.factors.{setting}[{levels[setting]}]"
-    if setting in grid.settings:
-        return f"grids.{name}.settings.{setting}"
-    if setting.partition(".")[0] not in TABLE_OF:
-        inside = "" if setting in ("functions", *OF_FUNCTIONS) else ".parameters"
-        return f"functions{inside}.{setting}" if setting != "functions" else setting
-    return "" if "." in setting else f"{TABLE_OF[setting]}.{setting}"
+def _place(name: str, grid: Grid, levels: dict[str, int], steps: Steps) -> Steps:
+    """Return where the file states an entry of a cell: in a table, or as a setting or factor of the grid."""
+    inside = steps[2:] if steps[:2] == ["functions", "parameters"] else steps[1:]
+    for length in (2, 1):  # a parameter may be stated as a factor of its own
+        setting = ".".join(map(str, inside[:length]))
+        if setting in levels:
+            return ["grids", name, "factors", setting, levels[setting], *inside[length:]]
+        if setting in grid.settings:
+            return ["grids", name, "settings", setting, *inside[length:]]
+    return steps
+
+
+def _with_grid(name: str, grid: Grid, steps: Steps) -> Steps:
+    """Return where the file states an entry of the precision of a grid."""
+    return ["grids", name, "precision", *steps] if steps[0] in grid.precision else ["precision", *steps]
 
 
 def _assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
@@ -358,15 +284,13 @@ def _assign(tables: dict[str, dict[str, Any]], factor: str, value: Any) -> None:
         table[name] = {**(before if isinstance(before, dict) else {}), parameter: value} if parameter else value
 
 
-def _equal_cells(name: str, grid: Grid, cells: list[Cell]) -> list[Problem]:
-    coordinates = [cell.coordinates for cell in cells]
-    strata = by_levels(coordinates, grid.factors, range(len(cells)))
-    twice = [tuple(level(coordinates[first], factor) for factor in grid.factors) for first, *more in strata if more]
-    remedy = "two cells have these values; remove one, or label it otherwise"
-    return [Problem(f"grids.{name}.factors", levels, remedy) for levels in twice[:1]]
+def _counted(cell: Cell, document: Document) -> frozenset[str]:
+    """Measures of a cell that are numbers or shares of events, for all that is known of functions."""
+    smooth = {name for name, told in document.measures.items() if not told.counted}
+    return frozenset(COUNTED if cell.functions is None else {*cell.statistics} - smooth)
 
 
-def _of_one_estimator(cells: list[Cell], precision: Precision) -> list[Cell]:
+def _of_one_estimator(cells: list[Cell]) -> list[Cell]:
     """Choose the control of a grid that states none: plain if one of its cells, all paired, has no closed forms."""
     known = all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells)
     control = "expansion" if known else "none"

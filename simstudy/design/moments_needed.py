@@ -12,11 +12,10 @@ so that its tails are those of the noise drawn and of m(X) where keys have weigh
   must be far together: moments below nν/k.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from simstudy.design.claims import BaseClaim
-from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.mechanisms import LowRankTransformation, MergeTransformation
 from simstudy.design.settings.processes import HeteroscedasticNoise, Quadratic, StudentKeys, StudentNoise
@@ -86,9 +85,3 @@ def lacking(cells: Sequence[Cell], order: int) -> str:
         f"that takes moments of order {order} of the estimates, and in {len(tails)} of {len(cells)} cells they have "
         f"none of order {tails[0].limit:.4g} and above ({tails[0].why})"
     )
-
-
-def without_error(path: str, measure: str, order: int, cells: Sequence[Cell]) -> Iterator[Problem]:
-    """Yield why a measure has no Monte Carlo error in some cells."""
-    if why := lacking(cells, 2 * order):
-        yield Problem(path, measure, f"has no Monte Carlo standard error: {why}; no verdict will rest on it")

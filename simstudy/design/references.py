@@ -94,26 +94,21 @@ class Reference:
         return Problem(f"{self.path}.{field}", getattr(self.entry, field), remedy)
 
 
-def refer(
-    grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry], complete: bool = True
-) -> tuple[list[Reference], list[Problem]]:
-    """Return claims and figures, by their path, with what they refer to, and what they name but the grids have not.
-
-    Unless the cells of the grids are complete, no rule on what is selected applies.
-    """
+def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]) -> tuple[list[Reference], list[Problem]]:
+    """Return claims and figures, by their path, with what they refer to, and what they name but the grids have not."""
     references: list[Reference] = []
     problems: list[Problem] = []
     for path, entry in entries.items():
-        reference = Reference(path, entry, grids.get(entry.grid, PlannedGrid(entry.grid, None, [])))
-        problems += _unsaid(reference, entry) if isinstance(entry, claims.BaseClaim) else []
         if entry.grid not in grids:
             problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
             continue
-        unknown = list(_unknown_names(reference))
-        problems += [*_wrong_grids(reference, grids), *unknown]
-        if complete and not unknown:
+        reference = Reference(path, entry, grids[entry.grid])
+        problems += _unsaid(reference, entry) if isinstance(entry, claims.BaseClaim) else []
+        unknown = [*_wrong_grids(reference, grids), *_unknown_names(reference)]
+        if not unknown:
             problems += _selects(reference)
             problems += [*_has_axis(reference), *_has_optimum(reference)] if reference.chosen else []
+        problems += unknown
         references.append(reference)
     return references, problems
 

@@ -2,18 +2,25 @@
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-import language
 import typer
-from language import markdown
 
 from simstudy import theory
 from simstudy.commands import app as command_line
 from simstudy.report import answer
 
 ROOT = Path(__file__).parents[2]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown."""
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
 
 
 def commands() -> Iterator[str]:
@@ -52,6 +59,5 @@ FILLED = {
     "commands": commands,
     "targets": targets,
     "theories": theories,
-    "settings": language.reference,
     "papers": papers,
 }

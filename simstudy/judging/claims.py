@@ -68,25 +68,24 @@ class Stated(NamedTuple):
 
 def read_claims(claims: Any) -> Stated:
     """Read claims, be they the path of a file, its text, tables by name, or a `simstudy.Study` that states claims."""
-    place, tables, problems = _tables(claims)
-    document, found = validated(ClaimsFile, tables)
-    problems += found
-    if document is None or problems:
+    place, tables = _tables(claims)
+    document, problems = validated(ClaimsFile, tables)
+    if document is None:
         raise DesignError(place, problems)
     return Stated(place, document.numbers, document.claims)
 
 
-def _tables(claims: Any) -> tuple[str, dict[str, Any], list[Problem]]:
+def _tables(claims: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(claims, Mapping):
         stated = claims.get("claims")
         within = isinstance(stated, Mapping) and "kind" not in stated
         stating = {name: claims[name] for name in ("numbers", "claims") if name in claims}
         written = read_design(stating if within else {"claims": claims})
-        return "claims", written.tables, written.problems
+        return "claims", written.tables
     if isinstance(claims, str) and "\n" in claims:
-        return "claims", parse("claims", claims), []
+        return "claims", parse("claims", claims)
     if isinstance(claims, (str, Path)):
-        return str(claims), parse(str(claims), written_text(Path(claims))), []
+        return str(claims), parse(str(claims), written_text(Path(claims)))
     kind = type(claims).__name__
     raise UserError(f"claims of type {kind}; give tables by name, the path of a TOML file, or its text")
 

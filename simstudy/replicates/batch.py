@@ -35,7 +35,6 @@ NUMERICAL_FAILURES = (np.linalg.LinAlgError, ArithmeticError)
 
 def shares_data(cell: Cell, device: str = "cpu") -> tuple[Any, ...]:
     """Return what two cells have in common if one drawing serves both: all but n_keys, and pieces, for the rounding."""
-    cell = cell.decisive
     simulation, limits = cell.simulation, _limits(cell, device)
     sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, *limits, _piece_length(cell, limits[1])
     # Data hold what heads make of the keys: cells of one task have the same heads by the same name.
@@ -66,8 +65,6 @@ def _piece_length(cell: Cell, size: int) -> int:
 
 def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
     """Return the moments of one batch for each of some cells with equal `shares_data`, on ``cpu`` or ``cuda``."""
-    # Of cells with one identity, each gives the same bits.
-    cells = [cell.decisive for cell in cells]
     with computing_on(device):
         evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
         largest = max(cells, key=lambda cell: cell.data.n_keys).in_batch(batch)

@@ -73,7 +73,7 @@ def _known(cell: Cell) -> Known | LeftOut | str:
     # Imported here: it compiles, which those who read plain moments need not wait for.
     from simstudy.attention.expansion import known_of
 
-    return known_of(cell.decisive)
+    return known_of(cell)
 
 
 def _overlap(cell: Cell) -> Array:

@@ -102,7 +102,7 @@ def _estimator(account: Account) -> str:
     cell = account.planned.cell
     if cell.controlled and account.performance:
         return account.performance.estimator
-    why = cell.idle.get("control") if cell.simulation.control != "none" else None
+    why = cell.without_control if cell.simulation.control != "none" else ""
     return f"plain: {why}" if why else "plain"
 
 

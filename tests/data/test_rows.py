@@ -18,6 +18,7 @@ from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
+from simstudy.design.rules import draws_of
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
@@ -211,14 +212,14 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     falls = {"measure": "mse", "x": "bandwidth", "direction": "decreasing", "statement": "The error falls."}
     study.grid("all", {"bandwidth": [0.5, 1.0]}).claim("falls", "monotone", grid="all", **falls)
     design = load_design(study)
-    assert not any("drawn once" in note for note in design.notes)
     found = simstudy.run(design, output=tmp_path, executor="serial")
     words = str(found["verdict_draws"].values[0])
     assert words == "over a population of held-out rows, for these rows of data, 1024 replicates in 64 draws"
     cell = confirmatory(design, "text").cells[0].cell
     assert not np.array_equal(cell.rows.points, design.cells[0].cell.rows.points)
-    (note,) = [note for note in load_design(study.simulation(population=[])).notes if "drawn once" in note]
-    assert "for these 3 held-out rows with what is fitted to the others, drawn once" in note
+    fixed = load_design(study.simulation(population=[]))
+    told = draws_of(fixed.claims["falls"], fixed.cells).text
+    assert told == "for these 3 held-out rows with what is fitted to the others and these rows of data"
 
 
 def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in_the_next():

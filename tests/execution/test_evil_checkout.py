@@ -52,7 +52,7 @@ WALL = {
 """Modules that may open files, with the reason."""
 DEPENDENCIES = (
     "numpy", "numba", "scipy", "xarray", "pandas", "netCDF4", "pydantic", "typer", "rich", "matplotlib", "jinja2",
-    "dask", "distributed", "threadpoolctl", "psutil", "tomlkit", "yaml", "PIL",
+    "dask", "distributed", "threadpoolctl", "psutil", "yaml", "PIL",
 )  # fmt: skip
 SIMSTUDY = Path(sys.executable).with_name("simstudy")
 OPENING = {

@@ -2,12 +2,12 @@
 
 import copy
 import functools
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomlkit
 import xarray as xr
 from builders import DESIGN
 from fuzzing.arrays import agree, refused, softmax_heads
@@ -81,7 +81,7 @@ def documents(draw: Any) -> bytes:
             raw["grids"]["angles"]["factors"][name] = [value, *draw(st.lists(levels, max_size=2))]
     for _ in range(draw(st.integers(0, 2))):
         _vandalise(draw, raw)
-    return tomlkit.dumps(raw).encode()
+    return json.dumps(raw).encode()
 
 
 def _vandalise(draw: Any, raw: dict[str, Any]) -> None:

@@ -116,25 +116,16 @@ def test_replay__has_the_draws_of_its_batch():
 RANDOM = edited(DESIGN, "[simulation]", '[queries]\nqueries = { kind = "gaussian", count = 4 }\n\n[simulation]')
 POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
 BY_QUERY = edited(POPULATION, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
-UNDRAWN = edited(DESIGN, "seed = 7", 'seed = 7\npopulation = ["heads"]')
-EXPLAINED = edited(POPULATION, 'measure = "mse"', 'measure = "mse"\nthese_draws = "An example."')
 
 
-def test_claims_in_general_terms__are_noted_where_draws_are_fixed(tmp_path):
+def test_claims_in_general_terms__are_told_for_the_draws_that_are_fixed(tmp_path):
     design = loaded(tmp_path, RANDOM, "quick")
-    (note,) = design.notes
-    assert note.startswith("claims.mse-falls: holds for these 4 query points, drawn once")
-    assert 'population = ["queries"]' in note
     assert draws_of(design.claims["mse-falls"], design.cells).text == "for these 4 query points"
-    explained = edited(RANDOM, 'statement = "The error falls."', 'statement = "It falls."\nthese_draws = "An example."')
-    for text in (DESIGN, POPULATION, explained):
-        notes = loaded(tmp_path, text, "quick").notes
-        assert not any("drawn once" in note for note in notes)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(UNDRAWN, "no cell draws any"), (BY_QUERY, "new in each batch"), (EXPLAINED, "no draw is fixed in its cells")],
+    [(BY_QUERY, "new in each batch")],
 )
 def test_populations_that_cannot_be__are_refused(tmp_path, text, message):
     assert message in mistakes(tmp_path, text)

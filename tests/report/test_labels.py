@@ -5,12 +5,12 @@ import re
 from decimal import Decimal
 
 import pytest
+from builders import kinds_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simstudy.design.measures import INDICES
-from simstudy.design.schema import alternatives_of
-from simstudy.design.settings.cell import TABLE_OF
+from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.levels import SETTINGS
 from simstudy.design.settings.systems import KINDS
 from simstudy.report.labels import (
@@ -97,7 +97,10 @@ def test_names_of_parameters__are_those_of_some_record():
             # One name has one meaning, whatever the kind of instance.
             assert set(words) <= {SETTINGS[name], None} and SETTINGS[name] in words, name
             continue
-        assert any(parameter in record.model_fields for record in alternatives_of(setting).values()), name
+        assert any(
+            parameter in record.model_fields
+            for record in kinds_of(TABLES[TABLE_OF[setting]].model_fields[setting].annotation).values()
+        ), name
 
 
 def test_names__have_units():

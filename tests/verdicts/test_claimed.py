@@ -7,18 +7,18 @@ import inspect
 from math import exp, isclose, log, sqrt
 
 import pytest
-from builders import DESIGN, edited, loaded, mistakes
+from builders import DESIGN, edited, kinds_of, loaded, mistakes
 from exact_estimates import claim, compare
 from pydantic import ValidationError
 from test_judge import cells, verdict
 from test_optima import allocation, of
 
-from simstudy.design.schema import alternatives_of
+from simstudy.design.formulas import AnyFormula
 from simstudy.verdicts.comparisons import FUNCTIONS, claimed
 from simstudy.verdicts.paths import optimum_slopes
 from simstudy.verdicts.predictions import powerless
 
-RECORDS = alternatives_of("formulas")
+RECORDS = kinds_of(AnyFormula)
 
 GOLDEN = (1 + sqrt(5)) / 2
 KNOWN = {
@@ -109,7 +109,7 @@ margin = 0.1
         ("bandwidth = 0.5 }", "bandwidth = -1.0 }", "claims.floor.value.bandwidth = -1.0: must be greater"),
         ("bandwidth = 0.5 }", "bandwidth = 0.5, power = 2 }", "claims.floor.value.power = 2: unknown key"),
         ('kind = "correlation_floor", ', "", "claims.floor.value"),
-        ("value = {", "value = 'a' #", "claims.floor.value = 'a': must be a valid number; give the value claimed"),
+        ("value = {", "value = 'a' #", "claims.floor.value = 'a': must be a valid number"),
     ],
 )
 def test_formula_that_is_none__is_refused(tmp_path, old, new, message):

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, kinds_of, write_design
 from exact_estimates import N_BLOCKS, averaged, claim, compare, exact_accounts, exact_estimates
 from test_judge import cells, verdict
 
 from simstudy import run, theory
-from simstudy.design.claims import LEVEL
-from simstudy.design.schema import alternatives_of
+from simstudy.design.claims import LEVEL, Claim
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.evidence import NOTHING, Evidence
 from simstudy.verdicts.judge import comparisons_of, judge, judge_claim, selected_by
@@ -178,7 +177,7 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
 
 
 def test_every_kind_of_claim__has_its_comparisons():
-    assert comparisons_of.registry.keys() - {object} == {*alternatives_of("claims").values()}
+    assert comparisons_of.registry.keys() - {object} == {*kinds_of(Claim).values()}
 
 
 MEASURES = ("mse", "squared_bias", "mean_variance", "mean_covariance", "correlation")

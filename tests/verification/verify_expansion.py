@@ -201,7 +201,7 @@ def shipped_cells(count):
     for path in sorted(DESIGNS.glob("*/design.toml")):
         for planned in load_design(path).cells:
             simulation = planned.cell.simulation.model_copy(update={"control": "expansion", "population": ()})
-            cell = planned.cell.model_copy(update={"simulation": simulation}).decisive
+            cell = planned.cell.model_copy(update={"simulation": simulation})
             # Rows that each batch holds out anew are none without a population.
             if cell.instance is None and cell.controlled and "held_out" not in planned.cell.population:
                 found.setdefault(cell.identity(""), cell)

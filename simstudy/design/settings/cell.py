@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections import defaultdict
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
@@ -14,7 +13,7 @@ from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
-from simstudy.design.settings.records import Choice, Record
+from simstudy.design.settings.records import Record
 from simstudy.design.settings.rows import Rows, split
 from simstudy.design.settings.systems import KINDS, System
 from simstudy.design.settings.tables import Data, Estimator, Heads, Instance, Queries, Simulation
@@ -152,16 +151,16 @@ class Cell(Record):
     @property
     def controlled(self) -> bool:
         """Whether an expansion of known mean is taken off the moments of replicates."""
-        return self.simulation.control != "none" and not any(self._lacking.values())
+        return self.simulation.control != "none" and not self.without_control
 
     @property
-    def _lacking(self) -> dict[str, bool]:
-        """Why the known means that `Simulation.control` needs are lacking, and whether that holds here."""
+    def without_control(self) -> str:
+        """Why the known means that `Simulation.control` needs are lacking; empty if they are not."""
         estimator, keys, closed = self.estimator, self.data.key_distribution, self.has_closed_forms
         known = closed or isinstance(keys, FileKeys)
         transformed = not estimator.plain or estimator.key_scale != "raw"
         without = isinstance(keys, FileKeys) and keys.sampling == "without"
-        return {
+        reasons = {
             "means are known of Gaussian keys and of sums of polynomials and waves, or of rows of data": not known,
             "noise is drawn": self.simulation.noise_treatment != "integrated",
             "members are not given heads": estimator.learner.kind != "nadaraya_watson",
@@ -173,6 +172,7 @@ class Cell(Record):
             "draws of a population have means of their own": not closed and self.population != (),
             "the means of so many pairs and features take too long": self._operations > _MOST_OPERATIONS,
         }
+        return ["", *(why for why, holds in reasons.items() if holds)][-1]
 
     @property
     def _operations(self) -> float:
@@ -271,52 +271,13 @@ class Cell(Record):
     @cached_property
     def data_id(self) -> str:
         """Identity of the random numbers: sizes, noise level, targets and estimators of paired cells may differ."""
-        keys = self.decisive.data.key_distribution
+        keys = self.data.key_distribution
         # By this name, whatever designs call it: drawn bits rest on it.
         parameters = {"distribution": keys.kind} | keys.model_dump(exclude={"kind", *_WHERE_FROM})
         law: dict[str, Any] = {"key_distribution": parameters}
         if self.file_rows is not None:
             law["rows"] = self.file_rows.keys_digest
         return _digest({"seed": self.simulation.seed, **law})
-
-    @property
-    def idle(self) -> dict[str, str]:
-        """Settings that decide no number of an ensemble, each with the reason.
-
-        Parameters that have no meaning beside the others of their choice are stated with it (`Choice.idle`), settings
-        that a learner does not look at with the learner; here stands what follows from several tables together.
-        """
-        if self.instance is not None:
-            return {}
-        learner, heads, integrated = self.estimator.learner, self.heads, self.simulation.noise_treatment == "integrated"
-        fixed = heads.arrangement not in _RANDOM and heads.query_projections != "haar"
-        alone = heads.n_heads == 1
-        rules = (
-            *((name, f'learner = "{learner.kind}" does not look at it', True) for name in sorted(learner.ignores)),
-            ("noise", "of noise that is integrated out only the variance counts", integrated and self.even_noise),
-            ("noise", "noise_sd is 0", self.data.noise_sd == 0.0),
-            ("head_seed", "no head is random", fixed and heads.value_projections.kind != "random"),
-            *((name, "one head is at no angle to another", alone and heads.arrangement in _PLACED) for name in _ANGLES),
-            *(("control", why, holds) for why, holds in self._lacking.items()),
-            ("population", "nothing of it is drawn once", not self.population),
-            ("query_projections", "there is no second head", alone and heads.query_projections == "opposite"),
-        )
-        return {name: why for name, why, holds in rules if holds}
-
-    @property
-    def decisive(self) -> Self:
-        """The cell of the same numbers that has all settings which decide none of them at neutral values."""
-        idle = self.idle
-        changes: dict[str, dict[str, Any]] = defaultdict(dict)
-        for name, table in TABLE_OF.items():
-            value = getattr(getattr(self, table), name)
-            neutral = value.decisive if isinstance(value, Choice) else value
-            if name in idle:
-                neutral = _NEUTRAL.get(table, {}).get(name, TABLES[table].model_fields[name].default)
-            if neutral != value:
-                changes[table][name] = neutral
-        tables = {table: getattr(self, table).model_copy(update=found) for table, found in changes.items()}
-        return self.model_copy(update=tables) if tables else self
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019 - asked for with every batch, of cells that a design holds
     def identity(self, engine: str) -> str:
@@ -329,17 +290,13 @@ class Cell(Record):
             "heads": {"file", "query_file"},
             "estimator": set() if combined else {"combination"},
             "simulation": {"population"},
-            "functions": {"path", "exact_theory", "leading_theory"},
+            "functions": {"exact_theory", "leading_theory"},
         }
-        settings = self.decisive.model_dump(exclude=left_out)
+        settings = _without_paths(self.model_dump(exclude=left_out))
         apart = {"rows": self.file_rows and self.rows.digest, "population": self.population}
         stated = {name: value for name, value in apart.items() if value}
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
-
-_PLACED = ("aligned", "orthogonal", "rotated", "principal_angles")
-_RANDOM = ("haar", "haar_redrawn", "scattered", "own")
-_ANGLES = ("arrangement", "angle", "principal_angles")
 
 TABLES: dict[str, type[Record]] = {
     "data": Data,
@@ -354,6 +311,14 @@ TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for 
 
 def _those(**names: bool) -> frozenset[str]:
     return frozenset(name for name, holds in names.items() if holds)
+
+
+def _without_paths(settings: Any) -> Any:
+    """Settings without the paths of files, whose contents stand for them."""
+    if isinstance(settings, dict):
+        return {name: _without_paths(value) for name, value in settings.items() if name != "path"}
+    terms = isinstance(settings, tuple) and settings and isinstance(settings[0], dict)
+    return [*map(_without_paths, settings)] if terms else settings
 
 
 def _digest(content: Any) -> str:

@@ -1,6 +1,6 @@
 """What data may be made of: distributions of keys and noise, regression functions."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -34,12 +34,6 @@ class GaussianKeys(Choice):
         "identity", description="shape of the covariance matrix, unit variances"
     )
     correlation: Share = Field(0.0, description="a correlation in [0, 1)")
-
-    @property
-    def idle(self) -> dict[str, str]:
-        """What independent features do not have."""
-        alone = {"correlation": 'structure = "identity"'} if self.structure == "identity" else {}
-        return alone or ({"structure": "correlation = 0"} if self.correlation == 0.0 else {})
 
 
 class SphereKeys(Choice):
@@ -174,11 +168,6 @@ class Additive(_Waves):
     rate: NonNegative = Field(0.0, description="a decay rate of at least 0")
     n_active: Count | None = Field(None, description="number of coordinates used; all n_features by default")
 
-    @property
-    def idle(self) -> dict[str, str]:
-        """What equal amplitudes do not have."""
-        return {"rate": 'decay = "none"'} if self.decay == "none" else {}
-
 
 class Interaction(Choice):
     """m(x) = amplitude · Π_{j in coordinates} x_j, two distinct coordinates counted from 1."""
@@ -201,11 +190,6 @@ class Sum(Choice):
     terms: Annotated[tuple[Term, ...], Field(strict=False, min_length=1)] = Field(
         description="a list of regression functions"
     )
-
-    @property
-    def decisive(self) -> Self:
-        """The same sum of decisive terms."""
-        return self.model_copy(update={"terms": tuple(term.decisive for term in self.terms)})
 
     def _describe(self) -> str:
         return " + ".join(term.label for term in self.terms)

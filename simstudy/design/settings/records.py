@@ -1,9 +1,7 @@
 """Immutable validated records, and the numbers that they hold."""
 
-import json
 from dataclasses import dataclass
-from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -47,42 +45,17 @@ Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
 Points = Annotated[tuple[Vector, ...], Field(strict=False, min_length=1)]
 
 
-def alternatives(annotation: Any) -> list[Any]:
-    """Return the types that an annotation unites."""
-    if get_origin(annotation) in (Annotated, tuple):
-        kind, *further = get_args(annotation)
-        return alternatives(next((each.type for each in further if isinstance(each, Computed)), kind))
-    if get_origin(annotation) in (Union, UnionType):
-        return [kind for part in get_args(annotation) for kind in alternatives(part)]
-    return [annotation]
+def records_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the records that an annotation holds, in whatever unions, lists and tables."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [record for part in get_args(annotation) for record in records_in(part)]
 
 
 def tags(kind: Any) -> tuple[str, ...]:
-    """Return the kind, if any, by which a model is told apart from the other members of a union."""
+    """Return the kind, if any, by which a record is told apart from the other members of a union."""
     field = getattr(kind, "model_fields", {}).get("kind")
     return get_args(field.annotation) if field else ()
-
-
-@dataclass(frozen=True)
-class Computed:
-    """Puts a type that is computed in the place of one that a type checker can follow."""
-
-    type: Any
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return handler.generate_schema(self.type)
-
-
-_TAGGED: Any = Field(discriminator="kind")
-
-
-def told_apart(base: Any, by: Any = _TAGGED) -> Computed:
-    """Return the records below a base that have a kind, as alternatives."""
-
-    def below(record: Any) -> list[Any]:
-        return [record] if tags(record) else [kind for each in record.__subclasses__() for kind in below(each)]
-
-    return Computed(Annotated[Union[tuple(below(base))], by])  # noqa: UP007
 
 
 def any_of(names: list[str]) -> str:
@@ -90,26 +63,10 @@ def any_of(names: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def later(description: str, default: Any = None) -> Any:
-    """Return a field that is left out where it is not used: numbers stored before there was one keep their identity."""
-    unused = getattr(default, "kind", default)  # whatever its label is
-    return Field(default, exclude_if=lambda value: getattr(value, "kind", value) == unused, description=description)
-
-
 class Record(BaseModel):
     """Immutable, strictly typed record that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Let descriptions that are missing, or end with a colon, name the alternatives of their fields."""
-        for field in cls.model_fields.values():
-            if field.description is None or field.description.endswith(":"):
-                kinds = alternatives(field.annotation)
-                names = [json.dumps(name) for kind in kinds if get_origin(kind) is Literal for name in get_args(kind)]
-                names = names or [tag for kind in kinds for tag in tags(kind)]
-                field.description = f"{field.description or ''} {any_of(names)}".strip() if names else None
 
     def __copy__(self) -> Self:
         """Copy the fields alone: a copy that is changed computes anew what follows from them."""
@@ -131,17 +88,6 @@ class Choice(Record):
             # The record is frozen for its users; this is still its making.
             object.__setattr__(self, "label", self._describe())
 
-    @property
-    def idle(self) -> dict[str, str]:
-        """Parameters that decide no number beside the others, each with the reason."""
-        return {}
-
-    @property
-    def decisive(self) -> Self:
-        """The choice that gives the same numbers and has idle parameters at their defaults."""
-        defaults = {name: type(self).model_fields[name].default for name in self.idle}
-        return self.model_copy(update=defaults) if defaults else self
-
     def _describe(self) -> str:
         stated = {k: v for k, v in self.model_dump(exclude={"kind"}).items() if k in self.model_fields_set}
         inside = ", ".join(f"{k}={_brief(v)}" for k, v in stated.items())
@@ -152,11 +98,6 @@ class Located(Choice):
     """A choice that names a file, whose contents travel with the cell."""
 
     path: Line
-
-    @property
-    def decisive(self) -> Self:
-        """The same choice, wherever its file lies."""
-        return self.model_copy(update={"path": ""})
 
 
 def _brief(value: Any) -> str:
@@ -182,7 +123,7 @@ class Kinds:
         return {"kind": self.kind, self.parameter: value} if isinstance(value, bare) else value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        union = handler.generate_schema(Annotated[source, _TAGGED])
+        union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
         return core_schema.no_info_before_validator_function(self._table, union)
 
 

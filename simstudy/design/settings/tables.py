@@ -21,7 +21,6 @@ from simstudy.design.settings.records import (
     Record,
     Seed,
     Setting,
-    later,
 )
 
 
@@ -57,7 +56,7 @@ class Heads(Record):
     )
     arrangement: Literal[
         "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file", "own"
-    ] = Field(description="how heads lie to one another, haar_redrawn anew in each replicate:")
+    ] = Field(description="how heads lie to one another, haar_redrawn anew in each replicate")
     angle: Degrees | None = Field(
         None, description='degrees in [0, 90] between any two heads; for arrangement = "rotated" only'
     )
@@ -75,18 +74,19 @@ class Heads(Record):
     file: Line | None = Field(
         None, description='path of a .npy array (H, d, p), relative to the design; for arrangement = "file" only'
     )
-    heads_function: OwnHeads | None = later(
-        '{ path = "FILE.py", name = "FUNCTION" }: heads by code of your own; for arrangement = "own" only'
+    heads_function: OwnHeads | None = Field(
+        None,
+        description='{ path = "FILE.py", name = "FUNCTION" }: heads by code of your own; for arrangement = "own" only',
     )
     query_projections: Literal["same", "opposite", "haar", "file"] = Field(
         "same", description='"same" as the key projections, "opposite" sign in every second head, "haar" or "file"'
     )
-    query_file: Line | None = later(
-        'path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only'
+    query_file: Line | None = Field(
+        None, description='path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only'
     )
-    value_projections: mechanisms.ValueProjections = later(
-        "what heads make of values that are vectors, none if values are numbers:",
+    value_projections: mechanisms.ValueProjections = Field(
         mechanisms.NoValueProjections(kind="none"),
+        description="what heads make of values that are vectors, none if values are numbers",
     )
 
     @model_validator(mode="before")
@@ -111,7 +111,7 @@ class Estimator(Record):
     """The NW ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads."""
 
     learner: ensembles.LearnerChoice = Field(
-        ensembles.NadarayaWatsonLearner(kind="nadaraya_watson"), description="members of the ensemble:"
+        ensembles.NadarayaWatsonLearner(kind="nadaraya_watson"), description="members of the ensemble"
     )
     logits: Literal["distance", "dot_product"] = "distance"
     bandwidth: ensembles.Bandwidth = Field(
@@ -125,13 +125,13 @@ class Estimator(Record):
         "raw", description='"raw" projected keys, or "normalised" to length √head_dim in every head'
     )
     transformation: mechanisms.Transformation = Field(
-        mechanisms.NoTransformation(kind="none"), description="what keys, values and queries go through before logits:"
+        mechanisms.NoTransformation(kind="none"), description="what keys, values and queries go through before logits"
     )
     normaliser: mechanisms.Normaliser = Field(
-        mechanisms.SoftmaxNormaliser(kind="softmax"), description="how logits become weights:"
+        mechanisms.SoftmaxNormaliser(kind="softmax"), description="how logits become weights"
     )
-    mask: mechanisms.Mask = later(
-        "which keys a query may attend to, none for all of them:", mechanisms.NoMask(kind="none")
+    mask: mechanisms.Mask = Field(
+        mechanisms.NoMask(kind="none"), description="which keys a query may attend to, none for all of them"
     )
     combination: ensembles.Combination = Field(
         ensembles.UniformCombination(kind="uniform"),
@@ -139,7 +139,7 @@ class Estimator(Record):
         '"product" (of the kernels of heads)',
     )
     reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = Field(
-        "none", description="independent computation that the measure `discrepancy` compares with:"
+        "none", description="independent computation that the measure `discrepancy` compares with"
     )
     measure_function: OwnMeasure | None = Field(
         None, description='{ path = "FILE.py", name = "FUNCTION" }: the measure `own_measure`, by code of your own'

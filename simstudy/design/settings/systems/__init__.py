@@ -2,19 +2,24 @@
 
 import importlib
 import pkgutil
-from typing import Annotated
+from typing import Annotated, Any, Union
 
 from pydantic import Field
 
 from simstudy.design.settings import records
-from simstudy.design.settings.records import Quantity, Record, alternatives, tags, told_apart
+from simstudy.design.settings.records import Quantity, Record, tags
 from simstudy.design.settings.tables import Instance
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-AnyInstance = Annotated[Instance, told_apart(Instance, records.KINDS)]
-KINDS: dict[str, type[Instance]] = {tag: record for record in alternatives(AnyInstance) for tag in tags(record)}
+
+def _below(record: Any) -> list[Any]:
+    return [record] if tags(record) else [kind for each in record.__subclasses__() for kind in _below(each)]
+
+
+AnyInstance: Any = Annotated[Union[tuple(_below(Instance))], records.KINDS]  # noqa: UP007 - of a tuple
+KINDS: dict[str, type[Instance]] = {tag: record for record in _below(Instance) for tag in tags(record)}
 """Records of all kinds of instances, by the name that designs state."""
 
 QUANTITIES: dict[str, dict[str, Quantity]] = {kind: record.quantities for kind, record in KINDS.items()}

@@ -51,11 +51,6 @@ class TemperedHeadInstance(Instance):
     }
     least: ClassVar[dict[str, tuple[int, str]]] = {"n_keys": (2, "one key has all weight at any temperature")}
 
-    @property
-    def idle(self) -> dict[str, str]:
-        """Parameters that the distribution of keys has no use for."""
-        return {"query": 'keys = "unit"'} if self.keys == "unit" else {}
-
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """A sphere has two dimensions or more, a target some variance, and a Gaussian one is linear."""
         if self.keys == "unit" and heads.head_dim < 2:
@@ -97,11 +92,6 @@ class HeadPairInstance(Instance):
     least: ClassVar[dict[str, tuple[int, str]]] = {
         "n_keys": (2, "one key has all weight"), "head_dim": (3, "two orthogonal queries need more dimensions"),
     }  # fmt: skip
-
-    @property
-    def idle(self) -> dict[str, str]:
-        """Of a single head, what its partner is."""
-        return {} if self.weight else dict.fromkeys(("second", "partner"), "weight = 0")
 
     def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
         """Of two orthogonal queries known targets are linear."""

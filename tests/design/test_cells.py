@@ -1,4 +1,4 @@
-"""What is said of settings comes from their records; what cells are named by, and designs found by."""
+"""What cells are identified and named by, and designs found by."""
 
 from pathlib import Path
 
@@ -8,34 +8,16 @@ from builders import DESIGN, edited, minimal_cell
 from simstudy.design import written
 from simstudy.design.feasibility import features_needed, impossibilities
 from simstudy.design.load import load_design
-from simstudy.design.schema import CHOICES, RECORDS, describe
-from simstudy.design.settings.cell import TABLE_OF
+from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.written import find_design, known_designs
 from simstudy.errors import UserError
 from simstudy.study import run
 
-
-def test_every_setting_and_alternative__is_described():
-    for name in (*RECORDS, *TABLE_OF, *CHOICES, "ridge", "larger_than", "curve", "correlation_floor"):
-        assert all(each.title and each.meaning is not None for each in describe(name)), name
-    assert [each.title for each in describe("student_t")] == [
-        'key_distribution: kind = "student_t"',
-        'noise: kind = "student_t"',
-    ]
-    (ridge,) = describe("ridge")
-    assert "amplitude · wave" in ridge.meaning
-    assert ("amplitude", "a finite amplitude", "1.0") in ridge.entries
-    n_keys = ("n_keys", "number of training pairs n, at least 1 and at most 2³²", "required")
-    assert n_keys in describe("data")[0].entries
-    said = {name: what for name, what, _ in describe("estimator")[0].entries}
-    kinds = "softmax, entmax, sparsemax, top_k, relu, compact or local_linear"
-    assert said["logits"] == '"distance" or "dot_product"'
-    assert said["normaliser"] == f"how logits become weights: {kinds}"
+LABEL = {"label": "sin x"}
 
 
-def test_unknown_setting__is_refused_with_the_nearest():
-    with pytest.raises(UserError, match='regresion: nothing that a design states; did you mean "regression"'):
-        describe("regresion")
+def test_setting_names__are_unique_over_tables():
+    assert len(TABLE_OF) == sum(len(model.model_fields) for model in TABLES.values())
 
 
 def test_features_needed__by_arrangement():
@@ -50,8 +32,12 @@ def test_features_needed__by_arrangement():
     assert impossibilities(minimal_cell(arrangement="haar", n_heads=30)) == []
 
 
-def test_identity__follows_numbers_not_labels():
-    cell = minimal_cell()
+def test_identity__follows_numbers_not_labels_and_paths():
+    cell, (plain, named) = minimal_cell(), (minimal_cell(regression={"kind": "ridge"} | each) for each in ({}, LABEL))
+    assert (plain.coordinates["regression"], named.coordinates["regression"]) == ("ridge", "sin x")
+    assert plain.identity("a") == named.identity("a")
+    own = [{"kind": "sum", "terms": [{"kind": "own", "path": f"{name}.py", "name": "m"}]} for name in "ab"]
+    assert len({minimal_cell(regression=each).identity("a") for each in own}) == 1
     assert cell.identity("a") != cell.identity("b")
     assert cell.identity("a") == minimal_cell().identity("a")
     for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"seed": 8}, {"batch_size": 64}, {"noise_sd": 2.0}):
