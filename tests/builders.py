@@ -15,7 +15,6 @@ from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.records import records_in, tags
-from simstudy.theory.instances import instance_numbers
 
 BASE: dict[str, Any] = {
     "n_keys": 40,
@@ -167,10 +166,6 @@ def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
     with pytest.raises(DesignError) as refused:
         loaded(folder, text, profile)
     return str(refused.value)
-
-
-def numbers_of(cell: Cell, formulas: Any = instance_numbers) -> dict[str, float]:
-    return formulas(cell.instance, cell)
 
 
 def same_bits(ours: Iterable[Any], theirs: Iterable[Any]) -> bool:

@@ -35,15 +35,14 @@ def test_indices__are_those_of_the_geometry_and_the_output():
 ALLOWED: dict[str, set[str]] = {
     "arguments": set(),
     "weights": set(),
-    "temperatures": set(),
     "errors": set(),
     "kernels": set(),
     "design.settings": {"errors"},
     "design": {"errors"},
-    "theory": {"design.settings", "arguments", "weights", "temperatures"},
+    "theory": {"design.settings", "arguments", "weights"},
     "data": {"kernels", "design.settings"},
     "transformers": {"theory", "data.geometry", "design.files", "arguments", "errors"},
-    "attention": {"kernels", "data", "design.settings", "weights", "transformers", "temperatures"},
+    "attention": {"kernels", "data", "design.settings", "weights", "transformers"},
     "replicates": {"attention", "data", "kernels.cuda", "kernels.devices", "kernels.errors", "design", "errors"},
     "execution": {
         "replicates",

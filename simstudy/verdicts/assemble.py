@@ -70,8 +70,9 @@ def coordinates(design: Design) -> dict[str, Any]:
     labels = [planned.cell.coordinates for planned in design.cells]
     coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
     factors = {name for names in design.factors.values() for name in names}
-    parameters = sorted(factors - TABLE_OF.keys())
     used = frozenset().union(*(planned.cell.meaningful for planned in design.cells))
+    # A parameter of functions may have the name of a setting that means nothing in any cell.
+    parameters = sorted(factors - (TABLE_OF.keys() & used))
     for name in (*(name for name in TABLE_OF if name in used), *_RULES[: "bandwidth" in used], *parameters):
         column = [row.get(name, "") for row in labels]
         if name in _NUMERIC or (name in parameters and not any(isinstance(value, str) and value for value in column)):

@@ -18,7 +18,6 @@ from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import selected
 from simstudy.theory import ExactPrediction, Prediction, weighting
-from simstudy.theory.instances import instance_leading_order, instance_numbers
 from simstudy.verdicts.comparisons import claimed
 
 Moments = dict[str, Prediction | ExactPrediction]
@@ -103,9 +102,7 @@ def _numbers(name: str, cell: Cell) -> Theory:
     if cell.functions is not None:
         numbers = cell.functions.theory(name)
         return Theory(numbers, {}, {}, {}, "" if numbers else f"the study has no {name} theory for it")
-    formula = instance_numbers if name == "exact" else instance_leading_order
-    numbers = formula(cell.system.instance, cell)
-    return Theory(numbers, {}, {}, {}, "" if numbers else f"no {name} formula for {cell.instance.label} here")
+    return Theory({}, {}, {}, {}, f"no {name} formula for {cell.instance.label} here")
 
 
 def _outside_theory(cell: Cell) -> str:

@@ -28,7 +28,7 @@ class _OnSequences(Instance):
     )
 
     uses = ()
-    rests_on = ("arguments.py", "design/files.py", "temperatures.py", "theory", "transformers")
+    rests_on = ("arguments.py", "design/files.py", "theory", "transformers")
     words: ClassVar[dict[str, Setting]] = {
         "chosen_by": Setting("heads chosen by"),
         "share": Setting("share of heads edited"),

@@ -1,0 +1,226 @@
+"""Ant colonies as the code of their authors has them, to judge the numbers that they print.
+
+The models are those of Fokoué, Babbitt and Levental: parts I to III (arXiv 2603.20328, 2604.00038, 2604.09677), and
+their repositories IsomorphismSim, IsomorphismSim_Part_II and IsomorphismSim_Part_III: facts are taken from these, no
+code.  Index legend: r replicate, t step or wave, a ant, s site; j feature, i point, m stump; g generation.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+from scipy import integrate, stats
+
+FLOOR = 0.01  # least pheromone in parts II and III
+N_TEST, N_THRESHOLDS = 500, 50
+SITES = np.array([10.0, 7.0, 5.0, 4.0, 3.0])
+
+
+# Compiled, as each ant follows all former ones: interpreted, this loop takes 80 times as long and that of waves 15.
+@njit(nogil=True)
+def run_colony(rng, visits, means, qualities, n_steps, noise_sd, exploration, reinforcement, quorum):
+    """Site to which recruitment exceeds the quorum, and steps until then; visits and means (a, s) begin at 0."""
+    n_ants, n_sites = means.shape
+    pheromone, recruitment, level = np.zeros(n_sites), np.zeros(n_sites), qualities.mean()
+    for t in range(n_steps):
+        trail = np.cumsum(pheromone)
+        for a in range(n_ants):
+            if rng.random() < exploration or trail[-1] == 0.0:
+                site = int(rng.random() * n_sites)
+            else:
+                site = min(np.searchsorted(trail, rng.random() * trail[-1]), n_sites - 1)
+            visits[a, site] += 1.0
+            seen = qualities[site] + noise_sd * rng.standard_normal()
+            means[a, site] += (seen - means[a, site]) / visits[a, site]
+            recruitment[site] += 0.2 * max(means[a, site] - level, 0.0)
+        pheromone = 0.95 * pheromone + reinforcement * recruitment
+        best = np.argmax(recruitment)
+        if recruitment[best] > quorum:
+            return best, t + 1
+        recruitment *= 0.8
+    return best, n_steps
+
+
+def colony(draw, sites, gap, exploration, n_ants=50, n_steps=100, noise_sd=2.0, reinforcement=0.1, quorum=20.0):
+    """Estimates of ants (r, a, s), 0 for a site never seen, the same without noise, and what the colony decides."""
+    qualities = 10.0 - gap * np.linspace(0.0, 1.0, sites)
+    visits, means = np.zeros((2, draw.count, n_ants, sites))
+    ended = [
+        run_colony(rng, visits[r], means[r], qualities, n_steps, noise_sd, exploration, reinforcement, quorum)
+        for r, rng in enumerate(draw.generators())
+    ]
+    seen = visits > 0
+    return {"estimates": means, "seen": seen, "signal": np.where(seen, qualities, 0.0), "ended": np.array(ended)}
+
+
+def correlate(estimates, seen, signal, ended):
+    """Correlations over sites of ants' estimates, of their errors and of what they would estimate without noise."""
+    kept = seen.sum(axis=2) > 1
+    return {
+        "site_correlation": mean_correlation(estimates, kept),
+        "signal_correlation": mean_correlation(signal, kept),
+        "error_correlation": mean_correlation(estimates - signal, kept),
+        "best_site_share": ended[:, 0] == 0,
+        "colony_steps": ended[:, 1],
+    }
+
+
+def mean_correlation(rows, kept):
+    """Mean correlation over sites of all pairs of rows (r, a, s) that are kept (r, a); NaN if fewer than two are."""
+    apart = (rows - rows.mean(axis=2, keepdims=True)) * kept[:, :, None]
+    sizes = np.linalg.norm(apart, axis=2, keepdims=True)
+    units = np.divide(apart, sizes, out=np.zeros_like(apart), where=sizes > 0.0)
+    n = kept.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return ((units.sum(axis=1) ** 2).sum(axis=1) - n) / (n * (n - 1.0))
+
+
+@njit(nogil=True)
+def run_waves(rng, pheromone, qualities, heuristic, n_waves, n_ants, noise_sd, evaporation, each_ant):
+    """Let waves of ants follow pheromone (s) and heuristic to sites, and lay pheromone by what they observe.
+
+    Without ``each_ant`` a wave observes a site once, at least as 0, and pheromone has a floor.  Returned is the mean
+    quality that the ants of the last wave observe.
+    """
+    for _ in range(n_waves):
+        trail = np.cumsum(pheromone * heuristic)
+        left, total, fitness = n_ants, trail[-1], 0.0
+        for s in range(trail.size):  # ants of a wave choose independently: their numbers are multinomial
+            share = (trail[s] - (trail[s - 1] if s else 0.0)) / total if total > 0.0 else 1.0
+            visits = left if s == trail.size - 1 else (rng.binomial(left, min(share, 1.0)) if left else 0)
+            left, total = left - visits, total - share * total
+            noise = noise_sd * rng.standard_normal()
+            seen = visits * qualities[s] + (math.sqrt(visits) if each_ant else visits) * noise
+            seen = seen if each_ant else max(seen, 0.0)
+            pheromone[s] = max((1.0 - evaporation) * pheromone[s] + 0.5 * seen, 0.0 if each_ant else FLOOR)
+            fitness += seen / n_ants
+    return fitness
+
+
+def recruit(draw, weakness, n_waves, observation="wave", n_ants=5, noise_sd=3.0, evaporation=0.02, power=0.5):
+    """Whether colonies choose the better of two sites after waves of ants (ACAR): qualities 10 and 10 - 5 weakness.
+
+    ``observation`` is "wave" as coded, one error for all ants at a site, or "ant" as described, one for each.
+    """
+    qualities = np.array([10.0, 10.0 - 5.0 * weakness])
+    heuristic, correct = (qualities / 10.0) ** power, []
+    for rng in draw.generators():
+        pheromone = np.ones(2)
+        run_waves(rng, pheromone, qualities, heuristic, n_waves, n_ants, noise_sd, evaporation, observation == "ant")
+        correct.append(pheromone[0] >= pheromone[1])
+    return {"correct": np.array(correct, float)}
+
+
+def bounded(correct, weakness, n_waves, constant=0.5, power=0.5):
+    """Share of right decisions, and that less the bound 1 - exp(-c γ² T) of two γ."""
+    first = 1.0 / (1.0 + (1.0 - weakness / 2.0) ** power) - 0.5
+    bounds = [-math.expm1(-constant * g**2 * n_waves) for g in (weakness, first)]
+    return {
+        "acar_share": correct,
+        "acar_bound_excess": correct - bounds[0],
+        "acar_first_bound_excess": correct - bounds[1],
+    }
+
+
+def first_wave(weakness, n_ants=5, noise_sd=3.0, power=0.5):
+    """Exact share of right decisions after one wave as coded: P(v max(a, 0) ≥ (n - v) max(b, 0)).
+
+    a and b are the observations of two sites, v the ants at the first: binomial.
+    """
+    worse = 10.0 - 5.0 * weakness
+    one, other = stats.norm(10.0, noise_sd), stats.norm(worse, noise_sd)
+    choice = stats.binom(n_ants, 10.0**power / (10.0**power + worse**power))
+    total = other.cdf(0.0) + choice.pmf(n_ants) * other.sf(0.0)
+    for v in range(1, n_ants):
+        wins = lambda b, v=v: other.pdf(b) * one.sf(b * (n_ants - v) / v)  # noqa: E731
+        total += choice.pmf(v) * integrate.quad(wins, 0.0, worse + 9.0 * noise_sd, epsabs=1e-10)[0]
+    return {"acar_share": total}
+
+
+def points(draw, label_noise, n_points=200, n_features=5, colonies=32):
+    """Points to train and to test, their labels, and shares of colonies that are right: table 1 of part II.
+
+    Labels are the sign of x₁ + x₂x₃ + x₃²/2; a share of those for training is flipped.  The colonies have sites of
+    quality 10 and 9, 8 ants, 15 waves, and observation errors of 12 times that share (0.01 at least).
+    """
+    drawn, qualities = draw.normals(n_features, n_points + N_TEST), np.array([10.0, 9.0])
+    labels = np.where(drawn[:, 0] + drawn[:, 1] * drawn[:, 2] + 0.5 * drawn[:, 2] ** 2 >= 0.0, 1.0, -1.0)
+    given = labels[:, :n_points].copy()
+    given[:, : round(n_points * label_noise)] *= -1.0
+    ants = np.zeros(draw.count)
+    for r, rng in enumerate(draw.generators()):
+        for _ in range(colonies):
+            pheromone = np.ones(2)
+            run_waves(rng, pheromone, qualities, qualities / 10.0, 15, 8, max(12.0 * label_noise, 0.01), 0.1, False)
+            ants[r] += (pheromone[0] >= pheromone[1]) / colonies
+    train, test = drawn[..., :n_points], drawn[..., n_points:]
+    return {"train": train, "given": given, "test": test, "labels": labels[:, n_points:], "ants": ants}
+
+
+def vote(train, given, test, labels, ants, n_rounds=50):
+    """Accuracy of AdaBoost on clean points by both votes, and shares of colonies less these."""
+    votes, weights = boost(train, given, test, n_rounds)
+    # The code recycles weights along the points, so that all stumps have the same weight at a point.
+    totals = votes.sum(axis=1), (weights[:, :, None] * votes).sum(axis=1)
+    coded, weighted = ((np.sign(total) == labels).mean(axis=1) for total in totals)
+    return {
+        "coded_accuracy": coded,
+        "weighted_accuracy": weighted,
+        "ants_share": ants,
+        "ants_less_coded": ants - coded,
+        "ants_less_weighted": ants - weighted,
+    }
+
+
+def boost(points, labels, at, n_rounds):
+    """Votes (r, m, i) of stumps at points (r, j, i), and their weights (r, m), from training points and labels."""
+    count, _, n = points.shape
+    order = points.argsort(axis=2)
+    place = np.linspace(0.0, n - 1.0, min(n, N_THRESHOLDS))
+    below = np.minimum(place.astype(int), n - 1)
+    ordered = np.take_along_axis(points, order, axis=2)
+    low, high = ordered[:, :, below], ordered[:, :, np.minimum(below + 1, n - 1)]
+    thresholds = low + (place - below) * (high - low)
+    rows = np.arange(count)
+    shares, votes, weights = np.full((count, n), 1.0 / n), np.empty((count, n_rounds, at.shape[2])), []
+    for m in range(n_rounds):
+        signed = np.take_along_axis((shares * labels)[:, None], order, axis=2).cumsum(axis=2)[:, :, below]
+        # Share of wrong labels if what is below a threshold is called 1; or else −1.
+        wrong = (0.5 * (1.0 + signed[:, :1, -1:]) - signed).reshape(count, -1)
+        best = np.abs(wrong - 0.5).argmax(axis=1)
+        error, (j, k) = wrong[rows, best], np.divmod(best, len(place))
+        way = np.where(error <= 0.5, 1.0, -1.0)[:, None]
+        error = np.clip(np.where(error <= 0.5, error, 1.0 - error), 1e-10, 1.0)
+        weights.append(0.5 * np.log((1.0 - error) / error))
+        cut = thresholds[rows, j, k][:, None]
+        votes[:, m] = way * np.where(at[rows, j] <= cut, 1.0, -1.0)
+        shares *= np.exp(-weights[-1][:, None] * labels * way * np.where(points[rows, j] <= cut, 1.0, -1.0))
+        shares /= shares.sum(axis=1, keepdims=True)
+    return votes, np.stack(weights, axis=1)
+
+
+def pass_on(draw, ants, n_generations=50, n_waves=10, generation_rate=0.1, noise_sd=0.0):
+    """Mean quality observed in the last wave of each generation (r, 2, g) of two runs of GACL, five sites."""
+    fitness = np.zeros((draw.count, 2, n_generations))
+    for rng, runs in zip(draw.generators(), fitness, strict=True):
+        for run in runs:
+            pheromone = np.ones(len(SITES))
+            for g in range(n_generations):
+                run[g] = run_waves(rng, pheromone, SITES, SITES / 10.0, n_waves, ants, noise_sd, 0.3, False)
+                gain = run[g] - run[max(0, g - 5) : g + 1].mean()
+                pheromone *= 1.0 - generation_rate + 0.5 * gain / pheromone.sum()
+                np.maximum(pheromone, FLOOR, out=pheromone)
+    return {"fitness": fitness}
+
+
+def spread(fitness):
+    """Variance over runs, as they are and each scaled by itself to [0, 1] (1/2 where constant); fitness at the end."""
+    best = fitness.max(axis=2, keepdims=True)
+    span = best - fitness.min(axis=2, keepdims=True)
+    scaled = np.divide(best - fitness, span, out=np.full_like(fitness, 0.5), where=span > 0.0)
+    plain, scaled = (((both[:, 0] - both[:, 1]) ** 2).mean(axis=1) / 2.0 for both in (fitness, scaled))
+    return {
+        "gacl_variance": plain,
+        "scaled_gacl_variance": scaled,
+        "gacl_fitness": fitness[:, :, -6:].mean(axis=(1, 2)),
+    }
