@@ -114,7 +114,7 @@ class Call:
         return ~self.mask if self.mask.dtype == torch.bool else self.mask <= torch.finfo(self.mask.dtype).min / 2
 
     def visible(self) -> Any:
-        """Number of keys (b, t) that each query sees, by the first head."""
+        """Which keys (b, t, s) each query sees, by the first head."""
         import torch
 
         batch, n_queries, n_keys = self.query.shape[0], self.query.shape[-2], self.key.shape[-2]
@@ -123,7 +123,7 @@ class Call:
         unseen = self.unseen()
         if unseen is not None:
             seen = seen & ~(unseen[:, 0] if unseen.ndim == 4 else unseen)
-        return seen.sum(-1).expand(batch, n_queries)
+        return seen.expand(batch, n_queries, n_keys)
 
     def edit(self, weights: Any) -> None:
         """Let the model go on with the output of other weights (b, h, t, s)."""

@@ -197,8 +197,8 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         logits = scale * q @ k.swapaxes(-1, -2)
         weights = softmax(logits if ahead is None else np.where(ahead, -np.inf, logits), axis=-1)
         sums = np.einsum("bhts,bgts->bhg", weights, weights) / weights.shape[2], weights.mean(axis=2)
-        seen = np.full(q.shape[2], k.shape[2]) if ahead is None else np.arange(q.shape[2]) + 1
-        seen = np.broadcast_to(seen, (len(q), q.shape[2]))
+        kept = np.ones((q.shape[2], k.shape[2]), bool) if ahead is None else ~ahead
+        seen = np.broadcast_to(kept, weights[:, 0].shape)
         layer(str(number)).add(sums, SimpleNamespace(query=q, key=k, scale=scale), None, "", seen)
 
 
@@ -229,14 +229,12 @@ class Layer:
             self.scale = call.scale
             kept = None if valid is None else valid[text]
             if odd:
-                self._add_queries(call.query[text], kept, seen[text])
+                self._add_queries(call.query[text], kept, seen[text].sum(axis=-1))
             else:
-                self._add_keys(call.key[text], kept)
+                self._add_keys(call.key[text], seen[text].any(axis=0))
 
-    def _add_keys(self, key: Any, valid: Any) -> None:
-        keys = _numbers(key)
-        if valid is not None and len(valid) == keys.shape[1]:
-            keys = keys[:, valid]
+    def _add_keys(self, key: Any, seen: Array) -> None:
+        keys = _numbers(key)[:, seen]
         flat = keys.swapaxes(0, 1).reshape(keys.shape[1], -1)
         for place, new in enumerate((len(flat), flat.sum(axis=0), flat.T @ flat)):
             self._moments[place] = self._moments[place] + new
