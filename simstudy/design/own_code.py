@@ -18,6 +18,7 @@ from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomFo
 from simstudy.design.settings.functions import Draw, Functions
 from simstudy.design.settings.processes import Sum
 from simstudy.design.settings.records import Impossibility
+from simstudy.design.written import FILE, is_shipped
 from simstudy.errors import UserError, require_extra
 
 MAX_BYTES = 1 << 18
@@ -44,8 +45,12 @@ def own_pieces(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
 
 
 def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, list[Impossibility]]:
-    """Read the files of the functions of a cell into it; functions of trusted texts are tried, no other one is run."""
+    """Read the files of the functions of a cell into it; functions of trusted texts are tried, no other one is run.
+
+    Those of shipped studies are not: tests have tried them, and some load models.
+    """
     problems: list[Impossibility] = []
+    trial = not is_shipped(folder / FILE)
     read: dict[OwnCode, OwnCode] = {}
     for setting, piece in own_pieces(cell):
         try:
@@ -55,7 +60,7 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
             read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
             # Where parameters are wrong, that is told, and not what functions make of them.
             known = read[piece]
-            if code.text in trusted and not (isinstance(known, Functions) and any(known.impossibilities())):
+            if trial and code.text in trusted and not (isinstance(known, Functions) and any(known.impossibilities())):
                 heads = cell.heads.n_heads, cell.heads.head_dim
                 _try(read[piece], cell.data.n_features, cell.n_queries, cell.n_members, heads)
         except UserError as error:

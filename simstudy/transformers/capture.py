@@ -18,11 +18,14 @@ import dataclasses
 import functools
 import importlib.util
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from simstudy.errors import UserError, require_extra
 
+ONE_AT_A_TIME = threading.RLock()
+"""Held while doors are open: they are those of the whole process."""
 TILE = 1024
 """Queries beyond which weights are made in parts."""
 _CHECKED = 32
@@ -179,7 +182,7 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return seen.watch(function, args, kwargs or {})
 
-    with contextlib.ExitStack() as doors:
+    with ONE_AT_A_TIME, contextlib.ExitStack() as doors:
         # Functions refer to what they watch in circles: tensors are let go at once, not when Python looks for these.
         doors.callback(setattr, seen, "visit", None)
         seen.open(model, doors)

@@ -18,8 +18,9 @@ def _below(record: Any) -> list[Any]:
     return [record] if tags(record) else [kind for each in record.__subclasses__() for kind in _below(each)]
 
 
-AnyInstance: Any = Annotated[Union[tuple(_below(Instance))], records.KINDS]  # noqa: UP007 - of a tuple
-KINDS: dict[str, type[Instance]] = {tag: record for record in _below(Instance) for tag in tags(record)}
+_RECORDS = tuple(_below(Instance))
+AnyInstance: Any = Annotated[Union[_RECORDS], records.KINDS] if _RECORDS else type(None)  # noqa: UP007 - of a tuple
+KINDS: dict[str, type[Instance]] = {tag: record for record in _RECORDS for tag in tags(record)}
 """Records of all kinds of instances, by the name that designs state."""
 
 QUANTITIES: dict[str, dict[str, Quantity]] = {kind: record.quantities for kind, record in KINDS.items()}

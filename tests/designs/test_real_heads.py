@@ -1,0 +1,60 @@
+"""Captured numbers of a trained model against loops over the attention that it returns."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("transformers")
+import torch
+
+STUDY = runpy.run_path(str(Path(__file__).parents[2] / "designs" / "real-heads" / "functions.py"))
+
+
+class Draw:
+    count = 1
+
+    def generators(self):
+        return [np.random.default_rng(4)]
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return STUDY["texts"](Draw(), "rxnmapper", count=4)["tokens"][0]
+
+
+def test_correlations__are_those_of_loops_over_returned_attention(texts):
+    model = STUDY["load"]("rxnmapper")[0]
+    model.set_attn_implementation("eager")
+    correlations = STUDY["observed"]("rxnmapper", texts)[0]
+    for text, found in zip(texts, correlations, strict=True):
+        with torch.no_grad():
+            own = model(torch.tensor(text[None, text > 0]), output_attentions=True).attentions
+        weights = np.array([each[0].numpy() for each in own], float)
+        unit = weights / np.sqrt((weights**2).sum(axis=-1, keepdims=True))
+        for layer, h, g in ((0, 0, 1), (5, 2, 7), (11, 6, 6)):
+            expected = np.mean([unit[layer, h, t] @ unit[layer, g, t] for t in range(unit.shape[2])])
+            assert found[layer, h, g] == pytest.approx(expected, abs=1e-5)
+
+
+def test_edits__change_the_output_of_later_layers_as_their_weights_say(texts):
+    """A head that takes its own weights changes nothing; one that is removed changes what its donor does not."""
+    same = {(layer, head): head for layer in range(12) for head in range(8)}
+    assert STUDY["damage"]("rxnmapper", texts, STUDY["changed"](same)) < 1e-9
+    removed, shared = (STUDY["damage"]("rxnmapper", texts, STUDY["changed"]({(5, 2): d})) for d in (None, 6))
+    assert removed > 1e-6 and shared > 1e-6 and removed != shared
+
+
+def test_donors__are_the_most_alike_and_keep_their_own():
+    alike = np.random.default_rng(1).random((3, 4, 4))
+    found = STUDY["donors"](alike, 0.5)
+    assert len(found) == 6 and not {(layer, donor) for (layer, _), donor in found.items()} & found.keys()
+    first = max((alike[each], each) for each in np.ndindex(alike.shape) if each[1] != each[2])[1]
+    assert found[first[:2]] == first[2]
+
+
+def test_a_package_that_is_missing__is_named_with_the_remedy(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.1")
+    with pytest.raises(ModuleNotFoundError, match=r"pip install --no-deps antiberty==0\.1\.3"):
+        STUDY["loaded"].__wrapped__("antiberty")
