@@ -22,7 +22,7 @@ from simstudy.transformers.capture import capture
 Array = NDArray[np.float64]
 SOURCES = ("observed", "half", "constant", "exact")
 """Odd texts; even texts; the mean correlation on these; exact theory of Gaussian logits, of the keys of even texts."""
-QUERIES = 16
+QUERIES = 4
 """Queries of one attention, at most, at which theory is evaluated."""
 _TILE = 256
 _PAIRS, _HEAD = ("layer", "source", "head_i", "head_j"), ("layer", "head")

@@ -1,1 +1,0 @@
-from layouts import parts  # noqa: F401
