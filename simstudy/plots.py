@@ -215,7 +215,7 @@ def zip_plot(
     design
         As for `simstudy.run`.
     cell
-        Number of a cell, or levels of factors: ``"instance.n=40, instance.method=wald"``.
+        Number of a cell, or levels of factors: ``"n=40, method=wald"``.
     replicates
         How many of the first replicates are drawn.
     profile, trust

@@ -12,7 +12,6 @@ from simstudy.design.claims import Verdict
 from simstudy.design.measures import ATTRIBUTES, INDICES, OCCASIONAL, SOURCES, VARIABLES, coordinates_of, registry
 from simstudy.design.mistakes import hint
 from simstudy.design.settings.levels import Coordinates, level
-from simstudy.design.settings.systems import NAMES
 from simstudy.errors import UserError
 from simstudy.execution.store import read_results
 
@@ -196,6 +195,6 @@ _OCCASIONAL: tuple[frozenset[str], ...] = (
     frozenset({"estimator"}),
     frozenset({"interval"}),
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
-    *(frozenset({name, f"{name}_mcse", f"{name}_mcse_given"}) for name in (*NAMES, *OCCASIONAL)),
+    *(frozenset({name, f"{name}_mcse", f"{name}_mcse_given"}) for name in OCCASIONAL),
 )
 """Variables that only some designs ask for: results have all of a set, or none."""

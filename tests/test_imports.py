@@ -12,7 +12,6 @@ from commands import ROOT
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.design.measures import INDICES
-from simstudy.design.settings.systems import KINDS
 from simstudy.execution.provenance import APART, PACKAGE, sources
 
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "docs")
@@ -133,11 +132,9 @@ def test_contracts__see_what_they_forbid(tmp_path):
     assert "Contracts: 0 kept, 3 broken." in result.stdout
 
 
-@pytest.mark.parametrize("system", [None, *sorted({record.system() for record in KINDS.values()})])
-def test_engine_sources__cover_what_a_batch_imports(system):
-    """Every module of ours that `batch` reaches, or a system, must enter the identity of stored batches."""
-    start = "replicates/batch.py" if system is None else f"attention/systems/{system}.py"
-    reached, open_ends = set(), {PACKAGE / start}
+def test_engine_sources__cover_what_a_batch_imports():
+    """Every module of ours that `batch` reaches must enter the identity of stored batches."""
+    reached, open_ends = set(), {PACKAGE / "replicates/batch.py"}
     while open_ends:
         path = open_ends.pop()
         reached.add(path)
@@ -148,13 +145,13 @@ def test_engine_sources__cover_what_a_batch_imports(system):
                 for candidate in (base.with_suffix(".py"), base / "__init__.py"):
                     if candidate.exists() and candidate not in reached:
                         open_ends.add(candidate)
-    # What serves other systems is named where all are gathered, and decides nothing here.
-    others = {path for folder in APART for path in (PACKAGE / folder).glob("*.py") if path.stem != system}
-    missing = reached - others - set(sources(frozenset({system} - {None})))
+    # Learners are named where all are gathered, and each decides its own cells alone.
+    others = {path for folder in APART for path in (PACKAGE / folder).glob("*.py")}
+    missing = reached - others - set(sources(frozenset()))
     assert {p for p in missing if len(ast.parse(p.read_text()).body) > 1} == set(), "more than a docstring"
 
 
-def test_systems_and_learners__are_found_and_never_imported():
+def test_learners__are_found_and_never_imported():
     """So that a change of one cannot touch the numbers of cells that have nothing to do with it."""
     apart = {f"{PACKAGE.name}.{folder.replace('/', '.')}" for folder in APART}
     for path in sources(frozenset()):

@@ -164,7 +164,7 @@ OPTIONAL = {"optimum_share", "estimator"}  # alone of their kind: nothing in the
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """A store with results of every kind but random instances, and its design."""
+    """A store with results of every kind, and its design."""
     folder = tmp_path_factory.mktemp("layout")
     text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
     text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")

@@ -1,17 +1,17 @@
 """The members of an ensemble: attention heads with given or trained projections, trees of a forest, ants.
 
-`learners` says how to add a kind of learner, `systems` a random instance.
+`learners` says how to add a kind of learner.
 """
 
 # What these rooms hold is found by the type of a record.
-from simstudy.attention import functions, learners, nadaraya_watson, systems
+from simstudy.attention import functions, learners, nadaraya_watson
 from simstudy.attention.members import Members, evaluated, replicate_statistics
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 
-__all__ = ["Members", "functions", "learners", "members_of", "nadaraya_watson", "replicate_statistics", "systems"]
+__all__ = ["Members", "functions", "learners", "members_of", "nadaraya_watson", "replicate_statistics"]
 
 
 def members_of(cell: Cell, shared: SharedData) -> Members:
     """Return the members of a cell in the replicates of the data."""
-    return evaluated(cell.estimator.learner if cell.instance is None else cell.instance, cell, shared)
+    return evaluated(cell.estimator.learner if cell.functions is None else cell.functions, cell, shared)

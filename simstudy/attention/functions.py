@@ -47,15 +47,15 @@ class AddressedDraw(Draw):
 
 
 @evaluated.register
-def simulated(instance: Functions, cell: Cell, shared: SharedData) -> Members:
+def simulated(functions: Functions, cell: Cell, shared: SharedData) -> Members:
     """Return the numbers of the replicates of the data; a replicate without them has failed."""
-    numbers = instance.numbers(AddressedDraw(cell.data_id, shared.first, shared.count), shared.once)
+    numbers = functions.numbers(AddressedDraw(cell.data_id, shared.first, shared.count), shared.once)
     failed: NDArray[np.bool_] = np.asarray(~np.isfinite(np.stack([*numbers.values()])).all(axis=0))
     return Members(np.empty((shared.count, 0, 1)), None, NO_INDICES, numbers, failed=failed)
 
 
 def results_of(cell: Cell, replicate: int) -> tuple[dict[str, Any], str]:
     """Return data and results of one replicate, by name, and why the method failed; nothing of another kind of cell."""
-    if not isinstance(cell.instance, Functions):
+    if not isinstance(cell.functions, Functions):
         return {}, ""
-    return cell.instance.results(AddressedDraw(cell.data_id, replicate, 1))
+    return cell.functions.results(AddressedDraw(cell.data_id, replicate, 1))

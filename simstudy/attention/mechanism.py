@@ -15,7 +15,7 @@ kernel under every transformation; compact kernels of distances have one of thei
 arrays.  A query under a mask attends to the keys it sees as if there were no others, so that the kernels know of no
 masks.  A head without any key in its window has the estimate NaN: its replicate is counted and kept by number, the
 measure ``failure_rate`` says how many, and bias and variance are those of the replicates that have an estimate.
-simstudy/README.md says how to add a piece, and `attention.systems` how to add numbers that are no estimate of m.
+simstudy/README.md says how to add a piece.
 """
 
 import functools

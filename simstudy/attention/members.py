@@ -1,10 +1,9 @@
-"""What every learner or random instance gives for a number of replicates, and statistics of single replicates."""
+"""What every learner or function gives for a number of replicates, and statistics of single replicates."""
 
 import functools
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +12,9 @@ from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.records import Record
-from simstudy.design.settings.tables import Instance
 from simstudy.kernels.errors import correlations_over_queries, mean_squares
 
 Array = NDArray[np.float64]
-
-RELATIVE = 1e-12
-"""Singular values and eigenvalues below this share of the largest are 0, where an instance has ranks."""
 
 
 @functools.cache
@@ -35,12 +30,12 @@ class Members(NamedTuple):
     gram: Array | None  # Their covariance given the keys, where noise is integrated out
     indices: Array  # (replicate or 1, index) Geometric diversity indices of the heads
     # What is computed of each replicate by itself, by its name in `Cell.statistics`: the relative difference from
-    # the reference computation, or the numbers of an instance
+    # the reference computation, or the numbers of functions
     statistics: dict[str, Array]
     # What has expectation 0 and lowers the Monte Carlo error of errors and their products, where a cell asks for it:
     # (replicate, query, head + pair), pairs as in `pairs_of`
     control: Array | None = None
-    # Which replicates of an instance have no defined numbers, where this is known without computing them again
+    # Which replicates of functions have no defined numbers, where this is known without computing them again
     failed: NDArray[np.bool_] | None = None
 
 
@@ -50,43 +45,8 @@ NO_INDICES = np.full((1, len(GEOMETRIC_INDICES)), np.nan)
 
 @singledispatch
 def evaluated(choice: Record, cell: Cell, shared: SharedData) -> Members:
-    """Return the estimates of all members at all queries in the replicates of the data, by the learner or instance."""
+    """Return the estimates of all members at all queries in the replicates of the data, by the learner or functions."""
     raise NotImplementedError(f"nothing computes {type(choice).__name__}")
-
-
-Rows = Iterable[tuple[Any, ...]]
-"""The quantities of an instance, in its order: a row of numbers for each replicate."""
-
-
-@singledispatch
-def quantities(instance: Instance, cell: Cell, shared: SharedData) -> Rows:
-    """Return the quantities of an instance in each of the replicates of the data."""
-    raise NotImplementedError(f"nothing measures {type(instance).__name__}")
-
-
-def measure(cell: Cell, shared: SharedData) -> dict[str, Array]:
-    """Return the quantities of the instance of a cell by name: (replicate,) arrays."""
-    instance = cell.system.instance
-    assert instance is not None
-    rows = np.array([*quantities(instance, cell, shared)], np.float64)
-    return dict(zip(instance.quantities, rows.T, strict=True))
-
-
-@evaluated.register
-def measured(instance: Instance, cell: Cell, shared: SharedData) -> Members:
-    """Return the numbers of an instance in the replicates of the data, without estimates: at no query."""
-    numbers = measure(cell, shared)
-    for name, values in numbers.items():
-        if not np.isfinite(values).all():
-            raise ArithmeticError(f"{name} is not finite")
-    return Members(np.empty((shared.count, 0, cell.n_members)), None, NO_INDICES, numbers)
-
-
-def matrices(shared: SharedData, *shapes: tuple[int, ...]) -> list[Array]:
-    """Return arrays of independent standard normals, (replicate, *shape) each; a longer list begins with the same."""
-    sizes = [math.prod(shape) for shape in shapes]
-    parts = np.split(shared.normals(sum(sizes), 1)[:, 0], np.cumsum(sizes)[:-1], axis=1)
-    return [part.reshape(-1, *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def replicate_statistics(members: Members, target: Array, names: Sequence[str]) -> Array:

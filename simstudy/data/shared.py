@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from simstudy.data import heads, regression, training
-from simstudy.data.addresses import Role, normals
 from simstudy.data.geometry import diversity_indices
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import FileRegression, FittedRegression
@@ -86,10 +85,6 @@ class SharedData:
         """Noise of unit variance: (replicate, key)."""
         address = ("noise", cell.data.n_keys, cell.data.noise, cell.file_rows)
         return self.once(address, lambda: training.draw_noise(cell, self.first, self.count))
-
-    def normals(self, n_rows: int, n_columns: int) -> np.ndarray:
-        """Standard normals of random instances: (replicate, column, row); fewer rows or columns are a prefix."""
-        return normals(self._cell.data_id, Role.INSTANCE, self.first, self.count, n_rows, n_columns)
 
     def projections(self, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
         """Key and query projections of redrawn heads: (replicate, head, feature, dimension) each."""

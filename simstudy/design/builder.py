@@ -60,7 +60,6 @@ class Study(dict[str, Any]):
     data = _table("data")
     heads = _table("heads")
     estimator = _table("estimator")
-    system = _table("system")
     queries = _table("queries")
     simulation = _table("simulation")
     precision = _table("precision")

@@ -45,7 +45,7 @@ def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(
 def stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
     """Yield the settings that name a file, its path, the field of a cell that holds its contents, and what reads it."""
     heads, keys = cell.heads, cell.data.key_distribution
-    if cell.instance is None:
+    if cell.functions is None:
         if heads.arrangement == "file" and heads.file is not None:
             yield "file", heads.file, ("file_projections", _projections)
         if heads.query_projections == "file" and heads.query_file is not None:

@@ -162,7 +162,6 @@ class Document(Record):
     data: dict[str, Any] = Field(default_factory=dict)
     heads: dict[str, Any] = Field(default_factory=dict)
     estimator: dict[str, Any] = Field(default_factory=dict)
-    system: dict[str, Any] = Field(default_factory=dict)
     queries: dict[str, Any] = Field(default_factory=dict)
     simulation: dict[str, Any] = Field(default_factory=dict)
     precision: Precision = Precision()

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from simstudy.design.measures import RESERVED
-from simstudy.design.settings.cell import N_BLOCKS, TABLE_OF, Cell
+from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.mechanisms import RandomValueProjections
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, Regression, ResidualNoise
 from simstudy.design.settings.records import LARGEST, SMALLEST, Impossibility
-from simstudy.design.settings.systems import NAMES
 from simstudy.design.settings.tables import Heads
 
 MAX_ARRAY_BYTES = 8 << 30
@@ -34,7 +33,7 @@ def batches_of(replicates: int, batch_size: int) -> int:
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
     of_ensemble = (_heads, _estimator, _learner, _mechanism, _needs)
-    rules = (_data, _own_data, *(of_ensemble if cell.instance is None else (_instance,)), _sizes)
+    rules = (_data, _own_data, *(of_ensemble if cell.functions is None else (_functions,)), _sizes)
     return [broken for rule in rules for broken in rule(cell)]
 
 
@@ -208,29 +207,11 @@ def _needs(cell: Cell) -> Iterator[Impossibility]:
         yield "value_projections", remedy
 
 
-_FOLLOWED: dict[str, set[str]] = {
-    "fixed": set(), "attention": {"head_dim"}, "rate": {"head_dim", "n_keys"}, "yarn": {"n_keys"}, "log": {"n_keys"},
-    "root_log": {"n_keys"}, "power": {"head_dim", "n_keys"},
-}  # fmt: skip
-"""Sizes that each rule of the bandwidth follows."""
-
-
-def _instance(cell: Cell) -> Iterator[Impossibility]:
-    data, heads, used = cell.data, cell.heads, cell.meaningful
-    if cell.functions is not None:
-        yield from cell.functions.impossibilities()
-        for name in {*cell.statistics} & (RESERVED - {*NAMES}):
-            yield "measures", f"{name!r} is the name of something else in the results; give the number another name"
-        return
-    if cell.system.instance is not None:
-        for size, (least, why) in cell.system.instance.least.items():
-            if getattr(getattr(cell, TABLE_OF[size]), size) < least:
-                yield size, f"{why}; use at least {least}"
-        yield from cell.system.instance.impossibilities(data, heads)
-    if {"head_dim", "n_features"} <= used and heads.head_dim > data.n_features:
-        yield "head_dim", f"a head of {heads.head_dim} dimensions does not fit n_features = {data.n_features}; lower it"
-    if missing := sorted(_FOLLOWED[cell.estimator.bandwidth.kind] - used):
-        yield "bandwidth", f"follows {' and '.join(missing)}, which this instance does not have; give a number"
+def _functions(cell: Cell) -> Iterator[Impossibility]:
+    assert cell.functions is not None  # else it is an ensemble
+    yield from cell.functions.impossibilities()
+    for name in {*cell.statistics} & RESERVED:
+        yield "measures", f"{name!r} is the name of something else in the results; give the number another name"
 
 
 def _sizes(cell: Cell) -> Iterator[Impossibility]:

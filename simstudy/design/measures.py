@@ -22,7 +22,6 @@ from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.functions import QUANTITIES as OF_FUNCTIONS
 from simstudy.design.settings.levels import setting
-from simstudy.design.settings.systems import QUANTITIES
 from simstudy.errors import UserError
 
 if TYPE_CHECKING:
@@ -115,10 +114,6 @@ STATISTICS: dict[str, Variable] = {
         _BY_SOURCE, "Y", "what ants lose to those who know the best site: its quality less that of the sites visited, "
         "averaged over ants, steps and replicates", "mean_r mean_at (max_k Q_k - Q_site(r,a,t))",
     ),
-    **{
-        name: Variable(_BY_SOURCE, quantity.unit, f"{quantity.meaning}, averaged over replicates", quantity.formula)
-        for kind in QUANTITIES.values() for name, quantity in kind.items()
-    },
     "failure_rate": Variable(
         _BY_SOURCE, "1", "share of replicates without a defined estimate, which enter no other measure; its Monte "
         "Carlo standard error is never below that of Agresti and Coull", "n_failed / (n_replicates + n_failed)",
@@ -151,12 +146,12 @@ STATISTICS: dict[str, Variable] = {
     ),
 }  # fmt: skip
 """Measures beside those of an ensemble, NaN where they have no meaning: those computed of each replicate by itself and
-averaged, numbers of random instances among them, and below them those that follow from other measures."""
+averaged; and below them those that follow from other measures."""
 
 OCCASIONAL = (OWN_MEASURE, "regret")
 """Measures of ensembles that results hold only where a cell has them."""
 
-COUNTED = {OWN_MEASURE} | {n for kind in QUANTITIES.values() for n, quantity in kind.items() if quantity.counted}
+COUNTED = {OWN_MEASURE}
 """Measures that are numbers or shares of events, for all that is known of functions of the user's own."""
 
 INDEXED_MEASURES: dict[str, Variable] = {

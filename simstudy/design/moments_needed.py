@@ -41,7 +41,7 @@ class Tail(NamedTuple):
 def tail(cell: Cell) -> Tail:
     """Return the order from which on estimates have no moments, and what makes it so; infinite if they have all."""
     found = [Tail(float("inf"), "")]
-    if cell.instance is not None:
+    if cell.functions is not None:
         return found[0]
     noise, keys = cell.data.noise, cell.data.key_distribution
     if isinstance(noise, StudentNoise) and cell.simulation.noise_treatment == "drawn" and cell.data.noise_sd > 0.0:

@@ -96,8 +96,6 @@ def require_word(cells: Iterable[Cell]) -> None:
             require_extra(f'reference = "{cell.estimator.reference}"', "torch", "models", otherwise)
         if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
             require_extra("estimator.learner", "sklearn", "learners")
-        if cell.system.instance is not None:
-            cell.system.instance.require()
         for setting, piece in own_pieces(cell):
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place

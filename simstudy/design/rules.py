@@ -12,7 +12,6 @@ from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import FittedRegression
 from simstudy.design.settings.records import any_of
-from simstudy.design.settings.systems import NAMES
 
 _OF_LEARNERS = ("direct_mse", "query_correlation", "discrepancy", *OCCASIONAL)
 """Statistics of replicates that only some ensembles have."""
@@ -60,10 +59,10 @@ def unanswerable(
 
 
 def possible_measures(cell: Cell) -> list[str]:
-    """Return the names of the measures that a cell can have: numbers of its instance, or those of an ensemble."""
-    if cell.instance is not None:
+    """Return the names of the measures that a cell can have: numbers of its functions, or those of an ensemble."""
+    if cell.functions is not None:
         return [*cell.statistics, "failure_rate"]
-    without = {*NAMES, *_OF_LEARNERS} - {*cell.statistics}
+    without = {*_OF_LEARNERS} - {*cell.statistics}
     without |= set(_GAPS if "direct_mse" in without else ())
     return [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in without]
 
@@ -71,9 +70,9 @@ def possible_measures(cell: Cell) -> list[str]:
 def _impossible_in_some(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
     without = [cell for cell in cells if measure not in possible_measures(cell)]
     if without:
-        instance = without[0].instance
-        whose = "heads" if instance is None else f"functions: {instance.label}"
-        needed = _NEEDED.get(measure) if instance is None else None
+        functions = without[0].functions
+        whose = "heads" if functions is None else f"functions: {functions.label}"
+        needed = _NEEDED.get(measure) if functions is None else None
         shared = set.intersection(*(set(possible_measures(cell)) for cell in cells))
         known = [name for name in possible_measures(cells[0]) if name in shared]
         near = nearest(measure, known)
@@ -107,7 +106,7 @@ def _compares_batch_sizes(reference: Reference, claim: BaseClaim) -> Iterator[Pr
 
 _IN_WORDS = {
     "queries": "query points", "heads": "random heads", "held_out": "held-out rows", "head_files": "heads of files",
-    "models": "trained models", "rows": "rows of data",
+    "rows": "rows of data",
 }  # fmt: skip
 """What is drawn, by name, in the order in which it is told."""
 
@@ -137,7 +136,7 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
 def _draws(claim: BaseClaim, cells: Sequence[Cell]) -> Draws:
     # Other diversity indices are those of heads alone.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
-    looked_at = {"heads", "head_files", "models"} if alone else set(_IN_WORDS)
+    looked_at = {"heads", "head_files"} if alone else set(_IN_WORDS)
     population = {part for cell in cells for part in cell.population} & looked_at
     fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & looked_at
     given = {part for cell in cells for part in cell.given} & looked_at
@@ -150,7 +149,7 @@ def _draws(claim: BaseClaim, cells: Sequence[Cell]) -> Draws:
 def _these(part: str, cells: Iterable[Cell]) -> str:
     """What is fixed, with its number where all cells that have it have as many."""
     found = {_number(part, cell) for cell in cells if part in cell.drawn | cell.given}
-    number = len(found) if part == "models" else found.pop() if len(found) == 1 else None
+    number = found.pop() if len(found) == 1 else None
     noun = _IN_WORDS[part]
     text = f"this one {noun.removesuffix('s')}" if number == 1 else f"these {number or ''} {noun}".replace("  ", " ")
     fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in cells)
@@ -158,9 +157,9 @@ def _these(part: str, cells: Iterable[Cell]) -> str:
 
 
 def _number(part: str, cell: Cell) -> Any:
-    """How many there are of what a cell fixes; the name of a model; None of what is counted elsewhere."""
+    """How many there are of what a cell fixes; None of what is counted elsewhere."""
     keys = cell.data.key_distribution
     if part == "held_out" and cell.queries.queries.kind != "held_out":
         return getattr(keys, "held_out", None)
     numbers = {"queries": cell.n_queries, "held_out": cell.n_queries, "heads": cell.heads.n_heads}
-    return getattr(cell.instance, "model", numbers.get(part))
+    return numbers.get(part)

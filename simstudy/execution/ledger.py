@@ -78,7 +78,7 @@ def cost(cell: Cell) -> float:
     data, heads = cell.data, cell.heads
     per_key = data.n_features * (1 + heads.n_heads * heads.head_dim / 8)
     per_weight = 1 + heads.head_dim / 8 + heads.n_heads / 8
-    # An instance is taken for attention of every key to all.
+    # Functions are taken for attention of every key to all.
     weights = (cell.n_queries or data.n_keys) * heads.n_heads * per_weight
     return cell.simulation.batch_size * data.n_keys * (per_key + weights)
 

@@ -20,7 +20,6 @@ from simstudy.design.own_code import own_pieces
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.rows import Rows
-from simstudy.design.settings.systems import KINDS
 
 PACKAGE = Path(__file__).parents[1]
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
@@ -31,7 +30,7 @@ SOURCES = (
     "weights.py",
 )  # fmt: skip
 # Of these, folders whose files serve one kind of cell each, that of their name; a test sees that nothing imports them.
-APART = ("attention/learners", "attention/systems", "design/settings/systems")
+APART = ("attention/learners",)
 
 # All threads of a worker ask at once.  Python 3.11 loses count of its recursion where several parse, and each would
 # parse everything.
@@ -46,10 +45,7 @@ def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
 
 def own_files(cell: Cell) -> str:
     """Return the name of the files in `APART` that serve cells of this kind alone, where there are any."""
-    if cell.functions is not None:
-        return "functions"
-    instance = cell.system.instance
-    return cell.estimator.learner.kind if instance is None else instance.system()
+    return cell.estimator.learner.kind if cell.functions is None else "functions"
 
 
 @functools.cache
@@ -80,9 +76,8 @@ def code_digest(paths: Iterable[Path], *others: str, size: int = 16) -> str:
 
 
 def sources(names: frozenset[str]) -> Iterator[Path]:
-    """Yield the files that all cells share, and those of the systems and learners named."""
+    """Yield the files that all cells share, and those of the learners named."""
     further: set[str] = set(Functions.rests_on) if "functions" in names else set()
-    further |= {entry for record in KINDS.values() if record.system() in names for entry in record.rests_on}
     yield from files_of((*SOURCES, *further), names)
 
 

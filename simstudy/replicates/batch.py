@@ -44,7 +44,7 @@ def shares_data(cell: Cell, device: str = "cpu") -> tuple[Any, ...]:
 def _limits(cell: Cell, device: str) -> tuple[int, int]:
     """Return the largest sizes of arrays, in bytes, of whole blocks and of replicates of one block."""
     estimator = cell.estimator
-    heads = cell.instance is None and isinstance(estimator.learner, NadarayaWatsonLearner)
+    heads = cell.functions is None and isinstance(estimator.learner, NadarayaWatsonLearner)
     # All else is computed by the host, whatever draws the data.
     if device == "cuda" and heads and estimator.normaliser.kind == "softmax" and estimator.mask.kind == "none":
         return GPU_PIECE_BYTES, GPU_PIECE_BYTES

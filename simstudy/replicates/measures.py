@@ -197,7 +197,7 @@ def _gaps(measure: Measures, squared_bias: Array, n_heads: int) -> Measures:
 
 
 def _mean(values: Array, axis: int) -> Array:
-    """Mean over queries; NaN where there is none, as for random instances."""
+    """Mean over queries; NaN where there is none, as for functions."""
     if values.shape[axis]:
         return np.asarray(values.mean(axis=axis))
     return np.full(np.delete(values.shape, axis), np.nan)

@@ -52,7 +52,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     cell = cell.in_batch(replicate // cell.simulation.batch_size)
     shared = SharedData(cell, replicate, 1)
     arrays: dict[str, Any] = {}
-    if cell.instance is None:
+    if cell.functions is None:
         # Heads that are drawn anew for each replicate have one axis more.
         drawn = (each[0] if each.ndim > 3 else each for each in projections_of(cell, replicate))
         arrays = {
@@ -79,7 +79,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
 def intervals_of(cell: Cell, replicates: int) -> np.ndarray:
     """Return `INTERVAL` of the first replicates of a simulation, (replicate, 3); NaN where functions give none."""
     found = [results_of(cell, replicate)[0] for replicate in range(replicates)]
-    parameters = getattr(cell.instance, "parameters", {})
+    parameters = getattr(cell.functions, "parameters", {})
     rows = [[(parameters | results).get(name, np.nan) for name in INTERVAL] for results in found]
     return np.array(rows, float).reshape(-1, len(INTERVAL))
 

@@ -20,7 +20,6 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.figures import ZipFigure
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.levels import level, selected
-from simstudy.design.settings.systems import NAMES
 from simstudy.design.written import FILE
 from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
@@ -197,9 +196,9 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     planned = next(planned for planned in design.cells if planned.grid == name)
     factors = design.factors[name]
     levels = [[labels.level_name(level(row, factor)) for factor in factors] for row in coordinates_of(cells)]
-    # Of ensembles, or the numbers of instances, whichever the grid has.
+    # Of ensembles, or the numbers of functions, whichever the grid has.
     own = [name for name in stated_measures(results.attrs) if np.isfinite(cells[name]).any()]
-    measures = own + [name for name in NAMES if name in cells and np.isfinite(cells[name]).any()] or list(MEASURES)
+    measures = own or list(MEASURES)
     theories = []
     for source in THEORIES:  # in how many cells it applies, and why not in the others
         reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())

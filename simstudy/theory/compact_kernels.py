@@ -1,4 +1,4 @@
-"""Attention mechanisms beside softmax: compact kernels of fixed bandwidth, products, numbers of random instances.
+"""Attention mechanisms beside softmax: compact kernels of fixed bandwidth, products.
 
 Heads see standard normal keys through orthonormal projections, so that the squared distance D from a query image c is
 noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h and g head; q query; j power of D.

@@ -18,7 +18,6 @@ from simstudy.design.document import Design
 from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
 from simstudy.design.settings.cell import ATTENDED, TABLE_OF
-from simstudy.design.settings.systems import NAMES
 from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
 from simstudy.verdicts.figure_data import stored_numbers
@@ -70,7 +69,7 @@ def coordinates(design: Design) -> dict[str, Any]:
     labels = [planned.cell.coordinates for planned in design.cells]
     coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
     factors = {name for names in design.factors.values() for name in names}
-    used = frozenset().union(*(planned.cell.meaningful for planned in design.cells))
+    used = frozenset().union(*(planned.cell.named_settings for planned in design.cells))
     # A parameter of functions may have the name of a setting that means nothing in any cell.
     parameters = sorted(factors - (TABLE_OF.keys() & used))
     for name in (*(name for name in TABLE_OF if name in used), *_RULES[: "bandwidth" in used], *parameters):
@@ -123,7 +122,7 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
     reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
     measured = {name for account in accounts for name in account.planned.cell.statistics}
-    always = [name for name in MEASURES | STATISTICS if name not in (*NAMES, *OCCASIONAL) or name in measured]
+    always = [name for name in MEASURES | STATISTICS if name not in OCCASIONAL or name in measured]
     for name in dict.fromkeys([*always, *sorted(measured - {ATTENDED})]):
         empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])

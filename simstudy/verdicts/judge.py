@@ -230,10 +230,7 @@ def _columns(dimension: str, prefix: str, rows: Sequence[Mapping[str, Any]]) -> 
 
 def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> str:
     """What a claim rests on, in words: what is a population and what is fixed, and how many replicates and draws."""
-    instances = [each.planned.cell.instance for each in accounts]
-    texts = {count for each in instances if (count := getattr(each, "texts", None))}
-    of_texts = f" of {_range(texts)} random texts each" if texts else ""
-    replicates = f"{_range({each.done * each.batch_size for each in accounts})} replicates{of_texts}"
+    replicates = f"{_range({each.done * each.batch_size for each in accounts})} replicates"
     draws = {each.done for each in accounts if each.planned.cell.population}
     in_draws = f" in {_range(draws)} draws" if draws else ""
     parts = draws_of(claim, design.cells).text, replicates + in_draws if accounts else ""

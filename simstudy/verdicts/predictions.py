@@ -69,7 +69,7 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell = planned.cell
     if reason := _outside_theory(cell) or (_NOT_ASKED if name == "exact" and not planned.exact else ""):
         return Theory({}, {}, {}, {}, reason)
-    if cell.instance is not None or (name == "exact" and not cell.estimator.plain):
+    if cell.functions is not None or (name == "exact" and not cell.estimator.plain):
         return _numbers(name, cell)
     if name not in known:
         heads = cell, key_projections(cell), query_projections(cell)
@@ -93,16 +93,14 @@ def _method(name: str, cell: Cell) -> Callable[..., Prediction | ExactPrediction
 
 
 def _numbers(name: str, cell: Cell) -> Theory:
-    """Numbers that a formula gives one by one: of random instances, and the rate of empty windows."""
-    if cell.instance is None:
+    """Numbers that a formula gives one by one: of functions, and the rate of empty windows."""
+    if cell.functions is None:
         if cell.estimator.mask.kind != "none":
             return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
         rate, reason = theory.empty_window_rate(cell, query_projections(cell), query_points(cell))
         return Theory({"failure_rate": rate}, {}, {}, {}, reason)
-    if cell.functions is not None:
-        numbers = cell.functions.theory(name)
-        return Theory(numbers, {}, {}, {}, "" if numbers else f"the study has no {name} theory for it")
-    return Theory({}, {}, {}, {}, f"no {name} formula for {cell.instance.label} here")
+    numbers = cell.functions.theory(name)
+    return Theory(numbers, {}, {}, {}, "" if numbers else f"the study has no {name} theory for it")
 
 
 def _outside_theory(cell: Cell) -> str:
@@ -110,7 +108,7 @@ def _outside_theory(cell: Cell) -> str:
         return "theory speaks of Nadaraya-Watson heads with given projections"
     if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression")]:
         return f"{own[0]} is code of the user's own, of which no closed form is known"
-    if cell.instance is not None:
+    if cell.functions is not None:
         return ""
     if cell.population:
         return f"{' and '.join(cell.population)} are a population: theory holds for given ones"

@@ -40,7 +40,7 @@ def of_another_seed(cell: Cell, read) -> Cell:
 
 def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:
     """Everything that is there before replicates, by the name under which a verdict would tell of it."""
-    if cell.instance is not None:
+    if cell.functions is not None:
         return {}
     given, values = cell.queries.queries.kind != "held_out", overlap(cell)
     ignored = "arrangement" in cell.estimator.learner.ignores or cell.heads.redrawn
@@ -80,7 +80,7 @@ def kinds_of_cells(cells):
         kind = [
             cell.heads.arrangement, cell.heads.query_projections, cell.heads.value_projections.kind,
             cell.queries.queries.kind, cell.estimator, cell.data.key_distribution, cell.data.regression.kind,
-            cell.system.instance, cell.simulation.population,
+            cell.functions, cell.simulation.population,
         ]  # fmt: skip
         found.setdefault(repr(kind), cell)
     return found.values()
@@ -117,7 +117,7 @@ def test_what_another_seed_draws__is_named(shipped, monkeypatch):
             first[name], second[name], strict=True))}  # fmt: skip
         # A function of the user's own is given normals, whatever it makes of them.
         assert changed == cell.drawn - ({"heads"} if cell.heads.heads_function else set()), cell
-        if cell.instance is None:
+        if cell.functions is None:
             # With all that has a name as it was, nothing else may be another.
             stream = heads._stream
             with monkeypatch.context() as patch:

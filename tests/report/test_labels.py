@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from simstudy.design.measures import INDICES
 from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.settings.levels import SETTINGS
-from simstudy.design.settings.systems import KINDS
 from simstudy.report.labels import (
     INDEX_NAMES,
     between,
@@ -92,11 +91,6 @@ def test_names__are_those_of_every_index_and_of_settings_whose_own_names_do_not_
 def test_names_of_parameters__are_those_of_some_record():
     for name in set(SETTINGS) - set(TABLE_OF):
         setting, parameter = name.split(".")
-        if setting == "instance":
-            words = [record.words.get(parameter) for record in KINDS.values() if parameter in record.model_fields]
-            # One name has one meaning, whatever the kind of instance.
-            assert set(words) <= {SETTINGS[name], None} and SETTINGS[name] in words, name
-            continue
         assert any(
             parameter in record.model_fields
             for record in kinds_of(TABLES[TABLE_OF[setting]].model_fields[setting].annotation).values()

@@ -203,7 +203,7 @@ def shipped_cells(count):
             simulation = planned.cell.simulation.model_copy(update={"control": "expansion", "population": ()})
             cell = planned.cell.model_copy(update={"simulation": simulation})
             # Rows that each batch holds out anew are none without a population.
-            if cell.instance is None and cell.controlled and "held_out" not in planned.cell.population:
+            if cell.functions is None and cell.controlled and "held_out" not in planned.cell.population:
                 found.setdefault(cell.identity(""), cell)
     cells = list(found.values())
     return [cells[i * len(cells) // count] for i in range(min(count, len(cells)))], len(cells)

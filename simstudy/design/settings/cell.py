@@ -8,15 +8,14 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
-from simstudy.design.settings.ensembles import FixedBandwidth, bandwidth_of, weights_of
+from simstudy.design.settings.ensembles import bandwidth_of, weights_of
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import Record
 from simstudy.design.settings.rows import Rows, split
-from simstudy.design.settings.systems import KINDS, System
-from simstudy.design.settings.tables import Data, Estimator, Heads, Instance, Queries, Simulation
+from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
@@ -34,17 +33,15 @@ ATTENDED = "attended"
 
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 """Projections (head, feature, dimension) that travel with a cell."""
-_ALWAYS = frozenset({"instance", "seed", "batch_size"})
-"""Settings that mean something for every instance."""
+_OF_ALL = ("seed", "batch_size")
+"""Settings of tables that cells of functions have."""
 OF_FUNCTIONS = tuple(name for name in Functions.model_fields if name not in ("kind", "label", "code", "parameters"))
 """Settings of functions; every other name in a grid of functions is a parameter that they take."""
-_NEUTRAL: dict[str, dict[str, Any]] = {
+_ONE_HEAD: dict[str, dict[str, Any]] = {
     "data": {"n_keys": 1, "n_features": 1},
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
-    "estimator": {"bandwidth": FixedBandwidth(kind="fixed", value=1.0)},
-    "simulation": {"control": "none"},
+    "estimator": {"bandwidth": 1.0},
 }
-"""Settings where they mean nothing, if these are no defaults."""
 _WHERE_FROM = {"path", "columns", "response"}
 """Parameters of keys that say where the contents of ``file_rows`` are: these, not those, identify data."""
 
@@ -52,13 +49,12 @@ _WHERE_FROM = {"path", "columns", "response"}
 class Cell(Record):
     """One combination of factor values: everything that decides its numbers, and nothing else.
 
-    Either an ensemble that is estimated at query points, or a random instance of a system.
+    Either an ensemble that is estimated at query points, or functions that give numbers.
     """
 
     data: Data
     heads: Heads
     estimator: Estimator
-    system: System = System()
     functions: Functions | None = Field(None, exclude_if=lambda functions: functions is None)
     queries: Queries = Queries()
     simulation: Simulation = Simulation()
@@ -76,32 +72,15 @@ class Cell(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_what_means_nothing(cls, tables: Any) -> Any:
-        """For an instance, give settings that mean nothing for it neutral values, so that they tell no cells apart."""
+    def _fill_tables_of_functions(cls, tables: Any) -> Any:
+        """Give cells of functions, which draw no heads, the tables of one head that sees one key."""
         if isinstance(tables, dict) and tables.get("functions") is not None:
-            simulation = {k: v for k, v in tables.get("simulation", {}).items() if k in _ALWAYS}
-            neutral = {name: dict(each) for name, each in _NEUTRAL.items()}
-            return neutral | {"functions": tables["functions"], "simulation": neutral["simulation"] | simulation}
-        system = tables.get("system") if isinstance(tables, dict) else None
-        stated = system.get("instance") if isinstance(system, dict) else None
-        kind = stated.get("kind") if isinstance(stated, dict) else stated
-        record = KINDS.get(kind) if isinstance(kind, str) else None
-        if record is None:
-            return tables
-        used = _ALWAYS.union(record.uses)
-        kept = {
-            name: {k: v for k, v in content.items() if k in used}
-            for name, content in tables.items()
-            if isinstance(content, dict)
-        }
-        for name, neutral in _NEUTRAL.items():
-            kept[name] = {k: v for k, v in neutral.items() if k not in used} | kept.get(name, {})
-        return kept
-
-    @property
-    def instance(self) -> Instance | Functions | None:
-        """What gives the numbers of a replicate in place of estimates of heads, if anything does."""
-        return self.functions or self.system.instance
+            return {name: dict(each) for name, each in _ONE_HEAD.items()} | {
+                "functions": tables["functions"],
+                "simulation": {"control": "none"}
+                | {name: value for name, value in tables.get("simulation", {}).items() if name in _OF_ALL},
+            }
+        return tables
 
     @property
     def rows(self) -> Rows:
@@ -118,16 +97,15 @@ class Cell(Record):
         return visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
 
     @property
-    def meaningful(self) -> frozenset[str]:
-        """Names of the settings that mean something for this cell."""
-        uses = self.system.instance.uses if self.system.instance else ()
-        return frozenset(TABLE_OF) if self.instance is None else _ALWAYS.union(uses)
+    def named_settings(self) -> tuple[str, ...]:
+        """Names of the settings of tables that the cell has: those of functions draw no heads."""
+        return tuple(TABLE_OF) if self.functions is None else _OF_ALL
 
     @property
     def statistics(self) -> tuple[str, ...]:
         """Names of what is computed of each replicate by itself and averaged, in the order of a batch."""
-        if self.instance is not None:
-            return self.instance.measured
+        if self.functions is not None:
+            return self.functions.measured
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
         own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
         # There the covariance of heads given the keys is the overlap of their attention, times σ².
@@ -189,7 +167,7 @@ class Cell(Record):
     @property
     def drawn(self) -> frozenset[str]:
         """Names of what the seed draws once, before replicates: queries, heads or where these start, rows held out."""
-        if self.instance is not None:
+        if self.functions is not None:
             return frozenset()
         heads, queries, keys = self.heads, self.queries.queries, self.data.key_distribution
         random_heads = {
@@ -209,7 +187,6 @@ class Cell(Record):
         return _those(
             rows=isinstance(self.data.key_distribution, FileKeys) and "rows" not in self.population,
             head_files="file" in (self.heads.arrangement, self.heads.query_projections),
-            models=hasattr(self.instance, "model"),
         )
 
     @property
@@ -240,8 +217,8 @@ class Cell(Record):
 
     @property
     def n_queries(self) -> int:
-        """Number of query points Q, of which an instance has none."""
-        if self.instance is not None:
+        """Number of query points Q, of which functions have none."""
+        if self.functions is not None:
             return 0
         queries = self.queries.queries
         return getattr(queries, "count", len(getattr(queries, "points", (None,))))
@@ -250,9 +227,8 @@ class Cell(Record):
     def coordinates(self) -> dict[str, Any]:
         """Every setting and parameter of a choice, as it labels the cell in results; empty if it means nothing."""
         labels: dict[str, Any] = {}
-        meaningful = self.meaningful
         for name, table in TABLE_OF.items():
-            value = getattr(getattr(self, table), name) if name in meaningful else None
+            value = getattr(getattr(self, table), name) if name in self.named_settings else None
             labels[name] = label(value)
             if isinstance(value, Record):
                 labels |= {
@@ -263,9 +239,8 @@ class Cell(Record):
         labels["bandwidth_rule"] = labels["bandwidth"]
         if self.functions is not None:
             named = {name: label(getattr(self.functions, name)) for name in OF_FUNCTIONS}
-            return labels | {"instance": ""} | named | self.functions.parameters
-        if "bandwidth" in meaningful:
-            labels["bandwidth"] = self.bandwidth
+            return labels | named | self.functions.parameters
+        labels["bandwidth"] = self.bandwidth
         return labels
 
     @cached_property
@@ -302,7 +277,6 @@ TABLES: dict[str, type[Record]] = {
     "data": Data,
     "heads": Heads,
     "estimator": Estimator,
-    "system": System,
     "queries": Queries,
     "simulation": Simulation,
 }

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from simstudy.design.settings.records import Setting
-from simstudy.design.settings.systems import KINDS
 
 Coordinates = dict[str, Any]
 
@@ -78,10 +77,8 @@ SETTINGS: dict[str, Setting] = {
     "normaliser.power": Setting("power", "r"),
     "reference": Setting("reference computation"),
     "measure_function": Setting("function of the measure"),
-    "instance": Setting("random instance"),
     "queries": Setting("query points"),
     "dtype": Setting("floating-point type"),
-    **{f"instance.{name}": words for record in KINDS.values() for name, words in record.words.items()},
 }
 """Settings, and parameters of them, for which their own names do not do."""
 

@@ -1,7 +1,6 @@
-"""The tables of a cell, each field of one name over all tables, and what every system states of its instances."""
+"""The tables of a cell, each field of one name over all tables."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -9,18 +8,14 @@ from simstudy.design.settings import ensembles, mechanisms
 from simstudy.design.settings.code import OwnHeads, OwnMeasure
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Sum, Zero
 from simstudy.design.settings.records import (
-    Choice,
     Components,
     Count,
     Degrees,
-    Impossibility,
     Line,
     NonNegative,
     Positive,
-    Quantity,
     Record,
     Seed,
-    Setting,
 )
 
 
@@ -198,36 +193,3 @@ class Simulation(Record):
         'scaled by and fitted to the others) and "rows" (of data, drawn with replacement: an outer bootstrap over data '
         "sets); by default nothing, as it is drawn once and then fixed",
     )
-
-
-class Instance(Choice):
-    """A random instance of a system, whose numbers are measured in each replicate in place of estimates.
-
-    It ``uses`` settings of other tables, and all others are refused where a design states them; every name of its
-    ``quantities`` becomes a measure.  Files and folders that it ``rests_on`` decide its numbers beside those that
-    decide all numbers; ``words`` say what people call its parameters, where neither their names do nor another system
-    has.  Some sizes of the cell have a ``least`` value above 1, with the reason.
-    """
-
-    uses: ClassVar[tuple[str, ...]]
-    quantities: ClassVar[dict[str, Quantity]]
-    rests_on: ClassVar[tuple[str, ...]] = ()
-    words: ClassVar[dict[str, Setting]] = {}
-    least: ClassVar[dict[str, tuple[int, str]]] = {}
-
-    @classmethod
-    def system(cls) -> str:
-        """Return the name of the system: that of its file in every room."""
-        return cls.__module__.rpartition(".")[2]
-
-    @property
-    def measured(self) -> tuple[str, ...]:
-        """Names of what is measured in each replicate: all quantities, if it does not choose."""
-        return tuple(self.quantities)
-
-    def require(self) -> None:
-        """Refuse to be measured where something is missing that is no part of this package; raises UserError."""
-
-    def impossibilities(self, data: Data, heads: Heads) -> Iterator[Impossibility]:
-        """Yield the rules that its parameters and the sizes of the cell break together."""
-        yield from ()
