@@ -6,7 +6,8 @@ Attention passes through one of three doors, which are closed again afterwards.
    spy around the family's own function.  No new name is registered: some families select keys under "eager" alone.
 2. `torch.nn.functional.scaled_dot_product_attention`, replaced in its module and watched by a function mode.  This
    reaches inside `nn.MultiheadAttention`, where queries and keys arrive projected.
-3. Any other softmax over the last axis.  Its weights are seen, but not what they follow from.
+3. Any other softmax over the last axis whose result multiplies values.  Its weights are seen, but not what they follow
+   from.  A softmax that multiplies nothing, as of a router, is no attention.
 
 Each call through doors 1 and 2 is checked: weights times values must give the output of the module.
 
@@ -33,6 +34,7 @@ _CHECKED = 32
 _EXACT, _COARSE = 1e-4, 4e-2
 """Largest difference of an output from its weights times values, over the largest value: from float32 on, and below."""
 _BY_QUERY = ("position_bias", "sinks")
+_PRODUCTS = ("matmul", "__matmul__", "bmm")
 _MASKS = ("src_key_padding_mask", "tgt_key_padding_mask")
 
 
@@ -42,7 +44,7 @@ class Call:
 
     name: str
     module: Any
-    query: Any
+    query: Any  # None, and so the key, if only the weights could be seen
     key: Any
     value: Any
     scale: float
@@ -60,7 +62,14 @@ class Call:
     @property
     def plain(self) -> bool:
         """Logits are scaled products of queries and keys, under a mask at most."""
-        return self.softcap is None and self.sinks is None and self.bias is None
+        return self.query is not None and self.softcap is None and self.sinks is None and self.bias is None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Numbers of sequences, heads, queries and keys."""
+        if self.query is None:
+            return tuple(self.given.shape)
+        return (*self.query.shape[:3], self.key.shape[-2])
 
     def weights(self, rows: slice = slice(None), dtype: Any = None) -> Any:
         """Weights (b, h, rows, s); with sinks, rows sum to less than 1.
@@ -69,10 +78,12 @@ class Call:
         """
         import torch
 
+        if self.query is None:
+            return self.given[..., rows, :]
         query, key = self.query[..., rows, :], self.key
         if dtype is not None:
             query, key = query.to(dtype), key.to(dtype)
-        logits = (query @ _repeated(key, query).transpose(-1, -2)) * self.scale
+        logits = (query @ _repeated(key, query.shape[-3]).transpose(-1, -2)) * self.scale
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
         if self.bias is not None:
@@ -95,13 +106,13 @@ class Call:
     def mix(self, weights: Any) -> Any:
         """Output (b, h, t, d) of weights."""
         value = self.value.to(weights.dtype)
-        return weights @ _repeated(value, self.query)
+        return weights @ _repeated(value, self.shape[1])
 
     def tiles(self, size: int = 256) -> Iterator[tuple[slice, Any]]:
         """Yield parts of the queries with their weights, so that all weights are never held together."""
         own = self.given if self.sinks is None else None
-        for start in range(0, self.query.shape[-2], size):
-            rows = slice(start, min(start + size, self.query.shape[-2]))
+        for start in range(0, self.shape[2], size):
+            rows = slice(start, min(start + size, self.shape[2]))
             weights = self.weights(rows) if own is None else own[..., rows, :]
             if self.output is not None:
                 self.output[..., rows, :] = self.mix(weights)
@@ -112,6 +123,8 @@ class Call:
         """Keys (b, 1 or h, t or 1, s) that the mask leaves out; None without a mask."""
         import torch
 
+        if self.query is None:
+            return self.given == 0
         if self.mask is None:
             return None
         return ~self.mask if self.mask.dtype == torch.bool else self.mask <= torch.finfo(self.mask.dtype).min / 2
@@ -120,8 +133,8 @@ class Call:
         """Which keys (b, t, s) each query sees, by the first head."""
         import torch
 
-        batch, n_queries, n_keys = self.query.shape[0], self.query.shape[-2], self.key.shape[-2]
-        seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=self.query.device)
+        batch, _, n_queries, n_keys = self.shape
+        seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=self.value.device)
         seen = seen.tril() if self.causal else seen
         unseen = self.unseen()
         if unseen is not None:
@@ -133,9 +146,9 @@ class Call:
         self.edited = self.mix(weights)
 
 
-def _repeated(heads: Any, query: Any) -> Any:
+def _repeated(heads: Any, n_heads: int) -> Any:
     """Keys or values, once for each head of queries that shares them."""
-    shared = query.shape[-3] // heads.shape[-3]
+    shared = n_heads // heads.shape[-3]
     return heads if shared == 1 else heads.repeat_interleave(shared, -3)
 
 
@@ -159,7 +172,7 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
     Yields
     ------
     Seen
-        The number of calls, the largest difference of outputs, and weights that came through no other door.
+        The number of calls, and the largest difference of outputs.
 
     Raises
     ------
@@ -188,10 +201,10 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
         seen.open(model, doors)
         with Watch():
             yield seen
-    if not seen.calls and not seen.others:
+    if not seen.calls:
         raise UserError(
-            "no attention was seen: compiled, traced and exported models, and softmax written by hand, cannot be "
-            "watched; give the model as it was defined, or arrays"
+            "no attention was seen: compiled, traced and exported models, softmax written by hand, and softmax over "
+            "bands or blocks of keys cannot be watched; give the model as it was defined, or weights as arrays"
         )
 
 
@@ -201,7 +214,8 @@ class Seen:
     def __init__(self, visit: Callable[[Call], None], tile: int) -> None:
         self.visit, self.tile = visit, tile
         self.calls, self.worst = 0, 0.0
-        self.others: list[tuple[str, Any]] = []  # weights through door 3, with the name of the innermost module
+        self._batch = 0  # first axis of what the outermost module takes
+        self._soft: dict[int, Any] = {}  # the last softmax and what is made of it one by one, with its shape by head
         self._inside: list[tuple[str, Any]] = []  # modules that run, each with what it knows of padding
         self._busy = False
 
@@ -235,6 +249,9 @@ class Seen:
         """Note a module that begins to run, and which queries it is told to be padding; False if it knows nothing."""
         import torch
 
+        if not self._inside:
+            given = (each for each in (*args, *kwargs.values()) if torch.is_tensor(each) and each.ndim)
+            self._batch = next((len(each) for each in given), 0)
         known = ["attention_mask"] if of_library else [mask for mask in _MASKS if mask in signature.parameters]
         stated = signature.bind(*args, **kwargs).arguments.get(known[0]) if len(known) == 1 else False
         if torch.is_tensor(stated):
@@ -255,10 +272,68 @@ class Seen:
             bound.apply_defaults()
             return self._multi_head(function, bound.arguments)
         out = function(*args, **kwargs)
-        softmax = not self._busy and getattr(function, "__name__", "") == "softmax" and out.ndim > 2
-        if softmax and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, out.ndim - 1):
-            self.others.append((self._name, out.detach()))
+        return out if self._busy else self._follow(getattr(function, "__name__", ""), args, kwargs, out)
+
+    def _follow(self, name: str, args: Any, kwargs: Any, out: Any) -> Any:
+        """Follow a softmax over the last axis until it multiplies values, and show it then."""
+        import torch
+
+        if name == "softmax" and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, out.ndim - 1):
+            self._soft = {id(out): (out, out.shape)}
+        elif not self._soft or not args or not torch.is_tensor(out):
+            return out
+        elif name == "einsum":
+            return self._summed(args, out)
+        elif id(args[0]) in self._soft:
+            weights, shape = self._soft[id(args[0])]
+            if name in _PRODUCTS and weights.ndim > 2:
+                return self._weights_alone(weights, args[1], out)
+            if out.numel() == weights.numel() and out.shape[-2:] == weights.shape[-2:]:
+                self._soft[id(out)] = out, out.shape if out.ndim == 4 else shape
         return out
+
+    def _summed(self, args: Any, out: Any) -> Any:
+        """Show weights that multiply values in an `einsum` of two tensors."""
+        import torch
+
+        terms, _, result = args[0].replace(" ", "").partition("->")
+        names, tensors = terms.split(","), args[1:]
+        which = [place for place, each in enumerate(tensors) if id(each) in self._soft]
+        if len(names) != 2 or len(which) != 1 or "." in terms:
+            return out
+        of_weights, of_value = names[which[0]], names[1 - which[0]]
+        *lead, query, key = of_weights
+        features = [each for each in of_value if each not in of_weights]
+        if len(features) != 1 or key in result or key not in of_value or query in of_value or query not in result:
+            return out
+        first = "".join(each for each in lead if each in of_value)
+        value = torch.einsum(f"{of_value}->{first}{key}{features[0]}", tensors[1 - which[0]])
+        for place, each in enumerate(lead):
+            value = value if each in of_value else value.unsqueeze(place)
+        order = f"{''.join(lead)}{query}{features[0]}"
+        shown = self._weights_alone(tensors[which[0]], value, torch.einsum(f"{result}->{order}", out))
+        return torch.einsum(f"{order}->{result}", shown)
+
+    def _weights_alone(self, weights: Any, value: Any, out: Any) -> Any:
+        """Show weights (…, t, s) that multiply values, without what they follow from; return the product."""
+        *lead, n_queries, n_keys = self._soft[id(weights)][1]
+        self._soft = {}
+        value = value.expand(*weights.shape[:-2], *value.shape[-2:]).reshape(*lead, n_keys, -1)
+        weights, product = weights.reshape(*lead, n_queries, n_keys), out.reshape(*lead, n_queries, -1)
+        call = Call(self._name, None, None, None, self._four(value), 1.0, given=self._four(weights))
+        shown, _ = self._look(call, lambda _: (self._four(product), call.given))
+        return out if call.edited is None else shown.reshape(out.shape)
+
+    def _four(self, tensor: Any) -> Any:
+        """A tensor as (b, h, ·, ·): windows count as sequences, and a third axis alone must be that of sequences."""
+        if tensor.ndim == 2 or (tensor.ndim == 3 and len(tensor) == self._batch != tensor.shape[1]):
+            return tensor.unsqueeze(-3)[(None,) * (3 - tensor.ndim)]
+        if tensor.ndim == 3:
+            raise UserError(
+                f"{self._name}: attention of shape {tuple(tensor.shape)}, of which it is not known what are sequences and "
+                "what are heads; let the model compute (batch, head, query, ·), or give weights as arrays"
+            )
+        return tensor.flatten(0, -4)
 
     @property
     def _name(self) -> str:
@@ -309,12 +384,12 @@ class Seen:
         if query.is_nested:
             raise UserError(f"{self._name}: nested tensors cannot be watched; pass padded sequences with their mask")
 
-        def four(tensor: Any) -> Any:
-            return tensor[(None,) * (4 - tensor.ndim)] if tensor.ndim < 4 else tensor.flatten(0, -4)
-
+        four = self._four
         mask = attn_mask
-        if mask is not None and mask.ndim >= 3:
-            mask = four(mask.expand(*query.shape[:-3], *mask.shape[-3:]) if query.ndim > 4 else mask)
+        if mask is not None and mask.ndim > 2 and query.ndim > 4:
+            mask = four(mask.expand(*query.shape[:-3], *mask.shape[-3:]))
+        elif mask is not None and mask.ndim == 3:
+            mask = mask.unsqueeze(1 if query.ndim == 3 else 0)
         made: list[Any] = []
 
         def own(_: slice | None) -> tuple[Any, Any]:
@@ -359,7 +434,7 @@ class Seen:
         self.calls += 1
         busy, self._busy = self._busy, True
         try:
-            n_queries = call.query.shape[-2]
+            n_queries = call.shape[2]
             call.valid = self._valid(call)
             in_parts = in_parts and n_queries > self.tile and not torch.is_grad_enabled()
             if in_parts:
@@ -384,7 +459,7 @@ class Seen:
 
     def _valid(self, call: Call) -> Any:
         """Which queries are no padding: the innermost module that knows decides; else a key that nobody sees is."""
-        batch, n_queries, n_keys = call.query.shape[0], call.query.shape[-2], call.key.shape[-2]
+        batch, _, n_queries, n_keys = call.shape
         stated = next((known for _, known in reversed(self._inside) if known is not False), None)
         if stated is not None and stated.shape[0] == batch and stated.shape[1] in (n_queries, max(n_queries, n_keys)):
             return stated[:, -n_queries:]

@@ -137,15 +137,11 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
         valid = None if call.valid is None else call.valid.cpu().numpy()
         sums = _of_tiles(call.tiles(_TILE), valid, torch)
         reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
+        reason = "queries and keys were not seen, weights alone" if call.query is None else reason
         place(call.name).add(sums, call, valid, reason, call.visible().cpu().numpy())
 
-    with torch.no_grad(), capture(model, visit) as seen:
+    with torch.no_grad(), capture(model, visit):
         run()
-    for name, weights in seen.others:
-        while weights.ndim < 4:
-            weights = weights[None]
-        sums = _of_tiles([(slice(0, weights.shape[-2]), weights.flatten(0, -4))], None, torch)
-        place(name).add(sums, None, None, "queries and keys were not seen, weights alone")
 
 
 def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tuple[Array, Array]:

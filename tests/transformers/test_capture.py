@@ -50,27 +50,43 @@ def test_padded_encoder__in_evaluation_runs_as_it_would_without_its_packed_path(
 
 
 class Own(nn.Module):
-    """Attention of one's own: by the library's function, or by a softmax."""
+    """Attention of one's own: by the library's function, by a softmax and a product, or by a softmax and `einsum`."""
 
-    def __init__(self, by_hand=False):
+    def __init__(self, way="function"):
         super().__init__()
-        self.read, self.by_hand = nn.Linear(16, 48), by_hand
+        self.read, self.route, self.way = nn.Linear(16, 48), nn.Linear(16, 3), way
 
-    def forward(self, x):
+    def forward(self, x, src_key_padding_mask=None):
+        torch.softmax(self.route(x), dim=-1)  # multiplies nothing
         query, key, value = self.read(x).unflatten(-1, (3, 2, 8)).movedim(-3, 0).transpose(-3, -2)
-        if self.by_hand:
-            return torch.softmax(query @ key.transpose(-1, -2) / 3.0, dim=-1) @ value
-        return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.3)
+        if self.way == "function":
+            return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.3)
+        weights = nn.functional.dropout(torch.softmax(query @ key.transpose(-1, -2) / 3.0, dim=-1), 0.1, training=False)
+        if self.way == "product":
+            return weights @ value
+        if self.way == "bmm":
+            return torch.bmm(weights.flatten(0, 1), value.flatten(0, 1)).unflatten(0, (2, 2))
+        if self.way == "einsum":
+            return torch.einsum("bhts,bshd->bthd", weights, value.transpose(1, 2)).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(*(each.flatten(0, 1) for each in (query, key, value)))
 
 
-def test_own_model__is_seen_by_either_door():
+def test_own_model__is_seen_by_the_function_that_it_calls():
     model = Own()
     (call,) = calls_of(model, lambda: model(X))
     assert call.causal and call.scale == 0.3 and call.weights().triu(1).abs().max() == 0.0
-    with torch.no_grad(), capture(Own(by_hand=True).eval(), lambda call: None) as seen:
-        Own(by_hand=True).eval()(X)
-    ((_, weights),) = seen.others
-    assert seen.calls == 0 and torch.allclose(weights.sum(-1), torch.ones(2, 2, 9))
+
+
+@pytest.mark.parametrize("way", ["product", "bmm", "einsum"])
+def test_softmax_that_multiplies_values__gives_weights_of_queries_that_are_no_padding(way):
+    model = Own(way).eval()
+    (call,) = calls_of(model, lambda: model(X, src_key_padding_mask=PADDING))
+    query, key, value = model.read(X).unflatten(-1, (3, 2, 8)).movedim(-3, 0).transpose(-3, -2)
+    assert call.query is None and not call.plain and torch.equal(call.valid, ~PADDING)
+    assert torch.allclose(call.weights(), torch.softmax(query @ key.mT / 3.0, -1), atol=1e-6)
+    with torch.no_grad(), capture(model, lambda call: call.edit(call.weights() * 0.5)):
+        halved = model(X)
+    assert torch.allclose(halved, model(X) / 2.0, atol=1e-6)
 
 
 def test_edit__takes_the_place_of_the_output():
@@ -106,6 +122,8 @@ def test_models_that_cannot_be_watched__are_refused_with_the_reason():
         pass
     with pytest.raises(UserError, match="Own is in training mode"), capture(Own().train(), lambda call: None):
         pass
+    with pytest.raises(UserError, match="not known what are sequences and what are heads"):
+        calls_of(Own("mixed"), lambda: Own("mixed").eval()(X))
     with pytest.raises(UserError, match="model of type dict"), capture({}, lambda call: None):
         pass
     original = nn.functional.scaled_dot_product_attention
