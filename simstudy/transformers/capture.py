@@ -330,8 +330,8 @@ class Seen:
             return tensor.unsqueeze(-3)[(None,) * (3 - tensor.ndim)]
         if tensor.ndim == 3:
             raise UserError(
-                f"{self._name}: attention of shape {tuple(tensor.shape)}, of which it is not known what are sequences and "
-                "what are heads; let the model compute (batch, head, query, ·), or give weights as arrays"
+                f"{self._name}: attention of shape {tuple(tensor.shape)}, of which it is not known what are sequences "
+                "and what are heads; let the model compute (batch, head, query, ·), or give weights as arrays"
             )
         return tensor.flatten(0, -4)
 

@@ -15,7 +15,7 @@ from scipy.special import softmax
 from scipy.stats import rankdata, sem
 
 from simstudy.arguments import real_array
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 from simstudy.theory import logit_moments
 from simstudy.transformers.capture import capture
 
@@ -68,9 +68,9 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
         (layer, head, feature, dimension), with ``"scale"`` (1/√dimension by default) and ``"causal"`` (False);
         or ``{"weights": ...}`` of shape (layer, text, head, query, key).
     inputs
-        What the model takes: a mapping of keyword arguments (such as a tokenizer returns), a function without arguments
-        that runs the model, or any number of these, one after another.  For W_Q and W_K the states (layer, text, token,
-        feature) that enter attention.  At least four texts.
+        What the model takes: a mapping of keyword arguments (such as a tokenizer returns), a tensor, a function without
+        arguments that runs the model, or any number of these, one after another.  For W_Q and W_K the states (layer,
+        text, token, feature) that enter attention.  At least four texts.
     seed
         Seed of the choice of queries at which theory is evaluated.
 
@@ -111,17 +111,23 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
 
 def _runs(model: Any, inputs: Any) -> Iterator[Callable[[], Any]]:
     """Yield functions that run a model on one batch of texts each."""
+    require_extra("a model", "torch", "models")
+    import torch
+
     if inputs is None:
         raise UserError("inputs: give what the model takes, such as the output of its tokenizer")
     if callable(inputs):
         yield inputs
     elif isinstance(inputs, Mapping):
         yield lambda: model(**inputs)
-    elif isinstance(inputs, Iterable):
+    elif torch.is_tensor(inputs):
+        yield lambda: model(inputs)
+    elif isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes):
         for each in inputs:
             yield from _runs(model, each)
     else:
-        raise UserError(f"inputs of type {type(inputs).__name__}; give a mapping, a function, or several of these")
+        kind = type(inputs).__name__
+        raise UserError(f"inputs of type {kind}; give mappings such as a tokenizer returns, tensors, or a function")
 
 
 def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "Layer"]) -> None:

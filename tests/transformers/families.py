@@ -86,11 +86,12 @@ def own_attentions(model, inputs):
 
 
 def captured(model, inputs):
-    """Return the calls of attention, weights through the last door, and what saw them."""
+    """Return the calls with queries and keys, those of which weights alone are seen, and what saw them."""
     calls = []
     with torch.no_grad(), capture(model, calls.append) as seen:
         model(**inputs)
-    return calls, [weights for _, weights in seen.others], seen
+    both = [[call for call in calls if (call.query is None) == alone] for alone in (False, True)]
+    return *both, seen
 
 
 def distance(own, weights):

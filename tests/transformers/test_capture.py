@@ -81,7 +81,7 @@ def test_own_model__is_seen_by_the_function_that_it_calls():
 def test_softmax_that_multiplies_values__gives_weights_of_queries_that_are_no_padding(way):
     model = Own(way).eval()
     (call,) = calls_of(model, lambda: model(X, src_key_padding_mask=PADDING))
-    query, key, value = model.read(X).unflatten(-1, (3, 2, 8)).movedim(-3, 0).transpose(-3, -2)
+    query, key, _ = model.read(X).unflatten(-1, (3, 2, 8)).movedim(-3, 0).transpose(-3, -2)
     assert call.query is None and not call.plain and torch.equal(call.valid, ~PADDING)
     assert torch.allclose(call.weights(), torch.softmax(query @ key.mT / 3.0, -1), atol=1e-6)
     with torch.no_grad(), capture(model, lambda call: call.edit(call.weights() * 0.5)):

@@ -121,8 +121,13 @@ def test_models__are_inspected_as_they_compute(tmp_path):
     expected = [gram / np.sqrt(np.outer(gram.diagonal(), gram.diagonal())) for gram in grams]
     seen = found.weight_correlation.sel(source="observed").values[0]
     np.testing.assert_allclose(seen, np.mean(expected[1::2], axis=0), atol=2e-6)
-    for inputs, said in ((None, "give what the model takes"), (3, "inputs of type int"), (batches[:1] * 0, "no texts")):
+    said_of_text = "inputs of type str; give mappings such as a tokenizer returns"
+    for inputs, said in (
+        (None, "give what the model takes"), (3, "inputs of type int"), ("a text", said_of_text),
+        (["a text"], said_of_text), (batches[:1] * 0, "no texts"),
+    ):  # fmt: skip
         with pytest.raises(UserError, match=said):
             inspect_heads(model, inputs)
+    xr.testing.assert_allclose(inspect_heads(model, {"input_ids": ids}), inspect_heads(model, ids.split(2)), rtol=1e-5)
     with pytest.raises(UserError, match="is in training mode"):
         inspect_heads(model.train(), batches)

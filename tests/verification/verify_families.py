@@ -32,7 +32,7 @@ def test_family__has_the_attention_that_it_returns(family):
     model = tiny(family)
     inputs = inputs_of(model)
     calls, others, seen = captured(model, inputs)
-    gap = distance(own_attentions(model, inputs), [call.weights() for call in calls] + others)
+    gap = distance(own_attentions(model, inputs), [call.weights() for call in calls + others])
     print(f"{family}: {len(calls)} calls, {len(others)} by softmax alone, Grams {gap:.0e}, outputs {seen.worst:.0e}")
     assert bool(calls) == (family in PROJECTED.split())
     assert gap <= 2e-6 and seen.worst < 1e-5
