@@ -91,10 +91,9 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
         are not finite, or there are fewer than four texts.
     """
     layers: dict[str, Layer] = {}
-    rng = np.random.default_rng(seed)
 
-    def layer(name: str) -> Layer:
-        return layers.setdefault(name, Layer(rng))
+    def layer(name: str) -> Layer:  # each draws by itself, so that numbers do not depend on how texts are batched
+        return layers.setdefault(name, Layer(np.random.default_rng([seed, len(layers)])))
 
     if isinstance(model, Mapping):
         _observe_arrays(model, inputs, layer)
