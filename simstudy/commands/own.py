@@ -154,7 +154,7 @@ def _arrays(path: Path) -> tuple[dict[str, Any], Any]:
 
     try:
         with open_regular(path, _MAX_BYTES) as file:
-            arrays = read_arrays(file, _MAX_BYTES)
+            arrays = read_arrays(file)
     except (UserError, ValueError) as error:
         raise UserError(f"{path}: {error}") from None
     states = arrays.pop("states", None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.files import read_array, read_arrays, read_regular
+from simstudy.design.files import read_arrays, read_regular
 from simstudy.design.own_code import read_code
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.mechanisms import FileMask, FileValueProjections, Overlap
@@ -62,10 +62,11 @@ def _parsed(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
     """Arrays of a file by name: that of a .npy file, which has none, by the empty one; of a table, its columns."""
     file = io.BytesIO(content)
     try:
-        if kind == ".npy":
-            return {"": read_array(file, len(content))}
-        if kind == ".npz":
-            return read_arrays(file, MAX_DATA_BYTES)
+        if kind in (".npy", ".npz"):
+            arrays = read_arrays(file)
+            if (kind == ".npy") != ("" in arrays):
+                raise ValueError("it is one of the other kind")
+            return arrays
         import pandas as pd
 
         # Only empty entries are missing: "NA" may be a name that somebody meant.

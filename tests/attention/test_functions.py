@@ -73,7 +73,7 @@ def study(output, process=sample, method=mean, measures=ALL, **how):
 
 
 def cell_of(output):
-    return load_design(output / "own" / "design.toml").cells[0].cell
+    return load_design(output / "own" / "design.json").cells[0].cell
 
 
 def naive(cell, process, n_replicates):
@@ -137,7 +137,7 @@ def test_run_from_the_stored_design__gives_the_same_bits(tmp_path):
     results = study(tmp_path / "one")
     folder = tmp_path / "one" / "own"
     again = simstudy.run(
-        folder / "design.toml", output=tmp_path / "two", executor="processes", trust=[folder / "functions.py"]
+        folder / "design.json", output=tmp_path / "two", executor="processes", trust=[folder / "functions.py"]
     )
     for name in ("variance", "coverage_mcse", "largest"):
         assert np.array_equal(results[name], again[name], equal_nan=True), name
@@ -160,7 +160,7 @@ def never(x, n):
 
 def test_replay_of_a_failed_replicate__has_its_data_and_says_why(tmp_path):
     results = study(tmp_path, method=fragile, measures=["bias"], one_by_one=True)
-    cell = load_design(tmp_path / "own" / "design.toml", trust=[tmp_path / "own" / "functions.py"]).cells[0].cell
+    cell = load_design(tmp_path / "own" / "design.json", trust=[tmp_path / "own" / "functions.py"]).cells[0].cell
     draws = AddressedDraw(cell.data_id, 0, BATCH).normals(N) + 0.5
     good, bad = np.argmin(draws.mean(axis=1)), np.argmax(draws.mean(axis=1))
     assert replay(cell, bad).attrs["failure"].endswith("fragile raises ValueError: no estimate")
@@ -176,24 +176,25 @@ def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
     trusted = {"trust": [folder / "functions.py"], "replicates": 200}
     x = AddressedDraw(cell_of(tmp_path).data_id, 0, 200).normals(N) + 0.5
     found = mean(x, N)
-    (axes,) = plots.zip_plot(folder / "design.toml", "0", **trusted)
+    (axes,) = plots.zip_plot(folder / "design.json", "0", **trusted)
     drawn = [len(lines.get_segments()) for lines in axes.collections]
     inside = (found["lower"] <= 0.5) & (found["upper"] >= 0.5)
     # An interval is drawn where the estimate alone has failed.
     assert drawn == [inside.sum(), 200 - inside.sum()] and drawn[1] > 0
     covers = [np.prod([part[:, 0] for part in lines.get_segments()], axis=1) <= 0 for lines in axes.collections]
     assert covers[0].all() and not covers[1].any()
-    text = (folder / "design.toml").read_text().replace('name = "own"', 'name = "zip"')
-    text += '[figures.zip]\ntitle = "Intervals"\nkind = "zip"\ngrid = "simulation"\ny = "coverage"\n'
-    (folder / "zip.toml").write_text(text)
-    results = simstudy.run(folder / "zip.toml", output=tmp_path, executor="serial", trust=trusted["trust"])
+    figure = {"title": "Intervals", "kind": "zip", "grid": "simulation", "y": "coverage"}
+    tables = simstudy.Study.of(folder / "design.json") | {"figures": {"zip": figure}}
+    tables["study"]["name"] = "zip"
+    (folder / "zip.json").write_text(json.dumps(tables))
+    results = simstudy.run(folder / "zip.json", output=tmp_path, executor="serial", trust=trusted["trust"])
     assert np.array_equal(results.interval[0, :, 0], found["lower"]) and set(results.interval.values[0, :, 2]) == {0.5}
-    (axes,) = draw(load_design(folder / "zip.toml").figures["zip"], "zip", results).axes
+    (axes,) = draw(load_design(folder / "zip.json").figures["zip"], "zip", results).axes
     assert [len(lines.get_segments()) for lines in axes.collections] == drawn
-    many = text.replace("shift = [0.5]", f"shift = {[*range(13)]}")
-    (folder / "zip.toml").write_text(many)
+    tables["grids"]["simulation"]["factors"]["shift"] = [*range(13)]
+    (folder / "zip.json").write_text(json.dumps(tables))
     with pytest.raises(UserError, match="selects 13 cells; select at most 12"):
-        load_design(folder / "zip.toml")
+        load_design(folder / "zip.json")
     with pytest.raises(UserError, match="give no lower, upper, truth"):
         plots.zip_plot("principal-angles", "0", replicates=1)
 
@@ -209,7 +210,7 @@ def test_infinite_parameter__is_read_back_and_told(tmp_path):
     folder = tmp_path / "own"
     found = verify(folder / "quick", executor="serial", trust=[folder / "functions.py"])
     assert found.compared == 2 and not (found.foreign or found.different)
-    design, store = load_design(folder / "design.toml"), Store(folder / "quick")
+    design, store = load_design(folder / "design.json"), Store(folder / "quick")
     record = json.loads(json.dumps(status_record(counted(design, store), design, store), allow_nan=False))
     assert [cell["levels"]["limit"] for cell in record["cells"]] == [1.0, "inf"]
 
@@ -312,7 +313,7 @@ def unbounded(x, n):
         ({"method": never, "measures": ["bias"]}, "gives no finite numbers in any of 5 replicates"),
         ({"method": short}, "the first axis must be that of 5 replicates"),
         ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
-        ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift\[1\] = nan: is no level"),
+        ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift = .0.5, nan.: nan is no level"),
         ({"factors": {"n": [N], "shift": [0.5], "grid": [1]}}, r"factors.grid = \[1\]: is a name of results"),
         ({"factors": {"n": [N], "shift": [0.5], "keys": [1]}}, r"factors.keys = \[1\]: is a name of results"),
         ({"factors": {"n": [N], "shift": [0.5], "bias": [1]}, "measures": ["bias"]}, "bias.* = 1: is a measure, or"),
@@ -335,7 +336,7 @@ def unbounded(x, n):
         ({"factors": 3}, "factors = 3: give a dict"),
         ({"claims": 3}, "claims = 3: give a dict"),
         ({"claims": {"c": 3}}, "claims.c = 3: give a dict"),
-        ({"factors": {"n": [N], "shift": [mean]}}, "of type function, which TOML does not have"),
+        ({"factors": {"n": [N], "shift": [mean]}}, "is of type function; give text, numbers, lists"),
         ({"method": lambda x: {"estimate": x}}, "give a function that is defined by def"),
     ],
 )
@@ -343,7 +344,7 @@ def test_mistakes__are_told_in_one_line(how, message, tmp_path):
     with pytest.raises(UserError, match=message) as refused:
         study(tmp_path, **how)
     assert "\n" not in str(refused.value)
-    if "TOML" in message:  # nothing is written before the design is stated
+    if "of type function" in message:  # nothing is written before the design is stated
         assert not list(tmp_path.iterdir())
 
 
@@ -433,7 +434,6 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
     for old, new, said in (
         ("scale = [1.0, 2.0]", "speed = [1.0]", "grids.scales.factors.speed.0. = 1.0: is taken by no function"),
         ('method = "square"', 'method = "sqare"', "defines no function 'sqare'; known are square, mean_square"),
-        ("functions = {", "data.n_keys = 3\nfunctions = {", "data.n_keys = 3: is used by none"),
         ('"mean_square", scale', '"mean_sqare", scale', "claims.value.value: .* defines no function 'mean_sqare'"),
     ):  # fmt: skip
         path.write_text(text.replace(old, new))
