@@ -91,11 +91,11 @@ def test_json__has_the_keys_of_the_documentation(command, tmp_path):
 
 
 def test_json_of_mistakes__has_their_places(command, tmp_path):
-    path = write_design(tmp_path, edited(DESIGN, "bandwidth = 0.8", "bandwidth = -1"))
+    path = write_design(tmp_path, edited(DESIGN, "n_keys = 40", "n_keys = -1"))
     code, shown, errors = command("check", path, "--json")
     (design,) = json.loads(shown)["designs"]
-    assert code == 2 and "estimator.bandwidth = -1" in errors
-    assert [each["place"] for each in design["mistakes"]] == ["estimator.bandwidth"] and design["name"] is None
+    assert code == 2 and "data.n_keys = -1" in errors
+    assert [each["place"] for each in design["mistakes"]] == ["data.n_keys"] and design["name"] is None
 
 
 def test_two_designs_of_one_name__are_told_apart(command, tmp_path):
