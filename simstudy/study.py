@@ -27,7 +27,7 @@ from simstudy.execution.ledger import Ledger
 from simstudy.execution.plan import Plan, pilot
 from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Meter, Queue, open_queue
-from simstudy.execution.shares import Share, open_share
+from simstudy.execution.shares import Share, open_share, with_shares
 from simstudy.execution.status import Teller
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, Store, read_results, store_of
 
@@ -99,7 +99,7 @@ def run(
         design = load_design(design, profile, trust)
     design = confirmatory(design, confirm)
     require_word(planned.cell for planned in design.cells)
-    store = store_of(design, output)
+    store = with_shares(store_of(design, output))
     require_writable(store.folder)
     _require_own_folder(design, store)
     meter = Meter()
@@ -157,18 +157,6 @@ def _zipped(design: Design) -> Iterator[xr.Dataset]:
     yield labelled({"interval": intervals}, {"drawn": np.arange(ZIPPED), "end": list(INTERVAL)}, {})
 
 
-@threadpool_limits.wrap(limits=1)  # as in a run: last bits of theory depend on threads of the numerical library
-def judged_again(design: Design, store: Store) -> tuple[xr.Dataset, xr.Dataset] | None:
-    """Return results and details as the stored batches give them, all but how they ran; None if batches are missing."""
-    told: dict[int, Any] = {}
-    ledger = open_ledger(design, store, told=told)
-    if next(ledger.first_tasks(), None):
-        if not design.budget.words:
-            return None
-        ledger.cut()
-    return _judged(ledger, design, lambda _: None, "cpu", told)
-
-
 def run_share(
     design: Design,
     share: Share,
@@ -183,7 +171,7 @@ def run_share(
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_word(planned.cell for planned in design.cells)
-    part, store = share.of(design), share.store(store_of(design, output))
+    part, store = share.of(design), share.store(with_shares(store_of(design, output)))
     require_writable(store.folder)
     with open_queue(executor, workers, trust_network) as queue, store.locked():
         open_share(store)
@@ -234,7 +222,7 @@ def plan(
 ) -> Plan:
     """Run a `pilot` of a study, by the rule and the control that the run will have."""
     require_word(planned.cell for planned in design.cells)
-    store = store_of(design, output)
+    store = with_shares(store_of(design, output))
     require_writable(store.folder)
     with open_queue(executor) as queue, store.locked():
         return pilot(open_ledger(design, store, queue.device), store, queue, track)

@@ -1,8 +1,6 @@
 """Functions and heads of the user's own: as shipped ones to the bit, their contract, nothing run without his word."""
 
 import json
-import shutil
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -10,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import BASE, edited, same_bits
-from commands import FORKS, ROOT, simstudy
+from commands import ROOT, simstudy
 from scipy import stats
 
 import simstudy as package
-from simstudy.commands.judging import altered
 from simstudy.data.heads import key_projections
 from simstudy.data.shared import SharedData
 from simstudy.design import own_code
@@ -24,9 +21,7 @@ from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Statement
 from simstudy.execution.store import Store
-from simstudy.execution.verify import verify
 from simstudy.replicates.batch import simulate_batch
 from simstudy.report.page import require_same_design
 from simstudy.verdicts.predictions import predict
@@ -148,7 +143,6 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     require_same_design(results, load_design(path), Store(tmp_path))
     digest = confirmatory(load_design(path), "a text").confirmation.digest
     # Judged again from another folder than that of the design, beside which its file lies.
-    assert not list(altered(Store(tmp_path / "out" / "own" / "quick"), [tmp_path / "mine.py"]))
     (tmp_path / "mine.py").write_text(SOURCE + "\n")
     with pytest.raises(UserError, match=r"mine.py has changed since; run the study again"):
         require_same_design(results, load_design(path), Store(tmp_path))
@@ -195,28 +189,6 @@ def test_contents_of_the_file__identify_batches_and_its_path_does_not(tmp_path):
     assert [a.identity("e") for a in first] == [b.identity("e") for b in moved]
     changed = cells(study(tmp_path, text=SOURCE.replace("0.25", "0.5")))
     assert not {a.identity("e") for a in first} & {b.identity("e") for b in changed}
-
-
-def test_stored_cell__travels_without_its_file_and_without_trust(tmp_path):
-    path = study(tmp_path)
-    cell = cells(path, tmp_path / "mine.py")[0]
-    statement = Statement.parse(Statement(engine="e", cell=cell).model_dump_json().encode(), cell.identity("e"))
-    with pytest.raises(UserError, match="--trust"):
-        simulate_batch([statement.cell], 0)
-    # To a worker, a process to which nobody gave the user's word.
-    shutil.move(tmp_path / "mine.py", tmp_path / "moved.py")
-    with ProcessPoolExecutor(1, mp_context=FORKS) as worker:
-        assert same_bits(worker.submit(simulate_batch, [cell], 0).result(), simulate_batch([cell], 0))
-        with pytest.raises(UserError, match="--trust"):
-            worker.submit(simulate_batch, [statement.cell], 0).result()
-    shutil.move(tmp_path / "moved.py", tmp_path / "mine.py")
-    package.run(path, output=tmp_path, executor="serial", trust=[tmp_path / "mine.py"])
-    folder = tmp_path / "own" / "quick"
-    with pytest.raises(UserError, match=r"--trust mine\.py"):
-        verify(folder, 1.0, executor="serial")
-    shutil.move(tmp_path / "mine.py", tmp_path / "moved.py")
-    checked = verify(folder, 1.0, executor="serial", trust=[tmp_path / "moved.py"])
-    assert checked.compared == 4 and not checked.different
 
 
 def test_own_keys__are_what_the_function_makes_of_the_normals_of_gaussian_keys(tmp_path):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 EXIT_NO_COMMAND = 2
 EXIT_PRECISION_MISSED = 3
-EXIT_DIFFERENT = 4
 EXIT_UNLIKE_DECLARED = 5
 
 
@@ -41,8 +40,8 @@ app = typer.Typer(
     "`simstudy init my-study`, `simstudy check my-study`, `simstudy run my-study`; then open "
     "outputs/my-study/quick/report.html. `simstudy list` shows the designs that are shipped.",
     epilog="Exit codes: 0 done; 2 a mistake (the message says what to do); 3 done, but some cells stopped "
-    "before their precision; 4 verify found differences; 5 done, but some verdict is not "
-    "the expected one; 70 a defect of simstudy; 130 interrupted.",
+    "before their precision; 5 done, but some verdict is not the expected one; "
+    "70 a defect of simstudy; 130 interrupted.",
 )
 
 

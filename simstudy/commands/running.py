@@ -28,7 +28,7 @@ def run(
     executor: cli.ExecutorOption = "threads",
     workers: cli.WorkersOption = None,
     output: cli.OutputOption = cli.OUTPUT,
-    share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", in a folder for merge.')] = None,
+    share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", later taken by run.')] = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
     quiet: cli.QuietOption = False,
     trust: cli.TrustOption = None,

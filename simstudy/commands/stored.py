@@ -1,4 +1,4 @@
-"""Work on what is stored: ``report``, ``replay``, ``merge`` and ``verify``."""
+"""Work on what is stored: ``report`` and ``replay``."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -72,54 +72,3 @@ def replay(
         say(*str(arrays.head_estimate.to_pandas()).split("\n"))
     state = arrays.attrs["failure"] or "defined"
     say(f"replicate {replicate} of cell {number}: {state}", f"arrays   {path}")
-
-
-@cli.app.command()
-def merge(
-    sources: Annotated[list[Path], typer.Argument(help="Folders to copy from, such as outputs/STUDY/PROFILE.")],
-    into: Annotated[Path, typer.Option(callback=cli.plain_path, help="Folder to copy to.")],
-) -> None:
-    """Copy missing batches from other folders of a study; `simstudy run` then continues from all of them."""
-    from simstudy.execution.folder import require_writable
-    from simstudy.execution.shares import require_engine
-    from simstudy.execution.store import Store
-    from simstudy.report.terminal import say
-
-    require_writable(into)
-    for source in sources:
-        require_engine(Store(source))
-    target = Store(into)
-    with target.locked():
-        for source in sources:
-            say(f"{source}: {target.adopt(Store(source))}")
-    say(f"whether they are what simstudy computes: simstudy verify {into}")
-
-
-@cli.app.command()
-def verify(
-    folder: Annotated[
-        Path, typer.Argument(file_okay=False, help="Folder of a study or of a job share: outputs/STUDY/PROFILE.")
-    ],
-    share: Annotated[float, typer.Option(help="Share of the batches of each cell, at least one batch.")] = 0.01,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the choice of batches; random by default.")] = None,
-    trust: cli.TrustOption = None,
-) -> None:
-    """Compute a random share of the stored batches again and judge all claims again; exit code 4 if anything differs.
-
-    Batches are compared bit by bit, and results, tables and page with what the stored batches give. A damaged batch
-    counts as different.
-    """
-    from simstudy.commands.judging import altered
-    from simstudy.execution.store import Store
-    from simstudy.execution.verify import verify as compute_again
-    from simstudy.report.terminal import say, track
-
-    found = compute_again(folder, share, seed, track=track, trust=trust or ())
-    wrong: list[str] = []
-    if found.foreign:
-        say(*found.lines, "skipped   results and report: they rest on batches of another engine")
-    else:
-        wrong = list(altered(Store(folder), trust or ()))
-        say(*found.lines)
-    say(*(f"different {each}" for each in wrong))
-    raise typer.Exit(cli.EXIT_DIFFERENT if found.different or found.damaged or wrong else 0)

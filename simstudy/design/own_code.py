@@ -81,13 +81,6 @@ def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> f
         raise UserError(f"{path}: {name} raises {type(error).__name__}: {error}") from None
 
 
-def with_word(cell: Cell, trusted: frozenset[str]) -> Cell:
-    """Return a stored cell whose functions may run if their texts are trusted."""
-    texts = {piece: "" if piece.code is None else piece.code.text for _, piece in own_pieces(cell)}
-    codes = {piece: Code(text, piece.path, text in trusted) for piece, text in texts.items()}
-    return _replaced(cell, {piece: piece.model_copy(update={"code": code}) for piece, code in codes.items()})
-
-
 def require_word(cells: Iterable[Cell]) -> None:
     """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed."""
     for cell in cells:

@@ -5,8 +5,9 @@ is, when it was stored, and its digest.  A batch is stored once it stands in the
 behind the last whole entry nobody reads, and the next writer cuts off.  A batch that was damaged and computed again
 stands there twice, and the last one counts.  Nothing in the bytes is believed unchecked.
 
-The digest of a batch shows damage, not forgery: whoever forges numbers also forges digests, and only
-computing them again, by `execution.verify`, tells.  Beside the batches of a cell stands its statement: the settings
+The digest of a batch shows damage, not forgery: whoever forges numbers also forges digests.
+
+Beside the batches of a cell stands its statement: the settings
 and the engine of which the name of the cell is a digest.
 """
 

@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -44,7 +44,6 @@ from simstudy.execution.batch_files import (
     Statement,
     by_segment,
     pack,
-    same,
     segments,
     with_digest,
 )
@@ -110,21 +109,6 @@ class Owner(Record):
             return abs(psutil.Process(self.pid).create_time() - self.born) < 1.0
         except psutil.Error:
             return False
-
-
-class Adopted(NamedTuple):
-    """Batches of another folder: copied from there, present here before, damaged there, and of no known cell."""
-
-    copied: int = 0
-    present: int = 0
-    damaged: int = 0
-    unstated: int = 0
-
-    def __str__(self) -> str:
-        text = f"{self.copied} batches copied, {self.present} present before, {self.damaged} damaged and left out"
-        if self.unstated:
-            text += f", {self.unstated} left out that no cell.json explains: run the study there once more"
-        return text
 
 
 class Store:
@@ -198,33 +182,6 @@ class Store:
         self._write()
         own = (segment.batches() for segment in segments(self._cell(identity)))
         return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
-
-    def adopt(self, source: Store) -> Adopted:
-        """Copy the whole batches of another folder that are missing or damaged here; other contents are refused."""
-        if not (cells := source.stored_cells()):
-            raise UserError(f"{source.folder}: holds no batches; give folders such as outputs/STUDY/PROFILE")
-        copied = present = damaged = unstated = 0
-        for identity in cells:
-            batches = sorted(source.stored_batches(identity))
-            statement = source.read_statement(identity) or self.read_statement(identity)
-            if statement is None:
-                unstated += len(batches)
-                continue
-            self.state_cell(identity, statement)
-            for _, numbers in by_segment(batches):
-                theirs, ours = (store.read_batches(identity, numbers, statement.cell) for store in (source, self))
-                damaged += len(numbers) - len(theirs)
-                present += len(theirs.keys() & ours.keys())
-                for batch, moments in theirs.items():
-                    if batch not in ours:
-                        self.write_batch(identity, batch, moments, statement.cell)
-                        copied += 1
-                    elif not same(moments, ours[batch]):
-                        here, there = (store.place(identity, batch) for store in (self, source))
-                        raise UserError(
-                            f"{here}: differs from {there}, though both should be the same; delete the wrong file"
-                        )
-        return Adopted(copied, present, damaged, unstated)
 
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""

@@ -12,7 +12,7 @@ import kills
 import pytest
 from builders import DESIGN, edited, write_design
 from kills import FOLDER, KINDS, ROOT, SURROUNDINGS, WORK, Aim, Bench, Target, inside, numbers
-from stored import batches, flip, overwrite, record, remove, rows
+from stored import batches, flip, overwrite, record, remove
 
 from simstudy.__main__ import command
 from simstudy.design.load import load_design
@@ -181,39 +181,6 @@ def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypat
         assert n_computed == 0 and results.sizes["claim"] == 2
     if extension == EXTENSIONS["more cells"]:
         assert n_computed == int(results.n_batches[results.angle == 30].sum()) > 0
-
-
-def test_merged_folders__are_the_study_of_both(tiny, tmp_path, monkeypatch):
-    design, calm = tiny.design, tiny.results
-    whole = batches(tiny.output)
-    stores = [Store(tiny.copied(tmp_path / name) / FOLDER) for name in ("one", "two")]
-    stores.append(Store(tmp_path / "merged" / FOLDER))
-    for number, name in enumerate(whole):
-        if number % 3 < 2:
-            remove(tmp_path / ("two", "one")[number % 3] / name)
-    flip(tmp_path / "one" / min(rows(tmp_path / "one")))
-    n_one, n_two = (len(rows(store.folder)) for store in stores[:2])
-    assert stores[2].adopt(stores[0]) == (n_one - 1, 0, 1, 0)
-    copied, present, *_ = stores[2].adopt(stores[1])
-    assert copied + present == n_two and stores[2].adopt(stores[1]) == (0, n_two, 0, 0)
-    calls = computed(monkeypatch)
-    merged = run(design, output=tmp_path / "merged", executor="serial")
-    assert len(calls) == len(whole) - (n_one - 1 + copied) <= 1
-    assert merged.assign_attrs(run="").identical(calm.assign_attrs(run=""))
-    with pytest.raises(UserError, match="holds no batches"):
-        stores[2].adopt(Store(tmp_path))
-
-
-def test_merging_contradictory_batches__is_refused(design, tmp_path):
-    ours, theirs = store_of(design, tmp_path), Store(tmp_path / "other")
-    identity = ours.stored_cells()[0]
-    statement = ours.read_statement(identity)
-    theirs.state_cell(identity, statement)
-    cell = statement.cell
-    moments = ours.read_batches(identity, [0], cell)[0]
-    theirs.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum + 1e-9), cell)
-    with pytest.raises(UserError, match="differs from"):
-        ours.adopt(theirs)
 
 
 TEARING = """

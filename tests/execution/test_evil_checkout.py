@@ -110,8 +110,8 @@ def test_link_or_pipe_among_batches__is_one_line_for_every_command(name, kind, h
     KINDS[kind](study / "batches" / identity / name, home)
     (study / "results.nc").unlink()
     path, before = write_design(tmp_path), contents(home)
-    for command in (["run", path, "--executor", "serial"], ["plan", path], ["verify", study]):
-        given = [*command, *([] if command[0] == "verify" else ["--output", tmp_path / "out"])]
+    for command in (["run", path, "--executor", "serial"], ["plan", path]):
+        given = [*command, "--output", tmp_path / "out"]
         result = in_process(*given)
         assert result.returncode == 2 and result.stderr.count("\n") == 1, (command[0], result.stderr, result.stdout)
     assert contents(home) == before

@@ -19,7 +19,6 @@ from simstudy.errors import UserError
 from simstudy.execution import clients
 from simstudy.execution import queue as queue_module
 from simstudy.execution.queue import Task, open_queue
-from simstudy.execution.store import Store
 from simstudy.replicates.batch import simulate_batch
 from simstudy.verdicts import assemble
 
@@ -280,20 +279,6 @@ def test_numerical_library__has_one_thread_where_a_run_ends(tmp_path, monkeypatc
     monkeypatch.setattr(assemble, "assemble", spied)
     with threadpool_limits(2):
         study.run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
-    assert seen == [{1}]
-
-
-def test_numerical_library__has_one_thread_where_verify_judges_again(tmp_path, monkeypatch):
-    """`verify` called a sound run different where the library had several threads."""
-    seen, original = [], study.open_ledger
-
-    def spied(*given, **named):
-        seen.append(numerical_threads())
-        return original(*given, **named)
-
-    monkeypatch.setattr(study, "open_ledger", spied)
-    with threadpool_limits(2):
-        assert study.judged_again(load_design(write_design(tmp_path)), Store(tmp_path / "empty")) is None
     assert seen == [{1}]
 
 

@@ -14,23 +14,18 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, minimal_cell, with_contents, write_design
-from stored import flip, rows
 
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution import queue as queue_module
-from simstudy.execution import verify as verification
 from simstudy.execution.batch_files import Statement, segments, with_digest
 from simstudy.execution.ledger import Ledger
-from simstudy.execution.provenance import engine
 from simstudy.execution.queue import Task, open_queue
-from simstudy.execution.shares import Share
 from simstudy.execution.store import Store, read_results, store_of
-from simstudy.execution.verify import verify
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import fold
-from simstudy.study import run, run_share
+from simstudy.study import run
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +74,6 @@ WRONG = {
     "a sum whose square overflows": lambda m: m._replace(product_sum=changed(m.product_sum, 1e200)),
     "an undefined target": lambda m: m._replace(target=changed(m.target, np.nan)),
 }
-
-
-@pytest.mark.parametrize("forge", WRONG.values(), ids=WRONG.keys())
-def test_batch_that_cannot_be__is_left_out_of_a_merge_and_computed_again(forge, store, design, tmp_path):
-    identity, cell, moments = first_batch(store)
-    whole = store.read_batches(identity, store.stored_batches(identity), cell).keys()
-    store.write_batch(identity, 0, forge(moments), cell)
-    assert store.read_batches(identity, whole, cell).keys() == whole - {0}
-    target = Store(tmp_path / "merged")
-    assert target.adopt(store).damaged == 1 and target.stored_batches(identity) == whole - {0}
-    ledger = Ledger(design, store)
-    (account,) = [account for account in ledger.accounts if account.identity == identity]
-    ledger.first_tasks()
-    assert account.damaged == {0} and account.missing == 1
 
 
 def test_failures__that_a_batch_can_have_are_read(store):
@@ -158,20 +139,6 @@ def test_results_that_promise_more_than_they_hold__are_refused(tmp_path):
     assert read_results(path).a[2] == 2.0
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000, b'{"engine": "x", "cell": {}}'])
-def test_cell_without_its_statement__is_left_out_and_stated_by_the_next_run(content, store, design, tmp_path):
-    identity, _, _ = first_batch(store)
-    statement = store.read_statement(identity)
-    path = store.folder / "batches" / identity / "cell.json"
-    whole = path.read_bytes()
-    path.write_bytes(content)
-    n_batches = len(store.stored_batches(identity))
-    found = Store(tmp_path / "merged").adopt(store)
-    assert found.unstated == n_batches and f"{n_batches} left out" in str(found)
-    store.state_cell(identity, statement)
-    assert path.read_bytes() == whole and Store(tmp_path / "merged").adopt(store).unstated == 0
-
-
 def test_statement__of_contents_of_files_is_read_back(tmp_path):
     """`verify` skipped cells with heads or masks of files, and their results, as of an unknown engine."""
     np.save(tmp_path / "w.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
@@ -200,96 +167,6 @@ def forge(store: Store) -> None:
     identity, cell, moments = first_batch(store)
     store.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum * (1 + 2e-16)), cell)
     assert store.read_batches(identity, [0], cell)
-
-
-def test_forged_batch__passes_a_merge_and_is_caught_by_computing_it_again(store, tmp_path):
-    forge(store)
-    merged = Store(tmp_path / "merged")
-    with merged.locked():
-        assert merged.adopt(store).damaged == 0
-    before = {path: path.read_bytes() for path in merged.folder.rglob("*") if path.is_file()}
-    found = verify(merged.folder, 1.0, executor="serial")
-    assert [place[-21:] for place in found.different] == ["0000.records, batch 0"] and not found.damaged
-    assert found.different[0] in found.lines[0] and found.compared == found.stored
-    assert {path: path.read_bytes() for path in merged.folder.rglob("*") if path.is_file()} == before
-
-
-def test_sample__has_a_batch_of_each_cell_and_follows_its_seed(store):
-    found = verify(store.folder, executor="serial", seed=3)
-    assert found.compared == 6 < found.stored and not found.different and "--seed 3" in found.lines[-1]
-    chosen = [[task.batch for task in verification._sample(store, 0.01, np.random.default_rng(s))[0]] for s in range(9)]
-    assert chosen[3] == [task.batch for task in verification._sample(store, 0.01, np.random.default_rng(3))[0]]
-    assert len(set(map(tuple, chosen))) > 1
-
-
-def test_share_and_damage__are_verified_too(design, tmp_path):
-    share = run_share(design, Share(1, 1), output=tmp_path, executor="serial")
-    name = min(rows(share.folder))
-    flip(share.folder / name)
-    found = verify(share.folder, 1.0, executor="serial")
-    assert found.damaged == [f"{(share.folder / name).with_name('0000.records')}, batch 0"] and not found.different
-    assert found.compared == len(rows(share.folder))
-
-
-def test_batches_of_another_engine__are_said_to_be(store, monkeypatch, tmp_path):
-    monkeypatch.setattr(verification, "engine", lambda **_: "another")
-    with pytest.raises(UserError, match=rf"no batches of this engine, another, .*\(6 cells of engine {engine()}\)"):
-        verify(store.folder)
-    with pytest.raises(UserError, match="none stored"):
-        verify(tmp_path / "nothing")
-
-
-def test_verify__judges_again_and_names_what_differs(tiny, tmp_path, in_process):
-    study = tiny.copied(tmp_path / "out") / "tiny" / "quick"
-    assert in_process("report", write_design(tmp_path), "--output", tmp_path / "out").returncode == 0
-
-    def wrong() -> list[str]:
-        found = in_process("verify", study)
-        lines = [line.removeprefix("different ") for line in found.stdout.splitlines() if line.startswith("different ")]
-        assert found.returncode == (4 if lines else 0), (found.stdout, found.stderr)
-        return lines
-
-    assert wrong() == []
-    sound = {name: (study / name).read_bytes() for name in ("results.nc", "verdicts.csv", "cells.csv", "report.html")}
-    altered = ("verdicts.csv", "cells.csv", "report.html")
-    for name in altered:
-        (study / name).write_bytes(sound[name].replace(b"inconclusive", b"supported") + b" ")
-    assert sorted(wrong()) == sorted(altered)
-    for name in altered:
-        (study / name).write_bytes(sound[name])
-    forged = tiny.results.copy(deep=True)
-    forged["verdict"] = forged.verdict.copy(data=["supported"])
-    Store(study).write_dataset("results.nc", forged)
-    assert wrong() == ["results.nc: verdict"]
-    (study / "results.nc").write_bytes(sound["results.nc"][:-1])
-    assert len(wrong()) == 1
-    (study / "results.nc").write_bytes(sound["results.nc"])
-    flip(study / "batches" / Store(study).stored_cells()[0] / "0000000.batch")
-    assert "results.nc: batches that it rests on are damaged or missing" in wrong()
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("[study]", "# A comment.\n[study]"), ("A tiny study", "Another title"), ("n_keys", "keys")]
-)
-def test_verify__agrees_with_a_run_whose_design_has_changed_since(old, new, tmp_path, in_process):
-    """It sought files of the design in the current folder, had cells in another order, or refused what is no design."""
-    np.save(tmp_path / "w.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
-    text = edited(DESIGN.partition("[claims")[0], '"rotated"', '"file"\nfile = "w.npy"') + "[profiles.quick]\n"
-    targets, noise = 'regression = [{ kind = "ridge" }, { kind = "linear" }]', "noise_sd = [0.5, 1.0]"
-    # Tables come last where a design is written anew, as it is after a change that is more than a comment.
-    factors = [targets, noise] if new.startswith("#") else [noise, targets]
-    text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "\n".join(factors))
-    path = write_design(tmp_path, text)
-    run(load_design(path), output=tmp_path / "out", executor="serial")
-    path.write_text(edited(text, old, new))
-    found = in_process("verify", tmp_path / "out" / "tiny" / "quick")
-    assert found.returncode == 0 and "different" not in found.stdout, (found.stdout, found.stderr)
-
-
-@pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan")])
-def test_share_that_is_none__is_refused(share, store):
-    with pytest.raises(UserError, match="above 0 and at most 1"):
-        verify(store.folder, share)
 
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from simstudy.execution.queue import Meter
 from simstudy.execution.status import FILE, Status, Teller, counted, seconds_left, status_of, told
 from simstudy.execution.store import Store, store_of
 from simstudy.report.progress import status_line
-from simstudy.study import judged_again, open_ledger, plan, run
+from simstudy.study import open_ledger, plan, run
 
 
 @pytest.fixture
@@ -179,14 +179,10 @@ def test_run__judges_what_stands_when_the_budget_is_spent(cut, tmp_path):
     assert results.look_replicates.max(dim="look").values.tolist() == results.n_replicates.values.tolist()
 
 
-def test_stopped_run__is_judged_again_alike_and_goes_on_with_another_budget(cut, tmp_path, after, in_process):
-    path, results = cut
+def test_stopped_run__is_shown_and_goes_on_with_another_budget(cut, tmp_path, after, in_process):
+    path, _ = cut
     shown = in_process("status", path, "--output", tmp_path).stdout
     assert shown.count("budget spent") == 6 and "0 of 6 cells finished" in shown
-    design = load_design(path)
-    judged, _ = judged_again(design, store_of(design, tmp_path))
-    assert judged.mse.identical(results.mse) and judged.verdict.identical(results.verdict)
-    assert judged.look_replicates.identical(results.look_replicates)
     after(1)
     again = simstudy.run(path, output=tmp_path, executor="serial")
     assert json.loads(again.attrs["run"])["batches_computed"] > 0
