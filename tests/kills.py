@@ -301,18 +301,7 @@ def results(bench: Bench, n: int) -> Target:
     return target
 
 
-def merge(bench: Bench, n: int) -> Target:
-    """A folder that takes the batches of another."""
-    target = bench.target("merge")
-    arguments = ("merge", bench.place / "calm" / FOLDER, "--into", target.folder)
-    for _ in range(n):
-        target.hit(lambda: bench.start(*arguments), Aim(most=24, delay=0.002), target.paths(BATCHES))
-    bench.finish(*arguments)
-    bench.end(target)
-    return target
-
-
-KINDS = {"serial": simulation("serial"), "threads": simulation("threads"), "results": results, "merge": merge}
+KINDS = {"serial": simulation("serial"), "threads": simulation("threads"), "results": results}
 """Pilots and shares compute and store batches as runs do, and a report is written as at the end of a run."""
 
 

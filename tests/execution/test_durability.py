@@ -211,7 +211,7 @@ def bench(tmp_path_factory) -> Bench:
     return Bench(tmp_path_factory.mktemp("kills"), half_as_many, BLANK_FIGURES)
 
 
-@pytest.mark.parametrize("kind", ["serial", "results", "merge"])
+@pytest.mark.parametrize("kind", ["serial", "results"])
 def test_killed_work__ends_in_the_same_bytes(kind, bench):
     assert KINDS[kind](bench, 1).effective == 1
 

@@ -67,8 +67,6 @@ COMMANDS = {
     "report": "report design.toml", "gather": "report", "status": "status design.toml", "check": "check design.toml",
     "replay": "replay design.toml --cell 0 --replicate 1",
     "confirm": "run design.toml --executor serial --confirm text",
-    "merge": "merge outputs/tiny/quick --into outputs/new",
-    "merge into": "merge whole/tiny/quick --into outputs/tiny/quick", "verify": "verify outputs/tiny/quick",
     "inspect": "inspect pipe --states pipe --output outputs/tiny/quick",
     "submit": "submit design.toml --show",
 }  # fmt: skip

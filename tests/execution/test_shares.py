@@ -73,7 +73,7 @@ def test_share_that_is_in_use__does_not_name_who_ran_the_whole(tmp_path):
                 pass
 
 
-def test_share_of_another_engine__is_refused_by_its_neighbour_and_by_the_merge(design, tmp_path, monkeypatch):
+def test_share_of_another_engine__is_refused_by_its_neighbour(design, tmp_path, monkeypatch):
     share = run_share(design, Share(1, 4), output=tmp_path, executor="serial")
     require_engine(share)
     require_engine(Store(tmp_path / "no share"))
