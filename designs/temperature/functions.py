@@ -36,6 +36,7 @@ RULES = {  # factor of logits at n keys, s times as many as those of the best te
         (math.sqrt(2.0 * math.log(n)) - 1.55) / (math.sqrt(2.0 * math.log(n / s)) - 1.55)
     ),
 }
+FARTHEST, CELLS = 8, 1024  # normal numbers beyond have a probability below 1e-14; cells of a table in one unit
 STEP = 0.4  # of log t: sums over exp(-tS) (tS)² are 1 within 1e-7
 PANEL = np.polynomial.legendre.leggauss(16)
 
@@ -44,10 +45,26 @@ def keys_along_the_query(draw, n_keys, head_dim, problem="one length, degree 1")
     """Coordinates of keys along the query (replicate, key), and the risk at the best temperature for so many keys."""
     places = np.stack([rng.standard_normal(n_keys) for rng in draw.generators()])
     if PROBLEMS[problem][0] == "unit":
-        across = np.stack([rng.chisquare(head_dim - 1, n_keys) for rng in draw.generators()])
-        places /= np.sqrt(places**2 + across)
+        places = np.stack([cosines(row, head_dim) for row in places])
     best = best_sharpness(problem, head_dim, n_keys)
     return {"places": places, "least": risk_given_logits(places, best, problem, head_dim)}
+
+
+def cosines(normals, dimension):
+    """Cosines of uniform directions with a given one, of the ranks of normal numbers, to 1e-6."""
+    table = quantiles(dimension)
+    place = (np.clip(normals, -FARTHEST, FARTHEST) + FARTHEST) * CELLS
+    number = np.minimum(place.astype(np.int64), len(table) - 2)
+    low = table[number]
+    return low + (place - number) * (table[number + 1] - low)
+
+
+@functools.lru_cache(maxsize=64)
+def quantiles(dimension):
+    """Cosines of normal numbers from -8 to 8; (1 + cosine)/2 is beta distributed."""
+    lower, half = np.arange(-FARTHEST * CELLS, 0) / CELLS, (dimension - 1.0) / 2.0
+    cosine = 2.0 * special.betaincinv(half, half, special.ndtr(lower)) - 1.0
+    return np.concatenate([cosine, [0.0], -cosine[::-1]])
 
 
 def tempered_head(
@@ -67,19 +84,23 @@ def sharpness(n_keys, head_dim, problem, tuned_at, rule, bandwidth):
 
 def risk_given_logits(places, sharpness, problem, dimension):
     """Mean squared error of the head at each replicate (replicate,), given where keys lie along the query."""
-    weights = np.exp(sharpness * (places - places.max(axis=1, keepdims=True)))
-    weights /= weights.sum(axis=1, keepdims=True)
+    return np.array([risk_of_one(row, sharpness, problem, dimension) for row in places])  # a row stays in the cache
+
+
+def risk_of_one(places, sharpness, problem, dimension):
+    """The same of one replicate, a number."""
+    weights = np.exp(sharpness * (places - places.max()))
+    weights /= weights.sum()
     squares = weights * weights
-    risk = squares.sum(axis=1)
+    risk = noise = squares.sum()
     keys, shares = PROBLEMS[problem]
     if keys == "gaussian":
-        along = (weights * places).sum(axis=1) - math.sqrt(dimension)
-        return risk + (along**2 + (dimension - 1.0) * risk) / dimension
+        along = weights @ places - math.sqrt(dimension)
+        return noise + (along**2 + (dimension - 1.0) * noise) / dimension
     before, here = 1.0, places
     for degree, share in enumerate(shares, start=1):
         if share:
-            missed = (weights * here).sum(axis=1) - 1.0
-            risk = risk + share * (missed**2 + (squares * (1.0 - here**2)).sum(axis=1))
+            risk += share * ((weights @ here - 1.0) ** 2 + noise - squares @ (here * here))
         if degree < len(shares):  # normalised Gegenbauer polynomials, by their recurrence
             power = degree + dimension - 2.0
             before, here = here, ((power + degree) * places * here - degree * before) / power
