@@ -99,8 +99,9 @@ def run(
         design = load_design(design, profile, trust)
     design = confirmatory(design, confirm)
     require_word(planned.cell for planned in design.cells)
-    store = with_shares(store_of(design, output))
+    store = store_of(design, output)
     require_writable(store.folder)
+    store = with_shares(store)
     _require_own_folder(design, store)
     meter = Meter()
     tell = observer or (lambda *_: None)
@@ -171,8 +172,9 @@ def run_share(
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_word(planned.cell for planned in design.cells)
-    part, store = share.of(design), share.store(with_shares(store_of(design, output)))
+    part, store = share.of(design), store_of(design, output)
     require_writable(store.folder)
+    store = share.store(with_shares(store))
     with open_queue(executor, workers, trust_network) as queue, store.locked():
         open_share(store)
         simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None), budget=part.budget)
@@ -222,8 +224,9 @@ def plan(
 ) -> Plan:
     """Run a `pilot` of a study, by the rule and the control that the run will have."""
     require_word(planned.cell for planned in design.cells)
-    store = with_shares(store_of(design, output))
+    store = store_of(design, output)
     require_writable(store.folder)
+    store = with_shares(store)
     with open_queue(executor) as queue, store.locked():
         return pilot(open_ledger(design, store, queue.device), store, queue, track)
 

@@ -35,7 +35,7 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     )  # fmt: skip
     # An instance has no data whose moments might not exist.
     simulation = SimpleNamespace(seed=settings.get("seed", 1))
-    cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, instance="any", population=())
+    cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, functions="any", population=())
     counted = {"batch_size": settings.get("batch_size", 256), "done": 4}
     planned = SimpleNamespace(cell=cell, grid="g", counted=COUNTED | {"visible_rank"})
     return SimpleNamespace(planned=planned, performance=performance, **counted)

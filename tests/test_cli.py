@@ -167,11 +167,11 @@ def test_outcome_unlike_the_declared_one__is_counted_and_has_its_own_exit_code(
 
 
 def test_bad_design__is_one_message_exit_code_2_and_nothing_written(in_process, tmp_path):
-    path = write_design(tmp_path, edited(DESIGN, "bandwidth = 0.8", "bandwidth = -1"))
+    path = write_design(tmp_path, edited(DESIGN, "n_keys = 40", "n_keys = -1"))
     for command in ("run", "check", "status", "report"):
         result = in_process(command, path, *([] if command == "check" else ["--output", tmp_path / "out"]))
         assert result.returncode == 2
-        assert "Traceback" not in result.stderr and "estimator.bandwidth = -1" in result.stderr
+        assert "Traceback" not in result.stderr and "data.n_keys = -1" in result.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -198,7 +198,7 @@ def test_report__shows_no_verdicts_of_another_design(in_process, tiny, tmp_path)
 
 def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
     for name, text in {
-        "a-bad": edited(DESIGN, "bandwidth = 0.8", "bandwidth = -1"),
+        "a-bad": edited(DESIGN, "n_keys = 40", "n_keys = -1"),
         "b-unprofiled": DESIGN.partition("[profiles")[0],
         "c-good": DESIGN,
         "d-garbage": "[",
@@ -206,7 +206,7 @@ def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
         write_design(tmp_path / name, text)
     result = in_process("list", tmp_path)
     assert result.returncode == 0 and result.stderr == ""
-    for expected in ("estimator.bandwidth = -1", "no such profile", "A tiny study", "full: 6", "not valid TOML"):
+    for expected in ("data.n_keys = -1", "no such profile", "A tiny study", "full: 6", "not valid TOML"):
         assert expected in result.stdout
 
 

@@ -217,19 +217,19 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(resul
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('hue = "bandwidth"\ny_scale', 'index = "vendi"\ny_scale', 'unknown key for "nested_loop"'),
-        ('over = "head_dim"\n', "", "figures.best.over: missing; give a numeric factor"),
+        ('hue = "bandwidth"\ny_scale', 'index = "vendi"\ny_scale', "unknown key; known: title"),
+        ('over = "head_dim"\n', "", "figures.best.over: missing; add it"),
         ('over = "head_dim"', 'over = "regression"', "three or more different values"),
         ('over = "head_dim"', 'over = "bandwidth"', "three or more different values"),
         ('over = "head_dim"', 'over = "head_dims"', "head_dim"),
-        ('hue = "bandwidth"\ny_scale', 'x = "head_dim"\ny_scale', 'unknown key for "nested_loop"'),
-        ('hue = "bandwidth"\ny_scale', 'tune = ["head_dim"]\ny_scale', 'unknown key for "nested_loop"'),
-        ('hue = "bandwidth"\ny_scale', 'limit = "mean_covariance"\ny_scale', 'unknown key for "nested_loop"'),
+        ('hue = "bandwidth"\ny_scale', 'x = "head_dim"\ny_scale', "unknown key; known: title"),
+        ('hue = "bandwidth"\ny_scale', 'tune = ["head_dim"]\ny_scale', "unknown key; known: title"),
+        ('hue = "bandwidth"\ny_scale', 'limit = "mean_covariance"\ny_scale', "unknown key; known: title"),
         (LAW, LAW, "figures.law.beside = 'split': needs grids with n_heads among their factors"),
         (LAW, f'{LAW}beside = ["angle"]\n', "figures.law.beside = 'angle': unknown grid"),
-        (LAW, f'{LAW}hue = "angle"\n', "figures.law.hue = 'angle': unknown key for \"law\""),
-        (LAW, LAW.replace("ensemble_variance", "mse"), "figures.law.y = 'mse': give \"ensemble_variance\""),
-        (LAW, LAW.replace('"law"', '"diversity"\nbeside = ["split"]'), 'unknown key for "diversity"'),
+        (LAW, f'{LAW}hue = "angle"\n', "figures.law.hue = 'angle': unknown key; known: title"),
+        (LAW, LAW.replace("ensemble_variance", "mse"), "figures.law.y = 'mse': must be 'ensemble_variance'"),
+        (LAW, LAW.replace('"law"', '"diversity"\nbeside = ["split"]'), 'unknown key; did you mean "beside"?'),
     ],
 )
 def test_figures__that_cannot_be_drawn_are_refused(tmp_path, old, new, message):
