@@ -198,7 +198,7 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
     with ONE_AT_A_TIME, contextlib.ExitStack() as doors:
         # Functions refer to what they watch in circles: tensors are let go at once, not when Python looks for these.
         doors.callback(setattr, seen, "visit", None)
-        seen.open(model, doors)
+        seen.open_doors(model, doors)
         with Watch():
             yield seen
     if not seen.calls:
@@ -221,7 +221,7 @@ class Seen:
 
     # ------------------------------------------------------------ doors
 
-    def open(self, model: Any, doors: contextlib.ExitStack) -> None:
+    def open_doors(self, model: Any, doors: contextlib.ExitStack) -> None:
         """Open all doors until the stack is closed."""
         import torch.nn.functional as F
         from torch.backends import mha
