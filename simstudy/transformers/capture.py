@@ -299,10 +299,17 @@ class Seen:
         terms, _, result = args[0].replace(" ", "").partition("->")
         names, tensors = terms.split(","), args[1:]
         which = [place for place, each in enumerate(tensors) if id(each) in self._soft]
-        if len(names) != 2 or len(which) != 1 or "." in terms:
+        if len(names) != 2 or len(which) != 1:
             return out
         of_weights, of_value = names[which[0]], names[1 - which[0]]
         *lead, query, key = of_weights
+        if "." in terms:
+            if key in of_value and key not in result and query in result and query not in of_value:
+                raise UserError(
+                    f"{self._name}: attention by einsum {args[0]!r}, of which it is not known what are sequences and "
+                    "what are heads; name each axis, or give weights as arrays"
+                )
+            return out
         features = [each for each in of_value if each not in of_weights]
         if len(features) != 1 or key in result or key not in of_value or query in of_value or query not in result:
             return out

@@ -4,7 +4,7 @@ Index legend: l attention of the model, in the order in which it is computed; h,
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,8 +29,8 @@ _PAIRS, _HEAD = ("layer", "source", "head_i", "head_j"), ("layer", "head")
 
 MEANINGS = {
     "weight_correlation": (
-        _PAIRS, "correlation of the outputs of two heads if values are noise, averaged over queries",
-        "mean_t G_ij / (G_ii G_jj)^(1/2), G_ij = sum_s w_its w_jts",
+        _PAIRS, "correlation of the outputs of two heads if values are noise, with variances averaged over queries",
+        "G_ij / (G_ii G_jj)^(1/2) averaged over texts, G_ij = mean_t sum_s w_its w_jts",
     ),
     "layer_correlation": (("layer", "source"), "mean weight_correlation of two heads of a layer", "mean"),
     "mean_correlation": (("source",), "mean of layer_correlation over all layers", "mean"),
@@ -80,9 +80,10 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
         Along ``layer`` (with the names of modules), ``head``, ``head_i``, ``head_j`` and ``source``: ``observed`` on
         every second text; ``half``, the same on the other texts; ``constant``, the mean of that over all pairs;
         ``exact``, theory at the number of keys that a query sees, with Gaussian logits of keys of the other texts,
-        averaged over a few queries.  Errors ``_mcse`` are over
-        texts.  ``inapplicable`` says where theory is blank, and why.  Along ``pair`` lie all two heads of a layer, most
-        alike first.
+        averaged over a few queries.  Errors ``_mcse`` are over texts, those of ``exact`` and of ``logit_variance`` over
+        these queries; those of ``prediction_rank`` and ``prediction_error`` are over the judged texts alone.
+        ``inapplicable`` says where theory is blank, and why.  Along ``pair`` lie all two heads of a layer, most alike
+        first.
 
     Raises
     ------
@@ -261,9 +262,9 @@ class Layer:
                 kept[:] = [np.mean(kept[start : start + windows], axis=0) for start in range(0, len(kept), windows)]
 
     def theory(self) -> tuple[Array, Array]:
-        """Mean Gram (h, h) by exact theory, and variances of logits (h,); NaN where theory says nothing."""
+        """Gram (t, h, h) of some queries by exact theory, and variances of logits (t, h); NaN where it says nothing."""
         n_heads = len(self.gram[0])
-        blank = np.full((n_heads, n_heads), np.nan)
+        blank = np.full((1, n_heads, n_heads), np.nan)
         if self.reason or not self._queries:
             self.reason = self.reason or "no queries and keys on either half of the texts"
             return blank, blank[0]
@@ -282,8 +283,7 @@ class Layer:
             for each, (_, n_seen) in zip(logits, self._queries, strict=True)
         ]
         self.reason = next((each.reason for each in found if each.reason), "")
-        variance = np.diagonal(logits, axis1=1, axis2=2).mean(axis=0)
-        return np.mean([each.gram for each in found], axis=0), variance
+        return np.array([each.gram for each in found]), np.diagonal(logits, axis1=1, axis2=2)
 
 
 def _numbers(tensor: Any) -> Array:
@@ -299,14 +299,14 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     found = {name: _of_layer(each) for name, each in layers.items()}
     n_heads = max(len(each["sink_share"]) for each in found.values())
     columns: dict[str, Any] = {}
-    for name in next(iter(found.values())):
+    for name in next(iter(found.values())).keys() - {"averages"}:
         columns[name] = np.array([_padded(each[name], n_heads) for each in found.values()])
     correlation, observed = columns["weight_correlation"], columns.pop("per_text")
-    per_layer = np.nanmean(observed, axis=-1)  # (l, text)
-    columns["layer_correlation"] = np.array([[_off_diagonal(c).mean() for c in layer] for layer in correlation])
-    columns["layer_correlation_mcse"] = _on_observed(sem(per_layer, axis=1), len(SOURCES))
+    averages = [each["averages"] for each in found.values()]
+    columns["layer_correlation"] = np.array([_off_diagonals(each["weight_correlation"]) for each in found.values()])
+    columns["layer_correlation_mcse"] = np.array([[_error(units) for units in layer] for layer in averages])
     columns["mean_correlation"] = columns["layer_correlation"].mean(axis=0)
-    columns["mean_correlation_mcse"] = _on_observed(sem(per_layer.mean(axis=0)), len(SOURCES))
+    columns["mean_correlation_mcse"] = np.array([_error_of_mean(layers) for layers in zip(*averages, strict=True)])
     columns |= _agreement(correlation, observed)
     first, second = np.triu_indices(n_heads, 1)
     values = correlation[:, 0][:, first, second]
@@ -321,7 +321,7 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     variables = {}
     for name, array in columns.items():
         dims, meaning, formula = MEANINGS[name.removesuffix("_mcse")]  # an error has the dimensions of its number
-        said = f"Monte Carlo standard error over texts: {meaning}" if name.endswith("_mcse") else meaning
+        said = f"standard error: {meaning}" if name.endswith("_mcse") else meaning
         variables[name] = (dims, array, {"long_name": said, "units": "1", "formula": formula})
     coordinates = {"source": list(SOURCES), "module": ("layer", list(layers))}
     texts = len(next(iter(layers.values())).gram)
@@ -329,30 +329,73 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     return xr.Dataset(variables, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])
 
 
-def _of_layer(layer: Layer) -> dict[str, Array]:
+def _of_layer(layer: Layer) -> dict[str, Any]:
     """Numbers of one attention, by source where they have one."""
     gram = np.array(layer.gram)
     even, odd = gram[::2], gram[1::2]
     theory, variance = layer.theory()
-    own = _correlation(odd)
-    half = _correlation(even).mean(axis=0)
-    constant = np.where(np.eye(len(half)), 1.0, _off_diagonal(half).mean() if len(half) > 1 else np.nan)
-    correlation = np.array([own.mean(axis=0), half, constant, _correlation(theory)])
-    grams = [odd, even, _with_correlation(even.mean(axis=0), constant)[None], theory[None]]
-    effective = np.array([_effective_heads(each) for each in grams])
-    nothing = np.full_like(half, np.nan)
-    errors = [sem(own, axis=0), sem(_correlation(even), axis=0), nothing, nothing]
+    own, half, exact = _correlation(odd), _correlation(even), _pseudo_values(theory)
+    level = _off_diagonals(half)
+    fixed = _constant(half.mean(axis=0))
+    correlation = np.array([own.mean(axis=0), half.mean(axis=0), fixed, _correlation(theory.mean(axis=0))])
+    nothing = np.where(np.eye(len(fixed)), 0.0, _error(level))
+    effective = [_effective_heads(each) for each in (odd, even, theory)]
+    effective.insert(2, _effective_heads_if_constant(even, half))
     sink = np.array(layer.sink)[1::2]
     return {
         "weight_correlation": correlation,
-        "weight_correlation_mcse": np.array(errors),
-        "effective_heads": effective[:, 0],
-        "effective_heads_mcse": effective[:, 1],
-        "logit_variance": variance,
+        "weight_correlation_mcse": np.array([_error(own), _error(half), nothing, _error(exact)]),
+        "effective_heads": np.array(effective)[:, 0],
+        "effective_heads_mcse": np.array(effective)[:, 1],
+        "logit_variance": variance.mean(axis=0),
+        "logit_variance_mcse": _error(variance),
         "sink_share": sink.mean(axis=0),
-        "sink_share_mcse": sem(sink, axis=0),
+        "sink_share_mcse": _error(sink),
         "per_text": np.array([_off_diagonal(each) for each in own]),
+        "averages": [_off_diagonals(own), level, level, _off_diagonals(exact)],
     }
+
+
+def _error(units: Array) -> Any:
+    """Standard error of the mean over the first axis; NaN for one unit."""
+    return sem(units, axis=0) if len(units) > 1 else np.full(units.shape[1:], np.nan)
+
+
+def _error_of_mean(layers: Sequence[Array]) -> float:
+    """Standard error of the mean over layers of the same units; NaN where some layer has other ones."""
+    return float(_error(np.mean(layers, axis=0))) if len({len(each) for each in layers}) == 1 else np.nan
+
+
+def _left_out(units: Array) -> Array:
+    """Means over all units but one."""
+    return (units.sum(axis=0) - units) / max(len(units) - 1, 1)
+
+
+def _pseudo_values(grams: Array) -> Array:
+    """Jackknife pseudo-values of the correlation that a mean of Grams (t, h, h) has."""
+    n = len(grams)
+    return n * _correlation(grams.mean(axis=0)) - (n - 1) * _correlation(_left_out(grams))
+
+
+def _constant(correlation: Array) -> Array:
+    """The mean of all correlations in the place of each."""
+    return np.where(np.eye(len(correlation)), 1.0, _off_diagonal(correlation).mean())
+
+
+def _effective_heads_if_constant(grams: Array, correlations: Array) -> tuple[float, float]:
+    """Effective heads of Grams (text, h, h) with one correlation for all pairs, with its jackknife error over texts."""
+
+    def worth(gram: Array, correlation: Array) -> float:
+        return _effective_heads(_with_correlation(gram, _constant(correlation))[None])[0]
+
+    others = [worth(*each) for each in zip(_left_out(grams), _left_out(correlations), strict=True)]
+    return worth(grams.mean(axis=0), correlations.mean(axis=0)), float(_jackknife(np.array(others)))
+
+
+def _jackknife(others: Array) -> Any:
+    """Standard error from values with one unit (first axis) left out."""
+    n = len(others)
+    return np.sqrt((n - 1) / n * ((others - others.mean(axis=0)) ** 2).sum(axis=0))
 
 
 def _correlation(gram: Array) -> Array:
@@ -368,6 +411,11 @@ def _with_correlation(gram: Array, correlation: Array) -> Array:
 
 def _off_diagonal(matrix: Array) -> Array:
     return matrix[np.triu_indices(len(matrix), 1)] if len(matrix) > 1 else np.array([np.nan])
+
+
+def _off_diagonals(matrices: Array) -> Array:
+    """Mean of the correlations of each matrix."""
+    return np.array([_off_diagonal(each).mean() for each in matrices])
 
 
 def _effective_heads(grams: Array) -> tuple[float, float]:
@@ -393,13 +441,6 @@ def _padded(values: Array, n_heads: int) -> Array:
     return whole
 
 
-def _on_observed(errors: Any, n_sources: int) -> Array:
-    """Errors of what is observed, NaN for what is not."""
-    whole = np.full((*np.shape(errors), n_sources), np.nan)
-    whole[..., 0] = errors
-    return whole
-
-
 def _agreement(correlation: Array, observed: Array) -> dict[str, Array]:
     """Rank correlation and error of each source over all pairs of heads, with jackknife errors over judged texts."""
     first, second = np.triu_indices(correlation.shape[-1], 1)
@@ -412,7 +453,7 @@ def _agreement(correlation: Array, observed: Array) -> dict[str, Array]:
 
     whole, n_texts = scores(texts.mean(axis=0)), len(texts)
     left_out = np.array([scores(np.delete(texts, text, axis=0).mean(axis=0)) for text in range(n_texts)])
-    error = np.sqrt((n_texts - 1) / n_texts * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0))
+    error = _jackknife(left_out)
     names = ("prediction_rank", "prediction_error")
     found = dict(zip(names, whole.T, strict=True))
     return found | {f"{name}_mcse": each for name, each in zip(names, error.T, strict=True)}

@@ -66,6 +66,8 @@ class Own(nn.Module):
             return weights @ value
         if self.way == "bmm":
             return torch.bmm(weights.flatten(0, 1), value.flatten(0, 1)).unflatten(0, (2, 2))
+        if self.way == "blocks":
+            return torch.einsum("...ts,...sd->...td", weights, value)
         if self.way == "einsum":
             return torch.einsum("bhts,bshd->bthd", weights, value.transpose(1, 2)).transpose(1, 2)
         return nn.functional.scaled_dot_product_attention(*(each.flatten(0, 1) for each in (query, key, value)))
@@ -122,8 +124,9 @@ def test_models_that_cannot_be_watched__are_refused_with_the_reason():
         pass
     with pytest.raises(UserError, match="Own is in training mode"), capture(Own().train(), lambda call: None):
         pass
-    with pytest.raises(UserError, match="not known what are sequences and what are heads"):
-        calls_of(Own("mixed"), lambda: Own("mixed").eval()(X))
+    for way in ("mixed", "blocks"):
+        with pytest.raises(UserError, match="not known what are sequences and what are heads"):
+            calls_of(Own(way), lambda way=way: Own(way).eval()(X))
     with pytest.raises(UserError, match="model of type dict"), capture({}, lambda call: None):
         pass
     original = nn.functional.scaled_dot_product_attention

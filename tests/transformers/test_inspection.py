@@ -55,10 +55,42 @@ def test_theory__is_what_many_gaussian_keys_give():
     w_k = np.concatenate([W["W_K"][:1], np.zeros((1, 3, 1, 4))], axis=2)
     found = inspect_heads({"W_Q": w_q, "W_K": w_k, "scale": 0.2}, rows)
     assert found.inapplicable.item() == ""
+    assert found.weight_correlation_mcse.sel(source="exact").max() < 1e-9  # all queries are one
     theory, seen = (found.effective_heads.sel(source=each).item() for each in ("exact", "observed"))
     assert abs(theory - seen) < 4 * found.effective_heads_mcse.sel(source="observed").item() < 0.1
     own = np.array([0.2**2 * (w_k[0, h] @ query[0, 0, 0] ** 1 @ (w_k[0, h] @ query[0, 0, 0])) for h in range(3)])
     np.testing.assert_allclose(found.logit_variance.values[0], own, rtol=0.05)
+
+
+@pytest.mark.parametrize("name", ["weight_correlation", "layer_correlation", "mean_correlation", "effective_heads"])
+def test_errors_of_theory__are_those_of_the_choice_of_queries(name):
+    states = np.random.default_rng(2).standard_normal((2, 8, 60, 8))
+    runs = xr.concat([inspect_heads({**W, "scale": 0.2}, states, seed=seed) for seed in range(60)], "seed")
+    runs = runs.sel(source="exact")
+    stated, seen = (runs[f"{name}_mcse"] ** 2).mean("seed"), runs[name].var("seed", ddof=1)
+    moving = seen.values > 1e-12  # the correlation of a head with itself does not move
+    np.testing.assert_allclose(stated.values[moving] / seen.values[moving], 1.0, atol=0.6)
+
+
+def test_errors_of_predictions_by_other_texts__are_jackknifes_of_a_loop():
+    found = inspect_heads(W, STATES)
+    weights = np.array([weights_of(text, 0, False, 0.5) for text in STATES[0][::2]])
+    grams = np.einsum("bhts,bgts->bhg", weights, weights) / 12
+    pairs = np.triu_indices(3, 1)
+
+    def worth(kept):
+        own = [gram / np.sqrt(np.outer(gram.diagonal(), gram.diagonal())) for gram in grams[kept]]
+        level = np.mean([each[pairs].mean() for each in own])
+        deviations = np.sqrt(grams[kept].mean(axis=0).diagonal())
+        variance = level * deviations.sum() ** 2 + (1.0 - level) * (deviations**2).sum()
+        return level, 3 * (deviations**2).sum() / variance
+
+    others = np.array([worth([1, 2]), worth([0, 2]), worth([0, 1])])
+    level, heads = np.sqrt(2 / 3 * ((others - others.mean(axis=0)) ** 2).sum(axis=0))
+    constant = found.sel(source="constant").isel(layer=0)
+    np.testing.assert_allclose([constant.layer_correlation, constant.effective_heads], worth([0, 1, 2]))
+    np.testing.assert_allclose([constant.layer_correlation_mcse, constant.effective_heads_mcse], [level, heads])
+    np.testing.assert_allclose(constant.weight_correlation_mcse, level * (1 - np.eye(3)), atol=1e-12)
 
 
 @pytest.mark.parametrize(
