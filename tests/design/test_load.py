@@ -65,7 +65,7 @@ SPOILT = [
     ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "grids.angles.factors.regression.kind", "in whole"),
     ("bandwidth = [0.5, 1.0]", '"regression.amplitud" = [1]', "grids.angles.factors.regression.amplitud[0] = 1",
      'did you mean "amplitude"?'),
-    ("bandwidth = [0.5, 1.0]", 'bandwidth = [{ kind = "power", add = -3, tuned_at = 20 }]',
+    ("bandwidth = [0.5, 1.0]", 'bandwidth = [{ kind = "log", power = 900, tuned_at = 10000 }]',
      "grids.angles.factors.bandwidth[0]", "comes to inf, outside"),
     ("bandwidth = [0.5, 1.0]", "angles = [0.5]", "grids.angles.factors.angles", 'did you mean "angle"?'),
     ("[grids.angles.factors]", "[grids.angles.factor]", "grids.angles.factor", 'did you mean "factors"?'),
