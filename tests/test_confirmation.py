@@ -53,7 +53,7 @@ statement = "A claim that selects by seed."
 kind = "larger_than"
 grid = "seeds"
 measure = "mse"
-where = { seed = 7 }
+where = { seed = 7.0 }
 versus = { noise_sd = 0.5 }
 [profiles.quick]
 """
