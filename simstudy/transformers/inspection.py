@@ -80,9 +80,8 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
         Along ``layer`` (with the names of modules), ``head``, ``head_i``, ``head_j`` and ``source``: ``observed`` on
         every second text; ``half``, the same on the other texts; ``constant``, the mean of that over all pairs;
         ``exact``, theory at the number of keys that a query sees, with Gaussian logits of keys of the other texts,
-        averaged over a few queries.  Errors ``_mcse`` are over
-        texts.  ``inapplicable`` says where theory is blank, and why.  Along ``pair`` lie all two heads of a layer, most
-        alike first.
+        averaged over a few queries.  Errors ``_mcse`` are over texts.  ``inapplicable`` says where theory is blank, and
+        why.  Along ``pair`` lie all two heads of a layer, most alike first.
 
     Raises
     ------
