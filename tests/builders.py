@@ -131,13 +131,6 @@ def estimated(cell: Cell, n_batches: int = 1) -> Any:
     return measured(cell, [simulate_batch([cell], batch)[0] for batch in range(n_batches)])
 
 
-def patterns(model: Any, tokens: Any) -> np.ndarray:
-    """Attention weights (L, H, T, T) in the forward pass of a model."""
-    kept: list[np.ndarray] = []
-    model(tokens, lambda _, weights: [kept.append(weights), weights][1])
-    return np.array(kept, float)
-
-
 def write_design(folder: Path, text: str = DESIGN) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / "design.toml"
@@ -174,9 +167,3 @@ def same_bits(ours: Iterable[Any], theirs: Iterable[Any]) -> bool:
         np.array_equal(a, b, equal_nan=True)
         for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True)
     )  # fmt: skip
-
-
-def mean_correlation(weights: Any) -> float:
-    """Correlation of the weights of two heads (2, T, T), averaged over queries."""
-    first, second = weights
-    return np.mean([a @ b / np.sqrt((a @ a) * (b @ b)) for a, b in zip(first, second, strict=True)])

@@ -53,8 +53,16 @@ statement = "A claim that selects by seed."
 kind = "larger_than"
 grid = "seeds"
 measure = "mse"
-where = { seed = 7 }
+where = { seed = 7.0 }
 versus = { noise_sd = 0.5 }
+stands = { seed = 7 }
+[figures.by-seed]
+title = "A figure that selects by seed"
+kind = "curve"
+grid = "seeds"
+x = "noise_sd"
+y = "mse"
+where = { seed = 7 }
 [profiles.quick]
 """
 
@@ -91,7 +99,8 @@ def test_confirmation__draws_no_random_number_of_the_run_and_changes_nothing_els
     for cells in zip(confirmed.cells, design.cells, strict=True):
         assert len({each.cell.model_dump_json(exclude={"simulation": {"seed"}}) for each in cells}) == 1
     seeds = {cell.cell.simulation.seed for cell in confirmed.cells}
-    assert confirmed.claims["by-seed"].where["seed"] in seeds and max(seeds) < 2**63
+    claim, figure = confirmed.claims["by-seed"], confirmed.figures["by-seed"]
+    assert {each["seed"] for each in (claim.where, claim.stands, figure.where)} < seeds and max(seeds) < 2**63
     assert confirmed.claims["by-seed"].versus == {"noise_sd": 0.5}
 
 

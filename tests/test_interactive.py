@@ -55,6 +55,7 @@ def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(
         simstudy.run(write_design(tmp_path, text), output=tmp_path, executor="serial")
     message = "".join(str(each.message) for each in found)
     assert len(found) == bool(told) and re.search(told, message), message
+    assert {each.filename for each in found} <= {__file__}  # of the line that called
 
 
 def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):

@@ -271,13 +271,6 @@ def _nodes(m: Waves, slopes: Array, mean: Array, sigma: float, x: Array) -> Arra
     return np.stack([*np.exp(logits), *of_m, sigma**2 * weights], axis=1)
 
 
-def _unit(vectors: Array, sizes: Array | None = None) -> Array:
-    """Vectors (pair, j) of length 1; 0 where they are so to rounding, beside some sizes."""
-    lengths = np.linalg.norm(vectors, axis=1)
-    there = lengths > (0.0 if sizes is None else 1e-7 * sizes)
-    return vectors * (there / np.where(there, lengths, 1.0))[:, None]
-
-
 def _derivatives(nodes: Array, s: float, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Array, Array]:
     """f and those of a and a² (3, query, head), φ and those of `_terms` (12, query, pair), at S = s (1 + a)."""
     one, other, v, w, w_other = np.moveaxis(nodes[:, :, :5], 2, 0)

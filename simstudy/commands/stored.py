@@ -31,7 +31,7 @@ def report(
     from simstudy.report.terminal import say, show_table
     from simstudy.results import open_results
 
-    if design is None or Path(design).is_dir():
+    if design is None or designs_in(Path(design)):
         # Without a folder also those that lie here: what is shipped and what is one's own.
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
         say(f"report   {gather(known, profile, output)}")

@@ -32,7 +32,7 @@ def confirmatory(design: Design, text: str | None) -> Design:
 
     def selecting(record: Any) -> Any:
         stated = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}
-        changed = {name: each | {"seed": seed(each["seed"])} for name, each in stated.items() if "seed" in each}
+        changed = {name: each | {"seed": seed(int(each["seed"]))} for name, each in stated.items() if "seed" in each}
         return record.model_copy(update=changed)
 
     changes = {

@@ -71,9 +71,9 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, 
 def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> float:
     """Return the number that ``{ function = "NAME", PARAMETER = … }`` of functions.py gives."""
     path, name = folder / "functions.py", stated["function"]
-    code = Code(_text(path, str(path)), str(path))
-    if name not in code.functions:
-        raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(code.functions)}")
+    code, defined = _code(path)
+    if name not in [*defined]:
+        raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(defined)}")
     function = Code(code.text, code.place, code.text in trusted).function(name)
     try:
         return float(function(**{k: v for k, v in stated.items() if k != "function"}))
@@ -113,13 +113,18 @@ def _replaced(cell: Cell, pieces: dict[OwnCode, OwnCode]) -> Cell:
     return cell.model_copy(update=update)
 
 
-def _read(path: Path, piece: OwnCode) -> Code:
-    """Return the code of a file that defines the functions, as far as that shows without running it."""
+def _code(path: Path) -> tuple[Code, dict[str, dict[str, bool]]]:
+    """Return the code of a file, and the functions that it defines with what they take."""
     code = Code(_text(path, str(path)), str(path))
     try:
-        defined = code.functions
+        return code, code.functions
     except (SyntaxError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not Python: {' '.join(str(error).split())}") from None
+
+
+def _read(path: Path, piece: OwnCode) -> Code:
+    """Return the code of a file that defines the functions, as far as that shows without running it."""
+    code, defined = _code(path)
     for name, takes in piece.uses_functions.items():
         if name not in defined:
             known = (*defined, *piece.needless)

@@ -45,7 +45,6 @@ class Law(NamedTuple):
     least: float  # sum of weights from which the fast formula is accepted; float64
 
 
-_LN_2 = math.log(2.0)
 _RATES = {"distance": 0.5, "dot_product": 1.0}
 _FARTHEST = {"distance": 128.0, "dot_product": 1024.0}
 _RANGES = {"float32": (MAGIC_32, -58.0, 50.0, 2.0**-12), "float64": (MAGIC_64, -500.0, 400.0, 2.0**-400)}

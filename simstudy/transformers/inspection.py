@@ -81,9 +81,8 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
         every second text; ``half``, the same on the other texts; ``constant``, the mean of that over all pairs;
         ``exact``, theory at the number of keys that a query sees, with Gaussian logits of keys of the other texts,
         averaged over a few queries.  Errors ``_mcse`` are over texts, those of ``exact`` and of ``logit_variance`` over
-        these queries; those of ``prediction_rank`` and ``prediction_error`` are over the judged texts alone.
-        ``inapplicable`` says where theory is blank, and why.  Along ``pair`` lie all two heads of a layer, most alike
-        first.
+        these queries; those of ``prediction_rank`` and ``prediction_error`` are over the judged texts alone.  Along
+        ``pair`` lie all two heads of a layer, most alike first.  ``inapplicable`` says why theory is blank.
 
     Raises
     ------
@@ -297,26 +296,23 @@ def _numbers(tensor: Any) -> Array:
 
 def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     found = {name: _of_layer(each) for name, each in layers.items()}
-    n_heads = max(len(each["sink_share"]) for each in found.values())
-    columns: dict[str, Any] = {}
-    for name in next(iter(found.values())).keys() - {"averages"}:
-        columns[name] = np.array([_padded(each[name], n_heads) for each in found.values()])
+    averages = [each.pop("averages") for each in found.values()]
+    names = next(iter(found.values())).keys()
+    columns: dict[str, Any] = {name: _stacked([each[name] for each in found.values()]) for name in names}
     correlation, observed = columns["weight_correlation"], columns.pop("per_text")
-    averages = [each["averages"] for each in found.values()]
-    columns["layer_correlation"] = np.array([_off_diagonals(each["weight_correlation"]) for each in found.values()])
+    columns["layer_correlation"] = np.array([_average(each["weight_correlation"]) for each in found.values()])
     columns["layer_correlation_mcse"] = np.array([[_error(units) for units in layer] for layer in averages])
     columns["mean_correlation"] = columns["layer_correlation"].mean(axis=0)
     columns["mean_correlation_mcse"] = np.array([_error_of_mean(layers) for layers in zip(*averages, strict=True)])
-    columns |= _agreement(correlation, observed)
-    first, second = np.triu_indices(n_heads, 1)
+    first, second = np.triu_indices(correlation.shape[-1], 1)
+    columns |= _agreement(correlation[..., first, second], observed[..., first, second])
     values = correlation[:, 0][:, first, second]
     order = np.argsort(-np.where(np.isnan(values), -np.inf, values), axis=None, kind="stable")
     order = order[np.isfinite(values.ravel()[order])]
     layer, pair = np.divmod(order, max(len(first), 1))
     columns |= {"pair_layer": layer, "pair_head_i": first[pair], "pair_head_j": second[pair]}
     columns["pair_correlation"] = values.ravel()[order]
-    errors = columns["weight_correlation_mcse"][:, 0][:, first, second]
-    columns["pair_correlation_mcse"] = errors.ravel()[order]
+    columns["pair_correlation_mcse"] = columns["weight_correlation_mcse"][:, 0][:, first, second].ravel()[order]
     columns["inapplicable"] = np.array([each.reason for each in layers.values()], object)
     variables = {}
     for name, array in columns.items():
@@ -335,25 +331,31 @@ def _of_layer(layer: Layer) -> dict[str, Any]:
     even, odd = gram[::2], gram[1::2]
     theory, variance = layer.theory()
     own, half, exact = _correlation(odd), _correlation(even), _pseudo_values(theory)
-    level = _off_diagonals(half)
-    fixed = _constant(half.mean(axis=0))
-    correlation = np.array([own.mean(axis=0), half.mean(axis=0), fixed, _correlation(theory.mean(axis=0))])
-    nothing = np.where(np.eye(len(fixed)), 0.0, _error(level))
-    effective = [_effective_heads(each) for each in (odd, even, theory)]
-    effective.insert(2, _effective_heads_if_constant(even, half))
+    level, itself = _average(half), np.eye(gram.shape[-1])
+    constant, of_constant = np.where(itself, 1.0, level.mean()), np.where(itself, 0.0, _error(level))
+    predicted = _correlation(theory.mean(axis=0))
+    worth = [_effective_heads(each) for each in (odd, even, theory)]
+    effective = np.array([*worth[:2], (np.nan, np.nan), worth[2]])
     sink = np.array(layer.sink)[1::2]
     return {
-        "weight_correlation": correlation,
-        "weight_correlation_mcse": np.array([_error(own), _error(half), nothing, _error(exact)]),
-        "effective_heads": np.array(effective)[:, 0],
-        "effective_heads_mcse": np.array(effective)[:, 1],
+        "weight_correlation": np.array([own.mean(axis=0), half.mean(axis=0), constant, predicted]),
+        "weight_correlation_mcse": np.array([_error(own), _error(half), of_constant, _error(exact)]),
+        "effective_heads": effective[:, 0],
+        "effective_heads_mcse": effective[:, 1],
         "logit_variance": variance.mean(axis=0),
         "logit_variance_mcse": _error(variance),
         "sink_share": sink.mean(axis=0),
         "sink_share_mcse": _error(sink),
-        "per_text": np.array([_off_diagonal(each) for each in own]),
-        "averages": [_off_diagonals(own), level, level, _off_diagonals(exact)],
+        "per_text": own,
+        "averages": [_average(own), level, level, _average(exact)],
     }
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """Arrays of several attentions, filled up with NaN where one has fewer heads than another."""
+    shape = np.max([each.shape for each in arrays], axis=0)
+    missing = [[(0, int(more)) for more in shape - each.shape] for each in arrays]
+    return np.array([np.pad(each, pad, constant_values=np.nan) for each, pad in zip(arrays, missing, strict=True)])
 
 
 def _error(units: Array) -> Any:
@@ -366,36 +368,11 @@ def _error_of_mean(layers: Sequence[Array]) -> float:
     return float(_error(np.mean(layers, axis=0))) if len({len(each) for each in layers}) == 1 else np.nan
 
 
-def _left_out(units: Array) -> Array:
-    """Means over all units but one."""
-    return (units.sum(axis=0) - units) / max(len(units) - 1, 1)
-
-
 def _pseudo_values(grams: Array) -> Array:
     """Jackknife pseudo-values of the correlation that a mean of Grams (t, h, h) has."""
     n = len(grams)
-    return n * _correlation(grams.mean(axis=0)) - (n - 1) * _correlation(_left_out(grams))
-
-
-def _constant(correlation: Array) -> Array:
-    """The mean of all correlations in the place of each."""
-    return np.where(np.eye(len(correlation)), 1.0, _off_diagonal(correlation).mean())
-
-
-def _effective_heads_if_constant(grams: Array, correlations: Array) -> tuple[float, float]:
-    """Effective heads of Grams (text, h, h) with one correlation for all pairs, with its jackknife error over texts."""
-
-    def worth(gram: Array, correlation: Array) -> float:
-        return _effective_heads(_with_correlation(gram, _constant(correlation))[None])[0]
-
-    others = [worth(*each) for each in zip(_left_out(grams), _left_out(correlations), strict=True)]
-    return worth(grams.mean(axis=0), correlations.mean(axis=0)), float(_jackknife(np.array(others)))
-
-
-def _jackknife(others: Array) -> Any:
-    """Standard error from values with one unit (first axis) left out."""
-    n = len(others)
-    return np.sqrt((n - 1) / n * ((others - others.mean(axis=0)) ** 2).sum(axis=0))
+    others = (grams.sum(axis=0) - grams) / max(n - 1, 1)
+    return n * _correlation(grams.mean(axis=0)) - (n - 1) * _correlation(others)
 
 
 def _correlation(gram: Array) -> Array:
@@ -404,59 +381,33 @@ def _correlation(gram: Array) -> Array:
         return gram / np.sqrt(squares[..., :, None] * squares[..., None, :])
 
 
-def _with_correlation(gram: Array, correlation: Array) -> Array:
-    deviations = np.sqrt(np.diagonal(gram))
-    return correlation * np.outer(deviations, deviations)
-
-
-def _off_diagonal(matrix: Array) -> Array:
-    return matrix[np.triu_indices(len(matrix), 1)] if len(matrix) > 1 else np.array([np.nan])
-
-
-def _off_diagonals(matrices: Array) -> Array:
-    """Mean of the correlations of each matrix."""
-    return np.array([_off_diagonal(each).mean() for each in matrices])
+def _average(matrices: Array) -> Array:
+    """Mean correlation (…) of all pairs of heads in matrices (…, h, h); NaN of one head."""
+    pairs = matrices[(..., *np.triu_indices(matrices.shape[-1], 1))]
+    return pairs.mean(axis=-1) if pairs.shape[-1] else np.full(pairs.shape[:-1], np.nan)
 
 
 def _effective_heads(grams: Array) -> tuple[float, float]:
     """H times the sum of variances over the variance of the sum, of Grams (text, h, h), with its error over texts."""
     own, whole, n_heads = np.trace(grams, axis1=1, axis2=2), grams.sum(axis=(1, 2)), grams.shape[-1]
     ratio = own.mean() / whole.mean()
-    error = n_heads * float(sem(own - ratio * whole)) / abs(whole.mean()) if len(grams) > 1 else np.nan
-    return n_heads * ratio, error
-
-
-def _padded(values: Array, n_heads: int) -> Array:
-    """Numbers of an attention with fewer heads than another, filled up with NaN along heads and pairs."""
-    n_pairs = max(n_heads * (n_heads - 1) // 2, 1)
-    shape = list(np.shape(values))
-    if len(shape) == 3:
-        shape[1:] = [n_heads, n_heads]
-    elif len(shape) == 2:
-        shape[1] = n_pairs
-    elif shape != [len(SOURCES)]:
-        shape = [n_heads]
-    whole = np.full(shape, np.nan)
-    whole[tuple(slice(size) for size in np.shape(values))] = values
-    return whole
+    return n_heads * ratio, n_heads * float(_error(own - ratio * whole)) / abs(whole.mean())
 
 
 def _agreement(correlation: Array, observed: Array) -> dict[str, Array]:
     """Rank correlation and error of each source over all pairs of heads, with jackknife errors over judged texts."""
-    first, second = np.triu_indices(correlation.shape[-1], 1)
-    predicted = correlation[:, :, first, second].swapaxes(0, 1).reshape(len(SOURCES), -1).copy()
+    predicted = correlation.swapaxes(0, 1).reshape(len(SOURCES), -1).copy()  # from (l, source, pair)
     predicted[0] = np.nan  # what is observed predicts nothing
-    texts = observed.swapaxes(0, 1).reshape(observed.shape[1], -1)  # (text, pair)
+    texts = observed.swapaxes(0, 1).reshape(observed.shape[1], -1)  # (text, pair of any layer)
 
     def scores(seen: Array) -> Array:
         return np.array([_score(each, seen) for each in predicted])
 
     whole, n_texts = scores(texts.mean(axis=0)), len(texts)
     left_out = np.array([scores(np.delete(texts, text, axis=0).mean(axis=0)) for text in range(n_texts)])
-    error = _jackknife(left_out)
-    names = ("prediction_rank", "prediction_error")
-    found = dict(zip(names, whole.T, strict=True))
-    return found | {f"{name}_mcse": each for name, each in zip(names, error.T, strict=True)}
+    error = np.sqrt((n_texts - 1) / n_texts * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0))
+    names = ("prediction_rank", "prediction_error", "prediction_rank_mcse", "prediction_error_mcse")
+    return dict(zip(names, (*whole.T, *error.T), strict=True))
 
 
 def _score(predicted: Array, observed: Array) -> tuple[float, float]:

@@ -234,6 +234,7 @@ def gains(**settings):
         pytest.param(5, {"head_dim": 1, "head_bandwidths": [1.0, 0.5, 2.0, 1.5]}, marks=pytest.mark.rare),
         (5, {"combination": [2.0, -1.0, 0.5, -0.5], "regression": "quadratic"}),
         (1.5, {"n_keys": 60, "bandwidth": 0.5, "noise_sd": 1.0}),
+        (100, {"logits": "dot_product"}),
     ],
 )
 def test_expansion__saves_replicates(least, settings):

@@ -432,10 +432,14 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
         ("scale = [1.0, 2.0]", "speed = [1.0]", "grids.scales.factors.speed.0. = 1.0: is taken by no function"),
         ('method = "square"', 'method = "sqare"', "defines no function 'sqare'; known are square, mean_square"),
         ('"mean_square", scale', '"mean_sqare", scale', "claims.value.value: .* defines no function 'mean_sqare'"),
+        ('"mean_square", scale', '["mean_square"], scale', r"claims.value.value: .* no function \['mean_square'\]"),
     ):  # fmt: skip
         path.write_text(text.replace(old, new))
         with pytest.raises(UserError, match=said):
             load_design(path, trust=[code])
+    code.write_text("def mean_square(:")
+    with pytest.raises(UserError, match=r"claims.value.value: .*functions.py: not Python: invalid syntax"):
+        load_design(path)
 
 
 EXAMPLES = ROOT / "designs" / "examples"

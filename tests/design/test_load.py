@@ -35,6 +35,8 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
 SPOILT = [
     # what is stated, what takes its place, the entry that is named, the remedy
     ("n_keys = 40", 'n_keys = "many"', "data.n_keys = 'many'", "must be a valid integer"),
+    ("n_keys = 40", "n_keys = 40\nsamples = 3", "data.samples = 3", "unknown key; known: n_keys, "),
+    ("n_keys = 40", f"n_keys = 40\n{'x' * 300} = 3", f"data.{'x' * 195}...", "unknown key"),
     ("n_keys = 40", "n_keys = 40\nn_kees = 3", "data.n_kees = 3", 'unknown key; did you mean "n_keys"?'),
     ("n_keys = 40\n", "", "data.n_keys", "missing; add it"),
     ("n_keys = 40", "n_keys = -1", "data.n_keys = -1", "must be greater than or equal to 1"),
@@ -65,7 +67,7 @@ SPOILT = [
     ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "grids.angles.factors.regression.kind", "in whole"),
     ("bandwidth = [0.5, 1.0]", '"regression.amplitud" = [1]', "grids.angles.factors.regression.amplitud[0] = 1",
      'did you mean "amplitude"?'),
-    ("bandwidth = [0.5, 1.0]", 'bandwidth = [{ kind = "power", add = -3, tuned_at = 20 }]',
+    ("bandwidth = [0.5, 1.0]", 'bandwidth = [{ kind = "log", power = 900, tuned_at = 10000 }]',
      "grids.angles.factors.bandwidth[0]", "comes to inf, outside"),
     ("bandwidth = [0.5, 1.0]", "angles = [0.5]", "grids.angles.factors.angles", 'did you mean "angle"?'),
     ("[grids.angles.factors]", "[grids.angles.factor]", "grids.angles.factor", 'did you mean "factors"?'),

@@ -59,3 +59,33 @@ def test_theory_of_eigenvalues__is_silent_where_it_does_not_hold():
     assert STUDY["kernel_theory"](levels=4)["negative_eigenvalues"] == 16
     for wide in ({"head_dim": 5}, {"levels": 6}):
         assert "negative_eigenvalues" not in STUDY["kernel_theory"](**wide)
+
+
+class Draw:
+    """Random numbers of many replicates."""
+
+    count = 4000
+
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def normals(self, *shape):
+        return self.rng.standard_normal((self.count, *shape))
+
+    def uniforms(self, *shape):
+        return self.rng.random((self.count, *shape))
+
+
+@pytest.mark.parametrize("keys", [{"coefficient": 0.9}, {"kind": "band-limited", "band": 3}])
+def test_error_of_chunks__is_that_of_theory(keys):
+    errors = STUDY["coarsen"](STUDY["keys_in_time"](Draw(), n_keys=16, **keys)["x"], 8)["level_error"]
+    expected = STUDY["level_theory"](8, n_keys=16, **keys)["level_error"]
+    assert abs(errors.mean() - expected) < 4.0 * errors.std() / math.sqrt(len(errors))
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+def test_causal_layer__sees_no_later_token_and_is_ordinary_at_one_level(levels):
+    given = {name: each[:5] for name, each in STUDY["sequence"](Draw(), levels=levels, n_keys=21).items()}
+    found = STUDY["attend"](**given)
+    assert found["future_effect"].max() == 0.0 and (found["attention_gap"] < 1e-12).all() == (levels == 1)
+    assert STUDY["attend"](**given, downsampling="chunk")["future_effect"].max() > 1e-3 or levels == 1

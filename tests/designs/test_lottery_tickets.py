@@ -63,3 +63,29 @@ def test_rate_of_the_width__is_that_at_which_the_mean_of_the_largest_need_grows(
     missed = [normal @ np.exp(-2e-4 * 2.0**k * normal / math.sqrt(k / 36.0)) * 0.012 for k in range(2, 33)]
     few, many = (sum(1.0 - (1.0 - np.array(missed)) ** (8 * heads)) for heads in (16, 64))
     assert STUDY["needed_width_rate"](2, 32, 19) == pytest.approx(2 * (many - few) / math.log(4), rel=0.03)
+
+
+def test_change_of_logits__attains_the_bound_where_one_key_has_the_right_weight():
+    logits, values = RNG.normal(size=(2, 3, 4096))
+    found = {way: STUDY["perturb"](logits, values, RNG.random((3, 4096)), 0.7, way) for way in ("adverse", "extreme")}
+    assert found["extreme"]["bound_share"] == pytest.approx(1.0) == found["extreme"]["output_share"]
+    assert (found["adverse"]["bound_share"] > 0.99).all() and found["adverse"]["bound_excess"].max() < 1e-9
+
+
+def test_best_average__is_that_of_all_subsets_of_heads():
+    errors = RNG.normal(size=6)
+    means = [abs(np.mean(each)) for size in range(1, 7) for each in itertools.combinations(errors, size)]
+    expected = {"log_average_error": math.log(abs(errors.mean())), "log_mask_error": math.log(min(means))}
+    assert STUDY["choose_heads"](errors) == pytest.approx(expected)
+
+
+def test_error_of_a_head__is_that_of_loops():
+    tokens, targets, numbers = RNG.normal(size=(5, 2)), RNG.uniform(-0.5, 0.5, 6), RNG.uniform(-1.0, 1.0, (5, 6))
+    masked, outputs = [nearest(x, t) for x, t in zip(numbers.T, targets, strict=True)], []
+    for entries in (targets, masked):
+        matrix = np.reshape(entries, (2, 3))
+        kernels = [[math.exp(x @ matrix[:, :2] @ key) for key in tokens] for x in tokens]
+        outputs.append([np.average(tokens @ matrix[:, 2], weights=each) for each in kernels])
+    found = STUDY["mask_head"](tokens, targets, numbers)
+    assert found["log_entry_error"] == pytest.approx(np.log(np.abs(masked - targets)).mean())
+    assert found["log_output_error"] == pytest.approx(math.log(np.abs(np.subtract(*outputs)).max()))

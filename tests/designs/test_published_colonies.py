@@ -17,6 +17,9 @@ class Draw:
     def __init__(self, count):
         self.count = count
 
+    def normals(self, *shape):
+        return np.random.default_rng(0).standard_normal((self.count, *shape))
+
     def generators(self):
         return [np.random.default_rng(r) for r in range(self.count)]
 
@@ -134,3 +137,24 @@ def test_generations__are_scaled_between_by_their_last_six():
                 gain = now - np.mean(fitness[-6:])
                 trail = np.maximum(0.1 * trail + 0.5 * gain * trail / trail.sum(), 0.01)
             np.testing.assert_allclose(found[r, run], fitness)
+
+
+def test_labels_to_train__are_false_at_the_share_stated():
+    found = STUDY["points"](Draw(2), 0.15, n_points=40, colonies=1)
+    x, y, z = found["train"][:, :3].swapaxes(0, 1)
+    true = np.where(x + y * z + z**2 / 2 >= 0, 1.0, -1.0)
+    assert ((found["given"] != true).sum(axis=1) == 6).all()
+
+
+def test_first_wave__decides_as_often_as_theory_says():
+    found = STUDY["recruit"](Draw(8000), 0.4, 1, noise_sd=4.0)["correct"]
+    expected = STUDY["first_wave"](0.4, noise_sd=4.0)["acar_share"]
+    assert abs(found.mean() - expected) < 4 * found.std() / math.sqrt(len(found))
+
+
+def test_variances_over_runs__are_those_of_two():
+    fitness = np.random.default_rng(2).random((3, 2, 9))
+    found = STUDY["spread"](fitness)
+    low, high = fitness.min(axis=2, keepdims=True), fitness.max(axis=2, keepdims=True)
+    for name, values in (("gacl_variance", fitness), ("scaled_gacl_variance", (fitness - low) / (high - low))):
+        np.testing.assert_allclose(found[name], values.var(axis=1, ddof=1).mean(axis=1))

@@ -58,3 +58,21 @@ def test_a_package_that_is_missing__is_named_with_the_remedy(monkeypatch):
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.1")
     with pytest.raises(ModuleNotFoundError, match=r"pip install --no-deps antiberty==0\.1\.3"):
         STUDY["loaded"].__wrapped__("antiberty")
+
+
+def test_predictors__rest_on_the_texts_between_those_that_are_judged(texts):
+    seen, theirs = STUDY["observed"]("rxnmapper", texts)[0], [["half", 0], ["observed", 1]]
+    for predictor, first in theirs:
+        found = STUDY["correlation"]("rxnmapper", texts, 0, predictor)
+        np.testing.assert_array_equal(found, seen[first::2].mean(axis=0))
+
+
+def test_loss__rises_where_most_heads_take_the_weights_of_others_at_random(texts):
+    assert STUDY["share_and_lose"]("rxnmapper", texts, 0, "random", share=0.8)["loss_rise"] > 0.5
+
+
+def test_edit__removes_heads_and_gives_others_the_weights_of_their_donors():
+    weights = torch.rand(2, 3, 5, 5)
+    edit = STUDY["changed"]({(1, 2): None, (1, 0): 1, (0, 1): 2})
+    expected = torch.stack([weights[:, 1], weights[:, 1], torch.zeros(2, 5, 5)], dim=1)
+    assert torch.equal(edit(1, weights), expected) and torch.equal(edit(2, weights), weights)

@@ -56,20 +56,20 @@ def test_risk_given_logits__is_that_of_pairs_of_keys(degree):
     assert found == pytest.approx([risk])
 
 
-@pytest.mark.parametrize("rule", [("YaRN", "yarn"), ("ln n", "log"), ("√ln n", "root_log"), ("s^(2/(d+3))", "power")])
-def test_factors_of_length__are_those_of_the_papers_here_and_in_the_package(rule):
+@pytest.mark.parametrize(("rule", "kind"), [("YaRN", "yarn"), ("ln n", "log"), ("√ln n", ""), ("s^(2/(d+3))", "")])
+def test_factors_of_length__are_those_of_the_papers_here_and_in_the_package(rule, kind):
     factors = {
-        "yarn": [(0.1 * math.log(4) + 1) ** 2, 1.6314, 2.0047],
-        "log": [14 / 12, 16 / 12, 18 / 12],
-        "root_log": [(14 / 12) ** 0.5, (16 / 12) ** 0.5, 1.5**0.5],
-        "power": [4 ** (2 / 11), 16 ** (2 / 11), 64 ** (2 / 11)],
-    }[rule[1]]
+        "YaRN": [(0.1 * math.log(4) + 1) ** 2, 1.6314, 2.0047],
+        "ln n": [14 / 12, 16 / 12, 18 / 12],
+        "√ln n": [(14 / 12) ** 0.5, (16 / 12) ** 0.5, 1.5**0.5],
+        "s^(2/(d+3))": [4 ** (2 / 11), 16 ** (2 / 11), 64 ** (2 / 11)],
+    }[rule]
     for n_keys, factor in zip((16384, 65536, 262144), factors, strict=True):
-        assert STUDY["RULES"][rule[0]](n_keys, n_keys / 4096, 8) == pytest.approx(factor, rel=1e-4)
-        cell = minimal_cell(
-            bandwidth={"kind": rule[1], "tuned_at": 4096, "value": 2.0}, n_keys=n_keys, head_dim=8, n_features=16
-        )
-        assert 4.0 / cell.bandwidth**2 == pytest.approx(factor, rel=1e-4)
+        assert STUDY["RULES"][rule](n_keys, n_keys / 4096, 8) == pytest.approx(factor, rel=1e-4)
+        if kind:
+            settings = {"n_keys": n_keys, "head_dim": 8, "n_features": 16}
+            cell = minimal_cell(bandwidth={"kind": kind, "tuned_at": 4096, "value": 2.0}, **settings)
+            assert 4.0 / cell.bandwidth**2 == pytest.approx(factor, rel=1e-4)
 
 
 def test_best_sharpness__is_that_of_the_formula_for_many_keys():
@@ -82,3 +82,32 @@ def test_temperatures_of_variants__are_the_best_ones():
     for (target, signal), found in VARIANTS["BEST"].items():
         best = STUDY["best_sharpness"](f"one length, {target}", 8, 1024, signal)
         assert found == pytest.approx(best, rel=1e-4)
+
+
+class Draw:
+    """Random numbers of many replicates."""
+
+    count = 4000
+
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def normals(self, *shape):
+        return self.rng.standard_normal((self.count, *shape))
+
+    def generators(self):
+        return self.rng.spawn(self.count)
+
+
+def off(values, expected):
+    """Distance of a mean from what is expected, in standard errors."""
+    return abs(values.mean() - expected) / values.std() * math.sqrt(len(values))
+
+
+@pytest.mark.parametrize("problem", ["one length, degree 3", "Gaussian keys"])
+def test_risks_of_drawn_keys__are_those_of_theory(problem):
+    known = {"n_keys": 8, "head_dim": 5, "problem": problem}
+    rule = {"tuned_at": 4, "rule": "unchanged", "bandwidth": 0.6}
+    found = STUDY["tempered_head"](**STUDY["keys_along_the_query"](Draw(), **known), **known, **rule)
+    for name, expected in STUDY["theory"](**known, **rule).items():
+        assert off(found[name], expected) < 4.0

@@ -44,3 +44,17 @@ def test_pair__is_that_of_loops(pair, target, others):
             risk += signal * w[i] * w[j] * both
     assert found["pair_risk"] == pytest.approx([risk], rel=1e-6)
     assert found["pair_noise"] == pytest.approx([5 * sum(each**2 for each in w)])
+
+
+class Draw:
+    """Random numbers of many replicates."""
+
+    def normals(self, *shape):
+        return np.random.default_rng(shape).standard_normal((400, *shape))
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_noise_of_heads_that_share_keys__is_that_of_many_keys(groups):
+    found = STUDY["average"](**STUDY["shared_keys"](Draw(), 16, groups, n_keys=2048))["grouped_noise"]
+    expected = STUDY["many_keys"](16, groups)["grouped_noise"]
+    assert found.mean() == pytest.approx(expected, rel=0.02)

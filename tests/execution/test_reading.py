@@ -1,4 +1,4 @@
-"""Nothing that is read is believed: wrong batches count as damaged, and forged ones are found by computing.
+"""Nothing that is read is believed: wrong batches count as damaged, and are computed again.
 
 A look folds batches as it reads them, and comes to what all of them together would.
 """
@@ -74,6 +74,18 @@ WRONG = {
     "a sum whose square overflows": lambda m: m._replace(product_sum=changed(m.product_sum, 1e200)),
     "an undefined target": lambda m: m._replace(target=changed(m.target, np.nan)),
 }
+
+
+@pytest.mark.parametrize("forge", WRONG.values(), ids=WRONG.keys())
+def test_batch_that_cannot_be__is_left_out_and_computed_again(forge, store, design):
+    identity, cell, moments = first_batch(store)
+    whole = store.read_batches(identity, store.stored_batches(identity), cell).keys()
+    store.write_batch(identity, 0, forge(moments), cell)
+    assert store.read_batches(identity, whole, cell).keys() == whole - {0}
+    ledger = Ledger(design, store)
+    (account,) = [account for account in ledger.accounts if account.identity == identity]
+    ledger.first_tasks()
+    assert account.damaged == {0} and account.missing == 1
 
 
 def test_failures__that_a_batch_can_have_are_read(store):
@@ -160,13 +172,6 @@ def test_statement__of_another_or_an_impossible_cell_is_none():
     vast = minimal_cell(n_keys=2**50)
     with pytest.raises(ValueError, match="impossible"):
         Statement.parse(Statement(engine="e", cell=vast).model_dump_json().encode(), vast.identity("e"))
-
-
-def forge(store: Store) -> None:
-    """Change a sum of one batch: digest, shapes and counts are right."""
-    identity, cell, moments = first_batch(store)
-    store.write_batch(identity, 0, moments._replace(error_sum=moments.error_sum * (1 + 2e-16)), cell)
-    assert store.read_batches(identity, [0], cell)
 
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from simstudy.execution import shares
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.shares import Share, require_engine, units, with_shares
 from simstudy.execution.store import Store, store_of
-from simstudy.study import run, run_share
+from simstudy.study import plan, run, run_share
 
 # Twelve cells on each of two kinds of data, four of which a second grid names again.
 WIDE = edited(DESIGN, "angle = [0, 45, 90]", "n_features = [5, 6]\nangle = [0, 30, 45, 60, 75, 90]")
@@ -46,6 +46,7 @@ def test_shares__are_an_undisturbed_run(design, tmp_path):
         run_share(design, Share(number, 3), output=output, executor="serial")
     assert all(account.finished for account in opened(design, with_shares(main)).accounts)
     assert not any(account.finished for account in opened(design, main).accounts)
+    assert not any(grid.batches for grid in plan(design, output=output, executor="serial").grids)
     results = run(design, output=output, executor="serial")
     assert json.loads(results.attrs["run"])["batches_computed"] == 0
     assert numbers(main.folder / "results.nc") == numbers(tmp_path / "whole" / "tiny" / "quick" / "results.nc")

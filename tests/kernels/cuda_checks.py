@@ -43,7 +43,6 @@ if cuda_simulated():
     # Its threads take turns: on several cores every turn wakes another, which costs more than the work.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
-LOGITS = pytest.mark.parametrize("logits", ["distance", "dot_product"])
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
 STREAM = "243f6a8885a308d313198a2e03707344"
 

@@ -190,9 +190,6 @@ def test_unconstrained_weights_are_least_squares():
     assert twins.risk == pytest.approx(best.risk)
 
 
-RNG = np.random.default_rng(3)
-
-
 def make_prediction(bias, covariance, target):
     bias = np.asarray(bias, dtype=float)
     return Prediction(bias, np.asarray(covariance, dtype=float), np.asarray(target, dtype=float), 0 * bias, "")

@@ -85,10 +85,10 @@ def own_attentions(model, inputs):
     return [each for name in names for each in out.get(name) or ()]
 
 
-def captured(model, inputs):
+def captured(model, inputs, **how):
     """Return the calls with queries and keys, those of which weights alone are seen, and what saw them."""
     calls = []
-    with torch.no_grad(), capture(model, calls.append) as seen:
+    with torch.no_grad(), capture(model, calls.append, **how) as seen:
         model(**inputs)
     both = [[call for call in calls if (call.query is None) == alone] for alone in (False, True)]
     return *both, seen

@@ -47,6 +47,18 @@ def test_padded_encoder__in_evaluation_runs_as_it_would_without_its_packed_path(
     assert [call.name for call in found] == ["layers.0.self_attn", "layers.1.self_attn"]
     assert all(torch.equal(call.valid, ~PADDING) for call in found)
     assert torch.allclose(outputs[0][~PADDING], expected[~PADDING], atol=1e-6)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_weights_that_multi_head_attention_returns__are_its_own():
+    layer = nn.MultiheadAttention(16, 2, batch_first=True, add_zero_attn=True).eval()
+    mask = torch.ones(9, 9).triu(1) > 0
+    for average in (True, False):
+        given, outputs = {"attn_mask": mask, "is_causal": True, "average_attn_weights": average}, []
+        expected = layer(X, X, X, **given)
+        calls_of(layer, lambda given=given, outputs=outputs: outputs.append(layer(X, X, X, **given)))
+        for one, other in zip(outputs[0], expected, strict=True):
+            assert one.shape == other.shape and torch.allclose(one, other, atol=1e-6)
 
 
 class Own(nn.Module):
@@ -77,6 +89,20 @@ def test_own_model__is_seen_by_the_function_that_it_calls():
     model = Own()
     (call,) = calls_of(model, lambda: model(X))
     assert call.causal and call.scale == 0.3 and call.weights().triu(1).abs().max() == 0.0
+    assert torch.equal(call.visible(), torch.ones(2, 9, 9).tril().bool())
+
+
+def test_keys_that_no_query_sees__are_padding_where_no_module_is_told_of_it():
+    class Masked(nn.Module):
+        def forward(self, x, seen):
+            x, mask = x.unsqueeze(1), seen.view(2, 1, 1, 9).expand(2, 1, 9, 9)
+            return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    model = Masked()
+    (call,) = calls_of(model, lambda: model(X, ~PADDING))
+    assert torch.equal(call.valid, ~PADDING)
+    (call,) = calls_of(model, lambda: model(X, torch.ones(2, 9, dtype=torch.bool)))
+    assert call.valid is None
 
 
 @pytest.mark.parametrize("way", ["product", "bmm", "einsum"])
@@ -117,8 +143,8 @@ def test_models_that_cannot_be_watched__are_refused_with_the_reason():
         def forward(self, x):
             return x
 
-    def doubled(*arguments, **named):
-        return 2.0 * original(*arguments, **named)
+    def enlarged(*arguments, **named):
+        return 1.01 * original(*arguments, **named)
 
     with pytest.raises(UserError, match="no attention was seen"), capture(NoAttention().eval(), lambda call: None):
         pass
@@ -130,7 +156,7 @@ def test_models_that_cannot_be_watched__are_refused_with_the_reason():
     with pytest.raises(UserError, match="model of type dict"), capture({}, lambda call: None):
         pass
     original = nn.functional.scaled_dot_product_attention
-    nn.functional.scaled_dot_product_attention = doubled
+    nn.functional.scaled_dot_product_attention = enlarged
     try:
         with pytest.raises(UserError, match="do not give its output"):
             calls_of(Wrong(), lambda: Wrong().eval()(X))

@@ -60,6 +60,8 @@ def test_sinks_and_differences__are_in_the_weights_that_give_the_output():
         inputs = inputs_of(model)
         calls, _, seen = captured(model, inputs)
         assert not any(call.plain for call in calls) and calls[0].weights()[0].sum(-1).max() < 1.0
+        parts = torch.cat([part for _, part in calls[0].tiles(5)], 2)
+        assert torch.allclose(parts, calls[0].weights(), atol=1e-6)
         gap = distance(own_attentions(model, inputs), [call.weights() for call in calls])
         assert seen.worst < 1e-5 and (gap > 0.1) == (family == "granite_swa")  # which returns weights without sinks
     model = tiny("diffllama")
@@ -77,6 +79,17 @@ def test_padding__is_known_on_either_side(family):
         assert len(calls) == 2 and all(torch.equal(call.valid, given["attention_mask"] == 1) for call in calls)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of the name of what is stored
+def test_padding__is_known_of_the_last_tokens_where_those_before_are_stored():
+    model = tiny("llama")
+    ids, mask = torch.randint(3, 90, (2, 12)), torch.ones(2, 12, dtype=torch.long)
+    mask[0, :3], mask[1, 9] = 0, 0
+    with torch.no_grad():
+        stored = model(input_ids=ids[:, :8], attention_mask=mask[:, :8]).past_key_values
+    calls, _, _ = captured(model, {"input_ids": ids[:, 8:], "attention_mask": mask, "past_key_values": stored})
+    assert len(calls) == 2 and all(torch.equal(call.valid, mask[:, 8:] == 1) for call in calls)
+
+
 def test_padding_of_decoders__is_not_that_of_the_encoder():
     model = tiny("bart")
     calls, _, _ = captured(model, inputs_of(model))
@@ -88,11 +101,12 @@ def test_padding_of_decoders__is_not_that_of_the_encoder():
         assert by_name[name].visible().any(1).sum(1).tolist() == [12, 9]
 
 
-def test_masks_of_truth_values_that_eager_attention_adds__are_refused_by_the_name_of_the_module():
+@pytest.mark.parametrize("tile", [1024, 4])
+def test_masks_of_truth_values_that_eager_attention_adds__are_refused_by_the_name_of_the_module(tile):
     model = tiny("llama")
     inputs = inputs_of(model) | {"attention_mask": torch.ones(12, 12).tril().bool().expand(2, 1, 12, 12)}
     with pytest.raises(UserError, match=r"layers\.0\.self_attn \(LlamaAttention\): the weights read do not give"):
-        captured(model, inputs)
+        captured(model, inputs, tile=tile)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft

@@ -1,12 +1,16 @@
 """Heads on texts: Grams against loops, theory against simulated keys, what is refused, and the command."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import xarray as xr
 from commands import simstudy as command
+from scipy.stats import spearmanr
 
 from simstudy import inspect_heads
 from simstudy.errors import UserError
+from simstudy.transformers.inspection import Layer
 
 RNG = np.random.default_rng(5)
 W = {"W_Q": RNG.standard_normal((2, 3, 8, 4)), "W_K": RNG.standard_normal((2, 3, 8, 4))}
@@ -39,11 +43,69 @@ def test_arrays__have_the_grams_of_a_loop(causal, scale):
         np.testing.assert_allclose(seen.weight_correlation_mcse.sel(source="observed"), error, atol=1e-12)
         mean = np.mean(grams[1::2], axis=0)
         assert seen.effective_heads.sel(source="observed").item() == pytest.approx(3 * np.trace(mean) / mean.sum())
+
+        def worth(shares, judged=grams[1::2]):
+            mean = np.average(judged, axis=0, weights=shares)
+            return 3 * np.trace(mean) / mean.sum()
+
+        slopes = [3 * (worth(1 + step) - worth(1 - step)) / 2e-4 for step in 1e-4 * np.eye(3)]
+        error = np.std(slopes, ddof=1) / np.sqrt(3)
+        assert seen.effective_heads_mcse.sel(source="observed").item() == pytest.approx(error, rel=1e-5)
         sinks = np.array([text.mean(axis=1).max(axis=1) for text in weights[layer]])
         np.testing.assert_allclose(seen.sink_share, sinks[1::2].mean(axis=0))
     alone = inspect_heads({"weights": weights})
     np.testing.assert_allclose(alone.effective_heads[:, :2], found.effective_heads[:, :2])
     assert np.isnan(alone.effective_heads.sel(source="exact")).all() and "weights alone" in alone.inapplicable[0].item()
+
+
+def test_pairs_and_scores__are_those_of_the_correlations_and_of_texts_left_out_in_turn():
+    found, pair = inspect_heads(W, STATES), np.triu_indices(3, 1)
+    assert (np.diff(found.pair_correlation) < 0.0).all() and found.sizes["pair"] == 6
+    for name in ("correlation", "correlation_mcse"):
+        whole = found[f"weight_{name}"].sel(source="observed").values
+        listed = whole[found.pair_layer.values, found.pair_head_i.values, found.pair_head_j.values]
+        np.testing.assert_array_equal(found[f"pair_{name}"], listed)
+    weights = np.array([[weights_of(text, layer, False, 0.5) for text in STATES[layer, 1::2]] for layer in range(2)])
+    grams = np.einsum("lbhts,lbgts->blhg", weights, weights)
+    sizes = np.sqrt(np.diagonal(grams, axis1=2, axis2=3))
+    judged = (grams / sizes[..., :, None] / sizes[..., None, :])[..., pair[0], pair[1]].reshape(3, 6)
+    for source in ("half", "exact"):
+        predicted = found.weight_correlation.sel(source=source).values[:, pair[0], pair[1]].ravel()
+        for name, score in (
+            ("rank", lambda seen, predicted=predicted: spearmanr(predicted, seen).statistic),
+            ("error", lambda seen, predicted=predicted: np.sqrt(np.mean((predicted - seen) ** 2))),
+        ):
+            left_out = [score(np.delete(judged, text, axis=0).mean(axis=0)) for text in range(3)]
+            both = (found[f"prediction_{name}{end}"].sel(source=source).item() for end in ("", "_mcse"))
+            assert [*both] == pytest.approx([score(judged.mean(axis=0)), 2**0.5 * np.std(left_out)], rel=1e-8)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_theory__is_of_shared_keys_of_even_texts_and_queries_of_odd_ones_without_padding(padded):
+    queries, keys = RNG.standard_normal((6, 4, 5, 3)), RNG.standard_normal((6, 2, 5, 3))
+    found = []
+    for size, shared in ((5, True), (7 if padded else 5, False)):
+        layer, valid = Layer(np.random.default_rng(0)), np.arange(size) < 5
+        widths = [(0, 0), (0, 0), (0, size - 5), (0, 0)]
+        q, k = (np.pad(each, widths, constant_values=9.0) for each in (queries, keys))
+        if not shared:
+            q[::2], k[1::2] = 0.0, 0.0
+        call = SimpleNamespace(query=q, key=k if shared else k.repeat(2, axis=1), scale=0.4)
+        seen = np.broadcast_to(valid, (6, size, size))
+        layer.add((np.ones((6, 4, 4)), np.ones((6, 4, size))), call, np.broadcast_to(valid, (6, size)), "", seen)
+        found.append(np.vstack(layer.theory()))
+    np.testing.assert_allclose(*found, rtol=1e-9)
+
+
+def test_windows_of_one_text__count_as_one_text_of_which_theory_knows_nothing():
+    layer, grams, shares = Layer(RNG), RNG.random((8, 2, 2)), RNG.random((8, 2, 5))
+    layer.add((grams, shares), None, None, "")
+    layer.gather(4, "windows")
+    np.testing.assert_allclose(layer.gram, (grams[::2] + grams[1::2]) / 2)
+    np.testing.assert_allclose(layer.sink, (shares[::2].max(axis=-1) + shares[1::2].max(axis=-1)) / 2)
+    assert "computed in windows" in layer.reason and np.isnan(layer.theory()[0]).all()
+    with pytest.raises(UserError, match="attention of 4 sequences beside 3"):
+        layer.gather(3, "windows")
 
 
 def test_theory__is_what_many_gaussian_keys_give():
@@ -70,27 +132,6 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries(name):
     stated, seen = (runs[f"{name}_mcse"] ** 2).mean("seed"), runs[name].var("seed", ddof=1)
     moving = seen.values > 1e-12  # the correlation of a head with itself does not move
     np.testing.assert_allclose(stated.values[moving] / seen.values[moving], 1.0, atol=0.6)
-
-
-def test_errors_of_predictions_by_other_texts__are_jackknifes_of_a_loop():
-    found = inspect_heads(W, STATES)
-    weights = np.array([weights_of(text, 0, False, 0.5) for text in STATES[0][::2]])
-    grams = np.einsum("bhts,bgts->bhg", weights, weights) / 12
-    pairs = np.triu_indices(3, 1)
-
-    def worth(kept):
-        own = [gram / np.sqrt(np.outer(gram.diagonal(), gram.diagonal())) for gram in grams[kept]]
-        level = np.mean([each[pairs].mean() for each in own])
-        deviations = np.sqrt(grams[kept].mean(axis=0).diagonal())
-        variance = level * deviations.sum() ** 2 + (1.0 - level) * (deviations**2).sum()
-        return level, 3 * (deviations**2).sum() / variance
-
-    others = np.array([worth([1, 2]), worth([0, 2]), worth([0, 1])])
-    level, heads = np.sqrt(2 / 3 * ((others - others.mean(axis=0)) ** 2).sum(axis=0))
-    constant = found.sel(source="constant").isel(layer=0)
-    np.testing.assert_allclose([constant.layer_correlation, constant.effective_heads], worth([0, 1, 2]))
-    np.testing.assert_allclose([constant.layer_correlation_mcse, constant.effective_heads_mcse], [level, heads])
-    np.testing.assert_allclose(constant.weight_correlation_mcse, level * (1 - np.eye(3)), atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def leading(number: int) -> Edge | None:
         "regression": draw.choice(REGRESSIONS), "noise": draw.choice(NOISES), "key_distribution": draw.choice(KEYS),
         "queries": draw.choice((*QUERIES, FAR)), "arrangement": "rotated", "angle": draw.choice((0.0, 30.0, 90.0)),
     }  # fmt: skip
-    return at_edge("leading order", settings, _keys, ("mean_variance", "ensemble_variance", "mse"), number)
+    return at_edge("leading order", settings, ("mean_variance", "ensemble_variance", "mse"), number)
 
 
 def compact(number: int) -> Edge | None:
@@ -80,7 +80,7 @@ def compact(number: int) -> Edge | None:
         "normaliser": {"kind": "compact", "power": power, "window": window},
         "regression": "zero" if zero else RADIAL, "queries": FAR if zero else "origin",
     }  # fmt: skip
-    return at_edge("compact kernels", settings, _keys, ("mean_variance", "ensemble_variance"), number)
+    return at_edge("compact kernels", settings, ("mean_variance", "ensemble_variance"), number)
 
 
 def exact(number: int) -> Edge | None:
@@ -117,30 +117,23 @@ KINDS: dict[str, tuple[Callable[[int], Edge | None], int]] = {
 """What draws cells at the edge of each theory, and from how many numbers."""
 
 
-def at_edge(
-    theory: str, settings: dict[str, Any], place: Callable[[int], dict[str, Any]], measures: tuple[str, ...],
-    number: int, most: int = MOST,
-) -> Edge | None:  # fmt: skip
+def at_edge(theory: str, settings: dict[str, Any], measures: tuple[str, ...], number: int) -> Edge | None:
     """Return the smallest cell for which leading order says that it holds; None if that is too large."""
 
     def cell(size: int) -> Cell:
-        return minimal_cell(**({"batch_size": 512, "seed": number} | settings | place(size)))
+        return minimal_cell(**({"batch_size": 512, "seed": number, "n_keys": size} | settings))
 
     def holds(size: int) -> bool:
         values = theory_of(cell(size), "leading").measures
         return bool(np.isfinite(values.get(measures[0], np.nan)))
 
     low, high = 1, 2
-    while high <= most and not holds(high):
+    while high <= MOST and not holds(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    return Edge(theory, cell(high), "leading", measures, NEXT_TERM_LIMIT) if high <= most and holds(high) else None
-
-
-def _keys(size: int) -> dict[str, Any]:
-    return {"n_keys": size}
+    return Edge(theory, cell(high), "leading", measures, NEXT_TERM_LIMIT) if high <= MOST and holds(high) else None
 
 
 def theory_of(cell: Cell, source: str) -> Theory:

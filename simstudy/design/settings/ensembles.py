@@ -11,13 +11,11 @@ from simstudy.design.settings.records import (
     Choice,
     Count,
     Kinds,
-    NonNegative,
     Part,
     Points,
     Positive,
     Probability,
     Ratio,
-    Real,
     Several,
     Vector,
     Whole,
@@ -67,26 +65,9 @@ class LogBandwidth(_LengthRule):
     power: Positive = Field(1.0, description="a positive power")
 
 
-class RootLogBandwidth(_LengthRule):
-    """g = (√(2 ln n) − offset)/(√(2 ln n₀) − offset): the largest of n Gaussian logits, less a constant."""
-
-    kind: Literal["root_log"]
-    offset: NonNegative = Field(0.0, description="a number of at least 0, below √(2 ln n₀)")
-
-
-class PowerBandwidth(_LengthRule):
-    """g = (n/n₀)^(2/(p + add)); of keys on a sphere add = 3 has the least squared error for many keys, −1 is critical.
-
-    Of keys with a density in p dimensions, add = 4 has the least squared error.
-    """
-
-    kind: Literal["power"]
-    add: Real = Field(3.0, description="a number above −p")
-
-
-_LengthRules = YarnBandwidth | LogBandwidth | RootLogBandwidth | PowerBandwidth
 Bandwidth = Annotated[
-    FixedBandwidth | AttentionBandwidth | RateBandwidth | _LengthRules, Kinds("fixed", "value", "number")
+    FixedBandwidth | AttentionBandwidth | RateBandwidth | YarnBandwidth | LogBandwidth,
+    Kinds("fixed", "value", "number"),
 ]
 
 
@@ -103,11 +84,6 @@ def bandwidth_of(rule: Bandwidth, n: int, p: int) -> float:
             factor = (rule.rate * math.log(max(n / rule.tuned_at, 1.0)) + 1.0) ** 2
         case LogBandwidth():
             factor = (math.log(n) / math.log(rule.tuned_at)) ** rule.power
-        case RootLogBandwidth():
-            here, there = (math.sqrt(2.0 * math.log(k)) - rule.offset for k in (n, rule.tuned_at))
-            factor = here / there if there > 0.0 else 0.0
-        case PowerBandwidth():
-            factor = (n / rule.tuned_at) ** (2.0 / (p + rule.add)) if p + rule.add > 0.0 else 0.0
     return rule.value / math.sqrt(factor) if factor > 0.0 else math.inf
 
 
