@@ -94,6 +94,7 @@ verify: $(VENV)/.models  ## Exact moments, theories, error rates of verdicts, ki
 
 bench: $(VENV)/.bench  ## Speed against the limits of the machine and other libraries (minutes)
 	$(BIN)/python tests/benchmarks
+	$(BIN)/python tests/benchmarks/precision.py
 
 lint: $(VENV)/.dev  ## Style, and types of the public modules
 	$(BIN)/ruff check .

@@ -1,7 +1,5 @@
 """Small valid cells and designs for tests; each keyword replaces one setting."""
 
-import importlib.util
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,6 @@ BASE: dict[str, Any] = {
     "seed": 7,
     "control": "none",
 }
-
-
-def needs(package: str) -> pytest.MarkDecorator:
-    """Skip a test without a package of the extra models, unless the environment says that it must be there."""
-    lacking = importlib.util.find_spec(package) is None and os.environ.get("SIMSTUDY_REQUIRE_TORCH") != "1"
-    return pytest.mark.skipif(lacking, reason=f"{package} is not installed (extra: models)")
 
 
 def minimal_cell(**settings: Any) -> Cell:

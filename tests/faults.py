@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from builders import DESIGN, edited
 from kills import FOLDER, numbers
+from stored import stated_cell
 
 from simstudy.execution import folder as doors
 from simstudy.execution.store import Store
@@ -173,8 +174,8 @@ def outcome(output: Path) -> dict[str, Any]:
     texts = {name: (folder / name).read_bytes() for name in ("verdicts.csv", "comparisons.csv", "cells.csv")}
     # As the program reads them: an entry that a disk has lost may stand behind that of a whole batch.
     store, stored = Store(folder), {}
-    for cell in store.stored_cells():
-        stated = store.read_statement(cell).cell
+    for cell in store.files.at("batches").names():
+        stated = stated_cell(folder / "batches" / cell)
         read = store.read_batches(cell, store.stored_batches(cell), stated)
         stored |= {(cell, number): [field.tobytes() for field in moments] for number, moments in read.items()}
     return {"results": numbers(folder / "results.nc"), "batches": stored, **texts}

@@ -2,11 +2,12 @@
 
 import contextlib
 import functools
+import json
 from pathlib import Path
 
+from simstudy.design.settings.cell import Cell
 from simstudy.execution.batch_files import ENTRY, LENGTH, Segment, record_of, segments
 from simstudy.execution.folder import Folder
-from simstudy.execution.store import Store
 
 PATTERN = "batches/*/*.batch"
 
@@ -78,4 +79,9 @@ def _place(batch: Path) -> tuple[Path, int, int]:
 @functools.cache
 def _size(cell: Path) -> int:
     """Bytes of a batch of the cell with this folder."""
-    return record_of(Store(cell.parents[1]).read_statement(cell.name).cell).itemsize
+    return record_of(stated_cell(cell)).itemsize
+
+
+def stated_cell(folder: Path) -> Cell:
+    """What the cell with this folder of batches is; JSON has no tuples."""
+    return Cell.model_validate(json.loads((folder / "cell.json").read_text())["cell"], strict=False)

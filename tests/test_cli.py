@@ -196,6 +196,11 @@ def test_report__shows_no_verdicts_of_another_design(in_process, tiny, tmp_path)
     assert not (tmp_path / "out" / "tiny" / "quick" / "report.html").exists()
 
 
+def test_report__of_the_folder_of_a_study_is_that_of_the_study(in_process, tiny, tmp_path):
+    result = in_process("report", write_design(tmp_path).parent, "--output", tiny.copied(tmp_path / "out"))
+    assert result.returncode == 0 and "mse-falls" in result.stdout
+
+
 def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
     for name, text in {
         "a-bad": edited(DESIGN, "n_keys = 40", "n_keys = -1"),

@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 from builders import DESIGN, FIGURES, edited, write_design
 from builders_results import build_design, build_results
-from commands import simstudy
 
 from simstudy.design.load import load_design
 from simstudy.design.measures import ATTRIBUTES
@@ -198,12 +197,6 @@ def told(results: xr.Dataset) -> str:
     return message
 
 
-def test_results_of_this_version__are_opened(stored):
-    results = open_results(stored[0].folder)
-    assert {"optimum_share", "wrong_pair_share", "verdict"} <= results.keys()
-    assert set(results.attrs) == set(ATTRIBUTES)
-
-
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.rare)], ids="each {}".format)
 def test_any_variable_that_is_missing__is_named(results, tmp_path, step):
     names = sorted(results.data_vars.keys() - OPTIONAL)
@@ -270,20 +263,3 @@ def test_results_with_other_contents_than_the_design__get_no_report(stored, resu
 )
 def test_other_layouts__are_told(results, change, expected):
     assert expected in told(change(results))
-
-
-def test_report_of_an_earlier_version__is_one_line_and_leaves_everything_as_it_was(stored):
-    store, design = stored
-    whole, old = store.folder / "results.nc", ["failure_rate", "failure_rate_mcse"]
-    content, report = whole.read_bytes(), ("report", design, "--output", store.folder.parents[1])
-    store.write_dataset("results.nc", read_results(whole).drop_vars(old))
-    before = {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()}
-    outcome = simstudy(*report)
-    assert {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()} == before
-    store.files.write("results.nc", content)
-    assert outcome.returncode == 2 and outcome.stdout == ""
-    assert len(outcome.stderr.strip().splitlines()) == 1
-    for expected in ("results.nc: laid out by another version", "no failure_rate, no failure_rate_mcse", "again"):
-        assert expected in outcome.stderr
-    again = simstudy(*report)
-    assert again.returncode == 0 and "mse-falls" in again.stdout

@@ -27,7 +27,6 @@ import numpy as np
 from pydantic import ConfigDict
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
-from simstudy.design.feasibility import impossibilities
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Folder, Missing
@@ -54,14 +53,6 @@ class Statement(Record):
 
     engine: str
     cell: Cell
-
-    @classmethod
-    def parse(cls, content: bytes, identity: str) -> Statement:
-        """Return the statement of the cell with this name; ValueError if it is damaged, another's or impossible."""
-        stated = cls.model_validate_json(content, strict=False)  # JSON has no tuples; the identity below is strict
-        if stated.cell.identity(stated.engine) != identity or impossibilities(stated.cell):
-            raise ValueError("states another cell, or an impossible one")
-        return stated
 
 
 def record_of(cell: Cell) -> np.dtype:

@@ -22,7 +22,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from xarray.backends import NetCDF4DataStore
 
 _STATEMENT = "cell.json"
-_IDENTITY = re.compile(r"[0-9a-f]{20}")
 DETAILS_FILE, PROVENANCE_FILE = "details.nc", "provenance.json"
 MAX_JSON_BYTES = 1 << 20
 """Largest record that is read: of an owner, of a share."""
@@ -173,10 +171,6 @@ class Store:
         """Return where a batch is stored, for people."""
         return f"{Segment(self._cell(identity), batch // LENGTH).path('records')}, batch {batch}"
 
-    def stored_cells(self) -> list[str]:
-        """Return the identities of the cells that have batches on disk, in order."""
-        return [name for name in self.files.at("batches").names() if _IDENTITY.fullmatch(name)]
-
     def stored_batches(self, identity: str) -> frozenset[int]:
         """Return the numbers of the batches on disk, whole or damaged."""
         self._write()
@@ -242,13 +236,6 @@ class Store:
         self._write()
         self.files.write(f"batches/{identity}/{_STATEMENT}", content, flush=False)
         self._unflushed.add((self._cell(identity), _STATEMENT))
-
-    def read_statement(self, identity: str) -> Statement | None:
-        """Return what a cell is; None if that is missing, damaged or another cell's."""
-        try:
-            return Statement.parse(self._cell(identity).read(_STATEMENT, MAX_STATEMENT_BYTES), identity)
-        except (Missing, ValueError):
-            return None
 
     def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""

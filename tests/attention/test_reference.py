@@ -1,9 +1,11 @@
 """Attention as machine learning writes it, against the ensemble; masks: estimates and theory of keys that are seen."""
 
+import importlib.util
+
 import naive
 import numpy as np
 import pytest
-from builders import DESIGN, edited, estimated, minimal_cell, mistakes, needs, write_design
+from builders import DESIGN, edited, estimated, minimal_cell, mistakes, write_design
 
 from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
@@ -16,7 +18,7 @@ from simstudy.theory import exact_moments, leading_order, masked
 
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 SIX_QUERIES = {"kind": "gaussian", "count": 6}
-needs_torch = needs("torch")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def discrepancy(**settings) -> float:
@@ -140,7 +142,7 @@ def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanis
 
 
 @pytest.mark.parametrize(
-    "reference", ["attention", "multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs("torch"))]
+    "reference", ["attention", "multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs_torch)]
 )
 @pytest.mark.parametrize("mask", MASKS)
 def test_masked_heads__are_masked_attention(mask, reference):

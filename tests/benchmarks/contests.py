@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import bookkeeping
-import digits
 import limits
 import numpy as np
 import recorded
@@ -124,13 +123,12 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
 
 
 def costs(rounds: int) -> Iterator[Row]:
-    """CPU seconds to a given error, and of functions of the user's own."""
-    yield from digits.digit_rows(digits.SIZE, rounds)
+    """CPU seconds of functions of the user's own."""
     yield from simulations.simulation_rows(rounds)
 
 
 def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
-    """Two threads, Dask, and a client with many: on all cores again."""
+    """Two threads, and Dask: on all cores again."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     for size in sizes:
@@ -141,4 +139,3 @@ def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
         batches = max(4, round(6.0 / limits.fastest(functools.partial(workloads.whole_job, made), 3)))
         for executor, overhead in bookkeeping.dask_overhead(made, batches, 3).items():
             yield Row("batches", size.name, f"Dask, one of its {executor}", overhead, "times a loop")
-    yield from bookkeeping.client_rows()

@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import bookkeeping
 import contests
-import digits
 import limits
 import naive
 import numpy as np
+import precision
 import pytest
 import recorded
 import simulations
 import workloads
-from digits import DIFFERENCE, MEASURES, SIZE, TARGETS
 from peers import PEERS
 from workloads import TINY
 
@@ -118,46 +117,16 @@ def test_kernel_that_lost_a_third_of_its_share__is_named():
     assert recorded.lost(rows, "another") == []
 
 
-def test_two_threads__are_measured():
-    assert limits.two_threads(workloads.draw(SMALL), 1, 2).median > 0
-
-
 def test_overhead_of_dask__is_measured():
     assert set(bookkeeping.dask_overhead(workloads.cell(TINY, "integrated"), 3, 1)) == {"threads", "processes"}
 
 
-SMALLER = replace(SIZE, keys=64, queries=3, replicates=1024)
-
-
-def apart(one, other):
-    gaps = [
-        np.abs(one.estimate[name] - other.estimate[name]) / np.hypot(one.error[name], other.error[name])
-        for name in (*MEASURES, DIFFERENCE)
-    ]
-    return max(gap.max() for gap in gaps)
-
-
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_both_ways_estimate_the_same(target):
-    own, other = digits.own_study(SMALLER, target, 0), digits.numpy_study(SMALLER, target, 0)
-    assert own.seconds > 0 and other.seconds > 0
-    assert apart(own, other) < 4
-    assert apart(own, digits.numpy_study(SMALLER, target._replace(noise_sd=1.5), 0)) > 6
-    assert own.error[DIFFERENCE] < other.error[DIFFERENCE]
-
-
-def test_errors_stated_are_those_of_independent_rounds():
-    rounds = [digits.numpy_study(replace(SMALLER, replicates=256), TARGETS[1], k) for k in range(40)]
-    for name in (*MEASURES, DIFFERENCE):
-        spread = np.std([one.estimate[name] for one in rounds], axis=0)
-        stated = np.mean([one.error[name] for one in rounds], axis=0)
-        assert (np.abs(np.log(spread / stated)) < 0.45).all()
-
-
-def test_digit_rows__the_expansion_pays_where_kernels_reach_enough_keys():
-    rows = {(row.size, row.who): row.value.median for row in digits.digit_rows(replace(SMALLER, keys=512), 2)}
-    assert len(rows) == 24 and min(rows.values()) > 0
-    assert all(value > 1.2 for (_, who), value in rows.items() if who == "simstudy, plain")
+def test_precision__compares_three_ways_to_the_same_numbers():
+    settings = precision.CELLS["noise, 100 keys, 2 heads at 60°"]
+    first, second = precision.rows("cell", settings)  # which checks the rival
+    seconds = [[float(each) for each in cell.split("/")] for cell in first.split("|")[3:-1]]
+    assert first.startswith("| cell | 1") and second.startswith("|  | 1e-4 |")
+    assert len(seconds) == 4 and all(len(each) == 3 and min(each) > 0 for each in seconds)
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
@@ -168,8 +137,3 @@ def test_simulation_by_hand__estimates_the_same(tmp_path, one_by_one):
     errors = found.mean_squared_error_mcse.values
     assert (np.abs(found.mean_squared_error.sel(source="empirical").values - by_hand) < 6 * errors).all()
     assert (errors < 0.05 * by_hand).all()
-
-
-def test_client_rows__count_every_batch_and_each_takes_its_time():
-    rate, busy = (row.value for row in bookkeeping.client_rows(200, 0.05))
-    assert 0 < rate < bookkeeping.THREADS / 0.05 and 0 < busy < 50

@@ -13,7 +13,6 @@ from sklearn.linear_model import LinearRegression
 from simstudy.design.contents import read_contents
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.settings.cell import Cell
-from simstudy.execution.batch_files import Statement
 from simstudy.execution.provenance import provenance
 
 RNG = np.random.default_rng(3)
@@ -136,11 +135,8 @@ def test_pairing_of_residuals__tells_cells_apart():
 def test_rows__travel_inside_the_cell():
     cell = cell_of(response="target", held_out=5, regression="file", columns=["bmi", "bp", "s1", "s2", "s3", "s4"])
     assert Cell.model_validate(cell.model_dump()).rows == cell.rows
-    content = Statement(engine="e", cell=cell).model_dump_json()
     found = Cell.model_validate_json(cell.model_dump_json()).rows
     np.testing.assert_array_equal(found.table, cell.rows.table)
-    with pytest.raises(ValueError, match="states another cell"):
-        Statement.parse(content.encode(), cell.identity("other"))
     assert "have not been read" in str(impossibilities(cell.model_copy(update={"file_rows": None})))
 
 

@@ -13,13 +13,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, minimal_cell, with_contents, write_design
+from builders import DESIGN, edited, minimal_cell, write_design
+from stored import stated_cell
 
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution import queue as queue_module
-from simstudy.execution.batch_files import Statement, segments, with_digest
+from simstudy.execution.batch_files import segments, with_digest
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.queue import Task, open_queue
 from simstudy.execution.store import Store, read_results, store_of
@@ -47,8 +48,8 @@ def store(computed, tmp_path) -> Store:
 
 def first_batch(store: Store) -> tuple[str, Cell, Moments]:
     """Address and moments of the batch that the tests replace."""
-    identity = store.stored_cells()[0]
-    cell = store.read_statement(identity).cell
+    identity = store.files.at("batches").names()[0]
+    cell = stated_cell(store.folder / "batches" / identity)
     return identity, cell, store.read_batches(identity, [0], cell)[0]
 
 
@@ -149,29 +150,6 @@ def test_results_that_promise_more_than_they_hold__are_refused(tmp_path):
     texts = ["why a theory does not apply " * 9, *("" for _ in range(10_000))]
     Store(tmp_path).write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", texts)}))
     assert read_results(path).a[2] == 2.0
-
-
-def test_statement__of_contents_of_files_is_read_back(tmp_path):
-    """`verify` skipped cells with heads or masks of files, and their results, as of an unknown engine."""
-    np.save(tmp_path / "w.npy", np.random.default_rng(0).normal(size=(2, 6, 2)))
-    np.save(tmp_path / "mask.npy", np.tri(2, 4, 2, dtype=bool))
-    heads = {"arrangement": "file", "file": "w.npy", "query_projections": "file", "query_file": "w.npy"}
-    points = {"kind": "points", "points": [[0.0] * 6] * 2}
-    cell = with_contents(tmp_path, **heads, mask={"kind": "file", "path": "mask.npy"}, queries=points, n_keys=4)
-    assert cell.file_projections and cell.file_query_projections and cell.file_mask
-    content = Statement(engine="e", cell=cell).model_dump_json().encode()
-    assert Statement.parse(content, cell.identity("e")).cell.model_dump() == cell.model_dump()
-
-
-def test_statement__of_another_or_an_impossible_cell_is_none():
-    cell = minimal_cell()
-    content = Statement(engine="e", cell=cell).model_dump_json().encode()
-    assert Statement.parse(content, cell.identity("e")).cell.model_dump() == cell.model_dump()
-    with pytest.raises(ValueError, match="another cell"):
-        Statement.parse(content, cell.identity("f"))
-    vast = minimal_cell(n_keys=2**50)
-    with pytest.raises(ValueError, match="impossible"):
-        Statement.parse(Statement(engine="e", cell=vast).model_dump_json().encode(), vast.identity("e"))
 
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):

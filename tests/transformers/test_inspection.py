@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from simstudy import inspect_heads
 from simstudy.errors import UserError
-from simstudy.transformers.inspection import Layer
+from simstudy.transformers.inspection import Layer, _labelled
 
 RNG = np.random.default_rng(5)
 W = {"W_Q": RNG.standard_normal((2, 3, 8, 4)), "W_K": RNG.standard_normal((2, 3, 8, 4))}
@@ -93,7 +93,7 @@ def test_theory__is_of_shared_keys_of_even_texts_and_queries_of_odd_ones_without
         call = SimpleNamespace(query=q, key=k if shared else k.repeat(2, axis=1), scale=0.4)
         seen = np.broadcast_to(valid, (6, size, size))
         layer.add((np.ones((6, 4, 4)), np.ones((6, 4, size))), call, np.broadcast_to(valid, (6, size)), "", seen)
-        found.append(np.vstack(layer.theory()))
+        found.append(np.concatenate([each.mean(axis=0).ravel() for each in layer.theory()]))
     np.testing.assert_allclose(*found, rtol=1e-9)
 
 
@@ -106,6 +106,19 @@ def test_windows_of_one_text__count_as_one_text_of_which_theory_knows_nothing():
     assert "computed in windows" in layer.reason and np.isnan(layer.theory()[0]).all()
     with pytest.raises(UserError, match="attention of 4 sequences beside 3"):
         layer.gather(3, "windows")
+
+
+def test_heads_that_a_layer_lacks__are_left_out_of_every_comparison():
+    """Layers of 3 and 4 heads: the observed correlations of the first are those of its own pairs."""
+    few, many = (Layer(np.random.default_rng(0)) for _ in range(2))
+    for layer, n_heads in ((few, 3), (many, 4)):
+        weights = np.random.default_rng(n_heads).dirichlet(np.ones(6), (8, n_heads, 5))
+        gram = np.einsum("bhts,bgts->bhg", weights, weights) / 5
+        layer.add((np.tile(gram[:1], (8, 1, 1)), weights.mean(axis=2)), None, None, "")
+    found = _labelled({"few": few, "many": many})
+    assert found.prediction_error.sel(source="half").item() < 1e-12  # all texts are one
+    own = found.weight_correlation[0, 0].values[np.triu_indices(3, 1)].mean()
+    assert found.layer_correlation[0, 0].item() == pytest.approx(own)
 
 
 def test_theory__is_what_many_gaussian_keys_give():
