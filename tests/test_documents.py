@@ -4,8 +4,6 @@ import inspect
 import pydoc
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +25,9 @@ from simstudy.report import answer
 from simstudy.report.answer import EQUATIONS
 from simstudy.report.tables import verdict_lines
 
-sys.path.append(str(ROOT / "simstudy" / "docs"))  # last: a file of tests has the name of one there
-import filled
-
 README, DESIGNS = DOCUMENTS["README.md"], DOCUMENTS["designs/README.md"]
-STUDY, OWN_DATA = "third-head", "simstudy/docs/own-data.md"
-ELSEWHERE = ("any-estimator", "own-numbers", "tutorial")
+STUDY, OWN_DATA = "third-head", "simstudy/docs/designs.md"
+ELSEWHERE = ("your-methods", "your-numbers", "tutorial")
 """Pages whose blocks need other files, or are run by tests of their own."""
 REQUIRED = {"GL08", "SS01", "PR01", "PR02", "PR03", "PR07", "RT01", "RT03"}
 """Checks of numpydoc: a summary, every parameter and what is returned, each described.  Annotations give the types."""
@@ -41,6 +36,7 @@ PUBLIC += [f"{module.__name__}.{name}" for module in (plots,) for name, value in
            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"]  # fmt: skip
 ANSWERS = ("holds", "holds if", "fails", "open", "not testable here")
 TEMPLATE = ROOT / "simstudy" / "commands" / "templates" / "heads" / "design.toml"
+FUNCTIONS = ROOT / "simstudy" / "docs" / "functions.rst"
 COMMANDS = typer.main.get_group(app).commands
 
 
@@ -81,10 +77,6 @@ def test_abstracts__nothing_is_left_out_in_silence():
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
 
 
-def test_tables__keep_bars_and_lines_inside_their_cells():
-    assert list(filled.markdown(("a", "b"), [("|x|²", "1\n2")])) == ["| a | b |", "|---|---|", "| \\|x\\|² | 1 2 |"]
-
-
 def test_readmes__are_short():
     assert len(README.splitlines()) <= 120
     assert all(
@@ -112,14 +104,14 @@ def test_numbers_of_a_contrast__are_those_of_the_run(study):
     results = simstudy.open_results(study / "outputs" / STUDY / "quick")
     two, three = ({"n_heads": heads, "noise_sd": 1} for heads in (2, 3))
     found = simstudy.contrast(results, three, two, "mse")
-    assert not lacking("outputs/README.md", f"{found.estimate:.4f}", f"{found.mcse:.5f}", below="## Two cells")
+    assert not lacking("simstudy/docs/results.md", f"{found.estimate:.4f}", f"{found.mcse:.5f}", below="## Two cells")
     errors = [f"{float(results.mse.sel(source='empirical', cell=results.cell[k])):.2f}" for k in (1, 3)]
-    assert not lacking("outputs/README.md", "# {} with two heads, {} with three".format(*errors))
+    assert not lacking("simstudy/docs/results.md", "# {} with two heads, {} with three".format(*errors))
 
 
 def test_own_model__is_inspected_as_the_readme_says(capsys):
     pytest.importorskip("transformers")
-    exec(blocks("python", "README.md")[0], {})
+    exec(blocks("python", "README.md")[1], {})
     worth = [float(each) for each in capsys.readouterr().out.strip("[]\n").split()]
     assert len(worth) == 12 and all(1 <= each <= 8 for each in worth)
 
@@ -127,20 +119,20 @@ def test_own_model__is_inspected_as_the_readme_says(capsys):
 def test_own_matrices__are_answered_as_the_page_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found: dict = {}
-    exec(blocks("python", "simstudy/docs/own-heads.md")[0], found)
+    exec(blocks("python", "simstudy/docs/your-model.md")[0], found)
     assert found["found"].pair_correlation[0] > 0.9
-    arguments = next(each for each in shown("simstudy/docs/own-heads.md") if "heads.npz" in each)
+    arguments = next(each for each in shown("simstudy/docs/your-model.md") if "heads.npz" in each)
     result = command(*arguments, cwd=tmp_path)
     assert result.returncode == 0 and "alike    layer 0, heads 0 and 1: 0.9" in result.stdout, result.stderr
 
 
 def test_template__is_a_valid_study_into_which_the_other_blocks_fit(tmp_path):
-    whole, (population,) = TEMPLATE.read_text(), blocks("toml", "designs/README.md")
+    whole, population = TEMPLATE.read_text(), blocks("toml", OWN_DATA)[0]
     random_heads = re.sub(r"^\[simulation\].*?(?=^\[)", population, whole, flags=re.DOTALL | re.MULTILINE)
     random_heads = random_heads.replace('"orthogonal"', '"haar"')
     others = re.sub(r"^\[(data|queries|simulation)\].*?(?=^\[)", "", whole, flags=re.DOTALL | re.MULTILINE)
     path, found = tmp_path / "my-study.toml", []
-    for text in (whole, random_heads, others + blocks("toml", OWN_DATA)[0]):
+    for text in (whole, random_heads, others + blocks("toml", OWN_DATA)[1]):
         path.write_text(text)
         assert set(profiles_of(path)) == {"quick", "full"}
         found.append([planned.cell for planned in load_design(path).cells])
@@ -166,7 +158,7 @@ def test_examples_of_the_architecture__are_a_study_that_runs(tmp_path):
 
 @pytest.mark.rare
 def test_commands_of_long_runs__work_in_their_order(tmp_path):
-    long_runs = [each for each in shown("simstudy/execution/README.md") if "principal-angles" not in each]
+    long_runs = [each for each in shown("simstudy/docs/clusters.md") if "principal-angles" not in each]
     assert [arguments[0] for arguments in long_runs] == ["init", "plan", "run", "status", "replay"]
     for arguments in long_runs:
         result = command(*arguments, cwd=tmp_path)
@@ -197,7 +189,7 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
 
 
 def test_bibliography__has_every_arxiv_number_once():
-    page = DOCUMENTS["simstudy/docs/bibliography.md"] + "\n".join(filled.papers())
+    page = DOCUMENTS["simstudy/docs/bibliography.md"]
     linked = re.findall(r"\[(\d{4}\.\d{5})\]", page)
     files = [path for folder in ("designs", "simstudy") for path in (ROOT / folder).rglob("*.*")]
     texts = [*DOCUMENTS.values(), *(path.read_text() for path in files if path.suffix in (".py", ".toml", ".html"))]
@@ -249,24 +241,12 @@ def test_formulas_that_docstrings_name__stand_in_the_theory():
     assert EQUATIONS.keys() == kinds_of(AnyFormula).keys() and {*EQUATIONS.values()} <= set(labels)
 
 
-def test_site__says_of_commands_and_targets_what_help_says(in_process):
-    page, targets = "\n".join(filled.commands()), list(filled.targets())
-    for name in COMMANDS:
-        said = " ".join(in_process(name, "--help").stdout.split())
-        section = page.split(f"## simstudy {name}\n")[1].split("\n## ")[0]
-        for line in re.findall(r"^- `(--[a-z-]+)`: (\S+ \S+)", section, flags=re.MULTILINE):
-            assert all(part in said for part in line), (name, line)
-    shown = subprocess.run(["make", "--no-print-directory", "help"], capture_output=True, text=True, cwd=ROOT).stdout
-    lines = [line.partition(" ") for line in shown.splitlines() if not line.startswith("Variables")]
-    assert targets == [f"- `make {name}`: {said.strip()}" for name, _, said in lines] and len(targets) > 10
-
-
 def test_files_of_a_study__are_all_told_of(study):
     names = [f"`{path.name}" for path in (study / "outputs" / STUDY / "quick").iterdir() if path.name != ".partial"]
     assert len(names) > 8
-    assert not lacking("simstudy/execution/README.md", *lacking("outputs/README.md", *names))
+    assert not lacking("simstudy/docs/clusters.md", *lacking("simstudy/docs/results.md", *names))
 
 
 def test_every_public_function__has_its_place_in_the_reference():
-    listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", DOCUMENTS["simstudy/docs/api.md"], flags=re.M)
+    listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", FUNCTIONS.read_text(), flags=re.M)
     assert sorted(listed) == sorted([*simstudy.__all__])

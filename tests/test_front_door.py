@@ -88,7 +88,7 @@ def test_json__has_the_keys_of_the_documentation(command, tmp_path):
     for record in found.values():
         for keys in (record, *(part[0] for part in record.values() if isinstance(part, list))):
             told = [f"`{key}`" for key in keys]
-            assert not lacking("simstudy/execution/README.md", *told, below="## Answers for other programs")
+            assert not lacking("simstudy/docs/clusters.md", *told, below="## Answers for other programs")
 
 
 def test_json_of_mistakes__has_their_places(command, tmp_path):

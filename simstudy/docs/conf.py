@@ -4,9 +4,6 @@ Sphinx, as it numbers formulas, links them from docstrings and refuses links tha
 the repository, so that a page is where its file is and links between files are links between pages.
 """
 
-import re
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import ziamath
@@ -15,15 +12,12 @@ from sphinx.application import Sphinx
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
-sys.path.insert(0, str(Path(__file__).parent))
-from filled import FILLED
-
 project = "simstudy"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_copybutton"]
 root_doc = "simstudy/docs/index"
 include_patterns = [
-    "simstudy/docs/*.md", "designs/README.md", "designs/*/README.md", "outputs/README.md", "simstudy/README.md",
-    "simstudy/*/README.md",
+    "simstudy/docs/*.md", "simstudy/docs/functions.rst", "designs/README.md", "designs/*/README.md",
+    "simstudy/README.md", "simstudy/*/README.md",
     "tests/README.md", "tests/benchmarks/README.md", "simstudy/CONTRIBUTING.md",
 ]  # fmt: skip
 exclude_patterns = [".*", "outputs/site", "outputs/*/*", "tests/*/*/*"]
@@ -52,17 +46,11 @@ html_copy_source = False
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register what is filled into pages, and formulas as drawings, which need neither a script nor a font."""
-    app.connect("source-read", _fill)
+    """Register formulas as drawings, which need neither a script nor a font."""
     app.connect("autodoc-process-docstring", _escape)
     app.connect("autodoc-skip-member", _skip)
     app.add_html_math_renderer("drawn", (_inline, None), (_display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def _fill(app: Sphinx, page: str, source: list[str]) -> None:
-    """Put lines that are computed into the place of ``<!-- fill: NAME -->``."""
-    source[0] = re.sub("<!-- fill: (.*?) -->", lambda found: "\n".join(FILLED[found[1]]()), source[0])
 
 
 def _escape(app: Sphinx, what: str, name: str, of: object, options: object, lines: list[str]) -> None:

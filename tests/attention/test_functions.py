@@ -368,13 +368,14 @@ def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_pa
     assert np.array_equal(_covers(*known), [np.nan, 1.0, np.nan], equal_nan=True)
 
 
-def test_page__runs_as_a_script(tmp_path, monkeypatch):
-    page = (ROOT / "simstudy" / "docs" / "any-estimator.md").read_text()
+@pytest.mark.parametrize("page, verdicts", [("README.md", []), ("simstudy/docs/your-methods.md", ["supported"])])
+def test_pages__run_as_scripts(page, verdicts, tmp_path, monkeypatch):
     script = tmp_path / "script.py"
-    script.write_text(page.split("```python\n")[1].split("```")[0])
+    script.write_text((ROOT / page).read_text().split("```python\n")[1].split("```")[0])
     monkeypatch.chdir(tmp_path)
     found = runpy.run_path(str(script))["found"]
-    assert found.verdict.values.tolist() == ["supported"]
+    assert [each for each in found.get("verdict", [])] == verdicts
+    assert found.coverage.sel(source="empirical").values[-1] == pytest.approx(0.919, abs=0.01)
 
 
 STUDY = """

@@ -9,7 +9,7 @@ from commands import ROOT
 from pages import blocks, lacking
 
 EXAMPLES = ROOT / "designs" / "examples" / "numbers"
-PAGE = "simstudy/docs/own-numbers.md"
+PAGE = "simstudy/docs/your-numbers.md"
 
 
 @pytest.fixture
