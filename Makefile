@@ -65,7 +65,7 @@ studies: $(VENV)/.dev  ## Run all studies and gather them on one page
 report: $(VENV)/.run  ## Gather the stored results of all studies on one page
 	$(BIN)/simstudy report --profile $(PROFILE)
 
-# A precision that was not reached (3) and a verdict that was not declared (5) are findings.
+# A precision that was not reached (3) and a verdict that was not expected (5) are findings.
 run-%:
 	@$(BIN)/simstudy run $* --profile $(PROFILE) --workers 1 || case $$? in 3|5) ;; *) exit 1;; esac
 

@@ -156,5 +156,5 @@ class Findings:
 
     def _brief(self) -> pd.DataFrame:
         lines = verdict_lines(self._results)
-        columns = ("claim", "verdict", "declared", "statistic", "estimate", "claimed")
+        columns = ("claim", "verdict", "expected", "statistic", "estimate", "claimed")
         return pd.DataFrame([{name: getattr(line, name) for name in columns} for line in lines]).set_index("claim")

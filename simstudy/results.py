@@ -180,7 +180,7 @@ def _of_values(results: xr.Dataset) -> Iterator[str]:
     for name in ("grid", "bandwidth_rule", "claim", "figure"):
         if name in results.coords and results[name].dtype.kind not in _KINDS["text"]:
             yield f"{name} of type {results[name].dtype}"
-    for name in ("verdict", "declared_verdict"):
+    for name in ("verdict", "expected_verdict"):
         if unknown := set(results.get(name, xr.DataArray([])).values.tolist()) - set(get_args(Verdict)):
             yield f"{name} {min(map(repr, unknown))}"
 

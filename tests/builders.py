@@ -79,7 +79,7 @@ grid = "angles"
 measure = "mse"
 x = "angle"
 direction = "decreasing"
-expected = "inconclusive"
+expected = "undecided"
 
 [figures.mse]
 title = "Error against angle"

@@ -151,7 +151,7 @@ def build_results(design: Design) -> xr.Dataset:
 
 def build_verdicts(design: Design) -> xr.Dataset:
     n_claims = len(design.claims)
-    kinds = ("supported", "contradicted", "inconclusive")
+    kinds = ("supported", "contradicted", "undecided")
     statistics = [f"{claim.measure} at [n_keys = 100]" for claim in design.claims.values()]
     estimates, errors = np.linspace(0.5, 0.7, n_claims), np.full(n_claims, 0.0123)
     interval = {"lower": estimates - 0.04, "upper": estimates + 0.05}
@@ -164,7 +164,7 @@ def build_verdicts(design: Design) -> xr.Dataset:
     return labelled(
         {
             "verdict": [kinds[i % 3] for i in range(n_claims)],
-            "declared_verdict": [claim.expected for claim in design.claims.values()],
+            "expected_verdict": [claim.expected for claim in design.claims.values()],
             "statement": [claim.statement for claim in design.claims.values()],
             "origin": [claim.origin for claim in design.claims.values()],
             "statistic": statistics,

@@ -36,7 +36,7 @@ WORK = edited(DESIGN, "n_keys = 40", "n_keys = 2_000").replace("mse = 0.05", "ms
 WORK = edited(WORK, "batch_size = 32", 'batch_size = 32\ncontrol = "none"')
 WORK = edited(WORK, "n_features = 6\n", "")
 WORK = edited(WORK, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
-WORK = edited(WORK, 'expected = "inconclusive"', 'expected = "supported"')
+WORK = edited(WORK, 'expected = "undecided"', 'expected = "supported"')
 WORK = edited(WORK, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
 
 

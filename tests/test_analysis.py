@@ -22,7 +22,7 @@ measure = "{measure}"
 where = {{ angle = 0, bandwidth = 0.5 }}
 versus = {{ angle = 90 }}
 compared = "{name}"
-expected = "inconclusive"
+expected = "undecided"
 
 """
 FURTHER = """[grids.elsewhere]
@@ -45,7 +45,7 @@ against = "chordal"
 by = "bandwidth"
 direction = "decreasing"
 at_most = 0.5
-expected = "inconclusive"
+expected = "undecided"
 
 """
 ELSEWHERE = {"grid": "elsewhere"}

@@ -146,7 +146,7 @@ def test_damaged_batches__are_told(in_process, tmp_path):
 
 
 def test_missed_precision__has_its_own_exit_code(in_process, tmp_path):
-    text = edited(edited(DESIGN, "mse = 0.05", "mse = 1e-9"), '"inconclusive"', '"supported"')
+    text = edited(edited(DESIGN, "mse = 0.05", "mse = 1e-9"), '"undecided"', '"supported"')
     path = write_design(tmp_path, text)
     result = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
     assert result.returncode == 3 and "6 cells stopped without the precision wanted; see" in result.stderr
@@ -156,14 +156,14 @@ def test_missed_precision__has_its_own_exit_code(in_process, tmp_path):
     assert shown.stdout.count("precision missed") == 6
 
 
-@pytest.mark.parametrize(("declared", "code", "unlike"), [("inconclusive", 0, 0), ("contradicted", 5, 1)])
-def test_outcome_unlike_the_declared_one__is_counted_and_has_its_own_exit_code(
-    in_process, tmp_path, declared, code, unlike
+@pytest.mark.parametrize(("expected", "code", "unlike"), [("undecided", 0, 0), ("contradicted", 5, 1)])
+def test_outcome_other_than_expected__is_counted_and_has_its_own_exit_code(
+    in_process, tmp_path, expected, code, unlike
 ):
-    path = write_design(tmp_path, edited(edited(DESIGN, "mse = 0.05", "mse = 0.5"), '"inconclusive"', f'"{declared}"'))
+    path = write_design(tmp_path, edited(edited(DESIGN, "mse = 0.05", "mse = 0.5"), '"undecided"', f'"{expected}"'))
     result = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
     assert result.returncode == code, result.stdout
-    assert f"1 claim: 0 supported, 0 contradicted, 1 inconclusive; {unlike} unlike declared" in result.stdout
+    assert f"1 claim: 0 supported, 0 contradicted, 1 undecided; {unlike} not as expected" in result.stdout
 
 
 def test_bad_design__is_one_message_exit_code_2_and_nothing_written(in_process, tmp_path):

@@ -42,13 +42,13 @@ WANTED = "relative_mcse = { mse = 0.05 }"
     [
         ("relative_mcse = { mse = 0.001 }", r"6 cells stopped without.*\n.*angle = 0.*: MCSE of mse \S+, wanted \S+, "
          "ceiling of 128 replicates; raise max_replicates to go on"),
-        ('stop = "verdict"', "open: mse-falls: cells of angles stopped at max_replicates = 128; raise it to go on"),
+        ('stop = "verdict"', "undecided: mse-falls: cells of angles stopped at max_replicates = 128; raise it"),
         ("relative_mcse = { mse = 0.9 }", ""),
     ],
 )  # fmt: skip
 def test_run_that_ends_short__warns_of_cells_what_they_reached_and_how_to_go_on(wanted, told, tmp_path):
     """In Python nothing said so."""
-    text = edited(edited(DESIGN, WANTED, wanted), 'expected = "inconclusive"', "")
+    text = edited(edited(DESIGN, WANTED, wanted), 'expected = "undecided"', "")
     text = edited(text, "max_replicates = 512", "max_replicates = 128")
     text = text if "verdict" in wanted else text.partition("[claims")[0] + "[profiles.quick]\n"
     with warnings.catch_warnings(record=True, action="always", category=PrecisionWarning) as found:
@@ -75,7 +75,7 @@ def test_results__show_verdicts_cells_and_figures(found):
     failed = results.assign(n_failed=results.n_failed + 200)
     assert f"{results.n_replicates.sum():,} replicates, 1,200 failed, by " in repr(failed.simstudy)
     shown = repr(results.simstudy)
-    assert shown.startswith("A tiny study (quick)\n6 cells, ") and "mse-falls" in shown and "inconclusive" in shown
+    assert shown.startswith("A tiny study (quick)\n6 cells, ") and "mse-falls" in shown and "undecided" in shown
     assert results.simstudy.verdicts.verdict["mse-falls"] == results.verdict.item()
     assert isinstance(results.simstudy.cells, pd.DataFrame) and len(results.simstudy.cells) == 6
     assert results.simstudy.figures == ("mse",)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXIT_NO_COMMAND = 2
 EXIT_PRECISION_MISSED = 3
-EXIT_UNLIKE_DECLARED = 5
+EXIT_NOT_AS_EXPECTED = 5
 
 
 class WholeSentences(typer.core.TyperGroup):

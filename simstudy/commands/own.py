@@ -64,7 +64,7 @@ def judge(
         written = write_page(found, cli.plain_path(page), (numbers, claims))
         if not as_json:
             say(f"page     {written}")
-    raise typer.Exit(0 if all(line.as_declared for line in found.lines) else cli.EXIT_UNLIKE_DECLARED)
+    raise typer.Exit(0 if all(line.as_expected for line in found.lines) else cli.EXIT_NOT_AS_EXPECTED)
 
 
 def _read(path: Path, columns: dict[str, Any]) -> pd.DataFrame:

@@ -77,8 +77,8 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         warn(*missed_lines(missed, loaded))
     if still_open := open_lines(results, loaded) if loaded.claims else []:
         warn(*still_open)
-    if not all(line.as_declared for line in lines):
-        return cli.EXIT_UNLIKE_DECLARED
+    if not all(line.as_expected for line in lines):
+        return cli.EXIT_NOT_AS_EXPECTED
     return cli.EXIT_PRECISION_MISSED if missed else 0
 
 

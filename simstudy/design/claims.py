@@ -48,7 +48,7 @@ else:
 Theory = Literal["exact", "leading"]
 Scale = Literal["linear", "log_log", "log_x"]
 Direction = Literal["increasing", "decreasing"]
-Verdict = Literal["supported", "contradicted", "inconclusive"]
+Verdict = Literal["supported", "contradicted", "undecided"]
 Selection = dict[str, Any]
 
 LEVEL = 0.05

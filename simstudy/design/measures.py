@@ -222,8 +222,8 @@ _COUNTS: dict[str, Variable] = {
 
 _LEVEL = "corrected for the numbers of comparisons and claims, holding at all looks together"
 _VERDICTS: dict[str, Variable] = {
-    "verdict": Variable(("claim",), "text", "supported, contradicted or inconclusive"),
-    "declared_verdict": Variable(("claim",), "text", "verdict that the design declared before the run"),
+    "verdict": Variable(("claim",), "text", "supported, contradicted or undecided"),
+    "expected_verdict": Variable(("claim",), "text", "verdict that the design expects, stated before the run"),
     "statement": Variable(("claim",), "text", "the claim in words"),
     "origin": Variable(("claim",), "text", "where the claim comes from, as its design says"),
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),

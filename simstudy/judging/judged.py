@@ -100,7 +100,7 @@ class Verdicts:
 
     def brief(self) -> pd.DataFrame:
         """Return the verdicts as text."""
-        columns = {"claim": "claim", "verdict": "verdict", "declared": "declared", "statistic": "statistic",
+        columns = {"claim": "claim", "verdict": "verdict", "expected": "expected", "statistic": "statistic",
                    "estimate": "estimate ± standard error", "claimed": "claimed",
                    "confidence": "truth within"}  # fmt: skip
         rows = [{words: getattr(line, name) for name, words in columns.items()} for line in self.lines]
@@ -125,7 +125,7 @@ def judge(
 ) -> Verdicts:
     """Judge claims on numbers of your own: one for each unit (replicate, task, seed, question) and condition.
 
-    Conditions are compared unit by unit.  Each claim is supported, contradicted or inconclusive; that any of them is
+    Conditions are compared unit by unit.  Each claim is supported, contradicted or undecided; that any of them is
     wrong has probability 5 % at most, also if you add units and judge again, as often as you like.
 
     Parameters
@@ -205,7 +205,7 @@ def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) 
 
     Where few units hold much of the squared error, none knows how large it will be: NaN.
     """
-    if now.verdict != "inconclusive":
+    if now.verdict != "undecided":
         return 0.0, ""
     # Of units that are all alike it is known what more of them would say.
     if any(each.doubt and not each.doubt.startswith("all ") for each in [now.decisive, *now.comparisons]):
@@ -215,14 +215,14 @@ def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) 
         return judgement_of(claim, numbers._replace(estimates=numbers.estimates.repeated(times)), n_claims)
 
     high = 2.0
-    while then(high).verdict == "inconclusive":
+    while then(high).verdict == "undecided":
         high *= 2.0
         if high > MOST_TIMES:
             return math.inf, ""
     low = high / 2.0
     for _ in range(HALVINGS):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if then(middle).verdict == "inconclusive" else (low, middle)
+        low, high = (middle, high) if then(middle).verdict == "undecided" else (low, middle)
     by = then(high).decisive.statistic
     return float(numbers.used.sum() * (high - 1.0)), by if by != now.decisive.statistic else ""
 

@@ -42,9 +42,9 @@ def campaign(studies: list[tuple[xr.Dataset, Design]]) -> dict[str, Any]:
         for name, verdict, *p_values in zip(*columns, strict=True):
             at_its_own = isinstance(design.claims[name], AT_ITS_OWN_LEVEL) and len(claiming) > 1
             holds = min(p_values) * len(claiming) < LEVEL and not at_its_own
-            verdicts[design.study.name][name] = verdict if holds else "inconclusive"
-            n_decided += verdict != "inconclusive"
-            n_hold += holds and verdict != "inconclusive"
+            verdicts[design.study.name][name] = verdict if holds else "undecided"
+            n_decided += verdict != "undecided"
+            n_hold += holds and verdict != "undecided"
     return {"n_studies": len(claiming), "verdicts": verdicts, "n_decided": n_decided, "n_hold": n_hold}
 
 

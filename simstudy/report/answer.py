@@ -13,9 +13,6 @@ from simstudy.design.settings.records import Record
 from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
 from simstudy.report.terminal import counted
 
-WORDS = {"supported": "holds", "contradicted": "does not hold", "inconclusive": "open"}
-"""What is said of a claim with each verdict."""
-
 
 def sentence(lines: Sequence[VerdictLine]) -> str:
     """Return the sentence on the first claim, which answers the question of a study; empty without a claim."""
@@ -23,15 +20,15 @@ def sentence(lines: Sequence[VerdictLine]) -> str:
 
 
 def headline(lines: Sequence[VerdictLine]) -> str:
-    """Return in a sentence or two how many claims hold, and whether that is as declared."""
+    """Return in a sentence or two how many claims hold, and whether that is as expected."""
     if not lines:
         return "The design makes no claim."
     tally = Counter(line.verdict for line in lines)
     parts = [f"{n} {'is' if n == 1 else 'are'} {word}" for word in VERDICT_COLOURS if (n := tally[word])]
     found = " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
-    unlike = sum(not line.as_declared for line in lines)
-    declared = f"{unlike} not as declared" if unlike else f"{'all ' * (len(lines) > 1)}as declared"
-    return f"Of {counted(len(lines), 'claim')} {found}, {declared}."
+    unlike = sum(not line.as_expected for line in lines)
+    outcome = f"{unlike} not as expected" if unlike else f"{'all ' * (len(lines) > 1)}as expected"
+    return f"Of {counted(len(lines), 'claim')} {found}, {outcome}."
 
 
 def groups(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
@@ -49,7 +46,7 @@ def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
         | {
             "claims": len(own),
             "verdicts": Counter(line.verdict for line in own),
-            "unlike_declared": sum(not line.as_declared for line in own),
+            "not_as_expected": sum(not line.as_expected for line in own),
         }
         for group in [abstract, *groups(lines)]
         if (own := group["lines"])
@@ -57,10 +54,8 @@ def count_origins(lines: Sequence[VerdictLine]) -> list[dict[str, Any]]:
 
 
 def said_of(line: VerdictLine) -> str:
-    """Return what is said of a claim: "does not hold, as declared"."""
-    if line.as_declared:
-        return WORDS[line.verdict] + (", as declared" if line.verdict != "supported" else "")
-    return f"{WORDS[line.verdict]}, not as declared"
+    """Return what is said of a claim: "contradicted, as expected"."""
+    return f"{line.verdict}, {'as expected' if line.as_expected else 'not as expected'}"
 
 
 EQUATIONS: dict[str, str] = {

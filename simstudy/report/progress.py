@@ -192,7 +192,7 @@ def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
 
 
 def open_lines(results: xr.Dataset, design: Design) -> list[str]:
-    """Return which claims are open, unlike declared, where more replicates may decide, and what would spend these."""
+    """Return which claims are undecided, not as expected, where more replicates may decide."""
     lines, computed = [], results.n_replicates + results.n_failed
     for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
         cells = [planned.cell for planned in design.cells if planned.grid == grid]
@@ -205,13 +205,13 @@ def open_lines(results: xr.Dataset, design: Design) -> list[str]:
         elif at_ceiling.any():
             remedy = f"max_replicates = {precision.max_replicates:,}; raise it to go on with them"
         if claims and remedy:
-            lines.append(f"open: {', '.join(claims)}: cells of {grid} stopped at {remedy}")
+            lines.append(f"undecided: {', '.join(claims)}: cells of {grid} stopped at {remedy}")
     return lines
 
 
 def _is_open(judged: xr.Dataset, cells: Sequence[Cell], order: int) -> bool:
-    """Whether a claim is open, unlike declared, with an estimate that has an error: moments of this order exist."""
-    if judged.verdict != "inconclusive" or judged.declared_verdict == "inconclusive":
+    """Whether a claim is undecided, not as expected and could be decided."""
+    if judged.verdict != "undecided" or judged.expected_verdict == "undecided":
         return False
     return bool(np.isfinite(judged.verdict_estimate)) and not lacking(cells, order)
 

@@ -18,8 +18,8 @@ from simstudy.report.labels import between, given_draws, level_of, measure_name,
 from simstudy.report.progress import place
 from simstudy.report.terminal import counted, entry
 
-VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "inconclusive": "yellow"}
-"""Of verdicts that are as declared: to refute what is false is no failure.  Others are red."""
+VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "undecided": "yellow"}
+"""Of verdicts that are as expected: to refute what is false is no failure.  Others are red."""
 MAX_LISTED = 50
 """Cells that the table of measures has on a terminal; the report has them all."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -37,7 +37,7 @@ class VerdictLine(NamedTuple):
     statement: str
     origin: str
     verdict: str
-    declared: str
+    expected: str
     statistic: str
     decided_by: str
     estimate: str
@@ -53,14 +53,14 @@ class VerdictLine(NamedTuple):
     picture: Picture | None
 
     @property
-    def as_declared(self) -> bool:
-        """Whether the verdict is the one that the design declared."""
-        return self.verdict == self.declared
+    def as_expected(self) -> bool:
+        """Whether the verdict is the one that the design expects."""
+        return self.verdict == self.expected
 
     @property
     def outcome(self) -> str:
-        """Class of the claim on pages: "expected", or "unexpected" if the verdict is another than declared."""
-        return "expected" if self.as_declared else "unexpected"
+        """Class of the claim on pages: "expected", or "unexpected" if the verdict is another than expected."""
+        return "expected" if self.as_expected else "unexpected"
 
 
 def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
@@ -73,7 +73,7 @@ def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
             statement=claim["statement"],
             origin=claim["origin"],
             verdict=claim["verdict"],
-            declared=claim["declared_verdict"],
+            expected=claim["expected_verdict"],
             statistic=claim["statistic"] or claim["no_verdict_because"],
             decided_by=claim["decisive"] if claim["decisive"] != claim["statistic"] else "",
             estimate=_estimate(claim["found"]),
@@ -103,10 +103,10 @@ def p_value_text(value: float) -> str:
 
 
 def count_verdicts(lines: Sequence[VerdictLine]) -> str:
-    """Return how many claims got which verdict, and how many another than declared, in words."""
+    """Return how many claims got which verdict, and how many another than expected, in words."""
     tally = Counter(line.verdict for line in lines)
     found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
-    return f"{counted(len(lines), 'claim')}: {found}; {sum(not line.as_declared for line in lines)} unlike declared"
+    return f"{counted(len(lines), 'claim')}: {found}; {sum(not line.as_expected for line in lines)} not as expected"
 
 
 def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
@@ -118,11 +118,11 @@ def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
     table.add_column(f"estimate ± {error}", justify="right", no_wrap=True)
     for line in lines:
         decided = f"decided by {line.decided_by}" if line.decided_by else ""
-        foreseen = "as declared" if line.as_declared else f"not {line.declared}!"
+        foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
         told = (line.statistic, "dim"), (decided, "dim"), (line.draws, "italic"), (line.why, "yellow")
         table.add_row(
             entry((line.claim, "bold"), *(each for each in told if each[0])),
-            entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict] if line.as_declared else 'red'}"), foreseen),
+            entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict] if line.as_expected else 'red'}"), foreseen),
             entry(line.estimate, f"claimed {line.claimed}", f"within {line.confidence}"),
         )
     return table

@@ -7,7 +7,7 @@ outside the interval) and one in favour (the truth lies inside; two one-sided te
 
 - contradicted if, Bonferroni-corrected over its comparisons, some test against it rejects;
 - supported if every test for it rejects (an intersection-union test needs no correction: Berger 1982);
-- inconclusive otherwise.
+- undecided otherwise.
 
 The level is LEVEL divided by the number of claims of the study (Bonferroni).  Estimates of cells that share data are
 compared with the covariance that the shared replicates give them.
@@ -136,12 +136,12 @@ def _doubted(comparison: Comparison, of: Selected) -> Comparison:
 def decide(comparisons: list[Comparison], level: float) -> Judgement:
     """Return the verdict that comparisons give at a level, and the comparison that decides it."""
     if not comparisons:
-        return Judgement("inconclusive", NOTHING, undecided("", NOTHING_COMPARED), [], level)
+        return Judgement("undecided", NOTHING, undecided("", NOTHING_COMPARED), [], level)
     each = together([comparison.evidence for comparison in comparisons])
     evidence = every(each)
     if evidence.against < level:
         return Judgement("contradicted", evidence, comparisons[int(np.argmin(each.against))], comparisons, level)
-    verdict = "supported" if evidence.in_favour < level else "inconclusive"
+    verdict = "supported" if evidence.in_favour < level else "undecided"
     return Judgement(verdict, evidence, comparisons[int(np.argmax(each.in_favour))], comparisons, level)
 
 
@@ -186,10 +186,10 @@ def tabled(
     for name, judgement in judgements.items():
         claim, level = claims[name], judgement.level
         verdicts.append(
-            _row(judgement.decisive, judgement.evidence, level, judgement.verdict != "inconclusive")
+            _row(judgement.decisive, judgement.evidence, level, judgement.verdict != "undecided")
             | {
                 "verdict": judgement.verdict,
-                "declared_verdict": claim.expected,
+                "expected_verdict": claim.expected,
                 "statement": claim.words,
                 "origin": claim.origin,
                 "standing_statistic": shown.get(name, ""),
@@ -288,7 +288,7 @@ def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) ->
     for claim in (claim for claim in design.claims.values() if claim.grid not in by_precision):
         positions, of = on_grid(claim, design, accounts, told)
         judged = judge_claim(claim, of, len(design.claims))
-        if judged.verdict == "inconclusive":
+        if judged.verdict == "undecided":
             for comparison in judged.comparisons:
                 for cell, target in _targets(comparison, [accounts[i] for i in positions], judged.level):
                     wanted[positions[cell]] = max(wanted[positions[cell]], target)

@@ -455,7 +455,7 @@ def test_example__finds_what_it_declares_in_sixty_lines(name, tmp_path):
     assert sum(len(each.read_text().splitlines()) for each in path.iterdir()) <= 60
     simstudy.run(path, output=tmp_path, executor="serial", trust=[code])
     results = simstudy.open_results(tmp_path / name / "quick")
-    assert (results.verdict == results.declared_verdict).all()
+    assert (results.verdict == results.expected_verdict).all()
     for figure in {*results.simstudy.figures} - {"zip"}:
         axes = results.simstudy.plot(figure).drawing.axes[0]
         (target,) = [line for line in axes.lines if line.get_label() == "target"]

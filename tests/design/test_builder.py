@@ -26,7 +26,7 @@ def tiny() -> Study:
         .precision(relative_mcse={"mse": 0.05}, min_replicates=64, max_replicates=512)
         .grid("angles", {"angle": range(0, 91, 45), "bandwidth": np.array([0.5, 1.0])})
         .claim("mse-falls", "monotone", statement="The error falls.", grid="angles", measure="mse", x="angle",
-               direction="decreasing", expected="inconclusive")
+               direction="decreasing", expected="undecided")
         .figure("mse", title="Error against angle", grid="angles", x="angle", y="mse", hue="bandwidth")
         .profile("full", precision={"max_replicates": 1024})
     )  # fmt: skip

@@ -177,5 +177,5 @@ def test_measure_without_an_error__gets_no_verdict(tmp_path):
     text = edited(DESIGN, "[heads]", 'noise = { kind = "student_t", df = 3 }\n\n[heads]')
     design = loaded(tmp_path, edited(text, "seed = 7", 'seed = 7\nnoise_treatment = "drawn"'))
     results = run(design, output=tmp_path / "out", executor="serial")
-    assert results.verdict.item() == "inconclusive" and (results.comparison_p_against == 1.0).all()
+    assert results.verdict.item() == "undecided" and (results.comparison_p_against == 1.0).all()
     assert "no Monte Carlo error" in results.no_verdict_because.item() and results.verdict_estimate.notnull().all()

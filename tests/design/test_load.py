@@ -104,7 +104,7 @@ SPOILT = [
     ('direction = "decreasing"', 'direction = "down"', "claims.mse-falls.direction = 'down'", "must be 'incr"),
     ('x = "angle"\nd', 'x = "angle"\nwhere = { angle = 45 }\nd', "claims.mse-falls.x", "two or more different values"),
     ('x = "angle"\nd', "x = 3\nd", "claims.mse-falls.x = 3", "must be a valid string"),
-    ('expected = "inconclusive"', 'expected = "supportd"', "claims.mse-falls.expected = 'supportd'", '"supported"?'),
+    ('expected = "undecided"', 'expected = "supportd"', "claims.mse-falls.expected = 'supportd'", '"supported"?'),
 ]  # fmt: skip
 
 

@@ -192,7 +192,7 @@ def test_budget_that_is_spent_at_once__judges_the_first_batch(tmp_path, after):
     after(1)
     with pytest.warns(PrecisionWarning) as told:
         results = simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial")
-    assert set(results.n_batches.values.tolist()) == {1} and results.verdict.item() == "inconclusive"
+    assert set(results.n_batches.values.tolist()) == {1} and results.verdict.item() == "undecided"
     head, first, *rest = str(told[0].message).splitlines()
     assert head.startswith("6 cells stopped without the precision wanted") and len(told) == 1 and len(rest) == 5
     reached = (

@@ -20,9 +20,9 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_example__comes_out_as_declared_and_its_page_draws_each_claim(here, in_process):
+def test_example__comes_out_as_expected_and_its_page_draws_each_claim(here, in_process):
     judged = in_process("judge", "answers.csv", "claims.toml", "--page", "answers.html")
-    assert judged.returncode == 0 and "2 claims: 1 supported, 0 contradicted, 1 inconclusive" in judged.stdout
+    assert judged.returncode == 0 and "2 claims: 1 supported, 0 contradicted, 1 undecided" in judged.stdout
     assert re.search(r"better-by-half: about \d+ units more would probably decide", judged.stdout)
     page = (here / "answers.html").read_text()
     assert page.count('<article class="claim') == 2 and page.count('<svg class="picture"') == 2
@@ -30,8 +30,8 @@ def test_example__comes_out_as_declared_and_its_page_draws_each_claim(here, in_p
     assert not re.search("before the run", page.split("<script>")[0].split("</style>")[-1])
 
 
-def test_outcome_unlike_declared__is_exit_code_5(here, in_process):
-    text = (here / "claims.toml").read_text().replace('expected = "inconclusive"', "")
+def test_outcome_not_as_expected__is_exit_code_5(here, in_process):
+    text = (here / "claims.toml").read_text().replace('expected = "undecided"', "")
     (here / "claims.toml").write_text(text)
     assert in_process("judge", "answers.csv", "claims.toml").returncode == 5
 

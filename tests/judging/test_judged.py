@@ -244,7 +244,7 @@ def test_clusters__are_what_there_must_be_enough_of():
     frame = pd.concat([PAIR.iloc[:60].assign(text=range(60))] * 4)
     assert tie(frame.drop(columns="text"), 10.0).verdict == "supported"
     found = tie(frame, 10.0, cluster="text")
-    assert found.verdict == "inconclusive" and found.no_verdict_because == "60 clusters, 64 are needed"
+    assert found.verdict == "undecided" and found.no_verdict_because == "60 clusters, 64 are needed"
     assert np.isnan(found.further_units)
 
 
@@ -252,11 +252,11 @@ def test_one_unit_that_holds_a_fifth_of_the_squared_error__decides_nothing_near(
     frame = PAIR.copy()
     frame.loc[7, "a"] = 100.0
     found = tie(frame, 0.5)
-    assert found.verdict == "inconclusive" and found.no_verdict_because.startswith("one unit of 100 holds")
+    assert found.verdict == "undecided" and found.no_verdict_because.startswith("one unit of 100 holds")
     assert np.isnan(found.further_units)  # nobody knows how large the next such unit is
 
 
-@pytest.mark.parametrize(("margin", "verdict"), [(0.05, "inconclusive"), (0.2, "supported")])
+@pytest.mark.parametrize(("margin", "verdict"), [(0.05, "undecided"), (0.2, "supported")])
 def test_units_that_do_not_differ__are_no_proof_of_a_tie(margin, verdict):
     """The next of 100 right answers may be wrong, and so may the next of 100 equal grades."""
     answers = np.r_[np.ones(95), np.zeros(5)]
@@ -270,10 +270,10 @@ def test_units_that_do_not_differ__are_no_proof_of_a_tie(margin, verdict):
 def test_further_units__are_those_of_a_table_that_goes_on_as_it_began():
     found = tie(PAIR - PAIR.mean(), 0.2)
     times = 1 + found.further_units / 100
-    assert found.verdict == "inconclusive" and 1.5 < times < 100
+    assert found.verdict == "undecided" and 1.5 < times < 100
     centred = PAIR - PAIR.mean()
     verdicts = [tie(pd.concat([centred] * count), 0.2).verdict for count in (int(times) - 1, int(times) + 2)]
-    assert verdicts == ["inconclusive", "supported"]
+    assert verdicts == ["undecided", "supported"]
 
 
 def test_further_units_of_a_claim_on_several_conditions__name_the_comparison_that_would_decide():
@@ -281,7 +281,7 @@ def test_further_units_of_a_claim_on_several_conditions__name_the_comparison_tha
     frame = pd.concat([PAIR - PAIR.mean() - [0, 0.15], 5 + PAIR], axis=1, keys=["x", "y"], names=["at", "condition"])
     found = simstudy.judge(frame, {"c": {"kind": "larger_than", "value": -0.1, "where": {"at": "x"}}})
     row = found.comparisons().set_index("statistic").estimate
-    assert found.lines[0].verdict == "inconclusive" and row.tolist() == pytest.approx([0.0, -0.15])
+    assert found.lines[0].verdict == "undecided" and row.tolist() == pytest.approx([0.0, -0.15])
     (wanted,) = found.wanted
     assert wanted.endswith("decide, by mean at at = x, condition = b") and wanted in repr(found)
 
@@ -292,7 +292,7 @@ def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
     end = (near.confidence_upper + both.to_dataframe().confidence_upper["near"]) / 2
     claim = {"kind": "equals", "value": end + 1.0, "margin": 1.0, **AGAINST}
     found = simstudy.judge(PAIR, {"c": claim}).to_dataframe().loc["c"]
-    assert found.verdict == "inconclusive" and found.confidence_upper < found.claimed_lower
+    assert found.verdict == "undecided" and found.confidence_upper < found.claimed_lower
     assert found.no_verdict_because == "outside, but what contradicts is corrected for 2 bounds"
 
 
@@ -329,7 +329,7 @@ def test_claims__may_be_tables_text_a_file_or_a_study(tmp_path):
         ({"kind": "monotone", "x": "size", "direction": "increasing"}, "supported"),
         ({"kind": "slope", "x": "size", "value": 0.1, "margin": 0.02}, "supported"),
         ({"kind": "optimum", "x": "size", "value": 10.0}, "supported"),
-        ({"kind": "printed", "value": "1.0", "printed_in": "a table", "where": {"size": 10}}, "inconclusive"),
+        ({"kind": "printed", "value": "1.0", "printed_in": "a table", "where": {"size": 10}}, "undecided"),
         ({"kind": "rank_correlation", "against": "size", "direction": "decreasing"}, "contradicted"),
         ({"kind": "violated_pairs", "against": "size", "direction": "increasing", "at_most": 0.1}, "supported"),
         ({"kind": "larger_than", "value": 2.5}, "contradicted"),

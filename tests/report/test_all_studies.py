@@ -96,9 +96,9 @@ def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path)
 def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(page):
     path, designs = page
     text = path.read_text()
-    assert 'class="headline">Of 3 claims 3 are inconclusive, all as declared.' in text
-    assert text.count('class="headline">The error falls: open, as declared.</p>') == 3
-    assert text.count("<p>Of 1 claim 1 is inconclusive") == 3
+    assert 'class="headline">Of 3 claims 3 are undecided, all as expected.' in text
+    assert text.count('class="headline">The error falls: undecided, as expected.</p>') == 3
+    assert text.count("<p>Of 1 claim 1 is undecided") == 3
     assert (
         text.index("headline") < text.index("<nav>") < text.index('<section id="first">') < text.index('id="reading"')
     )

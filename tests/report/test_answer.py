@@ -18,12 +18,12 @@ def lines(results):
     return verdict_lines(results)
 
 
-def test_headline__counts_verdicts_and_says_whether_they_are_as_declared(lines):
+def test_headline__counts_verdicts_and_says_whether_they_are_as_expected(lines):
     holds, fails, opens = lines
     assert headline([]) == "The design makes no claim."
-    assert headline([holds]) == "Of 1 claim 1 is supported, as declared."
-    assert headline([holds, fails]) == "Of 2 claims 1 is supported and 1 is contradicted, all as declared."
-    assert "1 is inconclusive, 1 not as declared" in headline(lines) and opens.declared == "supported"
+    assert headline([holds]) == "Of 1 claim 1 is supported, as expected."
+    assert headline([holds, fails]) == "Of 2 claims 1 is supported and 1 is contradicted, all as expected."
+    assert "1 is undecided, 1 not as expected" in headline(lines) and opens.expected == "supported"
 
 
 def test_groups__put_the_abstract_first_in_its_order(lines):
@@ -36,7 +36,11 @@ def test_groups__put_the_abstract_first_in_its_order(lines):
 
 
 def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):
-    assert [said_of(line) for line in lines] == ["holds", "does not hold, as declared", "open, not as declared"]
+    assert [said_of(line) for line in lines] == [
+        "supported, as expected",
+        "contradicted, as expected",
+        "undecided, not as expected",
+    ]
 
 
 WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
@@ -89,7 +93,7 @@ def judged(folder, p_against: list[float], p_in_favour: list[float], name: str =
     """A study whose claims have these p-values, adjusted as results hold them, and the verdicts that follow."""
     design = build_design(folder, text.replace('name = "made-up"', f'name = "{name}"'))
     results = build_results(design)
-    kinds = ["contradicted" if a < LEVEL else "supported" if f < LEVEL else "inconclusive"
+    kinds = ["contradicted" if a < LEVEL else "supported" if f < LEVEL else "undecided"
              for a, f in zip(p_against, p_in_favour, strict=True)]  # fmt: skip
     for column, values in (("p_against", p_against), ("p_in_favour", p_in_favour), ("verdict", kinds)):
         results[column] = "claim", values
@@ -98,7 +102,7 @@ def judged(folder, p_against: list[float], p_in_favour: list[float], name: str =
 
 def test_one_study__has_the_level_of_the_campaign(tmp_path):
     found = campaign([judged(tmp_path, [0.04, 1.0, 1.0], [1.0, 0.04, 0.2])])
-    assert found["verdicts"] == {"made-up": {"falls": "contradicted", "agrees": "supported", "floor": "inconclusive"}}
+    assert found["verdicts"] == {"made-up": {"falls": "contradicted", "agrees": "supported", "floor": "undecided"}}
     assert tuple(found[name] for name in ("n_studies", "n_decided", "n_hold")) == (1, 2, 2)
 
 
@@ -109,7 +113,7 @@ def test_of_several_studies__each_gets_its_share_of_the_level(tmp_path, side):
     studies = [judged(tmp_path, *columns, name=name) for name in ("one", "two", "three")]
     found = campaign(studies)
     for name in ("one", "two", "three"):
-        assert found["verdicts"][name] == {"falls": side, "agrees": "inconclusive", "floor": "inconclusive"}
+        assert found["verdicts"][name] == {"falls": side, "agrees": "undecided", "floor": "undecided"}
     assert tuple(found[name] for name in ("n_studies", "n_decided", "n_hold")) == (3, 9, 3)
 
 
@@ -127,5 +131,5 @@ def test_slopes_of_optima__are_judged_at_the_level_of_their_study_alone(tmp_path
     other = judged(tmp_path, [1.0] * 3, [1.0] * 3, name="other")
     assert campaign([study])["verdicts"]["made-up"]["path"] == "contradicted"
     assert campaign([study, other])["verdicts"]["made-up"] == {
-        "falls": "contradicted", "agrees": "contradicted", "floor": "contradicted", "path": "inconclusive",
+        "falls": "contradicted", "agrees": "contradicted", "floor": "contradicted", "path": "undecided",
     }  # fmt: skip

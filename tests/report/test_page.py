@@ -139,12 +139,12 @@ def test_name_that_nobody_gives_a_template__is_no_blank():
 
 def test_page__states_verdicts_in_words_and_whether_they_were_declared(html):
     text = " ".join(Page(html).text.split())
-    answer = "Of 3 claims 1 is supported, 1 is contradicted and 1 is inconclusive, 1 not as declared."
+    answer = "Of 3 claims 1 is supported, 1 is contradicted and 1 is undecided, 1 not as expected."
     assert answer in text and text.index(answer) < text.index("Contents")
-    for sentence in ("holds The variance falls with", "does not hold, as declared Monte Carlo agrees",
-                     "open, not as declared The covariance stays"):  # fmt: skip
+    for sentence in ("supported, as expected The variance falls with", "contradicted, as expected Monte Carlo agrees",
+                     "undecided, not as expected The covariance stays"):  # fmt: skip
         assert text.index(answer) < text.index(sentence) < text.index("Contents")
-    assert text.count("Not as declared.") == 1
+    assert text.count("Not as expected.") == 1
     assert "0.600 ± 0.012" in text
 
 
@@ -298,19 +298,19 @@ def test_report__refuses_results_of_another_text_of_the_design(design, results, 
 
 @pytest.mark.usefixtures("undrawn")
 def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
-    """A claim about cells of which no replicate is defined is inconclusive, with nothing but NaN to show."""
+    """A claim about cells of which no replicate is defined is undecided, with nothing but NaN to show."""
     design = build_design(tmp_path)
     undefined = build_results(design)
     for name, variable in undefined.data_vars.items():
         if variable.dtype.kind == "f":
             undefined[name][...] = np.nan
-    undefined["verdict"][...] = "inconclusive"
+    undefined["verdict"][...] = "undecided"
     lines = verdict_lines(undefined)
     assert {(line.estimate, line.claimed, line.confidence, line.p_against) for line in lines} == {("–",) * 4}
     show_table(verdict_table(lines))
-    assert capsys.readouterr().out.count("inconclusive") == 3
+    assert capsys.readouterr().out.count("undecided") == 3
     for drawing in (draw_claims(lines), *(draw(figure, name, undefined) for name, figure in design.figures.items())):
         assert image(drawing, "svg").startswith(b"<?xml")
     assert draw_z_scores(undefined) is None
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
-    assert "Of 3 claims 3 are inconclusive" in text
+    assert "Of 3 claims 3 are undecided" in text

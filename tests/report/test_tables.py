@@ -29,10 +29,10 @@ def test_verdict_frame__without_claims_is_empty():
     assert verdict_frame(xr.Dataset()).empty
 
 
-def test_verdict_lines__round_to_the_error_and_compare_with_what_was_declared(results):
+def test_verdict_lines__round_to_the_error_and_compare_with_what_was_expected(results):
     lines = verdict_lines(results)
-    assert [line.verdict for line in lines] == ["supported", "contradicted", "inconclusive"]
-    assert [line.as_declared for line in lines] == [True, True, False]
+    assert [line.verdict for line in lines] == ["supported", "contradicted", "undecided"]
+    assert [line.as_expected for line in lines] == [True, True, False]
     assert lines[1].estimate == "0.600 ± 0.012"
     assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.560 to 0.650" and lines[1].level == "96.67 %"
     assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
@@ -47,8 +47,8 @@ def test_origins__are_counted_each_by_itself(results):
     ]
     counts = {count["origin"]: count for count in count_origins(lines)}
     assert list(counts) == ["abstract", "abstract C5", "abstract C6", "foil"]
-    assert counts["abstract"]["verdicts"] == {"supported": 1, "inconclusive": 1}
-    for name, numbers in {"claims": [2, 1, 1, 1], "unlike_declared": [1, 1, 0, 0]}.items():
+    assert counts["abstract"]["verdicts"] == {"supported": 1, "undecided": 1}
+    for name, numbers in {"claims": [2, 1, 1, 1], "not_as_expected": [1, 1, 0, 0]}.items():
         assert [count[name] for count in counts.values()] == numbers
 
 
@@ -61,7 +61,7 @@ def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
         "falls",
         "supported",
         "contradicted",
-        "inconclusive",
+        "undecided",
         "0.500 ± 0.012",
         "claimed -0.1 to 0.1",
         "within 0.460 to 0.550",

@@ -239,15 +239,15 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
         (
             "precision",
             64,
-            ['open: a: cells of g stopped at the precision asked for; state grids.g.precision.stop = "both"'],
+            ['undecided: a: cells of g stopped at the precision asked for; state grids.g.precision.stop = "both"'],
         ),
         ("both", 64, []),
-        ("precision", 512, ["open: a: cells of g stopped at max_replicates = 512; raise it"]),
-        ("verdict", 512, ["open: a: cells of g stopped at max_replicates = 512; raise it"]),
+        ("precision", 512, ["undecided: a: cells of g stopped at max_replicates = 512; raise it"]),
+        ("verdict", 512, ["undecided: a: cells of g stopped at max_replicates = 512; raise it"]),
     ],
 )
 def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
-    """Of five claims the first alone: the others have a verdict, are open as declared, or can have no error."""
+    """Of five claims the first alone: the others have a verdict, are open as expected, or can have no error."""
     precision = Precision(stop=stop, min_replicates=64, max_replicates=512)
     tails = {"regression": {"kind": "quadratic"}, "key_distribution": {"kind": "student_t", "df": 5.0}}
     cells = {"g": minimal_cell(), "heavy": minimal_cell(**tails)}
@@ -255,8 +255,8 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
     grids = {"a": "g", "b": "g", "c": "g", "d": "g", "e": "heavy"}
     claims = {name: SimpleNamespace(grid=grid, measure="mse", index=None) for name, grid in grids.items()}
     along = {
-        "verdict": ["inconclusive", "supported", *["inconclusive"] * 3],
-        "declared_verdict": ["supported"] * 2 + ["inconclusive"] + ["supported"] * 2,
+        "verdict": ["undecided", "supported", *["undecided"] * 3],
+        "expected_verdict": ["supported"] * 2 + ["undecided"] + ["supported"] * 2,
         "verdict_estimate": [1.0, 1.0, 1.0, np.nan, 1.0],
     }
     results = xr.Dataset(

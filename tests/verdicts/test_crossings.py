@@ -41,7 +41,7 @@ def differing(difference: Sequence[float], value: float, ratio: float = 1.1, err
 
 @pytest.mark.parametrize(
     ("value", "error", "verdict"),
-    [(150.0, 0.005, "supported"), (200.0, 0.005, "contradicted"), (150.0, 0.5, "inconclusive")],
+    [(150.0, 0.005, "supported"), (200.0, 0.005, "contradicted"), (150.0, 0.5, "undecided")],
 )
 def test_crossing__is_found_and_judged_by_its_draws(value, error, verdict):
     found = differing(falling(150.0), value, error=error)
@@ -50,7 +50,7 @@ def test_crossing__is_found_and_judged_by_its_draws(value, error, verdict):
 
 def test_crossing_by_theory__is_that_of_its_values_and_nowhere_if_they_do_not_cross():
     leading = claim(source="leading", ratio=1.1, **AGAINST)
-    for place, verdict in ((150.0, "supported"), (200.0, "contradicted"), (600.0, "inconclusive")):
+    for place, verdict in ((150.0, "supported"), (200.0, "contradicted"), (600.0, "undecided")):
         found = list(crossings(leading, selected(falling(150.0), 0.005, measures(falling(place)))))
         assert decide(found, 0.01).verdict == verdict
         assert [comparison.claimed for comparison in found] == ([pytest.approx(place)] if place < X[-1] else [])
@@ -135,7 +135,7 @@ def test_interval_that_holds_all_levels__says_nothing():
 def test_single_pair__decides_nothing():
     alone = selected(falling(150.0))._replace(chosen=[0])
     (found,) = crossings(claim(value=150.0, ratio=1.1, **AGAINST), alone)
-    assert decide([found], 0.01).verdict == "inconclusive" and found.doubt == "a single pair of cells"
+    assert decide([found], 0.01).verdict == "undecided" and found.doubt == "a single pair of cells"
 
 
 CLAIM = """

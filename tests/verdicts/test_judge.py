@@ -38,11 +38,11 @@ def cells(means, noise=0.01):
     [
         ({"kind": "equals", "value": 1.0, "margin": 0.5}, [1.0, 1.1], "supported"),
         ({"kind": "equals", "value": 2.0, "margin": 0.5}, [1.0, 2.0], "contradicted"),
-        ({"kind": "equals", "value": 1.0, "margin": 0.05}, [1.0, 1.0], "inconclusive"),
+        ({"kind": "equals", "value": 1.0, "margin": 0.05}, [1.0, 1.0], "undecided"),
         ({"kind": "printed", "value": "1", "printed_in": "s"}, [1.0, 1.1], "supported"),
         ({"kind": "printed", "value": "1.0", "printed_in": "s"}, [1.0, 2.0], "contradicted"),
         (PRINTED | {"value": "1.30"}, [1.0], "contradicted"),
-        (PRINTED | {"value": "1.30", "printed_mcse": 0.2}, [1.0], "inconclusive"),
+        (PRINTED | {"value": "1.30", "printed_mcse": 0.2}, [1.0], "undecided"),
         (PRINTED | {"value": "1.30", "printed_mcse": 0.05, "equivalent": 9.0}, [1.0], "contradicted"),
         (PRINTED | {"value": "1.10", "printed_mcse": 0.05, "equivalent": 0.5}, [1.0], "supported"),
         (PRINTED | {"value": "0.1", "x": "x"}, [1.0, 1.1, 1.2], "supported"),
@@ -51,7 +51,7 @@ def cells(means, noise=0.01):
         ({"kind": "larger_than", "value": 1.5}, [1.0, 2.0], "contradicted"),
         ({"kind": "monotone", "x": "x", "direction": "increasing"}, [1.0, 1.1, 1.2], "supported"),
         ({"kind": "monotone", "x": "x", "direction": "decreasing"}, [1.0, 0.9, 0.95], "contradicted"),
-        ({"kind": "monotone", "x": "x", "direction": "increasing"}, [1.0, 1.1, 1.1], "inconclusive"),
+        ({"kind": "monotone", "x": "x", "direction": "increasing"}, [1.0, 1.1, 1.1], "undecided"),
         ({"kind": "slope", "x": "x", "value": 0.1, "margin": 0.02}, [1.0, 1.1, 1.2], "supported"),
         ({"kind": "slope", "x": "x", "value": 0.0, "margin": 0.02}, [1.0, 1.1, 1.2], "contradicted"),
         ({"kind": "slope", "x": "x", "value": 0.2, "margin": 0.02}, [1.0, 1.1, 1.2], "contradicted"),
@@ -77,18 +77,18 @@ MISSING[1].performance = None
     ("entries", "accounts", "expected", "doubt"),
     [
         (RISING, cells([1.0, 1.1, 1.2])[::-1], "supported", ""),  # whatever the order of the cells
-        (RISING | {"direction": "decreasing"}, blocks(1.0, 1.0 + 1e-15, 1.0 + 2e-15, same=True), "inconclusive", ""),
-        (RISING, blocks(0.0, 0.0), "inconclusive", ""),
+        (RISING | {"direction": "decreasing"}, blocks(1.0, 1.0 + 1e-15, 1.0 + 2e-15, same=True), "undecided", ""),
+        (RISING, blocks(0.0, 0.0), "undecided", ""),
         ({"kind": "equals", "value": 0.0, "margin": 0.1}, blocks(0.0, 0.0), "supported", ""),
         ({"kind": "larger_than", "value": 0.1}, blocks(0.0, 0.0), "contradicted", ""),
-        ({"kind": "equals", "value": 1.0, "margin": 0.5}, MISSING, "inconclusive", ""),
+        ({"kind": "equals", "value": 1.0, "margin": 0.5}, MISSING, "undecided", ""),
         # Both cells share whatever varies.
         ({"kind": "equals", "value": 2.0, "margin": 1e-6, "where": {"x": 0.0}, "versus": {"x": 1.0},
           "compared": "ratio"}, blocks(2.0, 1.0), "supported", ""),
-        (RISING, cells([1.0]), "inconclusive", "a single cell"),
-        ({"kind": "slope", "x": "x", "value": 0, "margin": 9.0}, cells([1.0]), "inconclusive", "a single cell"),
+        (RISING, cells([1.0]), "undecided", "a single cell"),
+        ({"kind": "slope", "x": "x", "value": 0, "margin": 9.0}, cells([1.0]), "undecided", "a single cell"),
         ({"kind": "larger_than"}, blocks(1.0), "supported", ""),
-        ({"kind": "larger_than"}, blocks(1.0, n_blocks=63), "inconclusive", "63 blocks of replicates or draws, 64"),
+        ({"kind": "larger_than"}, blocks(1.0, n_blocks=63), "undecided", "63 blocks of replicates or draws, 64"),
     ],
 )  # fmt: skip
 def test_verdict__at_the_edges(entries, accounts, expected, doubt):
@@ -138,7 +138,7 @@ def test_theory__agreement_within_the_margin_and_only_where_it_applies():
     accounts = cells([1.0, 1.0, 5.0], noise=0.01)
     assert verdict(stated, accounts, theory=predictions(1.0, 1.05, np.nan)) == "supported"
     assert verdict(stated, accounts, theory=predictions(1.0, 1.05, 1.0)) == "contradicted"
-    assert verdict(stated, accounts, theory=predictions(np.nan, np.nan, np.nan)) == "inconclusive"
+    assert verdict(stated, accounts, theory=predictions(np.nan, np.nan, np.nan)) == "undecided"
     (one,) = compare(stated, accounts, ("x",), predictions(0.0, 1.0, np.nan))  # nothing is a ratio to 0
     assert one.statistic.endswith(", one of 1 cells with theory among 3")
 
@@ -154,7 +154,7 @@ def test_numerical_error__enters_beside_the_monte_carlo_error():
     # An error as large as the margin decides nothing, either way; without one both are decided.
     for truth, expected in ((2.0, "supported"), (1.4, "contradicted")):
         assert verdict(stated, accounts, theory=predictions(truth)) == expected
-        assert verdict(stated, accounts, theory=predictions(truth, error=0.4)) == "inconclusive"
+        assert verdict(stated, accounts, theory=predictions(truth, error=0.4)) == "undecided"
 
 
 def test_versus__compares_the_cell_with_equal_other_factors():
@@ -206,17 +206,17 @@ def test_claim_of_several_comparisons__is_contradicted_at_their_share_of_the_lev
     blocks = (blocks - blocks.mean()) / blocks.std(ddof=1) * 0.8  # MCSE 0.1
     outside, true = (averaged({"x": float(i)}, blocks + mean) for i, mean in enumerate((0.5 + 0.36, 0.0)))
     assert verdict(stated, [outside]) == "contradicted"
-    assert verdict(stated, [outside] + [true] * 8) == "inconclusive"
+    assert verdict(stated, [outside] + [true] * 8) == "undecided"
 
 
 @pytest.mark.parametrize(
     ("against", "in_favour", "expected"),
     [
         (1.0, 0.0099, "supported"),
-        (1.0, 0.0101, "inconclusive"),
+        (1.0, 0.0101, "undecided"),
         (0.0099, 1.0, "contradicted"),
-        (0.0101, 1.0, "inconclusive"),
-        (0.01, 0.01, "inconclusive"),
+        (0.0101, 1.0, "undecided"),
+        (0.01, 0.01, "undecided"),
     ],
 )
 def test_decision__falls_at_the_level(against, in_favour, expected):

@@ -48,7 +48,7 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     told = told_of(accounts, leading=[1.0, 1.1, 1.9])
     judged, _ = judge(design, accounts, told)
     assert judged.verdict.values.tolist() == ["supported", "supported", "contradicted"]
-    assert judged.declared_verdict.values.tolist() == ["supported", "contradicted", "supported"]
+    assert judged.expected_verdict.values.tolist() == ["supported", "contradicted", "supported"]
     assert judged.comparison_claim.values.tolist() == ["rises"] * 2 + ["large"] * 3 + ["near"] * 3
     assert judged.comparison_claimed_lower.values == pytest.approx([0, 0, 0.5, 0.5, 0.5, 0.8, 0.8, 0.8])
     assert np.isinf(judged.comparison_claimed_upper.values[:5]).all()
@@ -98,7 +98,7 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
     stated = {str(value): claim(kind="larger_than", value=value) for value in (-100.0, 0.0, 100.0)}
     design, _ = study(stated, [0.0])
     judged, _ = judge(design, [averaged({"x": 0.0}, blocks)], {})
-    assert judged.verdict.values.tolist() == ["supported", "inconclusive", "contradicted"]
+    assert judged.verdict.values.tolist() == ["supported", "undecided", "contradicted"]
     for reasons in (judged.no_verdict_because, judged.comparison_no_verdict_because):
         assert [reason[:12] for reason in reasons.values] == ["", "one block of", ""]
 
@@ -108,13 +108,13 @@ def test_judge__rests_no_verdict_on_cells_without_an_error(monkeypatch):
     assert judge(*given, {})[0].verdict.item() == "supported"
     monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
     judged, _ = judge(*given, {})
-    assert judged.verdict.item() == "inconclusive" and judged.no_verdict_because.item() == "no Monte Carlo error"
+    assert judged.verdict.item() == "undecided" and judged.no_verdict_because.item() == "no Monte Carlo error"
 
 
 def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_else():
     stated, both = claim(kind="larger_than"), cells([1.0, 1.2])
     judged = judge_claim(stated, selected_by(stated, both, ("x",))._replace(doubtful={1: "no error"}), 1)
-    assert judged.verdict == "inconclusive" and judged.decisive.doubt == "no error"
+    assert judged.verdict == "undecided" and judged.decisive.doubt == "no error"
     sound, doubted = judged.comparisons
     assert sound.evidence.in_favour < LEVEL and doubted.evidence == NOTHING
     assert doubted.confidence(LEVEL) == (-np.inf, np.inf) and (doubted.lower, doubted.claimed) == (0.0, 0.0)
@@ -127,7 +127,7 @@ def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeyp
     proven = Evidence(np.array(1.0), np.array(0.0))
     sure = Comparison("order", 0.0, 0.1, -np.inf, 1.0, 1.0, proven, lambda _: (0.0, 0.1))
     of = Selected(exact_estimates([{}], [1.0], 1.0), [0], ())
-    for doubtful, expected in (({}, "supported"), ({7: "no error"}, "inconclusive")):
+    for doubtful, expected in (({}, "supported"), ({7: "no error"}, "undecided")):
         assert judge_claim(claim(kind="larger_than"), of._replace(doubtful=doubtful), 1).verdict == expected
 
 
@@ -173,7 +173,7 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
     judged, _ = judge(design, accounts, told)
     assert judged.comparison_estimate.values == pytest.approx(1.0, abs=0.1)
     assert (judged.comparison_mcse.values > 0.5).tolist() == [False, True, False, False]
-    assert judged.verdict.values.tolist() == ["inconclusive", "supported"]
+    assert judged.verdict.values.tolist() == ["undecided", "supported"]
 
 
 def test_every_kind_of_claim__has_its_comparisons():

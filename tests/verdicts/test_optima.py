@@ -80,7 +80,7 @@ def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     assert comparisons[0].confidence(0.01) == (4.0, 4.0)
     assert decide(list(optima(wrong, of(estimates, chosen))), 0.01).verdict == "contradicted"
     vague, chosen = allocation(2.0, lambda n: 4.0)
-    assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "inconclusive"
+    assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "undecided"
     estimates.n_blocks[:] = 63
     few = list(optima(right, of(estimates, chosen)))
     assert all(each.doubt.startswith("63 blocks") for each in (*few, *few[0].parts))
@@ -192,7 +192,7 @@ def test_law_of_the_optimum__is_told_from_the_others(law, truth):
     own, others = verdicts.pop(law), set(verdicts.values())
     if law == "constant":
         # Laws with a slope follow the noise around a constant as well as the constant does.
-        assert own == "inconclusive" and "supported" not in others
+        assert own == "undecided" and "supported" not in others
     else:
         assert own == "supported" and others == {"contradicted"}
 

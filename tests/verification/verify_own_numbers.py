@@ -87,7 +87,7 @@ CLAIMS: Mapping[str, Mapping[str, Any]] = {
     "larger": {"kind": "larger_than", "value": 0.0},
     "near": {"kind": "equals", "value": 0.1, "margin": 0.1},
 }
-"""Claims with the truth on the boundary: each verdict but "inconclusive" is wrong."""
+"""Claims with the truth on the boundary: each verdict but "undecided" is wrong."""
 
 
 def wrong_at_any_look(law: str, claim: str, studies: int, at: Sequence[int]) -> float:
@@ -99,7 +99,7 @@ def wrong_at_any_look(law: str, claim: str, studies: int, at: Sequence[int]) -> 
         table = LAWS[law](rng, at[-1])
         columns = Columns(cluster="text" if "text" in table else None)
         found = (judgement_of(one, numbers_of(table_of(table[:look], columns)), 1) for look in at)
-        wrong += any(judgement.verdict != "inconclusive" for judgement in found)
+        wrong += any(judgement.verdict != "undecided" for judgement in found)
     return wrong / studies
 
 

@@ -271,4 +271,4 @@ def wrong(measured: Any, measure: str, truth: float) -> np.ndarray:
     score, sure, bound = normal_score(t, contrast.n_blocks - 1), not doubt(contrast), stats.norm.isf(LEVEL)
     stated = claim(kind="larger_than", value=truth, measure=measure)
     judged = judge_claim(stated, selected_by(stated, [account], ("x",)), 1)
-    return np.array([sure and score < -bound, sure and score > bound, judged.verdict != "inconclusive", not sure])
+    return np.array([sure and score < -bound, sure and score > bound, judged.verdict != "undecided", not sure])

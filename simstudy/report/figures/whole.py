@@ -13,9 +13,9 @@ from simstudy.report.labels import THEORY_NAMES, measure_name
 from simstudy.report.tables import VerdictLine
 from simstudy.verdicts.figure_data import by_source, z_scores
 
-COLOUR_OF = {"supported": COLOURS[2], "contradicted": COLOURS[0], "inconclusive": NEUTRAL}
+COLOUR_OF = {"supported": COLOURS[2], "contradicted": COLOURS[0], "undecided": NEUTRAL}
 UNEXPECTED = COLOURS[1]
-"""Colour of claims that did not come out as declared, whatever their verdict."""
+"""Colour of claims that did not come out as expected, whatever their verdict."""
 ROW_HEIGHT, WIDTH = 0.5, 11.0
 """Inches."""
 CHARACTERS = 96
@@ -33,7 +33,7 @@ def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
     for row, line in enumerate(shown):
         colour = COLOUR_OF[line.verdict] if line.outcome == "expected" else UNEXPECTED
         text = short(line.statistic, CHARACTERS)
-        outcome = line.verdict + ("" if line.outcome == "expected" else f", not as declared ({line.declared})")
+        outcome = line.verdict + ("" if line.outcome == "expected" else f", not as expected ({line.expected})")
         words.text(
             0,
             row,
@@ -54,7 +54,7 @@ def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
     axes.set(xlim=(0, 1), xticks=[])
     text = f"band: claimed; dot: estimate ± 1.96 MCSE; line: {shown[0].level} interval, "
     text += "at any number of looks\n"
-    text += "green: supported, blue: contradicted, as declared; orange: not as declared"
+    text += "green: supported, blue: contradicted, as expected; orange: not as expected"
     drawing.supxlabel(text, fontsize=8)
     axes.tick_params(left=False, labelleft=False)
     axes.grid(visible=False)
