@@ -199,16 +199,6 @@ def cells_where(results: xr.Dataset, grid: str = "angles", **levels: Any) -> xr.
     return results.isel(cell=np.flatnonzero(keep))
 
 
-def law_cells(n_heads: list[int], factor: Any) -> xr.Dataset:
-    """Members of variance 2 and covariance 0.5, both multiplied by a factor in each cell."""
-    size, factor = np.array(n_heads), np.array(factor)
-    measures = {"mean_variance": 2.0 * factor, "mean_covariance": 0.5 * factor}
-    measures["ensemble_variance"] = (0.5 + 1.5 / size) * factor
-    data: dict[str, Any] = {name: (("source", "cell"), values[None]) for name, values in measures.items()}
-    data |= {f"{name}_mcse": ("cell", 0.01 * values) for name, values in measures.items()}
-    return xr.Dataset(data, {"source": ["empirical"], "n_heads": ("cell", size)})
-
-
 def _counts(n_cells: int) -> dict[str, Any]:
     failed = np.arange(n_cells) % 3
     return {

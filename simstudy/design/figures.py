@@ -74,15 +74,6 @@ class OptimumFigure(PanelFigure):
     tune: claims.Factors = Field((), description="factors that take their best level at each level of `over`")
 
 
-class WinnersFigure(BaseFigure):
-    """At each x, the level of factor ``over`` with the least y as colour, and this y as a number."""
-
-    kind: Literal["winners"]
-    x: str = Field(description="a factor of the grid")
-    over: str = Field(description="a factor of the grid, whose best level is shown")
-    rows: str | None = Field(None, description="factor told apart by row")
-
-
 class NestedLoopFigure(PanelFigure):
     """y in every cell, above the levels of the factors."""
 
@@ -105,20 +96,9 @@ class ZipFigure(BaseFigure):
     y: Literal["coverage"] = "coverage"
 
 
-class LawFigure(BaseFigure):
-    """Variance of ensembles of n_heads members, a colour for each grid, against the law for exchangeable ones."""
-
-    kind: Literal["law"]
-    y: Literal["ensemble_variance"]
-    beside: claims.Factors = Field((), description="further grids, each in a colour of its own")
-
-
 def _curve_unless_stated(value: Any) -> Any:
     return {"kind": "curve", **value} if isinstance(value, dict) else value
 
 
-_Kinds = (
-    CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | WinnersFigure | NestedLoopFigure | LollipopFigure
-    | ZipFigure | LawFigure
-)  # fmt: skip
+_Kinds = CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | NestedLoopFigure | LollipopFigure | ZipFigure
 Figure = Annotated[_Kinds, Field(discriminator="kind"), BeforeValidator(_curve_unless_stated)]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from simstudy.design import claims
 from simstudy.design.document import Precision
-from simstudy.design.figures import MOST_ZIPS, BaseFigure, LawFigure, OptimumFigure, WinnersFigure, ZipFigure
+from simstudy.design.figures import MOST_ZIPS, BaseFigure, OptimumFigure, ZipFigure
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.levels import by_levels, label, level, selected
@@ -130,19 +130,14 @@ def _unsaid(reference: Reference, claim: claims.BaseClaim) -> Iterator[Problem]:
 
 
 def _wrong_grids(reference: Reference, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
-    path, entry = f"{reference.path}.beside", reference.entry
+    entry = reference.entry
     if getattr(entry, "source", None) == "exact" and not reference.grid.exact:
         yield reference.problem("source", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
-    for name in (entry.grid, *entry.beside) if isinstance(entry, LawFigure) else ():
-        if name not in grids:
-            yield Problem.unknown(path, name, grids, what="grid")
-        elif "n_heads" not in (grids[name].factors or ("n_heads",)):
-            yield Problem(path, name, "needs grids with n_heads among their factors")
 
 
 def _unknown_names(reference: Reference) -> Iterator[Problem]:
     entry, grid, factors = reference.entry, reference.grid, reference.grid.factors
-    for field in ("x", "hue", "panel", "rows", "by", "along", "over", "tune") if factors is not None else ():
+    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if factors is not None else ():
         stated = getattr(entry, field, None) or ()
         for name in (stated,) if isinstance(stated, str) else stated:
             if name not in (factors or ()):
@@ -191,7 +186,7 @@ def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
 
 def _has_axis(reference: Reference) -> Iterator[Problem]:
     entry, noun, x = reference.entry, reference.grid.noun, getattr(reference.entry, "x", None)
-    if x is None or isinstance(entry, WinnersFigure):
+    if x is None:
         return
     values: dict[int, Any] = {n: reference.grid.cells[n].coordinates.get(x) for n in reference.chosen}
     if not all(isinstance(value, (int, float)) for value in values.values()):

@@ -9,7 +9,7 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.files import read_regular
 from simstudy.execution.store import Folder, Store
 from simstudy.judging.judged import Verdicts
-from simstudy.report.answer import groups, headline
+from simstudy.report.answer import headline
 from simstudy.report.page import MAX_ROWS, template
 from simstudy.report.tables import comparison_lines
 
@@ -28,8 +28,6 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
         "size": found.summary[0],
         "factors": found.factors,
         "independent": found.independent,
-        "groups": groups(lines),
-        "formulas": {},
         "further": found.wanted,
         "comparisons": comparison_lines(found.dataset),
         "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],

@@ -13,9 +13,9 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
-from simstudy.report.answer import cards, count_origins, headline
+from simstudy.report.answer import cards, headline
 from simstudy.report.figures import draw, image
-from simstudy.report.page import describe, require_same_design, template
+from simstudy.report.page import describe, figures_of, margin_of, require_same_design, template
 from simstudy.report.tables import VerdictLine
 from simstudy.results import open_results
 
@@ -73,7 +73,6 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         profile=profile,
         n_claims=len(told),
         headline=headline(told),
-        origins=count_origins(told),
         error_rate=LEVEL,
         campaign=campaign(judged),
         papers=list(cards(template("card.html"), lines)) if lines else [],
@@ -83,8 +82,8 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
 
 def _described(results: xr.Dataset, design: Design, store: Store, output: Path) -> dict[str, Any]:
     """What the page says about a study: with its first figure, as all of them would weigh too much."""
-    first = list(design.figures.items())[:1]
-    pictures = {name: image(draw(figure, name, results)) for name, figure in first}
+    first = list(figures_of(design, results).items())[:1]
+    pictures = {name: image(draw(figure, name, results, margin_of(design, figure))) for name, figure in first}
     page = store.folder / "report.html"
     # Relative, so that the folder of all studies can be moved or published as it is.
     link = quote(page.relative_to(output).as_posix()) if page.exists() else ""

@@ -12,6 +12,8 @@ ALL_CLAIMS = "all_claims"
 """Name of the figure of all claims: none that a design may give to one of its own."""
 Z_SCORES = "z_scores"
 """Name of the figure that compares all cells with theory."""
+OVERVIEW = "overview"
+"""Name of the figure of a study that declares none."""
 RESOLUTION = 150
 """Pixels of a PNG file to the inch."""
 UNDEFINED = "–"

@@ -3,8 +3,7 @@
 import base64
 import contextlib
 import hashlib
-import math
-import shlex
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,17 +14,18 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup
 
-from simstudy.design.claims import LEVEL, BaseClaim
+from simstudy.design.claims import LEVEL, AgreesWithTheory, BaseClaim
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.figures import ZipFigure
+from simstudy.design.figures import BaseFigure, ZipFigure
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
-from simstudy.design.settings.levels import level, selected
-from simstudy.design.written import FILE
+from simstudy.design.settings.levels import level
 from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
-from simstudy.report.answer import count_origins, formulas_of, groups, headline, said_of, sentence
+from simstudy.report.answer import headline, said_of, sentence
+from simstudy.report.overview import overview
+from simstudy.report.terminal import counted
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
 
@@ -35,12 +35,8 @@ MAX_REASONS = 3
 """Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
-MAX_CELLS = 4000
-"""Cells that a page holds as data: about two megabytes."""
-_DIGITS = 6
-"""Significant digits: more than any error allows; `cells.csv` has all."""
-MAX_COMPARED = 200
-"""Comparisons of one claim listed in the page."""
+MAX_COMPARED = 40
+"""Comparisons of one claim listed in the page; `comparisons.csv` has all."""
 _PROVENANCE = {
     "simstudy_version": "simstudy",
     "commit": "commit (+: files differ)",
@@ -81,15 +77,32 @@ def report_files(results: xr.Dataset, design: Design) -> dict[str, bytes]:
 def figure_files(
     results: xr.Dataset, design: Design, lines: Sequence[tables.VerdictLine] = (), suffix: str = "png"
 ) -> dict[str, bytes]:
-    """Return the figures of a study by name: declared ones, cells against theory, and the claims of ``lines``."""
+    """Return the figures of a study by name: its own, cells against theory, and the claims of ``lines``."""
     with contextlib.chdir(Path(__file__).parent):
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
         from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
 
-    files = {name: image(draw(figure, name, results), suffix) for name, figure in design.figures.items()}
+    files = {
+        name: image(draw(figure, name, results, margin_of(design, figure)), suffix)
+        for name, figure in figures_of(design, results).items()
+    }
     if (drawing := draw_z_scores(results)) is not None:
         files[labels.Z_SCORES] = image(drawing, suffix)
     return files | ({labels.ALL_CLAIMS: image(draw_claims(lines), suffix)} if lines else {})
+
+
+def figures_of(design: Design, results: xr.Dataset) -> dict[str, BaseFigure]:
+    """Return the figures that a design declares, or one of its first claim or measure if it declares none."""
+    if design.figures:
+        return dict(design.figures)
+    chosen = overview(design, results)
+    return {labels.OVERVIEW: chosen} if chosen else {}
+
+
+def margin_of(design: Design, figure: BaseFigure) -> float | None:
+    """Return the least relative difference from theory that a claim allows what a figure shows; None without any."""
+    claims = (claim for claim in design.claims.values() if isinstance(claim, AgreesWithTheory))
+    return min((each.margin for each in claims if (each.grid, each.measure) == (figure.grid, figure.y)), default=None)
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
@@ -123,17 +136,12 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> s
     study["comparisons"] = tables.comparison_lines(results)
     study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
     study["grids"] = [_grid(results, design, name) for name in design.factors]
-    return template("report.html").render(
-        study=study,
-        explored=explored(results, design),
-        error_rate=LEVEL,
-        max_rows=MAX_ROWS,
-        max_compared=MAX_COMPARED,
-    )
+    how = {"error_rate": LEVEL, "max_rows": MAX_ROWS, "max_compared": MAX_COMPARED}
+    return template("report.html").render(study=study, **how)
 
 
 def template(name: str) -> jinja2.Template:
-    """Return a template of this room; what is put into a page is escaped, and only its own script and style count."""
+    """Return a template of this room; what is put into a page is escaped, no script runs, and only its style counts."""
     loader = jinja2.PackageLoader("simstudy.report")
     environment = jinja2.Environment(
         loader=loader,
@@ -143,40 +151,33 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    # As given: claims in the order of the design.
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
-    policy = "default-src 'none'; img-src data:"
-    for kind, suffix in (("style", "css"), ("script", "js")):
-        text = loader.get_source(environment, f"page.{suffix}")[0]
-        environment.globals[kind] = Markup(text)
-        # Content Security Policy Level 3, hash-source: by what a policy knows an inline script or style.
-        policy += f"; {kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-    environment.globals |= {
-        "said_of": said_of,
-        "policy": f"{policy}; base-uri 'none'; form-action 'none'",
-    }
+    style = loader.get_source(environment, "page.css")[0]
+    # Content Security Policy Level 3, hash-source: by what a policy knows an inline style.
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    environment.globals |= {"style": Markup(style), "policy": policy, "said_of": said_of}
     return environment.get_template(name)
 
 
 def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
     """Return what any page says about a study, with the pictures given of its figures."""
     lines = tables.verdict_lines(results)
-    titles = {name: figure.title for name, figure in design.figures.items()}
+    # The first sentence, which no abbreviation ends: a capital follows.
+    question, more = (*re.split(r"(?<=[.?!])\s+(?=[A-Z])", design.study.aim, maxsplit=1), "")[:2]
+    titles = {name: figure.title for name, figure in figures_of(design, results).items()}
     titles |= {labels.Z_SCORES: "All cells against theory, in errors"} if labels.Z_SCORES in pictures else {}
     return {
         "name": design.study.name,
         "title": design.study.title,
-        "aim": design.study.aim,
+        "question": question,
+        "aim": more,
         "profile": design.profile,
         "design_text": design.text,
         "budget": design.budget.words,
         "verdicts": lines,
         "sentence": sentence(lines),
         "headline": headline(lines),
-        "groups": groups(lines),
-        "formulas": formulas_of(design),
         "own_page": "",
-        "origins": count_origins(lines),
         "confirmation": design.confirmation,
         "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],
     }
@@ -196,28 +197,32 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     planned = next(planned for planned in design.cells if planned.grid == name)
     factors = design.factors[name]
     levels = [[labels.level_name(level(row, factor)) for factor in factors] for row in coordinates_of(cells)]
-    # Of ensembles, or the numbers of functions, whichever the grid has.
-    own = [name for name in stated_measures(results.attrs) if np.isfinite(cells[name]).any()]
-    measures = own or list(MEASURES)
+    # Of ensembles, or the numbers of functions, whichever the grid has; of these what anything is stated of.
+    own = [name for name in stated_measures(results.attrs) if np.isfinite(cells[name]).any()] or list(MEASURES)
+    stated = [each for each in (*design.claims.values(), *design.figures.values()) if each.grid == name]
+    asked = {each.measure if isinstance(each, BaseClaim) else each.y for each in stated}
+    asked |= {*planned.precision.relative_mcse, *planned.precision.absolute_mcse}
+    measures = [each for each in averaged_measures(cells) if each in asked and np.isfinite(cells[each]).any()] or own
     theories = []
     for source in THEORIES:  # in how many cells it applies, and why not in the others
         reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
         applies, listed = reasons.pop("", 0), reasons.most_common(MAX_REASONS)
-        further = reasons.total() - sum(count for _, count in listed)
-        name_of = labels.THEORY_NAMES[source]
-        theories.append({"name": name_of, "n_applies": applies, "reasons": listed, "n_further": further})
-    told = any(theory["n_applies"] for theory in theories)
+        why = [f"{reason} ({count})" for reason, count in listed]
+        if further := reasons.total() - sum(count for _, count in listed):
+            why.append(f"others in {further} cells")
+        theories.append({"name": labels.THEORY_NAMES[source], "n_applies": applies, "reasons": "; ".join(why)})
+    told = [source for source, theory in zip(THEORIES, theories, strict=True) if theory["n_applies"]]
     columns = [list(dict.fromkeys(column)) for column in zip(*levels, strict=True)]
+    sizes = (int(each.sum()) for each in (cells.n_replicates, cells.n_failed, ~cells.precision_reached.astype(bool)))
+    size = "{}, {:,} replicates, {} failed, {} short of the target".format(counted(len(levels), "cell"), *sizes)
     return {
-        "told": told,
+        "told": [f"{labels.THEORY_NAMES[source]} theory" for source in told],
         "measures": [labels.measure_name(measure) for measure in measures],
         "name": name,
         "title": design.titles[name],
         "factors": list(zip(map(labels.setting_name, factors), columns, strict=True)),
         "n_cells": len(levels),
-        "n_replicates": f"{int(cells.n_replicates.sum()):,}".replace(",", "\u202f"),
-        "n_failed": int(cells.n_failed.sum()),
-        "n_missed": int((~cells.precision_reached.values.astype(bool)).sum()),
+        "size": size,
         "wanted": precision_words(planned),
         "estimators": tables.estimator_words(cells),
         "theories": theories,
@@ -226,7 +231,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
 
 
 def precision_words(planned: PlannedCell) -> str:
-    """The Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
+    """Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
     precision = planned.precision
     wanted = [
         f"{name} ≤ {labels.number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()
@@ -238,18 +243,18 @@ def precision_words(planned: PlannedCell) -> str:
     return f"{'; '.join(parts) or 'none stated'}; {replicates}"
 
 
-def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told: bool) -> Iterator[dict[str, Any]]:
+def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told: list[str]) -> Iterator[dict[str, Any]]:
     """Cells in the table of results: levels, counts, of each measure the estimate ± MCSE, and the theories if any."""
     # By columns: to take one cell of a data set copies its hundred variables.
     shown = []
     for name in measures:
-        estimate, *theories = (cells[name].sel(source=source).values.tolist() for source in ("empirical", *THEORIES))
+        estimate, *theories = (cells[name].sel(source=source).values.tolist() for source in ("empirical", *told))
         errors = (cells[f"{name}_{error}"].values.tolist() for error in ("mcse", "mcse_given"))
         texts = [
             labels.with_error(value, mcse) + labels.given_draws(mcse, given)
             for value, mcse, given in zip(estimate, *errors, strict=True)
         ]
-        shown.append([texts, *(list(map(labels.number, theory)) for theory in theories if told)])
+        shown.append([texts, *(list(map(labels.number, theory)) for theory in theories)])
     counts = (cells[name].values.tolist() for name in ("n_replicates", "n_failed", "precision_reached"))
     for i, (row, replicates, failed, reached) in enumerate(zip(levels, *counts, strict=False)):
         yield {
@@ -259,79 +264,3 @@ def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told:
             "reached": reached,
             "measures": [[column[i] for column in columns] for columns in shown],
         }
-
-
-def explored(results: xr.Dataset, design: Design) -> dict[str, Any]:
-    """Return the cells of a study as a page holds them: plain data without NaN, to be written as JSON."""
-    measures, planned, rows = _measures(results), design.cells[:MAX_CELLS], coordinates_of(results)
-    counts = (results[name].values.tolist() for name in ("n_replicates", "n_failed"))
-    cells = [
-        {
-            "number": number,
-            "levels": [labels.level_name(level(row, factor)) for factor in design.factors[each.grid]],
-            "replicates": replicates,
-            "failed": failed,
-            "seed": each.cell.simulation.seed,
-            # Cells with the same see the same data; a replicate of them is told by its number.
-            "data": each.cell.data_id[:12],
-            "values": [column[number] for column in measures.values()],
-        }
-        for number, (each, row, replicates, failed) in enumerate(zip(planned, rows, *counts, strict=False))
-    ]
-    grids = []
-    for name, factors in design.factors.items():
-        numbers = [number for number, each in enumerate(planned) if each.grid == name]
-        shown = [{"name": factor, "label": labels.setting_name(factor)} for factor in factors]
-        ends = [numbers[0], numbers[-1] + 1] if numbers else [0, 0]
-        grids.append({"name": name, "title": design.titles[name], "factors": shown, "cells": ends})
-    # The folder of a study has its name; no path, so that the page is the same bytes wherever the study lies.
-    name = design.study.name if design.path is None or design.path.name == FILE else design.path.name
-    replay = ["simstudy", "replay", name, "--profile", design.profile]
-    replay += ["--confirm", design.confirmation.text] if design.confirmation else []
-    return {
-        "measures": [
-            {"name": name, "label": f"diversity: {index}" if index else labels.measure_name(measure)}
-            for name in measures
-            for measure, _, index in (name.partition(" "),)
-        ],
-        "grids": grids,
-        "cells": cells,
-        "claims": {name: _claim(claim, design) for name, claim in design.claims.items()},
-        "replay": shlex.join(replay),
-        "n_left_out": max(len(design.cells) - MAX_CELLS, 0),
-    }
-
-
-def _claim(claim: BaseClaim, design: Design) -> dict[str, Any]:
-    """Which cells a claim selects, and how they are best looked at."""
-    wheres = [claim.where, claim.where | (getattr(claim, "versus", None) or {})]
-    index = f" {claim.index}" if claim.index else ""
-    return {
-        "statement": claim.words,
-        "grid": claim.grid,
-        "measure": claim.measure + index,
-        "x": getattr(claim, "x", ""),
-        "cells": [
-            number for number, planned in enumerate(design.cells[:MAX_CELLS])
-            if planned.grid == claim.grid and any(selected(planned.cell.coordinates, where) for where in wheres)
-        ],
-    }  # fmt: skip
-
-
-def _measures(results: xr.Dataset) -> dict[str, list[list[float | None] | None]]:
-    """Estimate, MCSE, exact theory and leading order of each measure that some cell has, by name and cell."""
-    columns = {}
-    for name in averaged_measures(results):
-        sources = [results[name].sel(source=source).values for source in ("empirical", *THEORIES)]
-        columns[name] = [sources[0], results[f"{name}_mcse"].values, *sources[1:]]
-    for index in results["index"].values.tolist():
-        columns[f"hdi {index}"] = [results[name].sel(index=index).values for name in ("hdi", "hdi_mcse")]
-    return {
-        name: [list(map(_plain, values)) if math.isfinite(values[0]) else None for values in np.transpose(column)]
-        for name, column in columns.items()
-        if np.isfinite(column[0]).any()
-    }
-
-
-def _plain(value: float) -> float | None:
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

@@ -117,29 +117,6 @@ def z_scores(cells: xr.Dataset, measure: str, source: str) -> Array:
     return gaps / np.where(errors > 0, errors, np.nan)
 
 
-def law_shares(cells: xr.Dataset, factors: tuple[str, ...]) -> Array:
-    """Return variances of ensembles over that of one member, (4, ensemble): by the law, as found, and after each MCSE.
-
-    The law takes variance and covariance from the smallest ensemble of each kind.
-    """
-    rows, pairs = coordinates_of(cells), []
-    for stratum in by_levels(rows, (name for name in factors if name != "n_heads"), range(len(rows))):
-        small, *larger = sorted(stratum, key=lambda cell: float(rows[cell]["n_heads"]))
-        pairs += [(small, cell) for cell in larger]
-    smallest, cell = np.array(pairs, int).reshape(-1, 2).T
-
-    def estimates(measure: str, of: Array) -> tuple[Array, Array]:
-        return by_source(cells, measure, "empirical")[of], cells[f"{measure}_mcse"].values[of]
-
-    variance, error = estimates("mean_variance", smallest)
-    covariance, other = estimates("mean_covariance", smallest)
-    value, mcse = (numbers / variance for numbers in estimates("ensemble_variance", cell))
-    one, correlation = 1 / cells.n_heads.values[cell], covariance / variance
-    # Errors of covariance and variance are taken for independent.
-    law_mcse = (1 - one) / variance * np.hypot(other, correlation * error)
-    return np.stack([correlation * (1 - one) + one, law_mcse, value, np.hypot(mcse, value * error / variance)])
-
-
 def rank_correlation(cells: xr.Dataset, measure: str) -> tuple[float, int]:
     """Return Spearman's rank correlation of an index and a measure, and in how many cells; NaN if constant."""
     x, y = cells.hdi.values, by_source(cells, measure, "empirical")

@@ -25,8 +25,7 @@ def test_example__comes_out_as_expected_and_its_page_draws_each_claim(here, in_p
     assert judged.returncode == 0 and "2 claims: 1 supported, 0 contradicted, 1 undecided" in judged.stdout
     assert re.search(r"better-by-half: about \d+ units more would probably decide", judged.stdout)
     page = (here / "answers.html").read_text()
-    assert page.count('<article class="claim') == 2 and page.count('<svg class="picture"') == 2
-    assert "#explore" not in page.split("<script>")[0]
+    assert page.count('<details class="claim') == 2 and page.count('<svg class="picture"') == 2
     assert not re.search("before the run", page.split("<script>")[0].split("</style>")[-1])
 
 

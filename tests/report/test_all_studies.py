@@ -36,8 +36,7 @@ def test_page__holds_every_study_that_was_run_and_is_whole(page):
     assert read.open == [] and len(set(read.ids)) == len(read.ids)
     assert {"first", "second", "third"} <= set(read.ids) and "absent" not in read.ids
     assert [image["src"][:22] for image in read.attributes("img")] == ["data:image/png;base64,"] * 3
-    without_script = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    assert "http://" not in without_script and "https://" not in text
+    assert "<script" not in text and "http://" not in text and "https://" not in text
     for name in ("first", "second"):
         assert f'href="#{name}"' in text
 
@@ -52,7 +51,7 @@ def test_page_of_own_studies__says_nothing_of_the_paper_and_of_no_origin_that_is
     text = page[0].read_text()
     assert "<title>All studies: claims and verdicts</title>" in text
     assert "2605.20271" not in text and "Nadaraya" not in text
-    assert text.count("the design does not say") == 1 and text.count("unstated") == 1
+    assert "the design does not say" not in text and "unstated" not in text
 
 
 def test_page_of_shipped_studies__begins_with_cards_of_published_sentences(page, monkeypatch):
@@ -71,7 +70,7 @@ def test_page_of_shipped_studies__begins_with_cards_of_published_sentences(page,
     before = page[0].read_text()
     text = gather(page[1], "quick", page[0].parent).read_text()
     page[0].write_text(before)
-    card = " ".join(text[text.index('<div class="card">') : text.index("All claims")].split())
+    card = " ".join(text[text.index('<div class="card">') : text.index('<section id="first"')].split())
     for told in (
         "The error falls.",
         "few keys",
@@ -81,7 +80,7 @@ def test_page_of_shipped_studies__begins_with_cards_of_published_sentences(page,
         "Claims (1)",
     ):
         assert told in card, told
-    assert text.index("A paper: 1 sentences") < text.index('class="headline"')
+    assert text.index('class="answer"') < text.index("A paper: 1 sentences")
 
 
 def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path):
@@ -96,12 +95,11 @@ def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path)
 def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(page):
     path, designs = page
     text = path.read_text()
-    assert 'class="headline">Of 3 claims 3 are undecided, all as expected.' in text
-    assert text.count('class="headline">The error falls: undecided, as expected.</p>') == 3
+    assert 'class="answer">Of 3 claims 3 are undecided, all as expected.' in text
+    assert text.count('class="answer">The error falls: undecided, as expected (') == 3
     assert text.count("<p>Of 1 claim 1 is undecided") == 3
-    assert (
-        text.index("headline") < text.index("<nav>") < text.index('<section id="first">') < text.index('id="reading"')
-    )
+    places = [text.index(part) for part in ('class="answer"', "<nav", '<section id="first"', 'id="reading"')]
+    assert places == sorted(places)
     assert "simstudy report first" in text and "report.html" not in text
     own = path.parent / "first" / "quick" / "report.html"
     own.write_text("")
@@ -120,32 +118,6 @@ def test_results_of_an_edited_design__are_refused(page):
 def test_no_results__is_a_message(tmp_path):
     with pytest.raises(UserError, match="no study has results in profile 'quick'"):
         gather([], "quick", tmp_path)
-
-
-class Wide(Page):
-    """Counts tables outside what scrolls or stacks, and cells of stacked rows that do not name their column."""
-
-    def __init__(self, html: str) -> None:
-        self.tables = self.loose = self.nameless = 0
-        super().__init__(html)
-
-    def handle_starttag(self, tag, attrs):
-        super().handle_starttag(tag, attrs)
-        stacked = any("stack" in name.split() for _, name in self.open)
-        self.tables += tag == "table"
-        self.loose += tag == "table" and ("div", "scroll") not in self.open and not stacked
-        number = tag == "td" and dict(attrs).get("class") == "number"
-        self.nameless += number and stacked and "data-column" not in dict(attrs)
-
-
-def test_page__keeps_what_is_wide_in_a_box_of_its_own(page):
-    text = page[0].read_text()
-    found = Wide(text)
-    assert found.tables == 4 and found.loose == 0 and found.nameless == 0
-    assert Wide(text.replace('class="stack ', 'class="')).loose == 4
-    assert Wide(text.replace("data-column", "data-other")).nameless > 0
-    for rule in (".scroll { overflow-x: auto; }", "figure img { max-width: 100%;", "pre { overflow-x: auto;"):
-        assert rule in text
 
 
 PROBE = """<!DOCTYPE html><iframe src="{page}" width="{width}" height="800" style="border: 0"></iframe><script>
@@ -178,8 +150,8 @@ def test_page__in_a_browser_is_no_wider_than_its_window_and_shows_every_figure(p
 
 @needs_browser
 def test_page__the_browser_would_see_overflow_and_a_missing_figure(page, tmp_path):
-    broken = tmp_path / "broken.html"
-    text = page[0].read_text().replace('<div class="scroll">', "<div>").replace('class="stack ', 'class="')
+    text, broken = page[0].read_text(), tmp_path / "broken.html"
+    broken.write_text(text.replace('<div class="scroll"', "<div"))
+    assert (found := seen(broken, 390, tmp_path))["width"] > 390 and found["out"]
     broken.write_text(text.replace("data:image/png;base64,", "data:image/png;base64,AAAA"))
-    found = seen(broken, 390, tmp_path)
-    assert found["width"] > 390 and found["out"] and found["missing"] == 3
+    assert seen(broken, 390, tmp_path)["missing"] == 3

@@ -1,15 +1,11 @@
 """What a study answers, and the level of all studies of a page together."""
 
-import re
-
 import pytest
-from builders import edited
 from builders_results import DESIGN, build_design, build_results
 
 from simstudy.design.claims import LEVEL
 from simstudy.report.all_studies import campaign
-from simstudy.report.answer import formulas_of, groups, headline, said_of
-from simstudy.report.page import render
+from simstudy.report.answer import headline, said_of
 from simstudy.report.tables import verdict_lines
 
 
@@ -26,37 +22,12 @@ def test_headline__counts_verdicts_and_says_whether_they_are_as_expected(lines):
     assert "1 is undecided, 1 not as expected" in headline(lines) and opens.expected == "supported"
 
 
-def test_groups__put_the_abstract_first_in_its_order(lines):
-    holds, fails, opens = lines
-    given = [holds._replace(origin="foil"), fails._replace(origin="abstract C6"), opens._replace(origin="abstract C5")]
-    found = groups(given)
-    assert [group["origin"] for group in found] == ["abstract C5", "abstract C6", "foil"]
-    assert [line.claim for group in found for line in group["lines"]] == ["floor", "agrees", "falls"]
-    assert found[0]["meaning"].startswith("principal angles")
-
-
 def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):
     assert [said_of(line) for line in lines] == [
         "supported, as expected",
         "contradicted, as expected",
         "undecided, not as expected",
     ]
-
-
-WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
-VALUE = 'measure = "mean_covariance"\nvalue = { kind = "correlation_floor", head_dim = 2, bandwidth = 0.5 }'
-
-
-def test_page__names_formula_parameters_and_equation_of_a_claimed_value(tmp_path):
-    design = build_design(tmp_path, edited(WITHOUT_FIGURES, 'measure = "mean_covariance"', VALUE))
-    ((claim, formula),) = formulas_of(design).items()
-    assert claim == "floor" and [formula[name] for name in ("name", "parameters", "equation")] == [
-        "correlation_floor", "head_dim = 2, bandwidth = 0.5", "correlation-floor"]  # fmt: skip
-    assert "(1 − κ²)^{p/2}" in formula["meaning"]
-    page = " ".join(render(build_results(design), design, {}).split())
-    article = page[page.index(f'id="{design.study.name}-floor"') :].partition("</article>")[0]
-    assert "<code>correlation_floor</code> at head_dim = 2, bandwidth = 0.5." in article
-    assert "Equation <i>correlation-floor</i>" in article and page.count("Equation <i>") == 1
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from simstudy.report.answer import count_origins
-from simstudy.report.labels import ALL_CLAIMS, Z_SCORES
+from simstudy.report.labels import ALL_CLAIMS, OVERVIEW, Z_SCORES
 from simstudy.report.page import figure_files
 from simstudy.report.tables import csv_of, verdict_frame, verdict_lines, verdict_table
 from simstudy.report.terminal import show_table
@@ -38,20 +37,6 @@ def test_verdict_lines__round_to_the_error_and_compare_with_what_was_expected(re
     assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
 
 
-def test_origins__are_counted_each_by_itself(results):
-    first, second, third = verdict_lines(results)
-    lines = [
-        first._replace(origin="abstract C6"),
-        second._replace(origin="foil"),
-        third._replace(origin="abstract C5"),
-    ]
-    counts = {count["origin"]: count for count in count_origins(lines)}
-    assert list(counts) == ["abstract", "abstract C5", "abstract C6", "foil"]
-    assert counts["abstract"]["verdicts"] == {"supported": 1, "undecided": 1}
-    for name, numbers in {"claims": [2, 1, 1, 1], "not_as_expected": [1, 1, 0, 0]}.items():
-        assert [count[name] for count in counts.values()] == numbers
-
-
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
     show_table(verdict_table(verdict_lines(results)))
     printed = capsys.readouterr().out
@@ -75,7 +60,7 @@ def test_figure_files__are_those_of_the_design_and_the_same_whatever_matplotlib_
     assert all(each.startswith(b"\x89PNG") for each in files.values())
     few = design.model_copy(update={"figures": {}})
     with mpl.rc_context({"text.usetex": True, "axes.facecolor": "red", "savefig.dpi": 10, "svg.fonttype": "path"}):
-        assert figure_files(results, few) == {Z_SCORES: files[Z_SCORES]}
+        assert figure_files(results, few)[Z_SCORES] == files[Z_SCORES]
         again = figure_files(results, few, verdict_lines(results), "svg")
-    assert list(again) == [Z_SCORES, ALL_CLAIMS]
+    assert list(again) == [OVERVIEW, Z_SCORES, ALL_CLAIMS]
     assert all(b"<svg" in each and b"<text" in each for each in again.values())

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import xarray as xr
-from builders_results import law_cells
 from exact_estimates import account, exact_estimates
 from scipy import stats
 
 from simstudy.verdicts.comparisons import inside
 from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, Estimates, estimates_of
-from simstudy.verdicts.figure_data import law_shares, mean_within, rank_correlation, residuals, z_scores
+from simstudy.verdicts.figure_data import mean_within, rank_correlation, residuals, z_scores
 
 RNG = np.random.default_rng(2)
 LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.normal(size=64)
@@ -139,16 +138,6 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
 
 
 SIZES = (2.0, 8.0)
-
-
-def test_law_shares__are_on_the_law_for_exchangeable_members_and_off_it_for_others():
-    ((law, law_mcse, found, found_mcse),) = law_shares(law_cells(SIZES, [1.0, 1.0]).isel(cell=[1, 0]), ("n_heads",)).T
-    assert law == pytest.approx(0.25 * 7 / 8 + 1 / 8) and found == pytest.approx(law)
-    # d(c/v) = (dc - c/v dv)/v, and the same for the variance of the average.
-    assert law_mcse == pytest.approx(7 / 8 / 2 * np.hypot(0.005, 0.25 * 0.02))
-    assert found_mcse == pytest.approx(law * 0.01 * 2**0.5)
-    ((law, _, found, _),) = law_shares(law_cells(SIZES, [1.0, 3.0]), ("n_heads",)).T
-    assert found == pytest.approx(3 * law)
 
 
 def indexed(x: np.ndarray, y: np.ndarray) -> xr.Dataset:

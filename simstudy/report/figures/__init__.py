@@ -8,44 +8,47 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
-from simstudy.design.figures import BaseFigure, LawFigure
+from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.levels import selected
-from simstudy.report.figures.curve import curve_figure, law_figure, optimum_figure
+from simstudy.report.figures.curve import curve_figure, optimum_figure
 from simstudy.report.figures.diversity import diversity_figure, ordering_figure
-from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, winners_figure, zip_figure
+from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, zip_figure
 from simstudy.report.figures.shared import own_style
 from simstudy.report.figures.whole import draw_claims, draw_z_scores
 from simstudy.report.labels import RESOLUTION
 from simstudy.results import factors_of
 
 __all__ = ["draw", "draw_claims", "draw_z_scores", "image"]
-COLOURS_OF_PNG = 64
+COLOURS_OF_PNG = 32
 
 
 _KINDS: dict[str, Callable[..., Drawing]] = {
-    "curve": curve_figure, "diversity": diversity_figure, "law": law_figure, "lollipop": lollipop_figure,
-    "nested_loop": nested_loop_figure, "optimum": optimum_figure, "ordering": ordering_figure,
-    "winners": winners_figure, "zip": zip_figure,
+    "curve": curve_figure, "diversity": diversity_figure, "lollipop": lollipop_figure,
+    "nested_loop": nested_loop_figure, "optimum": optimum_figure, "ordering": ordering_figure, "zip": zip_figure,
 }  # fmt: skip
 
 
 @own_style()
-def draw(figure: BaseFigure, name: str, results: xr.Dataset) -> Drawing:
-    """Draw one figure of a design, ``name`` there."""
+def draw(figure: BaseFigure, name: str, results: xr.Dataset, margin: float | None = None) -> Drawing:
+    """Draw one figure of a design, ``name`` there; strips show which ``margin`` around theory a claim allows."""
     cells = chosen(figure, results)
-    return _KINDS[vars(figure)["kind"]](figure, cells.sel(figure=name) if figure.stored else cells)
+    kind, how = vars(figure)["kind"], {}
+    if kind in ("curve", "nested_loop"):
+        how["margin"] = margin
+    return _KINDS[kind](figure, cells.sel(figure=name) if figure.stored else cells, **how)
 
 
 def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
     """Return the cells that a figure shows."""
-    grids = (figure.grid, *figure.beside) if isinstance(figure, LawFigure) else (figure.grid,)
     # Without other settings: each part of the cells copies all that it has.
-    known = {"grid", "bandwidth_rule", *figure.where}.union(*(factors_of(results)[grid] for grid in grids))
+    known = {"grid", "bandwidth_rule", *figure.where, *factors_of(results)[figure.grid]}
     others = [name for name in results.coords if results.variables[name].dims == ("cell",) and name not in known]
     cells = results.drop_vars(others)
     rows = coordinates_of(cells)
-    return cells.isel(cell=[i for i, row in enumerate(rows) if row["grid"] in grids and selected(row, figure.where)])
+    return cells.isel(
+        cell=[i for i, row in enumerate(rows) if row["grid"] == figure.grid and selected(row, figure.where)]
+    )
 
 
 @own_style()

@@ -26,6 +26,8 @@ TELLING = 0.5
 FAR = 4.0
 """A strip reaches no further than so many times what three quarters of the points need."""
 
+LEAST = 0.01
+"""A strip reaches at least so far where no claim states a margin."""
 APART = 4.0
 """Distance of the colours at one x, in points: residuals are so near to 0 that they would hide one another."""
 WIDEST = 24.0
@@ -35,8 +37,8 @@ MANY_TIMES = 10.0
 """A residual from which on nobody reads per cent."""
 
 
-def reach(found: Residuals) -> float:
-    """Return how far strips go on either side of 0; 0 if theory says nothing of any cell."""
+def reach(found: Residuals, margin: float | None = None) -> float:
+    """Return how far strips go on either side of 0, beyond the margin of a claim; 0 if theory says nothing."""
     errors = COVERAGE * np.nan_to_num(found.mcse)
     needed = np.abs(found.values) + errors
     known = np.isfinite(needed)
@@ -45,8 +47,9 @@ def reach(found: Residuals) -> float:
     needed = needed[telling if telling.any() else known]
     if not len(needed):
         return 0.0
-    # Where rounding is all that differs, a strip of rounding errors would say nothing.
-    return 1.1 * max(min(float(needed.max()), FAR * float(np.quantile(needed, 0.75))), 1e-9)
+    shown = min(float(needed.max()), FAR * float(np.quantile(needed, 0.75)))
+    # What lies inside has to look inside; without a margin, a hundredth is what nobody takes for a failure.
+    return 1.1 * max(shown, 1.25 * margin if margin else LEAST)
 
 
 def draw_residuals(axes: Axes, x: np.ndarray, found: Residuals, look: Look, limit: float, shift: float = 0.0) -> None:
@@ -78,17 +81,19 @@ def draw_residuals(axes: Axes, x: np.ndarray, found: Residuals, look: Look, limi
             )
 
 
-def settle_strips(strips: Sequence[Axes], limit: float, title: str = "Monte Carlo/theory − 1") -> None:
-    """Give strips one symmetrical axis in per cent, named at those in the first column."""
+def settle_strips(strips: Sequence[Axes], limit: float, margin: float | None = None) -> None:
+    """Give strips one symmetrical axis in per cent, named at those in the first column, and the margin of a claim."""
     for axes in strips:
         axes.set_label(STRIP)
         axes.axhline(0.0, color=NEUTRAL, linewidth=0.8, zorder=1)
+        if margin:
+            axes.axhspan(-margin, margin, color=MARGIN, zorder=0.5, linewidth=0, label="margin")
         axes.set_ylim(-limit, limit)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=3, symmetric=True, min_n_ticks=3))
         axes.yaxis.set_major_formatter(FuncFormatter(_percent))
         axes.tick_params(axis="y", labelsize=9, labelleft=is_first(axes))
         if is_first(axes):
-            axes.set_title(title, loc="left", fontsize=9, pad=3)
+            axes.set_title("relative deviation from theory", loc="left", fontsize=9, pad=3)
 
 
 def _percent(value: float, _: int) -> str:
@@ -96,13 +101,12 @@ def _percent(value: float, _: int) -> str:
     return f"{'+' if value > 1e-12 else ''}{text} %"
 
 
-def strip_entries(
-    found: Residuals, limit: float, what: str = "Monte Carlo over theory − 1 (exact where there is one)"
-) -> Entries:
+def strip_entries(found: Residuals, limit: float, margin: float | None = None) -> Entries:
     """Entries of the legend on what strips show, and on what lies beyond them; none without strips."""
     if not limit:
         return []
-    entries: Entries = [f"strip: {what} ± {COVERAGE} MCSE"]
+    allowed = f"; band: margin of the claim, ± {number(100 * margin)} %" if margin else ""
+    entries: Entries = [f"strip: relative deviation ± {COVERAGE} MCSE (from exact theory where there is one){allowed}"]
     if beyond := [value for value in found.values.tolist() if abs(value) > limit]:
         furthest = max(beyond, key=abs)
         shown = _percent(float(f"{furthest:.3g}"), 0) if abs(furthest) < MANY_TIMES else f"{1 + furthest:.3g} times"
@@ -110,6 +114,8 @@ def strip_entries(
     return entries
 
 
+MARGIN = "#dfeee3"
+"""Colour of the margin in strips."""
 GREY = "#bdbdbd"
 """Filling of points that no theory speaks of."""
 MAX_REASONS = 2

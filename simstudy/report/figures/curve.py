@@ -1,4 +1,4 @@
-"""Figures against a number on x: kinds "curve", "optimum" and "law"."""
+"""Figures against a number on x: kinds "curve" and "optimum"."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,23 +10,22 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.ndimage import binary_dilation
 
-from simstudy.design.figures import CurveFigure, LawFigure, OptimumFigure
+from simstudy.design.figures import CurveFigure, OptimumFigure
 from simstudy.design.measures import THEORIES
 from simstudy.report.figures import beside_theory, shared
-from simstudy.report.figures.shared import COVERAGE, DASHED, NEUTRAL, RING, THEORY_LINES, Entries, Look
+from simstudy.report.figures.shared import COVERAGE, DASHED, RING, THEORY_LINES, Entries, Look
 from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting, setting_name
-from simstudy.results import factors_of
-from simstudy.verdicts.figure_data import Place, Residuals, by_source, law_shares, places, residuals
+from simstudy.verdicts.figure_data import Place, by_source, places, residuals
 from simstudy.verdicts.optima import NEVER
 
 
-def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
+def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
     """Draw a measure against a factor, a line for each hue, a panel for each level, and strips where theory speaks."""
     names = {figure.y, f"{figure.y}_mcse", "inapplicable", *([figure.limit] if figure.limit else [])}
     cells = cells[sorted(names)]  # each part copies all variables that it has
     cells["grey"] = "cell", beside_theory.is_grey(cells, figure.y)
     found = residuals(cells, figure.y)
-    limit = beside_theory.reach(found)
+    limit = beside_theory.reach(found, margin)
     below = [beside_theory.HEIGHT] if limit else []
     drawing, panels = shared.panelled(figure, cells, 2.9 if limit else 3.2, *below, alone=0.7)
     hidden = shared.varying(cells, figure.grid, figure.x, figure.hue, figure.panel)
@@ -39,7 +38,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
                 shift = min(beside_theory.APART, beside_theory.WIDEST / len(looks)) * looks[hue].place
                 x, missed = coloured[figure.x].values.astype(float), residuals(coloured, figure.y)
                 beside_theory.draw_residuals(strip, x, missed, looks[hue], limit, shift)
-        beside_theory.settle_strips(strips, limit)
+        beside_theory.settle_strips(strips, limit, margin)
         shared.set_scales(axes, figure.x_scale, figure.y_scale)
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
         (axes, *strips)[-1].set_xlabel(setting_name(figure.x))
@@ -48,7 +47,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset) -> Drawing:
     entries += shared.left_out(figure, cells[figure.x].values.astype(float), by_source(cells, figure.y, "empirical"))
     entries += shared.aim(drawn, figure.target)
     shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += beside_theory.grey_entries(cells, figure.y) + beside_theory.strip_entries(found, limit)
+    entries += beside_theory.grey_entries(cells, figure.y) + beside_theory.strip_entries(found, limit, margin)
     shared.legends(drawing, looks, [*entries, *shared.said_of_y(drawn, figure.y_scale)], figure.hue)
     return drawing
 
@@ -149,37 +148,3 @@ def _path(axes: Axes, path: list[Place], scale: str, look: Look) -> None:
     shared.draw_marks(axes, look, moved, best, yerr=bars, capsize=2.5)
     for source in THEORIES:
         _draw_theory(axes, moved, np.array([place.told[source] for place in path]), source, look, markersize=9)
-
-
-def law_figure(figure: LawFigure, cells: xr.Dataset) -> Drawing:
-    """Draw what is found against the law, a colour for each grid, and below that the share by which it misses it."""
-    drawing, ((axes,),), ((strip,),) = shared.canvas(1, 4.6, beside_theory.HEIGHT)
-    looks, factors = shared.looks_of((figure.grid, *figure.beside)), factors_of(cells)
-    shares = {name: law_shares(part, factors[name]) for name, part in shared.split(cells, "grid")}
-    law, _, found, _ = every = np.hstack(list(shares.values()))
-    missed = _missed(every)
-    limit = beside_theory.reach(missed) or 1.0
-    for name, look in looks.items():
-        x, x_mcse, y, y_mcse = shares[name]
-        shared.draw_marks(axes, look, x, y, xerr=COVERAGE * x_mcse, yerr=COVERAGE * y_mcse)
-        beside_theory.draw_residuals(strip, x, _missed(shares[name]), look, limit)
-    # Linear in x, as an estimate of the covariance may be negative; logarithmic in y, as the law may fail by far.
-    line = np.linspace(found.min() / 1.5, law.max() * 1.1, 200)
-    axes.plot(line, line, color=NEUTRAL, label="law", zorder=1, **DASHED)
-    shared.set_scales(axes, "linear", "log")
-    axes.set_ylabel("variance of the average / variance of one")
-    strip.set_xlabel("variance by the law / variance of one member")
-    beside_theory.settle_strips([strip], limit, "found/law − 1")
-    entries: Entries = [
-        (RING, f"points: average of M members ± {COVERAGE} MCSE"),
-        (DASHED, "dashed: the law ρ + (1−ρ)/M, its terms from the smallest M of each kind"),
-    ]
-    shared.legends(drawing, looks, entries + beside_theory.strip_entries(missed, limit, "found over the law − 1"))
-    return drawing
-
-
-def _missed(shares: np.ndarray) -> Residuals:
-    """What is found over the law − 1, both errors taken for independent; NaN where the law is not positive."""
-    law, law_mcse, found, found_mcse = shares
-    law = np.where(law > 0, law, np.nan)
-    return Residuals(found / law - 1, np.hypot(found_mcse, found / law * law_mcse) / law)

@@ -1,4 +1,4 @@
-"""Figures of every cell of a factorial grid: kinds "nested_loop", "lollipop", "winners" and "zip".
+"""Figures of every cell of a factorial grid: kinds "nested_loop", "lollipop" and "zip".
 
 In a nested loop, cells stand side by side in the order of loops over the factors, the last of the grid running fastest;
 stairs below show which levels they have (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).
@@ -14,7 +14,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from simstudy.design.figures import LollipopFigure, NestedLoopFigure, WinnersFigure, ZipFigure
+from simstudy.design.figures import LollipopFigure, NestedLoopFigure, ZipFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.report.figures import beside_theory, shared
@@ -28,11 +28,11 @@ LEVELS = "levels"
 _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 
-def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
+def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
     loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
     found = residuals(cells, figure.y)
-    limit = beside_theory.reach(found)
+    limit = beside_theory.reach(found, margin)
     cells["grey"] = "cell", beside_theory.is_grey(cells, figure.y)
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.42 * len(loops)]
@@ -46,7 +46,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
             for strip in strips:
                 place = positions(coloured, loops).astype(float)
                 beside_theory.draw_residuals(strip, place, residuals(coloured, figure.y), looks[hue], limit)
-        beside_theory.settle_strips(strips, limit)
+        beside_theory.settle_strips(strips, limit, margin)
         shared.set_scales(axes, "linear", figure.y_scale)
         if len(loops) == 1:
             ((name, levels),) = loops.items()
@@ -64,7 +64,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset) -> Drawing:
         entries.append((_PALE, "broad pale steps: theory, exact where there is such, or else leading order"))
     entries += shared.aim(drawn, figure.target)
     shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += beside_theory.grey_entries(cells, figure.y) + beside_theory.strip_entries(found, limit)
+    entries += beside_theory.grey_entries(cells, figure.y) + beside_theory.strip_entries(found, limit, margin)
     shared.legends(drawing, looks, [*entries, *shared.said_of_y(drawn, figure.y_scale)], figure.hue)
     return drawing
 
@@ -116,6 +116,8 @@ def _stairs(axes: Axes, loops: Loops) -> None:
     axes.grid(False)
 
 
+MOST_STICKS = 16
+"""Of a figure without panels: more are told apart by the factor with the most levels."""
 APART = 0.22
 """Distance of the colours of one row, in rows."""
 _THEORY: dict[str, Any] = {"marker": "|", "linestyle": "", "color": "black", "markersize": 11, "zorder": 4}
@@ -123,7 +125,11 @@ _THEORY: dict[str, Any] = {"marker": "|", "linestyle": "", "color": "black", "ma
 
 def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     """Draw a row for each combination of levels that neither colour nor panel shows, a stick for each colour in it."""
-    loops, target = shared.varying(cells, figure.grid, figure.hue, figure.panel), figure.target or 0.0
+    target = figure.target or 0.0
+    loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
+    if not figure.panel and len(loops) > 1 and cells.sizes["cell"] > MOST_STICKS:
+        figure = figure.model_copy(update={"panel": max(loops, key=lambda name: len(loops[name]))})
+        del loops[str(figure.panel)]
     # In the order of `positions`.
     names = [", ".join(map(level_name, levels)) for levels in itertools.product(*loops.values())]
     looks = shared.looks_of(shared.levels_of(cells, figure.hue))
@@ -150,75 +156,56 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     return drawing
 
 
-def winners_figure(figure: WinnersFigure, cells: xr.Dataset) -> Drawing:
-    """Draw a field for each level of x and row, in the colour of the best level there."""
-    rows, columns = list(shared.split(cells, figure.rows)), list(dict.fromkeys(shared.levels_of(cells, figure.x)))
-    looks = shared.looks_of(shared.levels_of(cells, figure.over))
-    drawing, ((axes,),) = shared.canvas(1, 1.2 + 0.9 * len(rows))
-    for place, (_, inside) in enumerate(rows):
-        for each, there in shared.split(inside, figure.x):
-            values, theory = (by_source(there, figure.y, source) for source in ("empirical", "exact"))
-            if not np.isfinite(values).any():
-                continue
-            known = bool(np.isfinite(theory).all())
-            least = int(np.nanargmin(theory if known else values))
-            column, error = columns.index(each), float(there[f"{figure.y}_mcse"].values[least])
-            look = looks[shared.levels_of(there, figure.over)[least]]
-            axes.plot(column, place + 0.28, look.marker, color=look.colour, markersize=11, zorder=3)
-            axes.fill_between([column - 0.48, column + 0.48], place - 0.48, place + 0.48, color=look.colour, alpha=0.22)
-            text = f"{values[least]:.2g}\n± {error:.1g}" + (f"\n({theory[least]:.2g})" if known else "")
-            axes.text(column, place - 0.2, text, ha="center", va="center", fontsize=8.5)
-    axes.set_xticks(range(len(columns)), [level_name(each) for each in columns])
-    axes.set_yticks(range(len(rows)), [setting_and_level(figure.rows, row) if figure.rows else "" for row, _ in rows])
-    axes.set(xlabel=setting_name(figure.x), xlim=(-0.5, len(columns) - 0.5), ylim=(-0.5, len(rows) - 0.5))
-    axes.grid(False)
-    reading = f"least {measure_name(figure.y)} ± MCSE; by exact theory where there is one (in brackets)"
-    shared.legends(drawing, looks, [reading], figure.over)
-    return drawing
-
-
 def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
     """Draw the intervals of the first replicates of each cell."""
     names = shared.varying(cells, figure.grid)
     rows = coordinates_of(cells)
     titles = [", ".join(setting_and_level(name, level(row, name)) for name in names) for row in rows]
-    return _zips(cells.interval.values, titles, 3.4)
+    coverage = zip(by_source(cells, "coverage", "empirical"), cells.coverage_mcse.values, strict=True)
+    return _zips(cells.interval.values, titles, 3.4, list(coverage))
 
 
 @own_style()
 def draw_zip(rows: np.ndarray) -> Drawing:
-    """Draw intervals less the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed."""
-    return _zips(rows[None], [""], 4.8)
+    """Draw intervals minus the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed."""
+    known = rows[np.isfinite(rows).all(axis=1)]
+    share = float(((known[:, 0] <= known[:, 2]) & (known[:, 2] <= known[:, 1])).mean())
+    return _zips(rows[None], [""], 4.8, [(share, math.sqrt(share * (1.0 - share) / len(known)))])
 
 
-def _zips(intervals: np.ndarray, titles: list[str], height: float) -> Drawing:
+def _zips(intervals: np.ndarray, titles: list[str], height: float, coverage: list[tuple[float, float]]) -> Drawing:
     drawing, grid = shared.canvas(len(titles), height)
-    for axes, rows, title in zip(grid.flat, intervals, titles, strict=False):
-        _zip(axes, rows, textwrap.fill(title, shared.characters(axes)) + "\n" if title else "")
+    for axes, rows, title, (share, mcse) in zip(grid.flat, intervals, titles, coverage, strict=False):
+        _zip(axes, rows)
+        low, high = 100.0 * (share - COVERAGE * mcse), 100.0 * (share + COVERAGE * mcse)
+        axes.axhspan(low, high, color=_LIMITS, zorder=0, linewidth=0, label="limits")
+        said = f"coverage {100.0 * share:.3g} % ({low:.3g} to {high:.3g})"
+        axes.set_title(
+            textwrap.fill(title, shared.characters(axes)) + "\n" * bool(title) + said, loc="left", fontsize=10
+        )
     for axes in grid[:, 0]:
         axes.set_ylabel("centile of distance over half length")
-    shared.legends(drawing, {}, [({"color": colour}, text) for colour, text in _COLOURS.items()])
+    entries: Entries = [({"color": colour}, text) for colour, text in _COLOURS.items()]
+    entries.append(
+        ({"color": _LIMITS, "linewidth": 7}, f"coverage ± {COVERAGE} MCSE: intervals above it should not cover")
+    )
+    shared.legends(drawing, {}, entries)
     return drawing
 
 
-_COLOURS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}
+_COLOURS, _LIMITS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}, "#f3d98b"
 
 
-def _zip(axes: Axes, rows: np.ndarray, title: str) -> None:
-    known = rows[np.isfinite(rows).all(axis=1)]
-    lower, upper, truth = known.T
+def _zip(axes: Axes, rows: np.ndarray) -> None:
+    lower, upper, truth = rows[np.isfinite(rows).all(axis=1)].T
     lower, upper = lower - truth, upper - truth
     with np.errstate(divide="ignore", invalid="ignore"):
         far = np.abs(lower + upper) / (upper - lower)
     order = np.argsort(np.nan_to_num(far, nan=np.inf), kind="stable")
     lower, upper, covers = lower[order], upper[order], ((lower <= 0) & (upper >= 0))[order]
     n = max(len(covers), 1)
-    share, height = covers.sum() / n, 100.0 * (np.arange(len(covers)) + 0.5) / n
+    height = 100.0 * (np.arange(len(covers)) + 0.5) / n
     for part, (colour, text) in zip((covers, ~covers), _COLOURS.items(), strict=True):
         axes.hlines(height[part], lower[part], upper[part], color=colour, linewidth=min(2.0, 220.0 / n), label=text)
     axes.axvline(0.0, color="black", linewidth=0.8)
-    axes.set(xlabel="interval less the truth", ylim=(0, 100))
-    error = COVERAGE * float(np.sqrt(share * (1 - share) / n))
-    failed = len(rows) - len(covers)
-    said = f"{len(covers)} replicates cover in {100 * share:.3g} ± {100 * error:.2g} %; {failed} failed"
-    axes.set_title(title + textwrap.fill(said, shared.characters(axes)), loc="left", fontsize=10)
+    axes.set(xlabel="interval minus the truth", ylim=(0, 100))

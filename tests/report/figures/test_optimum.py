@@ -42,18 +42,8 @@ y = "mse"
 hue = "bandwidth"
 y_scale = "log"
 
-[figures.winners]
-title = "Which head dimension wins"
-kind = "winners"
-grid = "split"
-y = "mse"
-x = "noise_sd"
-rows = "regression"
-over = "head_dim"
-
 [profiles.quick]
 """
-LAW = 'title = "One law"\nkind = "law"\ngrid = "split"\ny = "ensemble_variance"\n'
 OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
 
 
@@ -117,14 +107,6 @@ def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results
     assert all(text in reading(drawing) for text in ("best bandwidth b at each level", "1% or more of the draws"))
     assert axes.get_yticks().tolist() == [1, 2, 4, 8]
     assert all(axes.viewLim.contains(*point) for point in bar.lines[0].get_xydata())
-
-
-def test_winners__have_the_colour_and_the_value_of_the_least(design, results):
-    (axes,) = draw(design.figures["winners"], "winners", results).axes
-    markers = {line.get_xdata()[0]: line.get_marker() for line in axes.lines}
-    assert len(markers) == len(set(markers.values())) == len(OPTIMUM)
-    noise = cells_where(results, "split", noise_sd=0.5).sel(source="empirical").mse.min()
-    assert [text.get_text().split("\n")[0] for text in axes.texts] == [f"{float(noise):.2g}"] * 6
 
 
 def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(design, results):
@@ -225,16 +207,10 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(resul
         ('hue = "bandwidth"\ny_scale', 'x = "head_dim"\ny_scale', "unknown key; known: title"),
         ('hue = "bandwidth"\ny_scale', 'tune = ["head_dim"]\ny_scale', "unknown key; known: title"),
         ('hue = "bandwidth"\ny_scale', 'limit = "mean_covariance"\ny_scale', "unknown key; known: title"),
-        (LAW, LAW, "figures.law.beside = 'split': needs grids with n_heads among their factors"),
-        (LAW, f'{LAW}beside = ["angle"]\n', "figures.law.beside = 'angle': unknown grid"),
-        (LAW, f'{LAW}hue = "angle"\n', "figures.law.hue = 'angle': unknown key; known: title"),
-        (LAW, LAW.replace("ensemble_variance", "mse"), "figures.law.y = 'mse': must be 'ensemble_variance'"),
-        (LAW, LAW.replace('"law"', '"diversity"\nbeside = ["split"]'), 'unknown key; did you mean "beside"?'),
     ],
 )
 def test_figures__that_cannot_be_drawn_are_refused(tmp_path, old, new, message):
-    figures = GRID.partition("[figures.winners]")[0] + (f"[figures.law]\n{LAW}" if old == LAW else "")
-    text = DESIGN.replace("[profiles.quick]\n", f"{figures}[profiles.quick]\n")
+    text = DESIGN.replace("[profiles.quick]\n", GRID)
     assert text.count(old) == 1
     path = tmp_path / "faulty.toml"
     path.write_text(text.replace(old, new))

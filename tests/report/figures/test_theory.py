@@ -1,10 +1,10 @@
-"""What figures show beside theory and beside the law of exchangeable members: strips, grey points and reasons."""
+"""What figures show beside theory: strips, grey points and reasons."""
 
 import numpy as np
 import pytest
 import xarray as xr
-from builders_results import DESIGN, build_design, build_results, law_cells
-from drawn import bars, half_lengths, lines, panels, reading, stated, strips
+from builders_results import DESIGN, build_design, build_results
+from drawn import half_lengths, lines, panels, reading, stated, strips
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -61,6 +61,20 @@ def test_residuals__of_colours_at_one_x_stand_side_by_side(results):
     apart = np.diff(sorted(places)) * 72 / drawing.get_dpi()
     np.testing.assert_allclose(apart, [4.0] * (len(strip.containers) - 1))
     assert np.mean(list(places)) == pytest.approx(strip.transData.transform((45.0, 0.0))[0])
+
+
+def test_strip__shows_the_margin_of_a_claim_and_what_is_inside_looks_inside(results):
+    """A deviation of a thousandth is drawn at a thousandth of an axis of one per cent, or of more than the margin."""
+    close = chosen(curve(), results).correlation.sel(source="leading").values * 1.0005
+    cells = with_levels(results, "empirical", close)
+    cells["correlation_mcse"] = 1e-6 * cells.correlation_mcse
+    ends = []
+    for margin in (None, 0.002, 0.05):
+        _, strip = parts(draw(curve(), "f", cells, margin))
+        bands = [item for item in strip.patches if item.get_label() == "margin"]
+        assert [item.get_height() for item in bands] == ([pytest.approx(2 * margin)] if margin else [])
+        ends.append(strip.get_ylim()[1])
+    assert ends[0] >= 0.01 and ends[1] > 0.002 and ends[2] > 0.05 and ends[1] < ends[0]
 
 
 @pytest.mark.parametrize(("times", "told"), [(3, "+195 %"), (300, "295 times")])
@@ -135,33 +149,3 @@ def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_o
     cells.attrs["factors"] = "angles: spread"
     ticks = draw(curve(where={}, x="spread"), "f", cells).axes[0].get_xticks()
     assert 2 < len(ticks) < 14 and set(ticks) <= set(cells.spread.values.tolist())
-
-
-SIZES = (2.0, 8.0, 2.0, 8.0)
-
-
-def of_law(growth: float) -> xr.Dataset:
-    """Members of variance 2 and covariance 0.5, in two grids; in the second both change with the size by a factor."""
-    cells = law_cells(SIZES, [1.0, 1.0, 1.0, growth]).assign_coords(grid=("cell", ["heads", "heads", "ants", "ants"]))
-    return cells.assign_attrs(factors="heads: n_heads; ants: n_heads")
-
-
-def test_law_figure__has_a_colour_for_each_grid_and_shows_a_negative_prediction():
-    made = of_law(growth=3.0)
-    made.mean_covariance[0, 2] = -1.0
-    drawing = draw(stated("law", grid="heads", beside=["ants"], y="ensemble_variance"), "f", made)
-    axes, strip = drawing.axes
-    heads, ants = bars(axes)
-    assert heads.lines[0].get_xdata() == heads.lines[0].get_ydata()
-    assert ants.lines[0].get_xdata()[0] == pytest.approx(-0.5 * 7 / 8 + 1 / 8) and axes.get_xlim()[0] < -0.3125
-    # Heads follow the law; one below zero has no ratio.
-    exact, unknown = bars(strip)
-    assert exact.lines[0].get_ydata() == pytest.approx(0.0) and not len(unknown.lines[0].get_ydata())
-    assert reading(drawing).startswith("heads ants points") and "(1−ρ)/M" in reading(drawing)
-
-
-def test_strip__shows_by_how_much_the_law_is_missed():
-    strip = draw(stated("law", grid="ants", y="ensemble_variance"), "f", of_law(growth=1.2)).axes[1]
-    (points,) = bars(strip)
-    law, found = (0.5 * 7 / 8 + 2 / 8) / 2, (0.5 + 1.5 / 8) * 1.2 / 2
-    assert points.lines[0].get_ydata()[0] == pytest.approx(found / law - 1) == pytest.approx(0.2)
