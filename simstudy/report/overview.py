@@ -1,6 +1,7 @@
 """The figure of a study that declares none: what its first claim speaks of, or what it measures, over its factors."""
 
 import math
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -36,7 +37,7 @@ def overview(design: Design, results: xr.Dataset) -> BaseFigure | None:
     x = getattr(claim, "x", None) or max(numeric, key=lambda name: len(several[name]), default=None)
     others = sorted((name for name in several if name != x), key=lambda name: name not in METHODS)
     title = measure_name(y) + (f" against {setting_name(x)}" if x else " in every cell")
-    stated = {"title": title, "grid": grid, "y": y, "hue": others[0] if others else None}
+    stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": others[0] if others else None}
     if x and len(others) <= 2:
         return CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)
     if math.prod(map(len, several.values())) <= MOST_STICKS:
