@@ -281,7 +281,7 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
         estimate = estimate.sel(source="empirical")
     if not np.allclose(np.sqrt((share**2).sum(axis=0) + remainder**2), mcse.values, rtol=1e-9, equal_nan=True):
         raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
-    measured = Performance(
+    return Performance(
         {measure: estimate.values},
         {measure: mcse.values},
         {measure: share},
@@ -289,9 +289,5 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
         int(inside.n_used_blocks),
         int(own.n_replicates),
         int(own.n_failed),
+        by_batch=bool(own.coords.get("population", "")),
     )
-    given = own[f"{measure}_mcse_given"].values
-    if np.array_equal(given, mcse.values, equal_nan=True):
-        return measured
-    # Blocks are whole batches then, which decides how cells are paired.
-    return measured._replace(given=measured._replace(mcse={measure: given}, contribution={}))

@@ -195,6 +195,6 @@ _OCCASIONAL: tuple[frozenset[str], ...] = (
     frozenset({"estimator"}),
     frozenset({"interval"}),
     frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
-    *(frozenset({name, f"{name}_mcse", f"{name}_mcse_given"}) for name in OCCASIONAL),
+    *(frozenset({name, f"{name}_mcse"}) for name in OCCASIONAL),
 )
 """Variables that only some designs ask for: results have all of a set, or none."""

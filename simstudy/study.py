@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import Budget, Design
 from simstudy.design.figures import ZIPPED, ZipFigure
 from simstudy.design.load import load_design
@@ -96,8 +95,9 @@ def run(
         cannot be shown in one line.
     """
     if not isinstance(design, Design):
-        design = load_design(design, profile, trust)
-    design = confirmatory(design, confirm)
+        design = load_design(design, profile, trust, confirm)
+    elif confirm is not None:
+        raise UserError("confirm: stated with a loaded design; load the design with it")
     require_word(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
@@ -138,10 +138,8 @@ def _judged(
     from simstudy.verdicts.judge import judge
 
     joined, details = assemble(design, ledger.accounts, tell, device, told)
-    verdicts, pairs = judge(design, ledger.accounts, told)
-    both = [joined, verdicts, *_zipped(design)], [details, pairs]
-    whole, inside = (xr.merge(each, combine_attrs="override") for each in both)
-    return whole, inside
+    found = [joined, judge(design, ledger.accounts, told), *_zipped(design)]
+    return xr.merge(found, combine_attrs="override"), details
 
 
 def _zipped(design: Design) -> Iterator[xr.Dataset]:

@@ -137,12 +137,11 @@ def build_results(design: Design) -> xr.Dataset:
         exact = np.where([reason == "" for reason in exact_reasons], 1.01 * leading, np.nan)
         arrays[name] = np.array([leading + mcse * wobble, exact, np.where(theory, leading, np.nan)])
         arrays[f"{name}_numerical_error"] = 1e-9 * np.abs(exact)
-        arrays |= {f"{name}_mcse": mcse, f"{name}_mcse_given": mcse, f"{name}_gain": np.nan * mcse}
+        arrays |= {f"{name}_mcse": mcse, f"{name}_gain": np.nan * mcse}
     reasons = ["" if applies else "query far beyond the keys" for applies in theory]
     arrays["inapplicable"] = np.array([[""] * len(cells), exact_reasons, reasons], dtype=object)
     arrays["hdi"] = np.array([row["_hdi"] for row in rows])
     arrays["hdi_mcse"] = np.where(np.array(INDICES) == "output", 0.01, 0.0) + 0 * arrays["hdi"]
-    arrays["hdi_mcse_given"] = arrays["hdi_mcse"]
     arrays |= _undefined(len(cells))
     coords = coordinates(design) | {"source": list(SOURCES), "index": list(INDICES), "look": [0, 1]}
     results = labelled(arrays, coords, _attributes(design))
@@ -172,18 +171,15 @@ def build_verdicts(design: Design) -> xr.Dataset:
             "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n_claims)],
             "verdict_estimate": estimates,
             "verdict_mcse": errors,
-            "verdict_mcse_given": errors,
             "verdict_draws": [draws_of(claim, design.cells).text for claim in design.claims.values()],
             "these_draws": [claim.these_draws for claim in design.claims.values()],
             "claimed_value": np.linspace(0.0, 1.0, n_claims),
             "verdict_comparisons": np.arange(1, n_claims + 1),
             "comparison_claim": list(design.claims),
             "comparison_statistic": statistics,
-            "comparison_part_of": [""] * n_claims,
             "comparison_no_verdict_because": [""] * n_claims,
             "comparison_estimate": estimates,
             "comparison_mcse": errors,
-            "comparison_mcse_given": errors,
             **numbers,
             **{f"comparison_{name}": column for name, column in numbers.items()},
         },
@@ -215,9 +211,7 @@ def _undefined(n_cells: int) -> dict[str, Any]:
     """Measures that results hold and nothing here looks at."""
     error = np.full(n_cells, np.nan)
     names = list(STATISTICS)
-    return {name: np.array([error] * 3) for name in names} | {
-        f"{name}{ending}": error for name in names for ending in ("_mcse", "_mcse_given")
-    }
+    return {name: np.array([error] * 3) for name in names} | {f"{name}_mcse": error for name in names}
 
 
 def _measures(c: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     performance = SimpleNamespace(
         estimate=values, contribution=parts, remainder={measure: settings.get("remainder", 0.0)},
         n_blocks=settings.get("n_blocks", len(parts[measure])), n_replicates=settings.get("n_replicates", 0),
-        given=settings.get("given"),
+        by_batch=settings.get("by_batch", False),
         mcse={name: np.hypot(np.linalg.norm(part), settings.get("remainder", 0.0)) for name, part in parts.items()},
     )  # fmt: skip
     # An instance has no data whose moments might not exist.
@@ -72,7 +72,7 @@ def derived(function: Callable[[Array], float], values: Sequence[float], error: 
     """Return a function of such estimates with the error that numerical derivatives give."""
     at, steps = np.array(values, float), 1e-6 * np.eye(len(values))
     gradient = [(function(at + step) - function(at - step)) / 2e-6 for step in steps]
-    return Contrast(function(at), np.linalg.norm(error * np.array(gradient)), N_BLOCKS, 0.0, 0.0)
+    return Contrast(function(at), np.linalg.norm(error * np.array(gradient)), N_BLOCKS, N_BLOCKS - 1, 0.0, 0.0)
 
 
 def compare(

@@ -36,25 +36,13 @@ precision = { min_replicates = 32, max_replicates = 32 }
 [grids.lost]
 settings = { normaliser = { kind = "compact", power = 1 }, bandwidth = 0.01, arrangement = "orthogonal" }
 [claims.mse-falls]"""
-ORDER = """[claims.order]
-statement = "s"
-kind = "violated_pairs"
-grid = "angles"
-measure = "mse"
-against = "chordal"
-by = "bandwidth"
-direction = "decreasing"
-at_most = 0.5
-expected = "undecided"
-
-"""
 ELSEWHERE = {"grid": "elsewhere"}
 
 
 def text(name: str = "tiny", seed: int = 7) -> str:
     """Cells of one seed, of another, in longer blocks and without any estimate; and claims that compare two of them."""
     claims = "".join(COMPARED.format(name=each, measure="mse") for each in ("difference", "ratio"))
-    design = edited(edited(DESIGN, "[claims.mse-falls]", FURTHER), "[figures.mse]", claims + ORDER + "[figures.mse]")
+    design = edited(edited(DESIGN, "[claims.mse-falls]", FURTHER), "[figures.mse]", claims + "[figures.mse]")
     design = edited(design, "min_replicates = 64", "min_replicates = 512")
     return edited(edited(design, 'name = "tiny"', f'name = "{name}"'), "seed = 7", f"seed = {seed}")
 
@@ -200,19 +188,6 @@ def test_one_head_less__is_the_run_without_it(tmp_path):
 def test_cells_without_errors_of_two_heads__have_none_to_leave_out(where, n_heads, results):
     with pytest.raises(UserError, match=rf"where = .*: the cell has {n_heads} head; give"):
         simstudy.leave_one_out(results, where)
-
-
-def test_pairs_of_an_order__are_stored_one_by_one(results):
-    stored = read_results(Path(results.encoding["source"]).with_name("details.nc"))
-    assert stored.pair_claim.values.tolist() == ["order"] * 6
-    for pair in range(6):
-        first, second = int(stored.pair_first[pair]), int(stored.pair_second[pair])
-        assert results.bandwidth[first] == results.bandwidth[second] and results.angle[first] < results.angle[second]
-        found = simstudy.contrast(results, second, first, "mse")
-        told = stored.pair_estimate.values[pair], stored.pair_mcse.values[pair]
-        assert (found.estimate, found.mcse) == pytest.approx(told, rel=1e-12)
-    low = stored.pair_estimate < 0
-    assert ((stored.pair_p_in_favour < stored.pair_p_against) == low).all()
 
 
 def test_details_that_are_gone_or_of_another_run__are_told(results, tmp_path):

@@ -248,7 +248,7 @@ def test_results_with_other_contents_than_the_design__get_no_report(stored, resu
             "nothing along claim, nothing along comparison;",
         ),
         (lambda r: r.assign(kernel_gap=r.mse), "unknown kernel_gap;"),
-        (lambda r: r.rename(index="kind"), " and 2 more; run the study again"),
+        (lambda r: r.rename(index="kind"), " and 1 more; run the study again"),
         (lambda r: r.drop_vars("look"), "no names along look;"),
         (lambda r: r.assign_attrs(design_hash=7.0), "attribute design_hash is not text;"),
         (lambda r: r.assign_attrs(title=[1.0, 2.0]), "attribute title is not text;"),

@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.special import softmax
 
+from simstudy import theory
+
 
 def points(draw, lengths, n_keys=64, n_features=4):
     """A Gaussian query and Gaussian keys (replicate, point, feature), "raw" or, as "unit", on the sphere."""
@@ -38,3 +40,8 @@ def compare(query, rows, power, temperature=0.25):
         "kernel_gap": np.abs(weights - kernel).max(axis=1),
         "softmax_distance": np.abs(weights - softmax(logits, axis=1)).sum(axis=1) / 2.0,
     }
+
+
+def tuned_risk_ratio(head_dim, power):
+    """The least asymptotic risk of the Gaussian kernel over that of (1 − |u|²)^power, each at its best bandwidth."""
+    return theory.tuned_risk_ratio(head_dim, power)

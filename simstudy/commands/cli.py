@@ -114,11 +114,10 @@ def opened(
     to_write: bool = False,
 ) -> tuple[Design, Store]:
     """Return a design and its store, which can be written to where that is asked."""
-    from simstudy.design.confirmation import confirmatory
     from simstudy.design.load import load_design
     from simstudy.execution.folder import require_writable
 
-    loaded = confirmatory(load_design(design, profile, trust or ()), confirm)
+    loaded = load_design(design, profile, trust or (), confirm)
     store = store_for(loaded, output)
     if to_write:
         require_writable(store.folder)

@@ -65,8 +65,7 @@ def check(
 ) -> None:
     """Check designs under every profile and list all mistakes, each with its place and remedy."""
     from simstudy.report.progress import design_record
-    from simstudy.report.terminal import counted, say, say_json, warn
-    from simstudy.verdicts.predictions import powerless
+    from simstudy.report.terminal import counted, say, say_json
 
     checked = _checked(designs, trust or ())
     loaded = [(place, design) for place, profiles, _ in checked for design in profiles.values()]
@@ -74,8 +73,6 @@ def check(
         say_json({"designs": [design_record(*each) for each in checked]})
     for place, each in () if as_json else loaded:
         say(f"{place}: {each.profile}: {counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}")
-    if notes := dict.fromkeys(f"{place}: {note}" for place, each in loaded for note in powerless(each)):
-        warn(*notes)
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
     if mistakes:
         raise UserError(*mistakes)

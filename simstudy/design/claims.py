@@ -1,13 +1,11 @@
 """The claims that a design declares before the run, as immutable records; `verdicts.judge` evaluates them."""
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from simstudy.design.formulas import Value
 from simstudy.design.measures import INDICES, MEASURES
-from simstudy.design.settings.records import Line, NonNegative, Positive, Record, Share
+from simstudy.design.settings.records import Line, NonNegative, Positive, Real, Record, Share
 
 ABSTRACT: dict[str, str] = {
     "abstract C1": "softmax attention of one head is the Nadaraya-Watson estimator",
@@ -58,12 +56,9 @@ LEVEL = 0.05
 SELECTION: Any = Field(
     default_factory=dict, description="settings and the value each must have, to select cells of the grid"
 )
-_EXCLUDES: Any = Field(
-    None, description="what would be found if the claim were wrong: farther from value than the margin, or not above it"
-)
 NUMERIC: Any = Field(description="a numeric factor of the grid")
-_SOURCE: Any = Field(None, description="theory that claims it")
-_MARGIN: Any = Field(description="largest absolute difference that still counts as equal")
+_SOURCE: Any = Field(None, description="theory that claims it, in place of value")
+_NUMBER: Any = Field(description="the number claimed, or { function = NAME } of the study that gives it")
 Factors = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -76,20 +71,18 @@ class BaseClaim(Record):
     measure: MeasureName
     index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
     where: Selection = SELECTION
+    holds: Literal["everywhere", "on_average"] = Field(
+        "everywhere",
+        description='on a grid with a domain: "everywhere", in each setting that is drawn from it, or "on_average"',
+    )
     expected: Verdict = Field("supported", description="verdict foreseen before the run")
     these_draws: Line = Field(
         "", description="why the claim speaks of the query points, heads and rows that were drawn, and of no others"
     )
     origin: Origin = Field("unstated", description="where the claim comes from")
     stands: Selection | None = Field(
-        None,
-        description="settings of a cell whose first comparison stands for the claim in all runs; else theory chooses",
+        None, description="settings of a cell whose first comparison represents the claim; else what decides it does"
     )
-
-    @property
-    def words(self) -> str:
-        """The sentence, as tables and pages tell it."""
-        return self.statement
 
 
 class AgreesWithTheory(BaseClaim):
@@ -100,9 +93,6 @@ class AgreesWithTheory(BaseClaim):
         "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
     )
     margin: Positive = Field(description="largest relative difference that still counts as agreement")
-    excludes: Value | None = Field(
-        None, description="ratio to theory that would be found if the claim were wrong: farther from 1 than the margin"
-    )
 
 
 class Monotone(BaseClaim):
@@ -122,51 +112,26 @@ class PairedClaim(BaseClaim):
     )
 
 
-class Equals(PairedClaim):
+class WithinMargin(BaseClaim):
+    """What claims on a number state: the number, how far off it still counts as equal, and what it must not be."""
+
+    value: Real | None
+    margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
+    excludes: Real | None = Field(
+        None, description="what would be found if the claim were wrong: farther from value than the margin"
+    )
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether what the claim excludes is outside its margin."""
+        return self.excludes is None or (self.value is not None and abs(self.excludes - self.value) > self.margin)
+
+
+class Equals(PairedClaim, WithinMargin):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
     kind: Literal["equals"]
-    value: Value = Field(description="the value claimed, or the formula that gives it")
-    margin: NonNegative = _MARGIN
-    excludes: Value | None = _EXCLUDES
-
-
-class Printed(PairedClaim):
-    """The measure, its difference or ratio to the paired cell, or its slope in x, is the number that a source prints.
-
-    It is judged as ``equals`` with half a unit of the last digit for a margin, which nobody chooses.  A printed number
-    with a Monte Carlo error is one of two estimates: their difference is contradicted beyond that margin, and supported
-    within ``equivalent`` of it.
-    """
-
-    kind: Literal["printed"]
-    value: Annotated[str, Field(pattern=r"^-?\d{1,9}(\.\d{1,9})?$")] = Field(
-        description='the number with the digits that are printed, as a text: "4.236"'
-    )
-    printed_in: Line = Field(min_length=1, description="the source that prints it")
-    printed_mcse: NonNegative = Field(
-        0.0, description="Monte Carlo standard error of the printed number, 0 for a number without"
-    )
-    equivalent: NonNegative = Field(
-        0.0, description="largest difference of two expectations that counts as none; for printed_mcse above 0 only"
-    )
-    x: str | None = Field(
-        None, description="a numeric factor of the grid, if the printed number is the least-squares slope in it"
-    )
-    scale: Scale = Field("linear", description="of that slope")
-
-    @property
-    def margin(self) -> float:
-        """Half a unit of the last digit."""
-        return float(Decimal("0.5").scaleb(int(Decimal(self.value).as_tuple().exponent)))
-
-    @property
-    def words(self) -> str:
-        """The sentence, with the number and its source."""
-        runs = f", standard error {self.printed_mcse:g} by its runs" if self.printed_mcse else ""
-        same = f"; equivalent within {self.equivalent:g}" if self.equivalent else ""
-        printed = f"{self.value}, ± {self.margin:g} by its digits{runs} ({self.printed_in}){same}"
-        return f"{self.statement} Printed: {printed}."
+    value: Real = _NUMBER
 
 
 class LargerThan(PairedClaim):
@@ -176,60 +141,26 @@ class LargerThan(PairedClaim):
     """
 
     kind: Literal["larger_than"]
-    value: Value = Field(0.0, description="the value that must be exceeded, or the formula that gives it")
-    excludes: Value | None = _EXCLUDES
+    value: Real = Field(0.0, description="the value that must be exceeded, or { function = NAME } that gives it")
 
 
-class Slope(BaseClaim):
+class Slope(WithinMargin):
     """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
 
     kind: Literal["slope"]
     x: str = NUMERIC
     scale: Scale = "linear"
-    value: Value = Field(description="the slope claimed, or the formula that gives it")
-    margin: Positive = _MARGIN
-    excludes: Value | None = _EXCLUDES
+    value: Real = _NUMBER
 
 
-class Crossing(BaseClaim):
-    """Along x, the measure exceeds that of the paired cells selected by ``versus`` up to x = value, or the x of theory.
-
-    The x where it stops to do so may differ from that by a factor of at most ratio.
-    """
-
-    kind: Literal["crossing"]
-    x: str = NUMERIC
-    versus: Selection = Field(description="settings of the cells to compare with, other factors equal")
-    value: Positive | None = Field(None, description="the x claimed, inside the levels of the factor; or state source")
-    source: Theory | None = _SOURCE
-    ratio: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
-        description="largest ratio to the x claimed, above 1"
-    )
-
-
-class OrderingClaim(BaseClaim):
-    """What claims on the order that a diversity index gives the cells state: the index, and which way it goes."""
-
-    measure: MeasureName = "mse"
-    against: IndexName = Field(description="a diversity index")
-    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
-    over: Literal["head_seed"] | None = Field(
-        None, description="head_seed, if its levels are a sample of the heads that the claim speaks of: 64 or more"
-    )
-    direction: Direction = "decreasing"
-
-
-class RankCorrelation(OrderingClaim):
-    """Over all selected cells, the measure goes with a diversity index: Spearman's rank correlation is large enough."""
-
-    kind: Literal["rank_correlation"]
-    at_least: Share = Field(0.0, description="least correlation claimed, in [0, 1)")
-
-
-class ViolatedPairs(OrderingClaim):
+class ViolatedPairs(BaseClaim):
     """Few pairs of selected cells have the measure and a diversity index in the wrong order."""
 
     kind: Literal["violated_pairs"]
+    measure: MeasureName = "mse"
+    against: IndexName = Field(description="a diversity index")
+    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
+    direction: Direction = "decreasing"
     at_most: Share = Field(description="largest share of pairs claimed, in [0, 1)")
 
 
@@ -239,6 +170,7 @@ class OptimumClaim(BaseClaim):
     measure: MeasureName = "mse"
     x: str = Field(description="a numeric factor of the grid, over which the measure is minimised")
     tune: Factors = Field((), description="factors of the grid that take their best level at each x")
+    source: Theory | None = _SOURCE
 
 
 class Optimum(OptimumClaim):
@@ -246,13 +178,12 @@ class Optimum(OptimumClaim):
 
     kind: Literal["optimum"]
     value: Positive | None = Field(None, description="the optimum claimed; or state source")
-    source: Theory | None = _SOURCE
     ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
         1.0, description="largest ratio to the optimum claimed, at least 1"
     )
 
 
-class OptimumSlope(OptimumClaim):
+class OptimumSlope(OptimumClaim, WithinMargin):
     """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value.
 
     Or within margin of the slope by theory, over the levels of z at which theory has an optimum.
@@ -261,22 +192,8 @@ class OptimumSlope(OptimumClaim):
     kind: Literal["optimum_slope"]
     along: str = NUMERIC
     scale: Literal["log_x", "log_log"] = Field("log_x", description='"log_x" (x* against ln z) or "log_log"')
-    value: Value | None = Field(None, description="the slope claimed, or the formula that gives it; or state source")
-    source: Theory | None = _SOURCE
-    margin: Positive = _MARGIN
-    excludes: Value | None = _EXCLUDES
+    value: Real | None = Field(None, description="the slope claimed, or { function = NAME }; or state source")
 
 
-class OptimumLaw(OptimumClaim):
-    """No law x* = a + c·g(z) describes clearly better than this one how the optimum moves along another factor z."""
-
-    kind: Literal["optimum_law"]
-    along: str = NUMERIC
-    law: Literal["log", "sqrt_log", "log_over_log_log", "power", "constant"]
-    # Models within two of the best have substantial support: Burnham and Anderson (2002), section 2.6.
-    margin: NonNegative = Field(2.0, description="by how much Akaike's criterion may exceed that of the best law")
-
-
-_OfLevels = AgreesWithTheory | Monotone | Equals | Printed | LargerThan | Slope | Crossing
-_OfOrder = RankCorrelation | ViolatedPairs | Optimum | OptimumSlope | OptimumLaw
-Claim = Annotated[_OfLevels | _OfOrder, Field(discriminator="kind")]
+_Kinds = AgreesWithTheory | Monotone | Equals | LargerThan | Slope | ViolatedPairs | Optimum | OptimumSlope
+Claim = Annotated[_Kinds, Field(discriminator="kind")]

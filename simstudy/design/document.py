@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from pydantic_core import PydanticCustomError
 
 from simstudy.design.claims import Claim, MeasureName
+from simstudy.design.domain import MIN_SETTINGS, Domain, Law
 from simstudy.design.figures import Figure
 from simstudy.design.measures import COUNTED
 from simstudy.design.mistakes import RULE
@@ -128,16 +129,27 @@ Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range), A
 
 
 class Grid(Record):
-    """Factors crossed with one another over fixed settings."""
+    """Factors crossed with one another over fixed settings, and over settings drawn from a domain."""
 
     title: Line = Field("", description="what the grid is for")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
     factors: dict[Factor, Levels] = Field(
         default_factory=dict, description="setting = nonempty list of values to cross, or { range = [first, stop] }"
     )
+    domain: dict[Factor, Law] = Field(
+        default_factory=dict, description="setting = law, from which cells are drawn: claims are on all that it allows"
+    )
+    cells: Annotated[int, Field(ge=2, le=MAX_CELLS)] = Field(
+        MIN_SETTINGS, description="settings that are drawn from the domain, each crossed with the factors"
+    )
     precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")
     by_query: bool = Field(False, description="true: results also hold each measure at each query")
     exact: bool = Field(False, description="true: exact moments at any n beside leading order; seconds for each cell")
+
+    @property
+    def all_factors(self) -> tuple[str, ...]:
+        """What tells its cells apart: settings of the domain, and factors."""
+        return (*self.domain, *self.factors)
 
 
 class OwnMeasureText(Record):
@@ -201,6 +213,7 @@ class Design(Record):
     figures: dict[str, Figure]
     measures: dict[str, OwnMeasureText]
     titles: dict[str, str]
+    domains: dict[str, Domain] = Field(default_factory=dict)
     text: str
     path: Path | None = None
     confirmation: Confirmation | None = None

@@ -9,8 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from simstudy.design.confirmation import confirmatory
 from simstudy.design.contents import read_contents
 from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
+from simstudy.design.domain import Domain, drawn_cells
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.figures import Figure
 from simstudy.design.measures import COUNTED, RESERVED
@@ -25,8 +27,13 @@ from simstudy.design.written import Source, Written, is_shipped, parse, read_des
 from simstudy.errors import UserError
 
 
-def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Path] = ()) -> Design:
-    """Return a design under one profile; `DesignError` tells its mistakes. Code that is not trusted is never run."""
+def load_design(
+    design: Source, profile: str = "quick", trust: Iterable[str | Path] = (), confirm: str | None = None
+) -> Design:
+    """Return a design under one profile; `DesignError` tells its mistakes. Code that is not trusted is never run.
+
+    With ``confirm``, a text, seeds and the settings that are drawn from domains follow from the design and that text.
+    """
     written = read_design(design)
     shipped = written.path is not None and is_shipped(written.path)
     code = sorted(written.folder.glob("*.py")) if shipped else []  # the package's own
@@ -45,16 +52,19 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
     for name, grid in document.grids.items():
         stated = document.precision.model_dump() | grid.precision
         precision, wrong = validated(Precision, stated, partial(_with_grid, name, grid))
-        cells, found = _crossed(document, name, grid, written.folder, trusted)
+        drawn_from = None if confirm is None else [written.text, confirm]
+        cells, found = _cells(document, name, grid, written.folder, trusted, drawn_from)
         problems += wrong + found
         if precision is not None and not found:
             chosen = _of_one_estimator(cells)
-            grids[name] = PlannedGrid(name, tuple(grid.factors), chosen, grid.exact, grid.by_query, precision)
+            grids[name] = PlannedGrid(
+                name, grid.all_factors, chosen, grid.exact, grid.by_query, precision, tuple(grid.domain)
+            )
     refuse(problems)
     references, unknown = refer(grids, _entries(document))
     refuse(unknown)
     refuse([*unanswerable(document, grids, references)])
-    return Design(
+    loaded = Design(
         study=document.study,
         profile=profile,
         cells=tuple(
@@ -69,15 +79,17 @@ def load_design(design: Source, profile: str = "quick", trust: Iterable[str | Pa
             for name, grid in grids.items()
             for cell in grid.cells
         ),
-        factors={name: tuple(grid.factors) for name, grid in document.grids.items()},
+        factors={name: grid.all_factors for name, grid in document.grids.items()},
         claims=document.claims,
         figures=document.figures,
         measures=document.measures,
         titles={name: grid.title for name, grid in document.grids.items()},
+        domains={n: Domain(laws=grid.domain, cells=grid.cells) for n, grid in document.grids.items() if grid.domain},
         text=written.text,
         path=written.path,
         budget=document.budget,
     )
+    return confirmatory(loaded, confirm)
 
 
 def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:
@@ -187,11 +199,33 @@ def _entries(document: Document) -> dict[str, Any]:
 
 
 def _too_many(document: Document) -> Iterator[Problem]:
-    sizes = {name: math.prod(map(len, grid.factors.values())) for name, grid in document.grids.items()}
+    sizes = {
+        name: math.prod(map(len, grid.factors.values())) * (grid.cells if grid.domain else 1)
+        for name, grid in document.grids.items()
+    }
     if (total := sum(sizes.values())) > MAX_CELLS:
         largest = max(sizes, key=lambda name: sizes[name])
         remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
         yield Problem(f"grids.{largest}.factors", sizes[largest], remedy)
+
+
+def _cells(
+    document: Document, name: str, grid: Grid, folder: Path, trusted: frozenset[str], drawn_from: Any
+) -> tuple[list[Cell], list[Problem]]:
+    """Return the cells of a grid: of each setting drawn from its domain, if it has one; and what is wrong with them."""
+    if not grid.domain:
+        return _crossed(document, name, grid, folder, trusted)
+    if twice := sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
+        return [], [Problem(f"grids.{name}.domain.{twice[0]}", None, "also a factor or setting of the grid; state one")]
+    of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
+    fresh = ("seed",) if of_functions or "head_seed" in grid.all_factors else ("seed", "head_seed")
+    seed = grid.settings.get("seed", document.simulation.get("seed", 0))
+
+    def cross(drawn: dict[str, Any]) -> tuple[list[Cell], list[Problem]]:
+        settings = grid.settings | drawn
+        return _crossed(document, name, grid.model_copy(update={"settings": settings}), folder, trusted)
+
+    return drawn_cells(name, Domain(laws=grid.domain, cells=grid.cells), fresh, [seed, drawn_from], cross)
 
 
 def _crossed(

@@ -228,8 +228,7 @@ _VERDICTS: dict[str, Variable] = {
     "origin": Variable(("claim",), "text", "where the claim comes from, as its design says"),
     "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
     "standing_statistic": Variable(
-        ("claim",), "text", "what stands for the claim in all its runs: the comparison that the design names, or "
-        "that theory puts nearest to its bounds; empty where neither tells: then it is what decides this run",
+        ("claim",), "text", "representative comparison: the one that the design names, or else what decides the claim"
     ),
     "no_verdict_because": Variable(("claim",), "text", "why the deciding statistic allows no verdict, if so"),
     "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
@@ -237,11 +236,9 @@ _VERDICTS: dict[str, Variable] = {
         ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory; over the "
         "population that verdict_draws names, if any; NaN of a statistic that is no smooth function of estimates",
     ),
-    "verdict_mcse_given": Variable(
-        ("claim",), "see statistic", "the same given the query points, heads and rows that were drawn"
-    ),
     "verdict_draws": Variable(
-        ("claim",), "text", "what the claim rests on: a population or these points, heads, rows, models; replicates"
+        ("claim",), "text", "what the claim rests on: settings drawn from a domain or these; a population or these "
+        "points, heads, rows, models; replicates",
     ),
     "these_draws": Variable(("claim",), "text", "why the claim speaks of the draw alone, as its design says"),
     "claimed_value": Variable(("claim",), "see statistic", "value or bound claimed"),
@@ -257,16 +254,15 @@ _VERDICTS: dict[str, Variable] = {
 _COMPARISONS: dict[str, Variable] = {
     "comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to"),
     "comparison_statistic": Variable(("comparison",), "text", "what was estimated"),
-    "comparison_part_of": Variable(("comparison",), "text", "comparison that it is a part of, if it is one"),
     **{
         f"comparison_{name}": Variable(("comparison",), "see comparison_statistic", f"as {of}")
         for name, of in {
-            "estimate": "verdict_estimate", "mcse": "verdict_mcse", "mcse_given": "verdict_mcse_given",
+            "estimate": "verdict_estimate", "mcse": "verdict_mcse",
             "claimed_lower": "claimed_lower", "claimed_upper": "claimed_upper",
             "confidence_lower": "confidence_lower", "confidence_upper": "confidence_upper",
         }.items()
     },
-    "comparison_p_against": Variable(("comparison",), "1", "as p_against, by Holm's method; of parts uncorrected"),
+    "comparison_p_against": Variable(("comparison",), "1", "as p_against, by Holm's method"),
     "comparison_p_in_favour": Variable(("comparison",), "1", "as p_in_favour"),
     "comparison_no_verdict_because": Variable(("comparison",), "text", "as no_verdict_because"),
 }  # fmt: skip
@@ -284,11 +280,8 @@ def _derived(of: dict[str, Variable], told: dict[str, str], *dims: str, unit: st
 
 
 def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> dict[str, Variable]:
-    """Measures, both their Monte Carlo errors, and the numerical errors of those that have exact theory."""
-    errors = {
-        "mcse": "standard error of {}: over the population of a cell that has one, else given its draws",
-        "mcse_given": "Monte Carlo standard error of {} given the query points, heads and rows that were drawn",
-    }
+    """Measures, their standard errors, and the numerical errors of those that have exact theory."""
+    errors = {"mcse": "standard error of {}: over the population of a cell that has one, else given its draws"}
     bound = "bound of the numerical error of {} by exact theory, estimated on coarser grids or by randomisation"
     return measured | _derived(measured, errors) | _derived(theory, {"numerical_error": bound})
 
@@ -327,13 +320,6 @@ DETAILS: dict[str, Variable] = {
     "n_used_blocks": Variable(("cell",), "1", "blocks with a defined replicate; the others contribute nothing"),
     "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
     **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, _BY_QUERY),
-    "pair_claim": Variable(("ordered",), "text", "claim on an order that compares the pair of cells"),
-    "pair_first": Variable(("ordered",), "1", "number of the cell with the smaller diversity index, from 0"),
-    "pair_second": Variable(("ordered",), "1", "number of the cell with the larger diversity index, from 0"),
-    "pair_estimate": Variable(("ordered",), "see claim", "difference of the measure, second minus first"),
-    "pair_mcse": Variable(("ordered",), "see claim", "its Monte Carlo standard error, paired"),
-    "pair_p_against": Variable(("ordered",), "1", "p-value against the order claimed, of this pair alone, uncorrected"),
-    "pair_p_in_favour": Variable(("ordered",), "1", "p-value for the order claimed, of this pair alone, uncorrected"),
 }  # fmt: skip
 """What ``details.nc`` holds."""
 

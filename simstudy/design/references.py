@@ -28,6 +28,7 @@ class PlannedGrid(NamedTuple):
     exact: bool = False
     by_query: bool = False
     precision: Precision = Precision()
+    drawn: tuple[str, ...] = ()  # Factors whose levels were drawn from a domain
     selectable: tuple[str, ...] = SELECTABLE
     noun: str = "cell"
     whole: str = "grid"
@@ -114,19 +115,18 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]) -> tup
 
 
 def _unsaid(reference: Reference, claim: claims.BaseClaim) -> Iterator[Problem]:
-    printed, of_theory = claims.Printed, claims.Crossing | claims.Optimum | claims.OptimumSlope
     if (claim.measure == "hdi") != (claim.index is not None):
         yield reference.problem("index", 'state index for measure = "hdi", and only then')
     if isinstance(claim, claims.PairedClaim) and claim.compared == "ratio" and claim.versus is None:
         yield reference.problem("compared", "state versus, the settings of the cell to compare with")
-    if isinstance(claim, printed) and claim.x is not None and claim.versus is not None:
-        yield reference.problem("x", "is the factor of a slope, which has no cell to compare with; remove versus")
-    if isinstance(claim, printed) and claim.equivalent and not claim.printed_mcse:
-        yield reference.problem(
-            "equivalent", "is for numbers with a Monte Carlo error; state printed_mcse, or remove it"
-        )
-    if isinstance(claim, of_theory) and (claim.value is None) == (claim.source is None):
+    if isinstance(claim, claims.Optimum | claims.OptimumSlope) and (claim.value is None) == (claim.source is None):
         yield reference.problem("value", "state either value or source, the theory that gives it")
+    if claim.holds == "on_average" and (
+        not reference.grid.drawn or isinstance(claim, claims.OptimumClaim | claims.ViolatedPairs)
+    ):
+        yield reference.problem("holds", "needs a grid with a domain, and a kind of claim on a number")
+    if isinstance(claim, claims.WithinMargin) and not claim.tells_apart:
+        yield reference.problem("excludes", "must be farther from value than margin: no verdict would tell them apart")
 
 
 def _wrong_grids(reference: Reference, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
@@ -166,10 +166,6 @@ def _selects(reference: Reference) -> Iterator[Problem]:
         yield reference.problem("versus", remedy)
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}")
-    if isinstance(entry, claims.OrderingClaim) and entry.over is not None:
-        levels = filter(None, (entry.by, entry.over))
-        if any(len(found) > 1 for found in by_levels([c.coordinates for c in grid.cells], levels, reference.chosen)):
-            yield reference.problem("over", "several cells have one level; select in where, or state by")
 
 
 def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
@@ -192,17 +188,13 @@ def _has_axis(reference: Reference) -> Iterator[Problem]:
     if not all(isinstance(value, (int, float)) for value in values.values()):
         yield reference.problem("x", f"is not a number in every {noun}; use a numeric factor")
         return
-    low, high = min(values.values()), max(values.values())
+    low = min(values.values())
     logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
-    if (logarithmic or isinstance(entry, claims.Crossing)) and low <= 0:
+    if logarithmic and low <= 0:
         yield reference.problem("x", f"is {low:g} in a {noun} and has no logarithm; use a linear scale")
-    # A crossing beyond the levels cannot be told from one at their end.
-    ratio, told = (entry.ratio, entry.value) if isinstance(entry, claims.Crossing) else (1.0, None)
-    if told and not low < told / ratio < told * ratio < high:
-        yield reference.problem("value", f"must lie between {low:g} and {high:g}, times and over ratio too")
     lines = [sorted(values[number] for number in line) for line in reference.lines]
     flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)
-    if flat is not None and isinstance(entry, (claims.Monotone, claims.Slope, claims.Printed, claims.Crossing)):
+    if flat is not None and isinstance(entry, (claims.Monotone, claims.Slope)):
         found = ", ".join(f"{value:g}" for value in flat)
         yield reference.problem("x", f"needs two or more different values, other factors fixed; a line has {found}")
 

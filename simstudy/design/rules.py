@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from simstudy.design.claims import BaseClaim, OrderingClaim
+from simstudy.design.claims import BaseClaim, ViolatedPairs
 from simstudy.design.document import Document, PlannedCell
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
 from simstudy.design.mistakes import Problem, nearest
@@ -91,7 +91,7 @@ def _impossible_in_all(path: str, measure: str, cells: Sequence[Cell]) -> Iterat
 def _compares_batch_sizes(reference: Reference, claim: BaseClaim) -> Iterator[Problem]:
     """Cells of one seed share replicates, but blocks of different lengths do not tell how their estimates covary."""
     along = {getattr(claim, "x", None), getattr(claim, "along", None), *getattr(claim, "tune", ())}
-    if isinstance(claim, OrderingClaim):
+    if isinstance(claim, ViolatedPairs):
         along = {*(reference.grid.factors or ())} - {claim.by}
     groups = reference.grid.strata(tuple(along), reference.chosen) if reference.versus is None else reference.compared
     for group in groups:
@@ -140,8 +140,6 @@ def _draws(claim: BaseClaim, cells: Sequence[Cell]) -> Draws:
     population = {part for cell in cells for part in cell.population} & looked_at
     fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & looked_at
     given = {part for cell in cells for part in cell.given} & looked_at
-    if isinstance(claim, OrderingClaim) and claim.over is not None:
-        population, fixed = population | (fixed & {"heads"}), fixed - {"heads"}
     these = tuple(_these(part, cells) for part in _IN_WORDS if part in fixed | given)
     return Draws(tuple(sorted(population)), tuple(sorted(fixed)), these)
 

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal, NamedTuple, Union
 from pydantic import Field, create_model
 
 from simstudy.design import claims as designed
-from simstudy.design.claims import BaseClaim, OrderingClaim
+from simstudy.design.claims import BaseClaim, ViolatedPairs
 from simstudy.design.document import Name
-from simstudy.design.formulas import Value
 from simstudy.design.mistakes import DesignError, Problem, validated
 from simstudy.design.references import PlannedGrid, refer
 from simstudy.design.settings.levels import Coordinates
-from simstudy.design.settings.records import Line, Positive, Record
+from simstudy.design.settings.records import Line, Positive, Real, Record
 from simstudy.design.written import parse, read_design, written_text
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns
@@ -28,20 +27,17 @@ _FIXED: dict[str, Any] = {
     "index": (None, None),
     "these_draws": (Literal[""], ""),
     "stands": (None, None),
+    "holds": (Literal["everywhere"], "everywhere"),
     "statement": (Line, Field("", description="the claim as a sentence")),
 }
 _CHANGED: dict[type[BaseClaim], dict[str, Any]] = {
     designed.Equals: {},
-    designed.Printed: {},
     designed.LargerThan: {},
     designed.Monotone: {},
     designed.Slope: {},
-    designed.Crossing: {"value": _X, "source": (None, None)},
     designed.Optimum: {"value": _X, "source": (None, None)},
-    designed.OptimumSlope: {"value": (Value, Field(description="the slope claimed")), "source": (None, None)},
-    designed.OptimumLaw: {},
-    designed.RankCorrelation: {"against": (Line, Field(description="a numeric factor")), "over": (None, None)},
-    designed.ViolatedPairs: {"against": (Line, Field(description="a numeric factor")), "over": (None, None)},
+    designed.OptimumSlope: {"value": (Real, Field(description="the slope claimed")), "source": (None, None)},
+    designed.ViolatedPairs: {"against": (Line, Field(description="a numeric factor"))},
 }
 """Kinds of claims, and their entries that differ from those of designs: no theory, no diversity index."""
 _KINDS = tuple(
@@ -100,7 +96,7 @@ def require_answerable(
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
     references, problems = refer({GRID: grid}, entries)
     for path, claim in entries.items():
-        if not isinstance(claim, OrderingClaim):
+        if not isinstance(claim, ViolatedPairs):
             continue
         if claim.against not in factors:
             problems.append(Problem.unknown(f"{path}.against", claim.against, factors, what="factor"))
@@ -112,6 +108,6 @@ def require_answerable(
     compared = {}
     for name, reference in zip(stated.claims, references, strict=True):
         alone = [[number] for number in reference.chosen]
-        ordered = isinstance(reference.entry, OrderingClaim)
+        ordered = isinstance(reference.entry, ViolatedPairs)
         compared[name] = [reference.chosen] if ordered else reference.compared or alone
     return compared

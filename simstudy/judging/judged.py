@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from simstudy.design.claims import BaseClaim, OrderingClaim
+from simstudy.design.claims import BaseClaim, ViolatedPairs
 from simstudy.design.mistakes import DesignError, validated
 from simstudy.design.settings.levels import selected
 from simstudy.judging.claims import Stated, read_claims, require_answerable
@@ -23,7 +23,7 @@ from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.judge import Judgement, judge_claim, tabled
 
 _LEFT_OUT = [
-    "origin", "standing_statistic", "verdict_mcse_given", "verdict_draws", "these_draws",
+    "origin", "standing_statistic", "verdict_draws", "these_draws",
 ]  # fmt: skip
 NAMED = 6
 """Conditions that a summary names."""
@@ -62,7 +62,7 @@ class Verdicts:
 
     def comparisons(self) -> pd.DataFrame:
         """Return one row for each comparison of each claim."""
-        return comparison_frame(self.dataset).drop(columns=["mcse_given"])
+        return comparison_frame(self.dataset)
 
     @property
     def lines(self) -> list[VerdictLine]:
@@ -192,10 +192,10 @@ def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement
     estimates = numbers.estimates
     chosen = [i for i, levels in enumerate(estimates.conditions) if selected(levels, claim.where)]
     diversity = None
-    if isinstance(claim, OrderingClaim):  # the levels of a factor, as estimates without error
+    if isinstance(claim, ViolatedPairs):  # the levels of a factor, as estimates without error
         values = np.array([float(levels[claim.against]) for levels in estimates.conditions])
         nothing, none = [np.zeros_like(each) for each in estimates.contributions], np.zeros(len(values))
-        without: dict[str, Any] = {"contributions": nothing, "remainders": none, "trials": none + np.inf, "given": None}
+        without: dict[str, Any] = {"contributions": nothing, "remainders": none, "trials": none + np.inf}
         diversity = dataclasses.replace(estimates, values=values, **without)
     return judge_claim(claim, Selected(estimates, chosen, numbers.factors, diversity=diversity), n_claims)
 

@@ -60,9 +60,7 @@ class Performance(NamedTuple):
     n_blocks: int
     n_replicates: int
     n_failed: int
-    # For a population, the same with errors and contributions given the points and heads that were drawn; None
-    # where these are fixed, as all errors are given them
-    given: Performance | None = None
+    by_batch: bool = False  # Whether blocks are whole batches, as those of a population are
     # Variance over the population without a control variate over that with one, where there is one
     gain: dict[str, float] | None = None
     estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``

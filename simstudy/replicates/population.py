@@ -4,8 +4,6 @@ Within a batch, its blocks give averages over its queries without bias, as `repl
 independent between batches and have one distribution, whose mean is that of the population.  So a measure is a function
 of a mean of independent draws, and the jackknife over batches gives its estimate, its error over the population, and
 contributions of which there is one for each batch.
-
-The error given the points and heads that were drawn follows from the blocks within batches.
 """
 
 from __future__ import annotations
@@ -18,18 +16,15 @@ import numpy as np
 from simstudy.attention.combinations import Combine, combine_heads
 from simstudy.data.heads import overlap
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.measures import NUMBERS, Averages, Measures, averages, measures_of
+from simstudy.replicates.measures import NUMBERS, Averages, averages, measures_of
 from simstudy.replicates.moments import PLAIN, Array, Moments, controlled, stack
 from simstudy.replicates.performance import (
     Performance,
     averaged,
     defined,
-    failures,
     jackknifed,
     means_of,
     performance,
-    placed,
-    quadratic_errors,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +82,7 @@ def population_performance(
     """Return every measure of a cell with its error over the population, and the error given what was drawn."""
     used = np.array([_usable(batch) for batch in batches])
     kept = [drawn for drawn, use in zip(zip(batches, overlaps, strict=True), used, strict=True) if use]
-    own, share = (Averages(*map(np.stack, zip(*each, strict=True))) for each in zip(*map(_within, kept), strict=True))
+    own = Averages(*map(np.stack, zip(*map(_within, kept), strict=True)))
     n = len(kept)
     mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
     left_out = Averages(*((n * whole - each) / (n - 1) for whole, each in zip(mean, own, strict=True)))
@@ -97,11 +92,7 @@ def population_performance(
     of_all = {name: values[0] for name, values in whole.items()}
     numbers = averaged(own.statistics, statistics)
     over = jackknifed(of_all, others, numbers, np.ones(n), used, np.ones(len(batches)), n_defined, n_failed)
-    moved = Averages(*(each + part.reshape(-1, *part.shape[2:]) / n for each, part in zip(mean, share, strict=True)))
-    influence_given = {name: each - whole[name] for name, each in measures_of(moved, combine, statistics).items()}
-    weights, ones = whole["combination_weight"][0], np.ones(len(batches[0].n_defined))
-    quadratic = [quadratic_errors(batch, weights, each, ones) for batch, each in kept]
-    return over._replace(given=_given(over, influence_given, batches, used, quadratic))
+    return over._replace(by_batch=True)
 
 
 def _usable(batch: Moments) -> bool:
@@ -109,37 +100,12 @@ def _usable(batch: Moments) -> bool:
     return int(np.count_nonzero(batch.n_defined)) >= 2
 
 
-def _given(
-    over: Performance, influence: Measures, batches: Sequence[Moments], used: np.ndarray, quadratic: Sequence[Measures]
-) -> Performance:
-    """Performance given the points and heads of all batches, from what their blocks do to each measure (g · k, ...)."""
-    mcse = {name: np.sqrt((each**2).sum(axis=0)) for name, each in influence.items()}
-    remainder: dict[str, float] = {}
-    for name in ("squared_bias", "mean_squared_bias", "head_squared_bias"):
-        error = np.sqrt(sum(each[name] ** 2 for each in quadratic)) / len(quadratic)
-        mcse[name] = np.hypot(mcse[name], error)
-        if name in over.contribution:
-            remainder[name] = float(error)
-    n_blocks = len(batches[0].n_defined)
-    of_blocks = np.repeat(used, n_blocks)
-    contribution = {name: placed(influence[name], of_blocks) for name in over.contribution if name in influence}
-    n_defined = np.concatenate([batch.n_defined for batch in batches])
-    _, contribution["failure_rate"], lacking = failures(n_defined, over.n_failed, np.ones(len(n_defined)))
-    mcse["failure_rate"], remainder["failure_rate"] = over.mcse["failure_rate"], lacking
-    return over._replace(mcse=mcse, contribution=contribution, remainder=remainder, n_blocks=n_blocks * over.n_blocks)
-
-
-def _within(drawn: tuple[Moments, Array]) -> tuple[Averages, Averages]:
-    """Averages of one geometry without bias, and contributions of its blocks to their error, (k, ...): a jackknife."""
+def _within(drawn: tuple[Moments, Array]) -> Averages:
+    """Averages of one geometry without bias: a jackknife over its blocks."""
     batch, through = drawn
-    used, sums = defined(batch)
+    _, sums = defined(batch)
     found, _ = averages(means_of(sums, slice(None)), sums.target, through)
     size = sums.n_defined / sums.n_defined.sum()
-    own, share = [], []
-    for each in found:
-        whole, left_out, parts = each[0], each[1:], size.reshape(-1, *[1] * (each.ndim - 1))
-        estimate = len(size) * whole - ((1.0 - parts) * left_out).sum(axis=0)
-        pseudo = whole / parts - (1.0 / parts - 1.0) * left_out
-        own.append(estimate)
-        share.append(placed((pseudo - estimate) / np.sqrt(len(size) * (1.0 / parts - 1.0)), used))
-    return Averages(*own), Averages(*share)
+    parts = [size.reshape(-1, *[1] * (each.ndim - 1)) for each in found]
+    own = (len(size) * each[0] - ((1.0 - part) * each[1:]).sum(axis=0) for each, part in zip(found, parts, strict=True))
+    return Averages(*own)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import xarray as xr
 
-from simstudy.design.claims import LEVEL, OptimumLaw, OptimumSlope
+from simstudy.design.claims import LEVEL, OptimumSlope
 from simstudy.design.document import Design
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.written import is_shipped
@@ -19,7 +19,7 @@ from simstudy.report.page import describe, figures_of, margin_of, require_same_d
 from simstudy.report.tables import VerdictLine
 from simstudy.results import open_results
 
-AT_ITS_OWN_LEVEL = (OptimumSlope, OptimumLaw)
+AT_ITS_OWN_LEVEL = OptimumSlope
 """Claims that spend a part of their level on which levels may be least: their p-values hold at no other level."""
 
 

@@ -10,7 +10,7 @@ COVERAGE = 1.96
 """Half-width of an error bar in MCSE: a 95 % interval."""
 ROOM, NARROWEST = 0.1, 0.008
 """Of the line of a picture: on either side of what is shown, and width of an interval claimed, if it is narrower."""
-_NUMBERS = ("estimate", "mcse", "mcse_given", "claimed_lower", "claimed_upper", "confidence_lower", "confidence_upper")
+_NUMBERS = ("estimate", "mcse", "claimed_lower", "claimed_upper", "confidence_lower", "confidence_upper")
 
 
 class Found(NamedTuple):
@@ -61,13 +61,12 @@ def picture(claimed: Sequence[float], found: Sequence[Found]) -> Picture | None:
 def claims_of(results: xr.Dataset) -> list[dict[str, Any]]:
     """Return the variables of each claim, with the numbers of the comparison that is shown of it; NaN without one.
 
-    It is the one that design or theory names, or else the one that decides the claim.
+    It is the one that the design names, or else the one that decides the claim.
     """
     compared: dict[tuple[str, str], dict[str, float]] = {}
     for row in _rows(results, "comparison"):
-        if not row["comparison_part_of"]:
-            numbers = {name: row[f"comparison_{name}"] for name in _NUMBERS}
-            compared.setdefault((row["comparison_claim"], row["comparison_statistic"]), numbers)
+        numbers = {name: row[f"comparison_{name}"] for name in _NUMBERS}
+        compared.setdefault((row["comparison_claim"], row["comparison_statistic"]), numbers)
     found = []
     for claim in _rows(results, "claim"):
         statistic = claim["standing_statistic"] or claim["statistic"]

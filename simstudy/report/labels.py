@@ -95,12 +95,6 @@ def level_of(n_claims: int) -> str:
     return f"{number(100.0 * (1.0 - 2.0 * LEVEL / n_claims))} %"
 
 
-def given_draws(mcse: float, given: float) -> str:
-    """Return the error given the query points, heads and rows that were drawn, where it is another than that shown."""
-    told = not (math.isnan(given) or math.isnan(mcse) or given == mcse)
-    return f" (± {number(given, 2)} given those drawn)" if told else ""
-
-
 def with_error(estimate: float, mcse: float) -> str:
     """Return an estimate and its error to two significant digits of the error, ``0.5123 ± 0.0021``, or "–"."""
     if math.isnan(estimate):

@@ -249,11 +249,8 @@ def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told:
     shown = []
     for name in measures:
         estimate, *theories = (cells[name].sel(source=source).values.tolist() for source in ("empirical", *told))
-        errors = (cells[f"{name}_{error}"].values.tolist() for error in ("mcse", "mcse_given"))
-        texts = [
-            labels.with_error(value, mcse) + labels.given_draws(mcse, given)
-            for value, mcse, given in zip(estimate, *errors, strict=True)
-        ]
+        errors = cells[f"{name}_mcse"].values.tolist()
+        texts = [labels.with_error(*each) for each in zip(estimate, errors, strict=True)]
         shown.append([texts, *(list(map(labels.number, theory)) for theory in theories)])
     counts = (cells[name].values.tolist() for name in ("n_replicates", "n_failed", "precision_reached"))
     for i, (row, replicates, failed, reached) in enumerate(zip(levels, *counts, strict=False)):

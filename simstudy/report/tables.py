@@ -14,7 +14,7 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, THEORIES, VARIABLES, averaged_measures, stated_measures
 from simstudy.report.estimates import Found, Picture, claims_of, picture
-from simstudy.report.labels import between, given_draws, level_of, measure_name, number, with_error
+from simstudy.report.labels import between, level_of, measure_name, number, with_error
 from simstudy.report.progress import place
 from simstudy.report.terminal import counted, entry
 
@@ -77,7 +77,7 @@ def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
             statistic=claim["statistic"] or claim["no_verdict_because"],
             decided_by=claim["decisive"] if claim["decisive"] != claim["statistic"] else "",
             estimate=_estimate(claim["found"]),
-            draws=claim["verdict_draws"] + given_draws(claim["mcse"], claim["mcse_given"]),
+            draws=claim["verdict_draws"],
             reason=claim["these_draws"],
             claimed=between(*claimed),
             confidence=between(claim["confidence_lower"], claim["confidence_upper"], claim["mcse"]),
@@ -180,7 +180,7 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     columns |= {name: results[name].values for name in (*_COUNTS, "estimator") if name in results}
     for name in averaged_measures(results):
         columns[name] = results[name].sel(source="empirical").values
-        columns |= {f"{name}_{error}": results[f"{name}_{error}"].values for error in ("mcse", "mcse_given")}
+        columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
         if name in MEASURES or np.isfinite(results[name].sel(source=list(THEORIES))).any():
             columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
         if name in MEASURES:
@@ -193,7 +193,7 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
 
 
 def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
-    """Return, by claim, one line for each comparison, its parts after it; those of one interval claimed on one axis."""
+    """Return, by claim, one line for each comparison; those of one interval claimed on one axis."""
     axes, lines = defaultdict[Any, list[Found]](list), defaultdict[str, list[dict[str, Any]]](list)
     rows = list(comparison_frame(results).itertuples())
     for row in rows:
@@ -204,7 +204,6 @@ def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
     for row in rows:
         axis = row.claim, row.claimed_lower, row.claimed_upper
         shared = drawn[axis]
-        part = f"part of {row.part_of}" if row.part_of else ""
         side = "outside" if row.p_against < LEVEL else "inside" if row.p_in_favour < LEVEL else "undecided"
         lines[row.claim].append(
             {
@@ -214,7 +213,7 @@ def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
                 "confidence": between(row.confidence_lower, row.confidence_upper, row.mcse),
                 "p_against": p_value_text(row.p_against),
                 "p_in_favour": p_value_text(row.p_in_favour),
-                "finding": row.no_verdict_because or part or side,
+                "finding": row.no_verdict_because or side,
                 "picture": shared and shared._replace(marks=(next(marks[axis]),)),
             }
         )

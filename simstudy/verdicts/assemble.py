@@ -51,8 +51,7 @@ def assemble(
     arrays |= _by_source(accounts, theories)
     undefined = np.full(len(INDICES), np.nan)
     arrays["hdi"] = np.array([a.performance.estimate["hdi"] if a.performance else undefined for a in accounts])
-    for suffix, performances in both_errors(accounts):
-        arrays[f"hdi{suffix}"] = np.array([p.mcse["hdi"] if p else undefined for p in performances])
+    arrays["hdi_mcse"] = np.array([a.performance.mcse["hdi"] if a.performance else undefined for a in accounts])
     coords: dict[str, Any] = coordinates(design)
     # Every dimension has names along it, so that results of several studies can be joined.
     coords |= {"source": list(SOURCES), "index": list(INDICES), "look": np.arange(arrays["look_replicates"].shape[1])}
@@ -126,8 +125,8 @@ def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]
     for name in dict.fromkeys([*always, *sorted(measured - {ATTENDED})]):
         empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
-        for suffix, performances in both_errors(accounts):
-            arrays[name + suffix] = np.array([float(p.mcse.get(name, np.nan)) if p else np.nan for p in performances])
+        errors = [float(a.performance.mcse.get(name, np.nan)) if a.performance else np.nan for a in accounts]
+        arrays[f"{name}_mcse"] = np.array(errors)
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
@@ -190,9 +189,7 @@ def details(
         arrays[f"{name}_remainder"] = [p.remainder.get(name, 0.0) if p else 0.0 for p in measured]
     for name in measures.HEAD_MEASURES | measures.PAIR_MEASURES:
         arrays[name] = np.concatenate([np.zeros(0), *(p.estimate[name].ravel() for p in measured if p)])
-        for suffix, performances in both_errors(accounts):
-            rows = (p.mcse[name].ravel() for p in performances if p)
-            arrays[name + suffix] = np.concatenate([np.zeros(0), *rows])
+        arrays[f"{name}_mcse"] = np.concatenate([np.zeros(0), *(p.mcse[name].ravel() for p in measured if p)])
     if asked:
         arrays["query_point"] = _points([each["query_point"] for each in queries if each])
     coords = {**coordinates, "index": list(measures.INDICES)} | ({"source": list(measures.SOURCES)} if asked else {})
@@ -200,12 +197,6 @@ def details(
     for dimension, count in measures.LENGTHS.items():
         made[count].attrs["sample_dimension"] = dimension
     return made
-
-
-def both_errors(accounts: Sequence[Account]) -> list[tuple[str, list[Any]]]:
-    """Performances by the ending of their errors: over a population where there is one, and given what was drawn."""
-    over = [account.performance for account in accounts]
-    return [("_mcse", over), ("_mcse_given", [p and (p.given or p) for p in over])]
 
 
 def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -12,15 +12,11 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simstudy import theory
-from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Printed, Slope
-from simstudy.design.formulas import Formula
-from simstudy.design.settings.ensembles import FibonacciCombination, GeometricCombination, weights_of
+from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope
 from simstudy.design.settings.levels import by_levels, label, level, selected
 from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, beside, doubt, every, evidence_between, interval
+from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, all_hold, doubt, evidence_between, interval
 
 Bounds = tuple[float, float]
 
@@ -40,6 +36,8 @@ class Selected(NamedTuple):
     factors: tuple[str, ...]  # Factors of the grid
     theory: Predictions | None = None  # What theory says of the measure in these cells, for claims that compare with it
     diversity: Any = None  # Estimates of the diversity index in these cells, for claims that compare with one
+    drawn: tuple[str, ...] = ()  # Factors whose levels were drawn from the domain of the grid
+    unnamed: tuple[str, ...] = ()  # Factors that no text names, as their levels are averaged over
     level: float = LEVEL  # At which the claim is judged: statistics of optima divide it between two questions
     # Cells whose estimates have no Monte Carlo error, and why: no verdict rests on them
     doubtful: Mapping[int, str] = MappingProxyType({})
@@ -52,7 +50,8 @@ class Selected(NamedTuple):
 
     def place(self, cell: int, *without: str) -> str:
         """Return the levels of the other factors in a cell as text."""
-        return at(self.estimates.conditions[cell], [name for name in self.factors if name not in without])
+        unnamed = {*without, *self.unnamed}
+        return at(self.estimates.conditions[cell], [name for name in self.factors if name not in unnamed])
 
     def partner(self, cell: int, versus: Mapping[str, Any]) -> int | None:
         """Return the cell to compare with, other factors equal; None if that is the cell itself, or is not there."""
@@ -62,24 +61,12 @@ class Selected(NamedTuple):
         return None if found == cell else found
 
 
-class OrderedPairs(NamedTuple):
-    """Pairs of cells, (pair,), that an index orders: the second has the larger index."""
-
-    first: NDArray[np.intp]
-    second: NDArray[np.intp]
-    estimate: NDArray[np.float64]
-    mcse: NDArray[np.float64]
-    evidence: Evidence
-
-
 class Comparison(NamedTuple):
     """An estimate, the interval in which the claim puts it, and the evidence on that."""
 
     statistic: str  # What is estimated, in words
-    # estimate, mcse: The error is NaN if the statistic is no smooth function of estimates; over the population of
-    # query points and heads, where there is one
     estimate: float
-    mcse: float
+    mcse: float  # NaN if the statistic is no smooth function of estimates
     # lower, upper, claimed: The interval claimed, and the value or bound that it was made of
     lower: float
     upper: float
@@ -89,26 +76,13 @@ class Comparison(NamedTuple):
     confidence: Callable[[float], Bounds]
     cells: tuple[int, ...] = ()  # What it is computed from
     doubt: str = ""  # Why there can be no verdict; empty if there can
-    parts: tuple[Comparison, ...] = ()  # Comparisons that the evidence of this one comes from, if it is not its own
-    given: float = np.nan  # Error given the points and heads that were drawn
-    ordered: OrderedPairs | None = None  # Pairs of cells that it comes from, if it is on an order
 
 
 def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, cells: Iterable[int] = ()) -> Comparison:
     """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
-    value, mcse, given = float(contrast.value), float(contrast.mcse), float(contrast.given)
-    return Comparison(
-        statistic,
-        value,
-        mcse,
-        *bounds,
-        stated,
-        every(evidence_between(contrast, bounds)),
-        partial(interval, contrast),
-        tuple(cells),
-        doubt(contrast),
-        given=given,
-    )
+    evidence, reach = all_hold(evidence_between(contrast, bounds)), partial(interval, contrast)
+    value, mcse = float(contrast.value), float(contrast.mcse)
+    return Comparison(statistic, value, mcse, *bounds, stated, evidence, reach, tuple(cells), doubt(contrast))
 
 
 def undecided(statistic: str, why: str) -> Comparison:
@@ -126,9 +100,9 @@ def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:
     for cell in valid:
         ratio = of.estimates.combine({cell: 1.0 / theory.values[cell]})
         numerical = ratio.value * theory.errors[cell] / theory.values[cell]
-        errors = {"mcse": np.hypot(ratio.mcse, numerical), "given": np.hypot(ratio.given, numerical)}
+        ratio = ratio._replace(mcse=np.hypot(ratio.mcse, numerical))
         text = f"{claim.measure} / {claim.source}{of.place(cell)}{share}"
-        yield inside(text, ratio._replace(**errors), (1 - claim.margin, 1 + claim.margin), 1.0, (cell,))
+        yield inside(text, ratio, (1 - claim.margin, 1 + claim.margin), 1.0, (cell,))
 
 
 def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:
@@ -145,23 +119,19 @@ def steps(claim: Monotone, of: Selected) -> Iterator[Comparison]:
 
 
 def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
-    """Least-squares slope; on a logarithmic scale of y by the delta method."""
-    return _slopes(claim, claim.x, of)
-
-
-def _slopes(claim: Slope | Printed, along: str, of: Selected) -> Iterator[Comparison]:
+    """Yield the least-squares slope in x, other factors fixed; on a logarithmic scale of y by the delta method."""
     log_log = claim.scale == "log_log"
-    for cells in of.groups(along):
+    for cells in of.groups(claim.x):
         if len(cells) < 2:
             yield undecided(claim.measure + of.place(cells[0]), "a single cell")
             continue
-        x = np.array([of.estimates.conditions[cell][along] for cell in cells], float)
+        x = np.array([of.estimates.conditions[cell][claim.x] for cell in cells], float)
         leverage = leverages(x if claim.scale == "linear" else np.log(x))
         y = of.estimates.values[cells]
         slope = of.estimates.combine(dict(zip(cells, leverage * (1.0 / y if log_log else 1.0), strict=True)))
         slope = slope._replace(value=float(leverage @ (np.log(y) if log_log else y)))
-        text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {along}{of.place(cells[0], along)}"
-        yield _as_stated(claim, text, slope, cells)
+        text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{of.place(cells[0], claim.x)}"
+        yield inside(text, slope, within(claim), claim.value, cells)
 
 
 def leverages(x: np.ndarray) -> np.ndarray:
@@ -169,34 +139,22 @@ def leverages(x: np.ndarray) -> np.ndarray:
     return np.asarray((x - x.mean()) / ((x - x.mean()) ** 2).sum())
 
 
-def differences(claim: Equals | Printed | LargerThan, of: Selected) -> Iterator[Comparison]:
+def within(claim: Equals | Slope) -> Bounds:
+    """Return the interval of a number claimed and its margin."""
+    return claim.value - claim.margin, claim.value + claim.margin
+
+
+def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison]:
     """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
-    if isinstance(claim, Printed) and claim.x is not None:
-        yield from _slopes(claim, claim.x, of)
-        return
+    bounds = (claim.value, np.inf) if isinstance(claim, LargerThan) else within(claim)
     for cell in of.chosen:
         text = f"{claim.index or claim.measure}{of.place(cell)}"
         if claim.versus is None:
-            yield _as_stated(claim, text, of.estimates.combine({cell: 1.0}), (cell,))
+            yield inside(text, of.estimates.combine({cell: 1.0}), bounds, claim.value, (cell,))
         elif (partner := of.partner(cell, claim.versus)) is not None:
             contrast, other = paired(of.estimates, cell, partner, claim.compared)
             text += other + at(claim.versus, claim.versus).removeprefix(" at")
-            yield _as_stated(claim, text, contrast, (cell, partner))
-
-
-def _as_stated(
-    claim: Equals | Printed | LargerThan | Slope, text: str, contrast: Contrast, cells: Iterable[int]
-) -> Comparison:
-    """Return the comparison with what exceeds the value that a claim states, or is within its margin of it."""
-    stated = claimed(claim.value)
-    if isinstance(claim, LargerThan):
-        return inside(text, contrast, (stated, np.inf), stated, cells)
-    if not isinstance(claim, Printed):
-        return inside(text, contrast, (stated - claim.margin, stated + claim.margin), stated, cells)
-    contrast, reach = beside(contrast, claim.printed_mcse), claim.margin + claim.equivalent
-    found = inside(text, contrast, (stated - reach, stated + reach), stated, cells)
-    same = every(evidence_between(contrast, (stated - claim.margin, stated + claim.margin)))
-    return found._replace(evidence=Evidence(same.against, found.evidence.in_favour))
+            yield inside(text, contrast, bounds, claim.value, (cell, partner))
 
 
 def paired(
@@ -218,32 +176,3 @@ def at(levels: Mapping[str, Any], factors: Iterable[str]) -> str:
 
 def _level_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(label(tuple(value) if isinstance(value, list) else value))
-
-
-def _query_averaged_heads(n_heads: int, head_dim: int, bandwidth: float) -> float:
-    # Covariances of orthogonal heads average to 1 over n, variances to those of aligned heads.
-    covariance = 1 / float(theory.averaged_noise_ratio(np.zeros(head_dim), bandwidth))
-    return n_heads / (1 + (n_heads - 1) * covariance)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "tuned_risk_ratio": theory.tuned_risk_ratio,
-    "correlation_floor": lambda head_dim, bandwidth: (1 - (1 / (1 + bandwidth**2)) ** 2) ** (head_dim / 2),
-    "dot_product_floor": lambda length: theory.dot_product_correlation([length, 0.0], [0.0, length], np.eye(2)),
-    "query_averaged_heads": _query_averaged_heads,
-    "limiting_slope": theory.limiting_slope,
-    "fibonacci_learners": lambda n_heads: theory.effective_learners(
-        np.array(weights_of(FibonacciCombination(kind="fibonacci"), n_heads))
-    ),
-    "geometric_learners": lambda n_heads, ratio: theory.effective_learners(
-        np.array(weights_of(GeometricCombination(kind="geometric", ratio=ratio), n_heads))
-    ),
-}
-"""What evaluates each formula; its parameters are the fields of the record."""
-
-
-def claimed(value: float | str | Formula) -> float:
-    """Return the number that a claim states or quotes, or that its formula gives."""
-    if isinstance(value, (float, str)):
-        return float(value)
-    return float(FUNCTIONS[value.kind](**value.model_dump(exclude={"kind"})))

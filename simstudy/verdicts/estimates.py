@@ -36,14 +36,10 @@ class Estimates:
     # of one stream to the covariance of their estimates
     contributions: list[Array]
     streams: Sequence[tuple[int, int]]  # Conditions of equal streams see the same replicates, block by block
-    # n_blocks, remainders: Blocks that hold replicates, and the part of the standard error that no block
-    # contributes
-    n_blocks: NDArray[Any]
-    remainders: Array
+    n_blocks: NDArray[Any]  # (condition,) Blocks that were simulated and hold replicates
+    remainders: Array  # (condition,) Part of the standard error that no block contributes
     # (condition,) Replicates of a measure that counts events, infinite for other measures: see `Contrast`
     trials: Array
-    # The same with the errors given the query points and heads that were drawn, where these are a population
-    given: Estimates | None = None
     times: float = 1.0  # Multiple of the blocks for which errors are forecast
     # (condition,) Rounding errors relative to the values, added to their errors: smaller differences are no findings
     rounding: Any = GIVEN_ROUNDING
@@ -52,6 +48,15 @@ class Estimates:
         """Return the estimates expected from that multiple of the blocks, with means and distribution as estimated."""
         return replace(self, n_blocks=np.floor(self.n_blocks * times), times=times)
 
+    @property
+    def degrees(self) -> Array:
+        """Degrees of freedom of each error, (condition,): of the contributions that are stored, minus 1.
+
+        That is the only place which knows that a contribution may be of several blocks that were folded into one.
+        """
+        stored = np.array([len(each) for each in self.contributions]) * self.times
+        return np.asarray(np.minimum(self.n_blocks, stored) - 1.0)
+
     def combine(self, terms: dict[int, float]) -> Contrast:
         """Return Σ c_j θ_j over conditions j with its Monte Carlo error, paired block by block in a stream."""
         chosen, factors = list(terms), np.array(list(terms.values()), float)
@@ -59,22 +64,20 @@ class Estimates:
         extra = ((factors * self.remainders[chosen]) ** 2).sum()
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
-        n_blocks = self.n_blocks[chosen].min()
-        combined = contrast_of(value, influence, extra, n_blocks, rounding, unseen, self.times)
-        return combined if self.given is None else combined._replace(given=self.given.combine(terms).mcse)
+        counts = self.n_blocks[chosen].min(), self.degrees[chosen].min()
+        return contrast_of(value, influence, extra, *counts, rounding, unseen, self.times)
 
     def differences(self, chosen: list[int]) -> Contrast:
         """Return θ_i − θ_j for all conditions i and j, in arrays (i, j)."""
-        influence, values = self.placed(chosen), self.values[chosen]
+        influence, values, degrees = self.placed(chosen), self.values[chosen], self.degrees[chosen]
         extra, trials, n_blocks = self.remainders[chosen] ** 2, self.trials[chosen], self.n_blocks[chosen]
         rows, roundings = [], self._roundings(chosen)
         for i, value in enumerate(values):
+            counts = np.minimum(n_blocks[i], n_blocks), np.minimum(degrees[i], degrees)
+            apart, variance, unseen = influence[:, [i]] - influence, extra[i] + extra, np.minimum(trials[i], trials) / 2
             rounding = np.maximum(roundings[i], roundings)
-            variance, unseen = extra[i] + extra, np.minimum(trials[i], trials) / 2.0
-            apart, blocks = influence[:, [i]] - influence, np.minimum(n_blocks[i], n_blocks)
-            rows.append(contrast_of(value - values, apart, variance, blocks, rounding, unseen, self.times))
-        table = Contrast(*(np.stack(column) for column in zip(*rows, strict=True)))
-        return table if self.given is None else table._replace(given=self.given.differences(chosen).mcse)
+            rows.append(contrast_of(value - values, apart, variance, *counts, rounding, unseen, self.times))
+        return Contrast(*(np.stack(np.broadcast_arrays(*column)) for column in zip(*rows, strict=True)))
 
     def _roundings(self, chosen: list[int]) -> Array:
         return np.abs(self.values * self.rounding)[chosen]
@@ -92,11 +95,6 @@ class Estimates:
             rows[start : start + len(own), column] = own
         return rows
 
-    def covariance(self, chosen: list[int]) -> Array:
-        """Return the Monte Carlo covariance of the estimates under some conditions."""
-        influence = self.placed(chosen)
-        return np.asarray(influence.T @ influence + np.diag(self.remainders[chosen] ** 2)) / self.times
-
     def draws(self, chosen: list[int], count: int = N_DRAWS) -> Array:
         """Return draws (draw, condition) of the estimates, by Gaussian multipliers that blocks fix."""
         drawn = np.tile(self.values[chosen], (count, 1))
@@ -113,6 +111,7 @@ def contrast_of(
     influence: Array,
     extra: Any,
     n_blocks: Any,
+    degrees: Any,
     rounding: Any = 0.0,
     unseen: Any = np.inf,
     times: float = 1.0,
@@ -125,11 +124,12 @@ def contrast_of(
     alike = (squares.sum(axis=0) <= np.square(rounding)) & (np.asarray(extra) == 0.0)
     variance = squares.sum(axis=0) + (extra + np.square(rounding))
     some = np.where(variance > 0.0, variance, 1.0)
-    skewness = np.sqrt(n_blocks) * (squares * influence).sum(axis=0) / some**1.5 / np.sqrt(times)
+    skewness = (squares * influence).sum(axis=0) / some**1.5 / np.sqrt(times)
     largest = squares.max(axis=0, initial=0.0) / some / times
     error = np.sqrt(variance)
     mcse, rounding = error * ~alike / np.sqrt(times), error * alike
-    return Contrast(value, mcse, n_blocks, skewness, largest, mcse, np.where(alike, unseen, np.inf) * times, rounding)
+    unseen = np.where(alike, unseen, np.inf) * times
+    return Contrast(value, mcse, n_blocks, degrees, skewness, largest, unseen, rounding)
 
 
 def estimates_of(accounts: Sequence[Account], measure: str, index: str | None = None) -> Estimates:
@@ -153,28 +153,16 @@ def estimates_from(
 
     What is counted is a number or share of events, of which replicates that are all alike say little.
     """
-    population = any(p and p.given for p in measured)
+    by_batch = any(p and p.by_batch for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
-    rows = [_of_cell(p, measure, place, population, counted) for p in measured]
+    rows = [_of_cell(p, measure, place, by_batch, counted) for p in measured]
     values, contributions, n_blocks, remainders, trials, roundings = map(list, zip(*rows, strict=True))
-    given = None
-    if population:
-        given = estimates_from(conditions, streams, [p and (p.given or p) for p in measured], measure, index, counted)
-    return Estimates(
-        conditions,
-        np.array(values),
-        contributions,
-        streams,
-        np.array(n_blocks),
-        np.array(remainders),
-        np.array(trials),
-        given,
-        rounding=np.array(roundings),
-    )
+    numbers = np.array(n_blocks), np.array(remainders), np.array(trials)
+    return Estimates(conditions, np.array(values), contributions, streams, *numbers, rounding=np.array(roundings))
 
 
 def _of_cell(
-    p: Performance | None, measure: str, place: Any, population: bool, counted: bool
+    p: Performance | None, measure: str, place: Any, by_batch: bool, counted: bool
 ) -> tuple[Any, Array, int, float, float, float]:
     """Value, contributions of blocks, number of blocks, remainder, trials, rounding of one cell."""
     if p is None:
@@ -184,10 +172,10 @@ def _of_cell(
     n_blocks, trials = p.n_blocks, np.inf
     if counted:
         # Of a population each block is one draw, and replicates within it are not independent.
-        trials = p.n_blocks if p.given else p.n_replicates
-    if population and p.given:
+        trials = p.n_blocks if p.by_batch else p.n_replicates
+    if by_batch and p.by_batch:
         share = np.add.reduceat(share, np.unique(block_starts(len(share) * N_BLOCKS) // N_BLOCKS))
-    elif population:
+    elif by_batch:
         # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
         fine, longer = np.split(share, [FINE_BATCHES * N_BLOCKS])
         share, n_blocks = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer]), n_blocks // N_BLOCKS

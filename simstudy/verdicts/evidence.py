@@ -16,7 +16,7 @@ probability (1 − q)^N ≤ exp(−d·unseen): a test martingale as well, and th
 
 A claim is a statement on inequalities between estimates.  Each has two one-sided p-values: ``against`` it (small if
 the data refute it) and ``in_favour`` of it (small if they prove it).  "The inequalities that fail weigh at most so
-much" covers all that is needed: "all hold", "some holds", a share of pairs, a rank correlation.
+much" covers all that is needed: "all hold", and a share of pairs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 MIXTURE = 16.0
 """ρ, the blocks at which the mixture puts its mass: bounds are tightest at 10 to 20 times as many."""
 LARGEST_SHARE = 0.2
-"""Share of the squared error that one block may hold for a normal law to be trusted: with more, few blocks decide."""
+"""Share of the squared error that one of 64 blocks or more may hold for a normal law to be trusted."""
 ROUNDING = 1e-9
 """Of sums of weights, relative to their total."""
 
@@ -45,20 +45,26 @@ ROUNDING = 1e-9
 class Contrast(NamedTuple):
     """A smooth function of estimates with its Monte Carlo error: numbers, or arrays of one shape."""
 
-    # value, mcse: Estimate and its standard error, 0 if blocks differ by rounding alone; over the population of query
-    # points and heads, where there is one
     value: Any
-    mcse: Any
-    # Blocks of replicates that the error comes from; draws of points and heads where these are a population
+    mcse: Any  # Standard error, 0 if blocks differ by rounding alone
+    # Blocks of replicates as they were simulated, or draws of a population: the time of bounds that hold at all looks
     n_blocks: Any
-    skewness: Any  # Of the contributions of blocks
-    largest_share: Any  # Share of MCSE² that the largest contribution has
-    given: Any = np.nan  # Standard error given the points and heads that were drawn
+    # Degrees of freedom of the error: contributions that it is computed from, minus 1; blocks may be stored in sums
+    degrees: Any
+    skewness: Any  # Of the value: sum of the cubes of contributions over the cube of the error
+    largest_share: Any  # Share of the squared error that the largest contribution has
     # Replicates over what an exception by one in all of them moves the value by, if the measure counts events and
     # no block differs from the others; infinite otherwise
     unseen: Any = np.inf
     # What rounding may have moved the value by, where blocks differ by that alone: no standard error, but no finding
     rounding: Any = 0.0
+    fewest: Any = MIN_BLOCKS  # Contributions below which nothing is decided
+
+    @property
+    def few_decide(self) -> Any:
+        """Whether one block holds so much of the squared error that no normal law is to be trusted."""
+        blocks = np.clip(np.asarray(self.degrees) + 1.0, 1.0, MIN_BLOCKS)
+        return np.asarray(self.largest_share) > LARGEST_SHARE * np.sqrt(MIN_BLOCKS / blocks)
 
     @property
     def error(self) -> Any:
@@ -70,30 +76,18 @@ class Contrast(NamedTuple):
         return Contrast(*(np.broadcast_to(field, np.shape(self.value))[place] for field in self))
 
 
-def beside(contrast: Contrast, mcse: float) -> Contrast:
-    """Return a contrast with the error of an independent normal estimate that it is compared with."""
-    total = np.hypot(contrast.mcse, mcse)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        own = np.where(total > 0.0, contrast.mcse / total, 1.0)
-    return contrast._replace(
-        mcse=total,
-        given=np.hypot(contrast.given, mcse),
-        skewness=contrast.skewness * own**3,
-        largest_share=contrast.largest_share * own**2,
-    )
-
-
 def doubt(contrast: Contrast) -> str:
     """Return why a contrast allows no verdict, or none but on what is far off; empty if it does."""
     if not np.isfinite(contrast.value):
         return "no estimate, or none that is smooth in the means"
-    if contrast.n_blocks < MIN_BLOCKS:
-        return f"{contrast.n_blocks:g} blocks of replicates or draws, {MIN_BLOCKS} are needed"
-    if contrast.largest_share > LARGEST_SHARE:
+    blocks = contrast.degrees + 1
+    if blocks < contrast.fewest:
+        return f"{blocks:g} blocks of replicates or draws, {contrast.fewest:g} are needed"
+    if contrast.few_decide:
         share = f"{100 * contrast.largest_share:.0f} %"
-        return f"one block of {contrast.n_blocks:g} holds {share} of the squared error, so only what is far off decides"
+        return f"one block of {blocks:g} holds {share} of the squared error, so only what is far off decides"
     if np.isfinite(contrast.unseen):
-        return f"all {contrast.n_blocks:g} blocks are alike, so only what no rare exception explains decides"
+        return f"all {blocks:g} blocks are alike, so only what no rare exception explains decides"
     return ""
 
 
@@ -102,16 +96,16 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
 
     It is 1 without an estimate or with too few blocks, and where estimate and bound are equal.
     """
-    value, _, n_blocks, skewness, share = (np.asarray(field, float) for field in contrast[:5])
+    value, _, n_blocks, degrees, skewness = (np.asarray(field, float) for field in contrast[:5])
     distance = value - np.asarray(bound, float)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Without error any difference is certain, except for exceptions that were not seen.
         t = np.where(distance == 0.0, 0.0, distance / contrast.error)
         exceptions = np.where(distance > 0.0, np.exp(-np.maximum(distance, 0.0) * contrast.unseen), 0.0)
-    sound = np.isfinite(value) & (n_blocks >= MIN_BLOCKS) & ~np.isnan(t)
-    t, n_blocks = np.where(sound, t, 0.0), np.where(sound, n_blocks, MIN_BLOCKS)
-    few = share > LARGEST_SHARE
-    z = normal_score(skewness_corrected(t, np.where(sound & ~few, skewness, 0.0), n_blocks), n_blocks - 1)
+    sound = np.isfinite(value) & (degrees + 1 >= contrast.fewest) & ~np.isnan(t)
+    t, n_blocks, degrees = (np.where(sound, each, other) for each, other in ((t, 0.0), (n_blocks, 1.0), (degrees, 1.0)))
+    few = contrast.few_decide
+    z = normal_score(skewness_corrected(t, np.where(sound & ~few, skewness, 0.0)), degrees)
     with np.errstate(divide="ignore"):
         by_variance = np.where(t > 0.0, np.minimum(2.0 * _shares_spent(n_blocks) / t**2, 1.0), 1.0)
     return np.maximum(np.where(few, by_variance, anytime_p(z, n_blocks)), exceptions)
@@ -135,30 +129,30 @@ def _shares_spent(n_blocks: Array) -> Array:
 
     By Kolmogorov's inequality 2/t² over such a share is a p-value at all looks.
     """
-    doubling = np.floor(np.log2(np.asarray(n_blocks, float) / MIN_BLOCKS)) + 1.0
+    doubling = np.floor(np.log2(np.maximum(n_blocks, MIN_BLOCKS) / MIN_BLOCKS)) + 1.0
     return np.asarray(doubling * (doubling + 1.0))
 
 
 def interval(contrast: Contrast, level: float) -> tuple[float, float]:
     """Return the bounds at which `p_above` and `p_below` are the level; infinite where there is no verdict."""
-    if not np.isfinite(contrast.value) or contrast.n_blocks < MIN_BLOCKS:
+    if not np.isfinite(contrast.value) or contrast.degrees + 1 < contrast.fewest:
         return -np.inf, np.inf
-    n_blocks, skewness = int(contrast.n_blocks), float(contrast.skewness)
-    if contrast.largest_share > LARGEST_SHARE:
-        reach = float(np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level) * contrast.error)
-        return float(contrast.value) - reach, float(contrast.value) + reach
+    n_blocks, value, error = float(contrast.n_blocks), float(contrast.value), float(contrast.error)
+    if contrast.few_decide:
+        reach = float(np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level)) * error
+        return value - reach, value + reach
     score, exceptions = anytime_score(level, n_blocks), -np.log(level) / contrast.unseen
-    below, above = (float(students_of(score, sign * skewness, n_blocks)) for sign in (1.0, -1.0))
-    low, high = below * contrast.error + exceptions, above * contrast.error + exceptions
-    return float(contrast.value - low), float(contrast.value + high)
+    below, above = (
+        float(students_of(score, sign * float(contrast.skewness), contrast.degrees)) for sign in (1.0, -1.0)
+    )
+    return float(value - below * error - exceptions), float(value + above * error + exceptions)
 
 
-def skewness_corrected(t: ArrayLike, skewness: ArrayLike, n_blocks: ArrayLike) -> Array:
+def skewness_corrected(t: ArrayLike, skewness: ArrayLike) -> Array:
     """Return Hall's monotone cubic transform of Student's statistic, which removes its skewness (Hall 1992)."""
-    t = np.asarray(t, float)
-    tilt = np.asarray(skewness, float) / np.sqrt(n_blocks)
+    t, skewness = np.asarray(t, float), np.asarray(skewness, float)
     finite = np.where(np.isfinite(t), t, 0.0)
-    corrected = finite + tilt * (2.0 * finite**2 + 1.0) / 6.0 + tilt**2 * finite**3 / 27.0
+    corrected = finite + skewness * (2.0 * finite**2 + 1.0) / 6.0 + skewness**2 * finite**3 / 27.0
     return np.where(np.isfinite(t), corrected, t)
 
 
@@ -191,14 +185,13 @@ def anytime_score(level: float, n_blocks: float) -> float:
     return float(scipy.optimize.brentq(lambda z: _log_evidence(z, n_blocks) + np.log(level), 0.0, 60.0))
 
 
-def students_of(z: ArrayLike, skewness: float, n_blocks: int) -> Array:
+def students_of(z: ArrayLike, skewness: float, degrees: float) -> Array:
     """Return the t whose skewness-corrected normal score is z: what bounds (estimate − t·MCSE) are made of."""
     z = np.asarray(z, float)
-    corrected = -np.sign(z) * special.stdtrit(n_blocks - 1, special.ndtr(-np.abs(z)))
-    tilt = skewness / np.sqrt(n_blocks)
-    if abs(tilt) < 1e-8:
+    corrected = -np.sign(z) * special.stdtrit(degrees, special.ndtr(-np.abs(z)))
+    if abs(skewness) < 1e-8:
         return np.asarray(corrected)
-    return np.asarray(3.0 * (np.cbrt(1.0 + tilt * (corrected - tilt / 6.0)) - 1.0) / tilt)
+    return np.asarray(3.0 * (np.cbrt(1.0 + skewness * (corrected - skewness / 6.0)) - 1.0) / skewness)
 
 
 class Evidence(NamedTuple):
@@ -206,11 +199,6 @@ class Evidence(NamedTuple):
 
     against: Array
     in_favour: Array
-
-    @property
-    def opposite(self) -> Evidence:
-        """Evidence on the contrary."""
-        return Evidence(self.in_favour, self.against)
 
 
 NOTHING = Evidence(np.array(1.0), np.array(1.0))
@@ -250,15 +238,9 @@ def _declared(p_values: Array, weights: Array, left: float) -> Array:
     return np.minimum(p * at_stake, 1.0)
 
 
-def every(parts: Evidence) -> Evidence:
+def all_hold(parts: Evidence) -> Evidence:
     """Return the evidence on "all parts hold"."""
     return failing_weigh_at_most(0.0, np.ones(parts.against.shape[-1]), parts)
-
-
-def some(parts: Evidence) -> Evidence:
-    """Return the evidence on "at least one part holds"."""
-    n = parts.against.shape[-1]
-    return failing_weigh_at_most(n - 1.0, np.ones(n), parts)
 
 
 def least_among(inside: NDArray[np.bool_], larger: Array) -> Evidence:
@@ -278,10 +260,3 @@ def least_among(inside: NDArray[np.bool_], larger: Array) -> Evidence:
 def possible_minima(larger: Array) -> Array:
     """Return for each level the p-value of "it has the least mean": those not below α are a confidence set of it."""
     return np.asarray(np.minimum(larger.min(axis=-1) * max(larger.shape[-1] - 1, 1), 1.0))
-
-
-def spearman_budget(ranks: Array, at_least: float) -> float:
-    """Return what discordant pairs may weigh, by differences of centred ranks, for a correlation of so much."""
-    n = len(ranks)
-    norm = np.linalg.norm(ranks - ranks.mean())
-    return float(norm**2 - at_least * norm * np.sqrt(n * (n * n - 1) / 12))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
@@ -13,7 +14,10 @@ from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Array, Estimates, estimates_of
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
-from simstudy.verdicts.orderings import SHARE_DRAWS, spearman, tied, violated_share
+from simstudy.verdicts.orderings import tied, violated_share
+
+SHARE_DRAWS = 999
+"""Draws that give the error of a share of pairs."""
 
 # ---------------------------------------------------------------- of draws of the estimates, stored by the run
 
@@ -121,11 +125,10 @@ def rank_correlation(cells: xr.Dataset, measure: str) -> tuple[float, int]:
     """Return Spearman's rank correlation of an index and a measure, and in how many cells; NaN if constant."""
     x, y = cells.hdi.values, by_source(cells, measure, "empirical")
     both = np.isfinite(x) & np.isfinite(y)
-    return (float(spearman(tied(x[both]), tied(y[both]))), int(both.sum())) if both.any() else (np.nan, 0)
+    ranks = pd.DataFrame({"x": tied(x[both]), "y": tied(y[both])}).rank()
+    return float(ranks.corr().loc["x", "y"]), int(both.sum())
 
 
 def mean_within(cells: list[xr.Dataset], measure: str) -> float:
     """Return the mean of the rank correlations within groups of cells; NaN if none has any."""
-    within = [correlation for correlation, _ in (rank_correlation(part, measure) for part in cells)]
-    defined = [correlation for correlation in within if np.isfinite(correlation)]
-    return float(np.mean(defined)) if defined else np.nan
+    return float(pd.Series([rank_correlation(part, measure)[0] for part in cells]).mean())

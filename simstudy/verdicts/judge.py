@@ -12,12 +12,12 @@ outside the interval) and one in favour (the truth lies inside; two one-sided te
 The level is LEVEL divided by the number of claims of the study (Bonferroni).  Estimates of cells that share data are
 compared with the covariance that the shared replicates give them.
 
-Also the verdicts of a study as labelled tables, which comparison stands for a claim, and how many batches the claims
-that are still open want of each cell.
+On a grid with a domain a claim holds everywhere if it does in every setting that was drawn, which are its comparisons;
+or on average: then settings that were drawn are the replicates, and the spread between them is the error of their mean.
 """
 
-import dataclasses
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
 from types import MappingProxyType
@@ -26,42 +26,46 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from simstudy.design.claims import LEVEL, BaseClaim, OptimumLaw, OptimumSlope, OrderingClaim
+from simstudy.design.claims import LEVEL, BaseClaim, OptimumSlope, ViolatedPairs
 from simstudy.design.document import Design
+from simstudy.design.domain import MIN_SETTINGS
 from simstudy.design.feasibility import batches_of
-from simstudy.design.measures import THEORIES, VARIABLES, labelled
+from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.rules import draws_of
 from simstudy.design.settings.levels import selected
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import (
     Comparison,
-    OrderedPairs,
     Predictions,
     Selected,
     agreement,
     differences,
+    inside,
     slopes,
     steps,
     undecided,
 )
-from simstudy.verdicts.estimates import estimates_of
-from simstudy.verdicts.evidence import NOTHING, Evidence, anytime_score, every, together
-from simstudy.verdicts.optima import crossings, optima
-from simstudy.verdicts.orderings import rank_correlations, violations
-from simstudy.verdicts.paths import optimum_laws, optimum_slopes
+from simstudy.verdicts.estimates import contrast_of, estimates_of
+from simstudy.verdicts.evidence import NOTHING, Evidence, all_hold, anytime_score
+from simstudy.verdicts.optima import optima
+from simstudy.verdicts.orderings import violations
+from simstudy.verdicts.paths import optimum_slopes
 from simstudy.verdicts.predictions import Told, predict, values_of
 
 NOTHING_COMPARED = "nothing to compare: no selected cell has both values, or a cell to compare with"
+SIMULATED = 0.1
+"""Share of the squared error of a mean over a domain below which more replicates are not asked for."""
 
 
 def on_grid(claim: BaseClaim, design: Design, accounts: Sequence[Account], told: Told) -> tuple[list[int], Selected]:
     """Return the cells of the grid of a claim by their number, and what the claim speaks of in them."""
     positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
-    inside = [accounts[i] for i in positions]
-    of = selected_by(claim, inside, design.factors[claim.grid])
+    found = [accounts[i] for i in positions]
+    of = selected_by(claim, found, design.factors[claim.grid])
+    of = of._replace(drawn=tuple(design.domains[claim.grid].laws) if claim.grid in design.domains else ())
     if (source := getattr(claim, "source", None)) is not None:
-        theories = list(predict([account.planned for account in inside], told))
+        theories = list(predict([account.planned for account in found], told))
         errors = np.array([float(theory[source].errors.get(claim.measure, 0.0)) for theory in theories])
         of = of._replace(theory=Predictions(values_of(theories, source, claim.measure), errors))
     return positions, of
@@ -71,7 +75,7 @@ def selected_by(claim: BaseClaim, accounts: Sequence[Account], factors: tuple[st
     """Return what a claim speaks of in the cells of its grid, without theory."""
     estimates = estimates_of(accounts, claim.measure, claim.index)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, claim.where)]
-    diversity = estimates_of(accounts, "hdi", claim.against) if isinstance(claim, OrderingClaim) else None
+    diversity = estimates_of(accounts, "hdi", claim.against) if isinstance(claim, ViolatedPairs) else None
     return Selected(estimates, chosen, factors, diversity=diversity, doubtful=without_error(claim, accounts))
 
 
@@ -89,19 +93,26 @@ def comparisons_of(claim: BaseClaim, of: Selected) -> Iterator[Comparison]:
     raise NotImplementedError(type(claim).__name__)
 
 
-for _of_one_kind in (
-    agreement,
-    crossings,
-    differences,
-    optima,
-    optimum_laws,
-    optimum_slopes,
-    rank_correlations,
-    slopes,
-    steps,
-    violations,
-):
+for _of_one_kind in (agreement, differences, optima, optimum_slopes, slopes, steps, violations):
     comparisons_of.register(_of_one_kind)
+
+
+def averaged(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
+    """Yield the means of comparisons of one name, each in another setting, with the spread between these as error."""
+    together = defaultdict[str, list[Comparison]](list)
+    for each in comparisons:
+        together[each.statistic].append(each)
+    for statistic, found in together.items():
+        values, n, first = np.array([each.estimate for each in found]), len(found), found[0]
+        influence = (values - values.mean()) / np.sqrt(n * max(n - 1, 1))
+        # Their number is fixed, so they may have the time at which bounds are tightest; see `evidence.MIXTURE`.
+        contrast = contrast_of(values.mean(), influence, 0.0, 16 * n, n - 1, unseen=n)._replace(fewest=MIN_SETTINGS)
+        simulated = sum(each.mcse**2 for each in found) / n**2
+        # Replicates are no remedy where settings differ by more.
+        wanting = simulated > SIMULATED * contrast.mcse**2
+        cells = [cell for each in found for cell in each.cells] if wanting else ()
+        text = f"mean over {n} settings of {statistic}"
+        yield inside(text, contrast, (first.lower, first.upper), first.claimed, cells)
 
 
 class Judgement(NamedTuple):
@@ -116,12 +127,14 @@ class Judgement(NamedTuple):
 
 def judge_claim(claim: BaseClaim, of: Selected, n_claims: int) -> Judgement:
     """Return the verdict on one of so many claims of a study, among which the level is divided."""
-    level = LEVEL / n_claims
+    level, on_average = LEVEL / n_claims, claim.holds == "on_average"
+    of = of._replace(unnamed=of.drawn if on_average else ())
     comparisons = list(comparisons_of(claim, of._replace(level=level)))
-    if len(comparisons) > 1 and isinstance(claim, OptimumSlope | OptimumLaw):
+    if len(comparisons) > 1 and isinstance(claim, OptimumSlope):
         # Each of several comparisons gets its share of what is spent on the levels that may be least.
         comparisons = list(comparisons_of(claim, of._replace(level=level / len(comparisons))))
-    return decide([_doubted(each, of) for each in comparisons], level)
+    comparisons = [_doubted(each, of) for each in comparisons]
+    return decide(list(averaged(comparisons)) if on_average else comparisons, level)
 
 
 def _doubted(comparison: Comparison, of: Selected) -> Comparison:
@@ -129,16 +142,16 @@ def _doubted(comparison: Comparison, of: Selected) -> Comparison:
     whys = [why for cell, why in of.doubtful.items() if cell in (comparison.cells or of.doubtful)]
     if not whys:
         return comparison
-    kept = {name: getattr(comparison, name) for name in ("estimate", "mcse", "lower", "upper", "claimed")}
-    return undecided(comparison.statistic, whys[0])._replace(**kept)
+    nothing = undecided(comparison.statistic, whys[0])
+    return comparison._replace(evidence=NOTHING, confidence=nothing.confidence, cells=(), doubt=whys[0])
 
 
 def decide(comparisons: list[Comparison], level: float) -> Judgement:
     """Return the verdict that comparisons give at a level, and the comparison that decides it."""
     if not comparisons:
         return Judgement("undecided", NOTHING, undecided("", NOTHING_COMPARED), [], level)
-    each = together([comparison.evidence for comparison in comparisons])
-    evidence = every(each)
+    each = Evidence(*(np.array(side) for side in zip(*(found.evidence for found in comparisons), strict=True)))
+    evidence = all_hold(each)
     if evidence.against < level:
         return Judgement("contradicted", evidence, comparisons[int(np.argmin(each.against))], comparisons, level)
     verdict = "supported" if evidence.in_favour < level else "undecided"
@@ -155,57 +168,49 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return result
 
 
-def judge(design: Design, accounts: Sequence[Account], told: Told) -> tuple[xr.Dataset, xr.Dataset]:
+def judge(design: Design, accounts: Sequence[Account], told: Told) -> xr.Dataset:
     """Return a verdict on every claim of the design, along ``claim``, and all comparisons, along ``comparison``.
 
-    Also return what goes to the details: the pairs of cells of claims on orders.  What theories were ``told`` to say
-    of cells is not evaluated again.
+    What theories were ``told`` to say of cells is not evaluated again.
     """
-    judgements, shown, behind, pairs = {}, {}, {}, []
+    judgements, about = {}, {}
     for name, claim in design.claims.items():
         positions, of = on_grid(claim, design, accounts, told)
         judgements[name] = judge_claim(claim, of, len(design.claims))
-        inside = [accounts[i] for i in positions]
-        behind[name] = _behind(claim, design, [inside[i] for i in of.chosen])
-        shown[name] = standing(claim, judgements[name].comparisons, of, inside, told)
-        pairs += [_pair_table(name, positions, c.ordered) for c in judgements[name].comparisons if c.ordered]
-    if not judgements:
-        return xr.Dataset(), xr.Dataset()
-    verdicts = tabled(design.claims, judgements, shown, behind)
-    return verdicts, xr.concat(pairs, "ordered") if pairs else xr.Dataset()
+        about[name] = _behind(claim, design, [accounts[positions[i]] for i in of.chosen])
+        if claim.stands is not None:
+            cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}
+            shown = (each.statistic for each in judgements[name].comparisons if cells & {*each.cells})
+            about[name]["standing_statistic"] = next(shown, "")
+    return tabled(design.claims, judgements, about) if judgements else xr.Dataset()
 
 
 def tabled(
     claims: Mapping[str, BaseClaim],
     judgements: Mapping[str, Judgement],
-    shown: Mapping[str, str] = MappingProxyType({}),
-    draws: Mapping[str, str] = MappingProxyType({}),
+    about: Mapping[str, dict[str, str]] = MappingProxyType({}),
 ) -> xr.Dataset:
-    """Return verdicts and comparisons as labelled tables: which are ``shown``, and on what ``draws`` they rest."""
+    """Return verdicts and comparisons as labelled tables; ``about`` says of claims on what draws they rest."""
     verdicts, comparisons = [], []
     for name, judgement in judgements.items():
-        claim, level = claims[name], judgement.level
+        claim, level, decisive = claims[name], judgement.level, judgement.decisive
         verdicts.append(
-            _row(judgement.decisive, judgement.evidence, level, judgement.verdict != "undecided")
+            _row(decisive, judgement.evidence, level, judgement.verdict != "undecided")
             | {
                 "verdict": judgement.verdict,
                 "expected_verdict": claim.expected,
-                "statement": claim.words,
+                "statement": claim.statement,
                 "origin": claim.origin,
-                "standing_statistic": shown.get(name, ""),
-                "draws": draws.get(name, ""),
                 "these_draws": claim.these_draws,
-                "claimed_value": judgement.decisive.claimed,
+                "claimed_value": decisive.claimed,
                 "comparisons": len(judgement.comparisons),
             }
+            | ({"standing_statistic": decisive.statistic, "draws": ""} | about.get(name, {}))
         )
         against = holm(np.array([float(each.evidence.against) for each in judgement.comparisons]))
         for each, adjusted in zip(judgement.comparisons, against, strict=True):
-            rows = [(each, "", each.evidence._replace(against=adjusted))]
-            rows += [(part, each.statistic, part.evidence) for part in each.parts]
-            for row, part_of, evidence in rows:
-                decided = bool(min(row.evidence) < level)
-                comparisons.append(_row(row, evidence, level, decided) | {"claim": name, "part_of": part_of})
+            evidence = each.evidence._replace(against=adjusted)
+            comparisons.append(_row(each, evidence, level, bool(min(evidence) < level)) | {"claim": name})
     arrays = _columns("claim", "verdict_", verdicts) | _columns("comparison", "comparison_", comparisons)
     return labelled(arrays, {"claim": list(judgements), "comparison": np.arange(len(comparisons))}, {})
 
@@ -215,8 +220,8 @@ def _row(found: Comparison, evidence: Evidence, level: float, decided: bool) -> 
     low, high = found.confidence(level)
     return {
         "statistic": found.statistic, "no_verdict_because": "" if decided else found.doubt,
-        "estimate": found.estimate, "mcse": found.mcse, "mcse_given": found.given,
-        "claimed_lower": found.lower, "claimed_upper": found.upper, "confidence_lower": low, "confidence_upper": high,
+        "estimate": found.estimate, "mcse": found.mcse, "claimed_lower": found.lower, "claimed_upper": found.upper,
+        "confidence_lower": low, "confidence_upper": high,
         **{f"p_{side}": float(min(p * LEVEL / level, 1.0)) for side, p in evidence._asdict().items()},
     }  # fmt: skip
 
@@ -228,57 +233,19 @@ def _columns(dimension: str, prefix: str, rows: Sequence[Mapping[str, Any]]) -> 
     return {name: np.array(each, object if of[name].unit == "text" else None) for name, each in columns.items()}
 
 
-def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> str:
-    """What a claim rests on, in words: what is a population and what is fixed, and how many replicates and draws."""
+def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> dict[str, str]:
+    """What a claim rests on, in words: settings, what is drawn and what is fixed, and how many replicates and draws."""
     replicates = f"{_range({each.done * each.batch_size for each in accounts})} replicates"
     draws = {each.done for each in accounts if each.planned.cell.population}
     in_draws = f" in {_range(draws)} draws" if draws else ""
-    parts = draws_of(claim, design.cells).text, replicates + in_draws if accounts else ""
-    return ", ".join(part for part in parts if part)
+    domain = design.domains.get(claim.grid)
+    settings = domain.words(claim.holds) if domain else "at these settings"
+    parts = settings, draws_of(claim, design.cells).text, replicates + in_draws if accounts else ""
+    return {"draws": ", ".join(part for part in parts if part)}
 
 
 def _range(numbers: set[int]) -> str:
     return str(max(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
-
-
-def _pair_table(claim: str, positions: list[int], pairs: OrderedPairs) -> xr.Dataset:
-    place = np.array(positions)
-    columns = {
-        "pair_claim": np.full(len(pairs.first), claim, object),
-        "pair_first": place[pairs.first],
-        "pair_second": place[pairs.second],
-        "pair_estimate": pairs.estimate,
-        "pair_mcse": pairs.mcse,
-        "pair_p_against": pairs.evidence.against,
-        "pair_p_in_favour": pairs.evidence.in_favour,
-    }
-    return labelled(columns, coords={}, attrs={})
-
-
-def standing(
-    claim: BaseClaim, found: Sequence[Comparison], of: Selected, accounts: Sequence[Account], told: Told
-) -> str:
-    """Return the statistic of the comparison that the claim names, or of least margin by theory; empty if neither.
-
-    What decides a claim differs from run to run, by chance.  So what is shown of it is chosen before any run; where
-    neither tells, readers take what decides the run.
-    """
-    if claim.stands is not None:
-        cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}
-        if named := [each.statistic for each in found if cells & {*each.cells}]:
-            return named[0]
-    if len(found) < 2:
-        return found[0].statistic if found else ""
-    theories = list(predict([account.planned for account in accounts], told))
-    exact, leading = (values_of(theories, source, claim.measure) for source in THEORIES)
-    expected = dataclasses.replace(of.estimates, values=np.where(np.isfinite(exact), exact, leading))
-    if not np.isfinite(expected.values[sorted({cell for each in found for cell in each.cells})]).all():
-        return ""
-    by_theory = list(comparisons_of(claim, of._replace(estimates=expected)))
-    if [each.statistic for each in by_theory] != [each.statistic for each in found]:
-        return ""
-    margins = [min(each.estimate - each.lower, each.upper - each.estimate) for each in by_theory]
-    return found[int(np.argmin(margins))].statistic if np.isfinite(margins).all() else ""
 
 
 def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) -> list[int]:

@@ -1,9 +1,8 @@
-"""How an optimum moves along another factor: its slope, and the law that it follows.
+"""How an optimum moves along another factor: its slope.
 
 The vertex of the parabola through the least level and its neighbours is smooth in the means while the least level
 stays the same.  So it is taken for every level that may be the least (a confidence set of the least level), and the
-worst of the p-values counts (Berger and Boos 1994): a share of the level is spent on that set.  Laws are compared by
-Akaike's criterion.
+worst of the p-values counts (Berger and Boos 1994): a share of the level is spent on that set.
 """
 
 import itertools
@@ -15,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.design.claims import OptimumLaw, OptimumSlope
-from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, claimed, leverages, undecided
+from simstudy.design.claims import OptimumSlope
+from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages
 from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.evidence import (
     NOTHING,
     Contrast,
     Evidence,
+    all_hold,
     doubt,
-    every,
     evidence_between,
     interval,
     p_above,
@@ -33,21 +32,18 @@ from simstudy.verdicts.optima import told_of
 
 DOUBT = 0.2
 """Share of the level that is spent on which levels may be least; the rest is for the statistic."""
-PLAIN = 2.0
+CURVED = 2.0
 """Curvature in MCSE above which a vertex is taken for a smooth function of the means."""
 MOST_WAYS = 512
 """Ways in which levels may be least beyond which there is no verdict."""
-NEARLY_LINEAR = 0.2
-"""Largest ratio of the quadratic to the linear error of a statistic at which it is judged as if it were linear."""
 TOO_MANY = f"levels may be least in more than {MOST_WAYS} ways"
 
 
 class Vertex(NamedTuple):
-    """A possible optimum in ln x, and its derivatives by the measure in cells; ``plain`` if it is smooth in these."""
+    """A possible optimum in ln x, and its derivatives by the measure in cells."""
 
     value: float
     terms: dict[int, float]
-    plain: bool = True
 
 
 class Profile(NamedTuple):
@@ -79,7 +75,7 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
         if claim.value is None:
             value = float(leverage @ (np.log(optima) if claim.scale == "log_log" else optima))
         else:
-            value = claimed(claim.value)
+            value = claim.value
         kind = "log-log slope" if claim.scale == "log_log" else "slope in the logarithm"
         text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{each.z:g}' for each in profiles)}"
         text += of.place(cells[0], claim.along, claim.x, *claim.tune)
@@ -87,25 +83,7 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
         yield _compared(text, of, profiles, slope, (value - claim.margin, value + claim.margin), value)
 
 
-def optimum_laws(claim: OptimumLaw, of: Selected) -> Iterator[Comparison]:
-    """Yield, for the other factors and each other law, by how much it fits worse; a constant gets no margin."""
-    for cells, profiles in _profiles(claim, of):
-        along = np.array([each.z for each in profiles])
-        found = np.exp([_estimated(of.estimates, each).value for each in profiles])
-        fits = {law: akaike(law, along, found) for law in LAWS}
-        ranked = ", ".join(f"{law} {fits[law] - min(fits.values()):.1f}" for law in sorted(fits, key=fits.__getitem__))
-        where = of.place(cells[0], claim.along, claim.x, *claim.tune)
-        for other in LAWS:
-            margin = 0.0 if other == "constant" else claim.margin
-            if other == claim.law:
-                continue
-            text = f"squares that {other} leaves above those allowed to {claim.law} (AIC above the best: {ranked})"
-            statistic = partial(_law, of.estimates, advantage(claim.law, other, margin, along))
-            text += f" for optimal {claim.x}{where}"
-            yield _compared(text, of, profiles, statistic, (0.0, np.inf), 0.0)
-
-
-def _profiles(claim: OptimumSlope | OptimumLaw, of: Selected) -> Iterator[tuple[list[int], list[Profile]]]:
+def _profiles(claim: OptimumSlope, of: Selected) -> Iterator[tuple[list[int], list[Profile]]]:
     """Yield the cells with each combination of the other factors, laid out; cells without a value are left out."""
     for cells in of.groups(claim.along, claim.x, *claim.tune):
         table: dict[float, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -117,31 +95,14 @@ def _profiles(claim: OptimumSlope | OptimumLaw, of: Selected) -> Iterator[tuple[
 
 
 def _slope(estimates: Estimates, leverage: Array, logarithmic: bool, vertices: Sequence[Vertex]) -> Contrast:
-    value: float = 0.0
-    terms: dict[int, float] = defaultdict(float)
+    """The slope of optima with the error that their derivatives give; certain where all lie at ends of their levels."""
+    value, terms = 0.0, defaultdict[int, float](float)
     for weight, vertex in zip(leverage, vertices, strict=True):
         value += weight * (vertex.value if logarithmic else np.exp(vertex.value))
         for cell, derivative in vertex.terms.items():
             terms[cell] += weight * derivative * (1.0 if logarithmic else np.exp(vertex.value))
-    return _contrast(estimates, value, terms)
-
-
-def _law(estimates: Estimates, statistic: Callable[[Array], Array], vertices: Sequence[Vertex]) -> Contrast:
-    """A smooth function of optima to second order; without a verdict where it is none, or not nearly linear."""
-    cells = sorted(set().union(*(vertex.terms for vertex in vertices)))
-    gradient = np.array([[np.exp(v.value) * v.terms.get(cell, 0.0) for cell in cells] for v in vertices])
-    covariance = gradient @ estimates.covariance(cells) @ gradient.T if cells else np.zeros((len(vertices),) * 2)
-    found = expand(statistic, np.exp([vertex.value for vertex in vertices]), covariance)
-    linear = _contrast(estimates, found.estimate, dict(zip(cells, found.gradient @ gradient, strict=True)))
-    smooth = all(vertex.plain for vertex in vertices) and found.quadratic_error <= NEARLY_LINEAR * linear.error
-    errors = {name: np.hypot(getattr(linear, name), found.quadratic_error) for name in ("mcse", "given")}
-    return linear._replace(value=linear.value if smooth else np.nan, **errors)
-
-
-def _contrast(estimates: Estimates, value: float, terms: dict[int, float]) -> Contrast:
-    """The value of a smooth function of estimates, with the error that its derivatives give; certain without any."""
     if not terms:
-        return Contrast(value, 0.0, int(estimates.n_blocks.min()), 0.0, 0.0, 0.0)
+        return Contrast(value, 0.0, int(estimates.n_blocks.min()), estimates.degrees.min(), 0.0, 0.0)
     return estimates.combine(terms)._replace(value=value)
 
 
@@ -149,8 +110,6 @@ def _compared(
     text: str, of: Selected, profiles: list[Profile], statistic: Statistic, bounds: Bounds, value: float
 ) -> Comparison:
     """Compare a statistic of optima with bounds, in the worst of the ways in which levels may be least."""
-    if len(profiles) < 2:
-        return undecided(text, "a single level")
     found = statistic([_estimated(of.estimates, each) for each in profiles])
     possible = [_possible(of.estimates, profile, DOUBT * of.level / len(profiles)) for profile in profiles]
     few = math.prod(map(len, possible)) <= MOST_WAYS
@@ -158,26 +117,15 @@ def _compared(
     evidence, why = NOTHING, TOO_MANY
     if ways:
         each = evidence_between(Contrast(*(np.array(column, float) for column in zip(*ways, strict=True))), bounds)
-        evidence = every(Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))
-        why = next((doubt(way) for way in ways if doubt(way)), "")
+        evidence = all_hold(Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))
+        why = next(filter(None, map(doubt, ways)), "")
 
     def confidence(level: float) -> Bounds:
         reach = [interval(way, (1.0 - DOUBT) * level) for way in ways]
         return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
 
     cells = tuple(itertools.chain(*(each.all_cells for each in profiles)))
-    return Comparison(
-        text,
-        float(found.value),
-        float(found.mcse),
-        *bounds,
-        value,
-        evidence,
-        confidence,
-        cells,
-        why,
-        given=float(found.given),
-    )
+    return Comparison(text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why)
 
 
 def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:
@@ -198,10 +146,10 @@ def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vert
         for three in itertools.product(best[k - 1], middle, best[k + 1]):
             vertex, curvature = _parabola(estimates, x[k - 1 : k + 2], three)
             middles = (x[k - 1 : k + 1] + x[k : k + 2]) / 2
-            if curvature.value > PLAIN * curvature.error:
+            if curvature.value > CURVED * curvature.error:
                 found.append(vertex._replace(value=float(np.clip(vertex.value, *middles))))
             else:  # anywhere in its range, so at both ends
-                found += [Vertex(float(middle), {}, plain=False) for middle in middles]
+                found += [Vertex(float(middle), {}) for middle in middles]
     return found
 
 
@@ -221,7 +169,7 @@ def _parabola(estimates: Estimates, x: Array, three: Sequence[int]) -> tuple[Ver
     bend, width, middle = right - left, (x[2] - x[0]) / 2, (x[0] + x[1]) / 2
     slope_step = estimates.combine({cell: d_right.get(cell, 0.0) - d_left.get(cell, 0.0) for cell in three})
     if bend == 0.0:
-        return Vertex(float(x[1]), {}, plain=False), slope_step
+        return Vertex(float(x[1]), {}), slope_step
     terms = {cell: width * (left * d_right.get(cell, 0.0) - right * d_left.get(cell, 0.0)) / bend**2 for cell in three}
     return Vertex(float(middle - width * left / bend), terms), slope_step
 
@@ -232,59 +180,3 @@ def _estimated(estimates: Estimates, profile: Profile) -> Vertex:
     if k in (0, len(x) - 1):
         return Vertex(float(x[k]), {})
     return _parabola(estimates, x[k - 1 : k + 2], best[k - 1 : k + 2])[0]
-
-
-LAWS: dict[str, Callable[[Array], Array]] = {
-    "log": np.log,
-    "sqrt_log": lambda x: np.sqrt(np.log(x)),
-    "log_over_log_log": lambda x: np.log(x) / np.log(np.log(x)),
-    "power": np.log,
-    "constant": np.zeros_like,
-}
-"""Functions g of the laws x* = a + c·g; the power law is ln x* = a + c·ln.
-
-A constant is hard to tell from laws that contain it; claim a slope of 0 for that.
-"""
-N_COEFFICIENTS = dict.fromkeys(LAWS, 2) | {"constant": 1}
-STEP = 1e-3
-"""Of the differences that stand for derivatives, in units of x*."""
-
-
-def squares(law: str, z: Array, x: Array) -> Array:
-    """Return the sum of squares that a law, fitted by least squares at levels z, leaves of optima x (..., z)."""
-    basis = np.stack([np.ones_like(z), LAWS[law](z)][: N_COEFFICIENTS[law]], axis=1)
-    projector = basis @ np.linalg.pinv(basis)
-    fitted = np.exp(np.log(x) @ projector) if law == "power" else x @ projector
-    return np.asarray(((fitted - x) ** 2).sum(axis=-1))
-
-
-def akaike(law: str, z: Array, x: Array) -> float:
-    """Return Akaike's criterion of a law fitted by least squares to optima x (z,) at z."""
-    # The floor is far below any uncertainty of an optimum; it keeps a perfect fit finite.
-    return float(len(z) * np.log(squares(law, z, x) / len(z) + 1e-12) + 2 * N_COEFFICIENTS[law])
-
-
-def advantage(law: str, other: str, margin: float, z: Array) -> Callable[[Array], Array]:
-    """Return the statistic of optima (..., z) that is positive where AIC(other) − AIC(law) > −margin."""
-    allowed = np.exp((-margin - 2.0 * (N_COEFFICIENTS[other] - N_COEFFICIENTS[law])) / len(z))
-    return lambda x: np.asarray(squares(other, z, x) - allowed * squares(law, z, x))
-
-
-class Expansion(NamedTuple):
-    """A statistic to second order: estimate less its bias, gradient (z,), standard error of the quadratic part."""
-
-    estimate: float
-    gradient: Array
-    quadratic_error: float
-
-
-def expand(statistic: Callable[[Array], Array], places: Array, covariance: Array) -> Expansion:
-    """Return a smooth statistic of places (z,) with errors of a covariance to second order, by differences."""
-    eye, both = np.eye(len(places)) * STEP, np.array([1.0, -1.0])
-    gradient = np.einsum("s,sz->z", both, statistic(places + both[:, None, None] * eye)) / (2 * STEP)
-    # (sign, sign, i, j): both steps in turn.
-    steps = both[:, None, None, None, None] * eye[:, None] + both[:, None, None, None] * eye
-    second = np.einsum("s,t,stij->ij", both, both, statistic(places + steps)) / (4 * STEP**2)
-    spread = second @ covariance
-    quadratic_error = np.sqrt(max(0.5 * np.trace(spread @ spread), 0.0))
-    return Expansion(float(statistic(places) - 0.5 * np.trace(spread)), gradient, float(quadratic_error))

@@ -19,7 +19,6 @@ from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.rules import draws_of
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import Evaluation
-from simstudy.verdicts.predictions import powerless
 
 DESIGNS = Path(__file__).parents[2] / "designs"
 SHIPPED = sorted([*DESIGNS.glob("*/design.toml"), *DESIGNS.glob("examples/*/design.toml")])
@@ -91,13 +90,12 @@ def shipped(request):
     return request.param, check(request.param, TRUST)
 
 
-def test_shipped_designs__are_complete_and_their_claims_can_be_told_from_what_they_deny(shipped):
+def test_shipped_designs__are_complete(shipped):
     path, profiles = shipped
     if path.parents[1] == DESIGNS:
         assert {"quick", "full"} <= profiles.keys()
         assert all(each.study.name == path.parent.name and each.claims and each.figures for each in profiles.values())
         assert "unstated" not in {claim.origin for claim in profiles["quick"].claims.values()}
-    assert list(powerless(profiles["quick"])) == []
 
 
 def test_statements__stand_alone(shipped):

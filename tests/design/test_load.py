@@ -201,7 +201,7 @@ def test_byte_order_mark__is_no_part_of_the_design(tmp_path):
     [
         'kind = "monotone"\nx = "batch_size"\ndirection = "decreasing"',
         'kind = "equals"\nwhere = { batch_size = 32 }\nversus = { batch_size = 64 }\nvalue = 0\nmargin = 1',
-        'kind = "rank_correlation"\nagainst = "vendi"\ndirection = "decreasing"\nat_least = 0.5',
+        'kind = "violated_pairs"\nagainst = "vendi"\ndirection = "decreasing"\nat_most = 0.5',
     ],
 )
 def test_claim_on_replicates_shared_in_other_batches__is_refused(tmp_path, claim):

@@ -73,7 +73,8 @@ def test_cell_with_fewer_batches__is_paired_with_the_first_of_another():
     """Their covariance is the variance of the larger: the smaller one's error is that and an independent part."""
     batches = some_batches(N_BATCHES)
     measured = [folded(batches[:700]), folded(batches)]
-    covariance = estimates_from([{}] * 2, [(0, SIZE)] * 2, measured, "mse").covariance([0, 1])
+    placed = estimates_from([{}] * 2, [(0, SIZE)] * 2, measured, "mse").placed([0, 1])
+    covariance = placed.T @ placed
     assert covariance[0, 1] == pytest.approx(covariance[1, 1], rel=0.15)
     assert covariance[0, 0] == pytest.approx(covariance[1, 1] * N_BATCHES / 700, rel=0.15)
 
@@ -84,7 +85,7 @@ def test_beside_a_population__cells_contribute_by_batch(monkeypatch):
     batches = some_batches(N_BATCHES)
     fixed = folded(batches)
     share = np.random.default_rng(1).normal(size=N_BATCHES)
-    drawn = fixed._replace(contribution={"mse": share}, given=fixed, n_blocks=N_BATCHES)
+    drawn = fixed._replace(contribution={"mse": share}, by_batch=True, n_blocks=N_BATCHES)
     both = estimates_from([{}] * 2, [(0, SIZE)] * 2, [fixed, drawn], "mse")
     of_fixed, of_drawn = both.placed([0, 1]).T
     assert len(of_fixed) == len(np.unique(block_starts(16 * N_BATCHES) // 16))

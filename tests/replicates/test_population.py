@@ -60,13 +60,9 @@ def test_population_estimates__are_means_over_draws_and_ratios_of_means():
     alone = [performance(batch, combine_heads(cell), cell.statistics) for batch in batches]
     for name in ("mse", "squared_bias", "ensemble_variance", "correlation", "direct_mse"):
         values = np.array([each.estimate[name] for each in alone])
-        errors = np.array([each.mcse[name] for each in alone])
         assert found.estimate[name] == pytest.approx(values.mean(), rel=1e-10), name
         assert found.mcse[name] == pytest.approx(values.std(ddof=1) / N_DRAWS**0.5, rel=1e-10), name
-        assert found.given.mcse[name] == pytest.approx(np.sqrt((errors**2).sum()) / N_DRAWS, rel=1e-6), name
         assert (found.contribution[name] ** 2).sum() == pytest.approx(found.mcse[name] ** 2)
-    remainders = np.array([each.remainder["squared_bias"] for each in alone])
-    assert found.given.remainder["squared_bias"] == pytest.approx(np.sqrt((remainders**2).sum()) / N_DRAWS)
     assert found.remainder["failure_rate"] == found.mcse["failure_rate"] > 0.0  # nothing failed, and might have
     variance, between = (np.array([p.estimate[m] for p in alone]) for m in ("mean_variance", "mean_covariance"))
 
@@ -77,7 +73,7 @@ def test_population_estimates__are_means_over_draws_and_ratios_of_means():
     pseudo = N_DRAWS * effective_heads(np.arange(N_DRAWS)) - (N_DRAWS - 1) * left_out
     assert found.estimate["effective_heads"] == pytest.approx(pseudo.mean(), rel=1e-10)
     assert found.mcse["effective_heads"] == pytest.approx(pseudo.std(ddof=1) / N_DRAWS**0.5, rel=1e-10)
-    assert (found.n_blocks, found.given.n_blocks) == (N_DRAWS, 16 * N_DRAWS)
+    assert found.by_batch and found.n_blocks == N_DRAWS
 
 
 def test_failed_replicates_and_empty_batches__are_left_out_and_counted():
@@ -92,9 +88,7 @@ def test_failed_replicates_and_empty_batches__are_left_out_and_counted():
     assert found.estimate["mse"] == pytest.approx(np.mean([each.estimate["mse"] for each in alone]), rel=1e-10)
     assert found.n_blocks == sum(usable) and len(found.contribution["mse"]) == 12
     # Contributions are at the place of their batch, so that cells of one seed are paired.
-    of_blocks = found.given.contribution["mse"].reshape(12, -1)
-    for contributions in (found.contribution["mse"], of_blocks.any(axis=1)):
-        assert (contributions != 0.0).tolist() == usable != usable[::-1]
+    assert (found.contribution["mse"] != 0.0).tolist() == usable != usable[::-1]
     assert found.estimate["failure_rate"] == sum(len(b.failed) for b in batches) / (12 * 32)
     assert measured(cell, kept[:1]) is None is not measured(cell, kept[:2])
 

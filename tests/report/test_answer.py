@@ -40,7 +40,7 @@ def twofold(tmp_path):
     return found
 
 
-def test_what_theory_names__stands_before_what_decides(twofold):
+def test_what_the_design_names__stands_before_what_decides(twofold):
     line = verdict_lines(twofold)[0]
     assert (line.statistic, line.decided_by, line.estimate) == ("first", "", "0.500 ± 0.012")
     twofold["standing_statistic"] = "claim", ["second", "", ""]

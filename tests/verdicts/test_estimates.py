@@ -31,17 +31,17 @@ def test_combination__adds_remainders_and_pairs_blocks_of_one_stream(three):
     found = three.combine({0: 2.0, 1: -1.0, 2: 1.0})
     paired = 2.0 * LONG - np.pad(SHORT, (0, 16))
     influence = np.concatenate([paired, APART])
-    assert found.value == 12.0 and found.n_blocks == 48
+    assert found.value == 12.0 and (found.n_blocks, found.degrees) == (48, 47)
     assert found.mcse**2 == pytest.approx((influence**2).sum() + 4 * 4.0 + 25.0 + 9.0)
     assert found.largest_share == pytest.approx((influence**2).max() / found.mcse**2)
-    assert found.skewness == pytest.approx(np.sqrt(48) * (influence**3).sum() / found.mcse**3)
+    assert found.skewness == pytest.approx((influence**3).sum() / found.mcse**3)
 
 
 def test_skewness__is_that_of_block_values():
     values = RNG.exponential(size=64)
     contribution = (values - values.mean()) / np.sqrt(64 * 63)
     skewness = estimates_of([account({}, values.mean(), contribution)], "mse").combine({0: 1.0}).skewness
-    assert skewness == pytest.approx(stats.skew(values), rel=0.03)  # divisors of 63 and 64
+    assert 8 * skewness == pytest.approx(stats.skew(values), rel=0.03)  # divisors of 63 and 64
 
 
 def test_differences__are_the_combinations_of_two(three):
@@ -53,20 +53,19 @@ def test_differences__are_the_combinations_of_two(three):
                 np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
 
 
-def test_errors_given_what_was_drawn__are_those_of_its_own_contributions():
-    drawn = [account({"x": float(cell)}, 1.0, LONG * (1.0 + cell)) for cell in range(2)]
-    over = [account({"x": float(cell)}, 1.0, APART, given=each.performance) for cell, each in enumerate(drawn)]
-    expected = estimates_of(drawn, "mse").combine({0: 1.0, 1: -1.0}).mcse
-    population = estimates_of(over, "mse")
-    for found in (population.differences([0, 1]).at(0, 1), population.combine({0: 1.0, 1: -1.0})):
-        assert found.given == pytest.approx(expected) and found.mcse < 1e-6  # over the population they move together
-
-
-def test_covariance__holds_the_remainders_on_its_diagonal(three):
+def test_draws__have_the_covariance_of_blocks_and_remainders(three):
     expected = np.diag([(LONG**2).sum() + 4.0, (SHORT**2).sum() + 25.0, (APART**2).sum() + 9.0])
     expected[0, 1] = expected[1, 0] = LONG[:48] @ SHORT
-    np.testing.assert_allclose(three.covariance([0, 1, 2]), expected)
     np.testing.assert_allclose(np.cov(three.draws([0, 1, 2]).T), expected, atol=3.0)
+
+
+def test_folded_blocks__count_as_time_and_leave_the_degrees_of_freedom_of_what_is_stored():
+    found = estimates_of([account({}, 1.0, LONG, n_blocks=6400), account({}, 1.0, APART, seed=2)], "mse")
+    assert (found.combine({0: 1.0}).n_blocks, found.combine({0: 1.0}).degrees) == (6400, 63)
+    both = found.differences([0, 1])
+    assert both.n_blocks.tolist() == [[6400, 64], [64, 64]] and (both.degrees == 63).all()
+    later = found.repeated(4.0).combine({0: 1.0})
+    assert (later.n_blocks, later.degrees) == (25600, 255)
 
 
 @pytest.mark.parametrize("settings", [{"seed": 2}, {"batch_size": 512}])
@@ -88,7 +87,7 @@ def test_equal_blocks__have_no_standard_error_and_prove_no_difference_that_round
     estimates = estimates_of([equal, account({}, 3.0 + 1e-13, np.full(64, 1e-13)), account({}, 3.0, LONG)], "mse")
     for contrast in (estimates.combine({1: 1.0, 0: -1.0}), estimates.differences([0, 1, 2]).at(1, 0)):
         found = inside("difference", contrast, (0.0, np.inf), 0.0)
-        assert (found.mcse, found.given) == (0.0, 0.0) and min(found.evidence) > 0.1
+        assert found.mcse == 0.0 and min(found.evidence) > 0.1
     assert estimates.combine({0: 1.0, 2: -1.0}).mcse == pytest.approx(np.linalg.norm(LONG))
     few_failed = estimates_of([account({}, 0.0, np.zeros(64), remainder=0.01)], "mse")
     assert few_failed.combine({0: 1.0}).mcse == 0.01  # not of blocks, and no rounding
@@ -130,7 +129,7 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
     assert counted.combine({0: 1.0, 2: -1.0}).unseen == np.inf  # there is an error to be seen
     table = counted.differences([0, 1, 2]).unseen
     np.testing.assert_allclose(table, [[128, 128, np.inf], [128, 512, np.inf], [np.inf, np.inf, 512]])
-    drawn = account({}, 3.0, alike, given=cells[0].performance, n_replicates=1024, **settings)
+    drawn = account({}, 3.0, alike, by_batch=True, n_replicates=1024, **settings)
     assert estimates_of([drawn], "visible_rank").combine({0: 1.0}).unseen == 64
     never = account({}, 0.0, alike, n_replicates=256, **settings)
     assert estimates_of([never], "visible_rank").combine({0: 1.0}).unseen == 256

@@ -34,7 +34,7 @@ def told_of(accounts, exact=None, leading=None, errors=None):
 
 def study(claims: dict, values: list[float]):
     """A design of two cells with claims, as far as `judge` looks at it, and their accounts."""
-    design = SimpleNamespace(claims=claims, factors={"g": ("x",)}, cells=())
+    design = SimpleNamespace(claims=claims, factors={"g": ("x",)}, cells=(), domains={})
     return design, cells(values)
 
 
@@ -46,7 +46,7 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     }
     design, accounts = study(stated, [1.0, 1.1, 1.2])
     told = told_of(accounts, leading=[1.0, 1.1, 1.9])
-    judged, _ = judge(design, accounts, told)
+    judged = judge(design, accounts, told)
     assert judged.verdict.values.tolist() == ["supported", "supported", "contradicted"]
     assert judged.expected_verdict.values.tolist() == ["supported", "contradicted", "supported"]
     assert judged.comparison_claim.values.tolist() == ["rises"] * 2 + ["large"] * 3 + ["near"] * 3
@@ -61,10 +61,10 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     assert (near.claimed_lower, near.claimed_value, near.claimed_upper) == (0.8, 1.0, 1.2)
     assert judged.p_in_favour.values[1] == judged.comparison_p_in_favour[2:5].max() > 0.0
     design.claims = {"near": stated["near"]}
-    alone, _ = judge(design, accounts, told)
+    alone = judge(design, accounts, told)
     for name in ("p_against", "comparison_p_against"):  # p-values to be compared with the level of the study
         assert judged[name].values[-1] == pytest.approx(3 * alone[name].values[-1])
-    assert not judge(*study({}, [1.0]), {})[0]
+    assert not judge(*study({}, [1.0]), {})
     # Intervals are those of the level at which a claim is judged, and no p-value is more than 1.
     for name in ("confidence_lower", "comparison_confidence_lower"):
         assert judged[name].values[-1] < alone[name].values[-1]
@@ -72,32 +72,12 @@ def test_judge__stores_every_comparison_beside_the_verdicts():
     assert max(float(each.max()) for each in p_values) == 1.0
 
 
-def test_judge__stores_the_parts_of_a_comparison_after_it():
-    stated = {"least": claim(kind="optimum", x="x", value=1.0)}
-    judged, _ = judge(*study(stated, [1.2, 1.0, 1.1]), {})
-    whole, *parts = judged.comparison_statistic.values
-    assert len(parts) == 2 and judged.comparison_part_of.values.tolist() == ["", whole, whole]
-    assert judged.comparison_estimate.values == pytest.approx([1.0, 0.2, 0.1], abs=0.01)
-    assert judged.verdict_comparisons.item() == 1
-
-
-def test_error_given_what_was_drawn__is_stored_beside_that_over_the_population():
-    (population,), (drawn,) = (exact_accounts([{"x": 0.0}], [1.0], error) for error in (4.0, 2.0))
-    population.performance.given = drawn.performance
-    stated = {"large": claim(kind="larger_than"), "near": claim(kind="agrees_with_theory", source="exact", margin=0.2)}
-    design, _ = study(stated, [0.0])
-    judged, _ = judge(design, [population], told_of([population], exact=[1.0], errors=[3.0]))
-    for name in ("verdict", "comparison"):  # a numerical error adds to both
-        assert judged[f"{name}_mcse"].values == pytest.approx([4.0, 5.0])
-        assert judged[f"{name}_mcse_given"].values == pytest.approx([2.0, np.hypot(2.0, 3.0)])
-
-
 def test_reason__is_stored_where_there_is_no_verdict_alone():
     blocks = np.random.default_rng(0).normal(size=N_BLOCKS)
     blocks[7] = 9.0  # its square is more than a fifth of all: only what is far off decides
     stated = {str(value): claim(kind="larger_than", value=value) for value in (-100.0, 0.0, 100.0)}
     design, _ = study(stated, [0.0])
-    judged, _ = judge(design, [averaged({"x": 0.0}, blocks)], {})
+    judged = judge(design, [averaged({"x": 0.0}, blocks)], {})
     assert judged.verdict.values.tolist() == ["supported", "undecided", "contradicted"]
     for reasons in (judged.no_verdict_because, judged.comparison_no_verdict_because):
         assert [reason[:12] for reason in reasons.values] == ["", "one block of", ""]
@@ -105,9 +85,9 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
 
 def test_judge__rests_no_verdict_on_cells_without_an_error(monkeypatch):
     given = study({"large": claim(kind="larger_than")}, [1.0])
-    assert judge(*given, {})[0].verdict.item() == "supported"
+    assert judge(*given, {}).verdict.item() == "supported"
     monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
-    judged, _ = judge(*given, {})
+    judged = judge(*given, {})
     assert judged.verdict.item() == "undecided" and judged.no_verdict_because.item() == "no Monte Carlo error"
 
 
@@ -129,23 +109,6 @@ def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeyp
     of = Selected(exact_estimates([{}], [1.0], 1.0), [0], ())
     for doubtful, expected in (({}, "supported"), ({7: "no error"}, "undecided")):
         assert judge_claim(claim(kind="larger_than"), of._replace(doubtful=doubtful), 1).verdict == expected
-
-
-def test_pairs_of_an_order__are_stored_with_the_numbers_of_their_cells_in_the_study():
-    accounts = exact_accounts([{"x": float(k)} for k in range(3)], [1.0, 2.0, 0.0], 0.5)
-    for k, each in enumerate(accounts):
-        each.performance.estimate["hdi"], each.performance.contribution["hdi"] = np.full(8, k), np.zeros((N_BLOCKS, 8))
-    first = exact_accounts([{"x": 0.0}], [1.0], 0.5)
-    first[0].planned.grid = "other"
-    ordered = claim(kind="violated_pairs", against="chordal", direction="increasing", at_most=0.0)
-    design = SimpleNamespace(claims={"order": ordered}, factors={"g": ("x",)}, cells=())
-    _, pairs = judge(design, [*first, *accounts], {})
-    assert pairs.pair_claim.values.tolist() == ["order"] * 3
-    assert list(zip(pairs.pair_first.values, pairs.pair_second.values, strict=True)) == [(1, 2), (1, 3), (2, 3)]
-    assert pairs.pair_estimate.values.tolist() == [1.0, -1.0, -2.0]
-    assert pairs.pair_mcse.values == pytest.approx(0.5 * 2**0.5)
-    against, in_favour = pairs.pair_p_against.values, pairs.pair_p_in_favour.values
-    assert against.argmin() == 2 and in_favour.argmin() == 0 and against[0] == in_favour[1] == in_favour[2] == 1.0
 
 
 def test_index__is_the_one_that_a_claim_names():
@@ -170,7 +133,7 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
     accounts[0].planned.grid = "other"
     design.factors["other"] = ("x",)
     told = told_of(accounts, exact=[5.0, 1.0, 1.1], leading=[5.0, 1.0, 1.1], errors=[0.0, 0.0, 0.6])
-    judged, _ = judge(design, accounts, told)
+    judged = judge(design, accounts, told)
     assert judged.comparison_estimate.values == pytest.approx(1.0, abs=0.1)
     assert (judged.comparison_mcse.values > 0.5).tolist() == [False, True, False, False]
     assert judged.verdict.values.tolist() == ["undecided", "supported"]

@@ -9,7 +9,7 @@ from exact_estimates import claim, derived, exact_estimates
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.evidence import interval, p_above, p_below, possible_minima
 from simstudy.verdicts.optima import Profile
-from simstudy.verdicts.paths import DOUBT, LAWS, MOST_WAYS, advantage, akaike, expand, optimum_laws, optimum_slopes
+from simstudy.verdicts.paths import DOUBT, MOST_WAYS, optimum_slopes
 
 X, Z = 2.0 ** np.arange(5), np.array([2.0, 8.0])
 ERROR = 0.01
@@ -147,83 +147,3 @@ def test_theory_that_ends_beside_the_first_level__has_no_optimum_there():
     of = selected([SURE, SURE])._replace(theory=Predictions(told, np.zeros(10)))
     stated = {"kind": "optimum_slope", "x": "x", "along": "z", "source": "leading", "margin": 0.1}
     assert not list(optimum_slopes(claim(**stated), of))
-
-
-PLACES = np.array([3.0, 5.0, 6.0, 6.4])
-ALONG = np.array([8.0, 32.0, 128.0, 512.0])
-
-
-def worse(of: Selected, law: str, other: str, margin: float = 2.0) -> Comparison:
-    stated = claim(kind="optimum_law", x="x", along="z", law=law, margin=margin)
-    return next(each for each in optimum_laws(stated, of) if f"that {other} leaves" in each.statistic)
-
-
-def test_laws__are_the_functions_that_they_are_called_by():
-    z = np.exp(np.array([4.0, np.e]))
-    found = {law: function(z).round(12).tolist() for law, function in LAWS.items()}
-    logarithm, root = [4.0, np.e], [2.0, np.sqrt(np.e)]
-    expected = {"log": logarithm, "sqrt_log": root, "log_over_log_log": [4.0 / np.log(4.0), np.e],
-                "power": logarithm, "constant": [0.0, 0.0]}  # fmt: skip
-    assert found == {law: pytest.approx(values) for law, values in expected.items()}
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_advantage__is_positive_where_the_criterion_says_so(law):
-    rng = np.random.default_rng(0)
-    places = PLACES + rng.normal(size=(50, 4)) * np.linspace(0, 2, 50)[:, None]
-    for other in LAWS.keys() - {law}:
-        ahead = [akaike(other, ALONG, each) - akaike(law, ALONG, each) for each in places]
-        for margin in (0.0, 2.0):
-            found = advantage(law, other, margin, ALONG)(places) > 0
-            assert found.tolist() == [difference > -margin for difference in ahead]
-
-
-def test_expansion__is_that_of_a_quadratic_form_and_of_a_sine():
-    form, covariance = np.array([[2.0, 0.5], [0.5, -1.0]]), np.array([[0.3, 0.1], [0.1, 0.2]])
-    at = np.array([1.0, -2.0])
-    found = expand(lambda x: np.einsum("...i,ij,...j", x, form, x), at, covariance)
-    spread = 2 * form @ covariance
-    assert found.estimate == pytest.approx(at @ form @ at - 0.5 * np.trace(spread))
-    np.testing.assert_allclose(found.gradient, 2 * form @ at, rtol=1e-6)
-    assert found.quadratic_error == pytest.approx(np.sqrt(0.5 * np.trace(spread @ spread)))
-    assert expand(lambda x: np.sin(x).sum(axis=-1), at, covariance).gradient == pytest.approx(np.cos(at), rel=1e-6)
-
-
-def parabolas(places: np.ndarray) -> list[np.ndarray]:
-    return [0.6 * (np.arange(5) - np.log2(each)) ** 2 for each in places]
-
-
-@pytest.mark.parametrize(("law", "other", "margin"), [("log", "sqrt_log", 2.0), ("log", "constant", 0.0)])
-def test_advantage_of_a_law__has_the_error_of_both_orders(law, other, margin):
-    """A constant must be beaten without the margin."""
-    of = selected(parabolas(PLACES), z=ALONG)
-    statistic = advantage(law, other, margin, ALONG)
-
-    def of_values(values: np.ndarray) -> float:
-        return float(statistic(np.array([Profile(X, each).refined for each in values.reshape(4, 5)])))
-
-    each = [derived(lambda v: Profile(X, v).refined, p, ERROR) for p in parabolas(PLACES)]
-    second = expand(statistic, PLACES, np.diag([one.mcse**2 for one in each]))
-    found = worse(of, law, other)
-    linear = derived(of_values, of.estimates.values, ERROR).mcse
-    assert 0.005 < second.quadratic_error / linear < 0.2  # both are seen, and a verdict is allowed
-    assert found.estimate == pytest.approx(second.estimate, rel=1e-4)
-    assert found.mcse == pytest.approx(np.hypot(linear, second.quadratic_error), rel=1e-4)
-    assert not found.doubt
-
-
-def test_law_over_a_single_level__has_no_verdict():
-    found = list(optimum_laws(claim(kind="optimum_law", x="x", along="z", law="log"), selected([SURE], z=Z[:1])))
-    assert len(found) == len(LAWS) - 1 and {each.doubt for each in found} == {"a single level"}
-
-
-def test_law_of_optima_that_are_no_smooth_function__gives_no_verdict():
-    curved = parabolas(np.array([4.0, 4.0, 4.0, 4.0]))  # a perfect fit: its squares have no linear part
-    doubtful = [*parabolas(PLACES[:3]), np.array([4.0, 1.07, 1.015, 1.0, 4.0])]
-    # Errors of the quadratic part of 0.25 and 0.15 of those of the linear part.
-    bent, straight = (parabolas(4.0 + shift * np.array([0.0, 1.0, -1.0, 0.5])) for shift in (0.048, 0.081))
-    assert not worse(selected(straight, z=ALONG), "constant", "log").doubt
-    for profiles in (curved, bent, doubtful, [np.array([4.0, 1.0, 1.0, 1.0, 4.0])] * 2 + parabolas(PLACES[2:])):
-        found = worse(selected(profiles, z=ALONG), "constant", "log")
-        assert found.doubt.startswith("no estimate, or none that is smooth")
-        assert found.evidence == (1.0, 1.0)

@@ -42,7 +42,7 @@ def rejudged(design: Design, output: Path) -> Iterator[tuple[xr.Dataset, xr.Data
         stated = {name: _own(claim) for name, claim in claims.items()}
         estimates = estimates_of(accounts, measure, index)
         own = simstudy.judge(estimates, stated, factors=design.factors[grid]).dataset
-        yield own, judge(design.model_copy(update={"claims": claims}), ledger.accounts, told)[0]
+        yield own, judge(design.model_copy(update={"claims": claims}), ledger.accounts, told)
 
 
 def _own(claim: BaseClaim) -> dict[str, Any] | None:

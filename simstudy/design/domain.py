@@ -1,0 +1,121 @@
+"""The domain of a grid: laws of settings, from which the settings that its claims are judged on are drawn."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from simstudy.design.mistakes import RULE, Problem
+from simstudy.design.settings.levels import label
+from simstudy.design.settings.records import Record
+
+MIN_SETTINGS = 16
+"""Settings that are drawn by default, and the fewest of which a mean is judged."""
+TRIES = 100
+"""Draws for each setting that is asked for, beyond which the domain has too few that differ and are possible."""
+DIGITS = 4
+"""Significant digits of a number that is drawn."""
+
+
+def _ends(ends: list[Any]) -> list[Any]:
+    numbers = [end for end in ends if type(end) in (int, float) and math.isfinite(end)]
+    if len(numbers) != 2 or len(ends) != 2 or not ends[0] < ends[1]:
+        raise PydanticCustomError(RULE, "must be two numbers, [lowest, highest]")
+    return ends
+
+
+def _positive(ends: list[Any]) -> list[Any]:
+    if ends[0] <= 0:
+        raise PydanticCustomError(RULE, "must be positive, as it has a logarithm; raise the lowest")
+    return ends
+
+
+Ends = Annotated[list[Any], AfterValidator(_ends)]
+
+
+class Law(Record):
+    """The law of one setting: a table with one entry."""
+
+    uniform: Ends | None = Field(None, description="[lowest, highest]; whole ends give whole numbers")
+    log_uniform: Annotated[Ends, AfterValidator(_positive)] | None = Field(
+        None, description="the same, uniform in the logarithm; positive"
+    )
+    one_of: list[Any] = Field(default_factory=list, description="values, each as likely as any other")
+
+    @model_validator(mode="after")
+    def _one_entry(self) -> Self:
+        if sum(map(bool, (self.uniform, self.log_uniform, self.one_of))) != 1:
+            raise PydanticCustomError(RULE, "must have one entry: uniform, log_uniform or one_of")
+        return self
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Return one value."""
+        if self.one_of:
+            return self.one_of[rng.integers(len(self.one_of))]
+        low, high = self.log_uniform or self.uniform or (0.0, 0.0)
+        whole = isinstance(low, int) and isinstance(high, int)
+        span = np.array([low, high + whole])
+        drawn = float(np.exp(rng.uniform(*np.log(span))) if self.log_uniform else rng.uniform(*span))
+        return min(int(drawn), int(high)) if whole else float(f"{drawn:.{DIGITS}g}")
+
+    @property
+    def words(self) -> str:
+        """The law in words."""
+        if self.one_of:
+            each = (label(v) if not isinstance(v, dict) else v.get("label", v.get("kind", v)) for v in self.one_of)
+            return f"of {', '.join(map(str, each))}"
+        low, high = self.log_uniform or self.uniform or (0.0, 0.0)
+        return f"from {low:g} to {high:g}{' (uniform in the logarithm)' if self.log_uniform else ''}"
+
+
+class Domain(Record):
+    """The laws of a grid by setting, and how many settings are drawn from them."""
+
+    laws: dict[str, Law]
+    cells: int
+
+    def words(self, holds: Literal["everywhere", "on_average"]) -> str:
+        """Return what a claim is judged on, in words."""
+        drawn = ", ".join(f"{setting} {law.words}" for setting, law in self.laws.items())
+        how = "in each of" if holds == "everywhere" else "on average over"
+        return f"{how} {self.cells} settings drawn with {drawn}"
+
+
+Cross = Callable[[dict[str, Any]], tuple[list[Any], list[Problem]]]
+"""From settings of a grid to its cells, and what is wrong with them."""
+
+
+def drawn_cells(name: str, domain: Domain, fresh: tuple[str, ...], seed: Any, cross: Cross) -> tuple[list[Any], Any]:
+    """Return the cells of settings drawn from a domain, and what is wrong if too few are possible.
+
+    Each drawn setting has seeds of its own, named in ``fresh``.  What is impossible is no part of the domain: it is
+    drawn again.  Equal ``seed``, equal settings.
+    """
+    digest = hashlib.blake2b(json.dumps([seed, name]).encode(), digest_size=16).digest()
+    rng = np.random.default_rng(int.from_bytes(digest))
+    cells: list[Any] = []
+    known: set[str] = set()
+    first: list[Problem] = []
+    n_found = 0
+    for _ in range(TRIES * domain.cells):
+        drawn = {setting: law.draw(rng) for setting, law in domain.laws.items()}
+        seeds = {each: int(rng.integers(1 << 62)) for each in fresh}
+        if (key := repr(drawn)) in known:
+            continue
+        known.add(key)
+        found, wrong = cross(drawn | seeds)
+        first = first or [replace(each, path=each.path.replace(".settings.", ".domain.")) for each in wrong]
+        if not wrong:
+            cells, n_found = cells + found, n_found + 1
+            if n_found == domain.cells:
+                return cells, []
+        elif not cells and len(known) > TRIES:
+            return [], first[:1]
+    remedy = f"only {n_found} different settings of the domain are possible; widen it, or ask for fewer cells"
+    return [], [Problem(f"grids.{name}.cells", domain.cells, remedy)]
