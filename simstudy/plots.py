@@ -17,7 +17,7 @@ from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigur
 from simstudy.design.load import load_design
 from simstudy.design.measures import averaged_measures
 from simstudy.design.mistakes import hint, validated
-from simstudy.design.own_code import require_word
+from simstudy.design.own_code import require_trust
 from simstudy.design.written import Source
 from simstudy.errors import UserError
 from simstudy.replicates.replay import INTERVAL, intervals_of, select
@@ -233,7 +233,7 @@ def zip_plot(
     """
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     chosen = loaded.cells[select(loaded, cell)].cell
-    require_word([chosen])
+    require_trust([chosen])
     rows = intervals_of(chosen, replicates)
     if not np.isfinite(rows).all(axis=1).any():
         raise UserError(f"cell = {cell!r}: its replicates give no {', '.join(INTERVAL)}; take one with intervals")
@@ -251,9 +251,8 @@ def _drawn(
     if y not in measures:
         raise UserError(f"y = {y!r}: not in these results; {hint(y, measures)}")
     (name,) = get_args(kind.model_fields["kind"].annotation)
-    figure, wrong = validated(kind, {"kind": name, "title": y, "grid": grid, "where": where or {}, **entries})
-    if figure is None:
-        raise UserError("; ".join(map(str, wrong)))
+    stated = {"kind": name, "title": y, "grid": grid, "where": where or {}, **entries}
+    figure = validated(kind, stated, place=f"plots.{name}")
     return _panels(draw(figure, y, results))
 
 

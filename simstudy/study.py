@@ -16,7 +16,7 @@ from simstudy.design.document import Budget, Design
 from simstudy.design.figures import ZIPPED, ZipFigure
 from simstudy.design.load import load_design
 from simstudy.design.measures import labelled
-from simstudy.design.own_code import require_word
+from simstudy.design.own_code import require_trust
 from simstudy.design.settings.levels import selected
 from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError
@@ -98,7 +98,7 @@ def run(
         design = load_design(design, profile, trust, confirm)
     elif confirm is not None:
         raise UserError("confirm: stated with a loaded design; load the design with it")
-    require_word(planned.cell for planned in design.cells)
+    require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
     store = with_shares(store)
@@ -169,7 +169,7 @@ def run_share(
     """Compute what is missing of the cells of a share, by its precision alone; return the folder that has it."""
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
-    require_word(planned.cell for planned in design.cells)
+    require_trust(planned.cell for planned in design.cells)
     part, store = share.of(design), store_of(design, output)
     require_writable(store.folder)
     store = share.store(with_shares(store))
@@ -221,7 +221,7 @@ def plan(
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
 ) -> Plan:
     """Run a `pilot` of a study, by the rule and the control that the run will have."""
-    require_word(planned.cell for planned in design.cells)
+    require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
     store = with_shares(store)

@@ -11,9 +11,9 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.document import Design
+from simstudy.design.draws import draws_of
 from simstudy.design.load import load_design
 from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, labelled
-from simstudy.design.rules import draws_of
 from simstudy.verdicts.assemble import coordinates
 
 DESIGN = """

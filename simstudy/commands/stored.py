@@ -56,14 +56,14 @@ def replay(
     confirm: cli.ConfirmOption = None,
 ) -> None:
     """Compute one replicate again, to the bit, and store its data and estimates."""
-    from simstudy.design.own_code import require_word
+    from simstudy.design.own_code import require_trust
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.replicates.replay import select
     from simstudy.report.terminal import say
 
     loaded, store = cli.opened(design, profile, output, trust, confirm, to_write=True)
     number = select(loaded, cell)
-    require_word([loaded.cells[number].cell])
+    require_trust([loaded.cells[number].cell])
     arrays = rebuild(loaded.cells[number].cell, replicate)
     with store.locked():
         path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)

@@ -1,4 +1,4 @@
-"""Contents of the files that a design names, read and checked into its cells: heads, masks, rows of data, functions."""
+"""Contents of the files that a design names, read and checked into its cells: heads, masks, rows of data."""
 
 import functools
 import io
@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.files import read_arrays, read_regular
-from simstudy.design.own_code import read_code
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.mechanisms import FileMask, FileValueProjections, Overlap
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression
-from simstudy.design.settings.records import LARGEST, Impossibility
+from simstudy.design.settings.records import LARGEST, Impossible
 from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
 from simstudy.errors import UserError, require_extra
 
@@ -29,31 +28,28 @@ _PREFIX = "sklearn:"
 _KINDS = (".npy", ".npz", ".csv", ".parquet")
 
 
-def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset()) -> tuple[Cell, list[Impossibility]]:
-    """Return a cell with the contents of its files, and what is wrong with them; functions are tried if trusted."""
+def read_contents(cell: Cell, folder: Path) -> Cell:
+    """Return a cell with the contents of its files; raises Impossible if they are not what it states."""
     found: dict[str, Any] = {}
-    problems: list[Impossibility] = []
     for setting, path, (field, read) in stated(cell):
         try:
             found[field] = read(path if path.startswith(_PREFIX) else str(folder / path), cell)
         except UserError as error:
-            problems.append((setting, str(error)))
-    cell, code = read_code(cell.model_copy(update=found), folder, trusted)
-    return cell, problems + code
+            raise Impossible(setting, str(error)) from None
+    return cell.model_copy(update=found) if found else cell
 
 
 def stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
     """Yield the settings that name a file, its path, the field of a cell that holds its contents, and what reads it."""
     heads, keys = cell.heads, cell.data.key_distribution
-    if cell.functions is None:
-        if heads.arrangement == "file" and heads.file is not None:
-            yield "file", heads.file, ("file_projections", _projections)
-        if heads.query_projections == "file" and heads.query_file is not None:
-            yield "query_file", heads.query_file, ("file_query_projections", _projections)
-        if isinstance(mask := cell.estimator.mask, FileMask):
-            yield "mask", mask.path, ("file_mask", _mask)
-        if isinstance(values := heads.value_projections, FileValueProjections):
-            yield "value_projections", values.path, ("file_value_overlap", _value_overlap)
+    if heads.arrangement == "file" and heads.file is not None:
+        yield "file", heads.file, ("file_projections", _projections)
+    if heads.query_projections == "file" and heads.query_file is not None:
+        yield "query_file", heads.query_file, ("file_query_projections", _projections)
+    if isinstance(mask := cell.estimator.mask, FileMask):
+        yield "mask", mask.path, ("file_mask", _mask)
+    if isinstance(values := heads.value_projections, FileValueProjections):
+        yield "value_projections", values.path, ("file_value_overlap", _value_overlap)
     if isinstance(keys, FileKeys):
         yield "key_distribution", keys.path, ("file_rows", _rows)
 
@@ -73,8 +69,6 @@ def _parsed(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
         read_csv = functools.partial(pd.read_csv, keep_default_na=False, na_values=[""])
         frame = pd.read_parquet(file) if kind == ".parquet" else read_csv(file)
         return {str(name): frame[name].to_numpy() for name in frame}
-    except UserError:
-        raise
     except ImportError:
         raise UserError(f"{kind} needs another package: pip install 'simstudy[parquet]'") from None
     except Exception as error:  # a damaged file may raise nearly anything
@@ -91,8 +85,7 @@ def _projections(path: str, cell: Cell) -> Matrices:
 
 
 def _mask(path: str, cell: Cell) -> tuple[str, ...]:
-    shape = (cell.n_queries, cell.data.n_keys)
-    stored = _array(path, shape, "(queries, n_keys)")
+    stored = _array(path, (cell.n_queries, cell.data.n_keys), "(queries, n_keys)")
     if stored.dtype != bool:
         raise UserError(f"must hold booleans, not {stored.dtype}; true where a query sees a key")
     if not (seen := stored.any(axis=1)).all():
@@ -139,9 +132,8 @@ def _rows(path: str, cell: Cell) -> Rows:
     names = keys.columns or tuple(name for name in table if name != keys.response)
     for name in filter(None, (*names, keys.response)):
         if name not in table:
-            raise UserError(
-                f"the data have no column {name!r}, but {', '.join(table)}; name one, or separate columns by commas"
-            )
+            known = f"but {', '.join(table)}; name one, or separate columns by commas"
+            raise UserError(f"the data have no column {name!r}, {known}")
     if keys.response in names or len(set(names)) < len(names) or not names:
         raise UserError("columns must name each feature once, and not the response")
     none = np.full(len(table[names[0]]), np.nan)
@@ -162,7 +154,7 @@ def _rows(path: str, cell: Cell) -> Rows:
 
 def _table(path: str) -> dict[str, Array]:
     if path.startswith(_PREFIX):
-        return _shipped(path.removeprefix(_PREFIX))
+        return _of_scikit_learn(path.removeprefix(_PREFIX))
     kind = Path(path).suffix.lower()
     if kind not in _KINDS:
         raise UserError(f"has no file type that is read; give {', '.join(_KINDS)}, or {_PREFIX}NAME")
@@ -170,7 +162,7 @@ def _table(path: str) -> dict[str, Array]:
 
 
 @functools.lru_cache(maxsize=8)
-def _shipped(name: str) -> dict[str, Array]:
+def _of_scikit_learn(name: str) -> dict[str, Array]:
     if name not in _SHIPPED:
         raise UserError(f"scikit-learn ships no {name!r}; choose {', '.join(_SHIPPED)}")
     require_extra(f"path = '{_PREFIX}{name}'", "sklearn", "learners")

@@ -1,4 +1,4 @@
-"""What a design file states, as immutable records."""
+"""What a design file states, and the design that it becomes, as immutable records."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from simstudy.design.figures import Figure
 from simstudy.design.measures import COUNTED
 from simstudy.design.mistakes import RULE
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.code import FUNCTION_NAME
+from simstudy.design.settings.code import FunctionName
 from simstudy.design.settings.records import Line, Paragraphs, Positive, Record
 
 MAX_CELLS = 20_000
@@ -33,65 +33,6 @@ def _name(name: str) -> str:
     return name
 
 
-Name = Annotated[str, AfterValidator(_name)]
-
-
-class Study(Record):
-    """Name and aim of the study (the A of ADEMP)."""
-
-    name: Name = Field(description="lower-case letters and digits, joined by single hyphens; also the output folder")
-    title: Line = Field(min_length=1, description="one line for the report")
-    aim: Paragraphs = Field(min_length=1, description="the question that the study answers")
-
-
-class Precision(Record):
-    """Monte Carlo standard errors that are wanted, and the least and largest number of replicates of a cell."""
-
-    relative_mcse: dict[MeasureName, Positive] = Field(
-        default_factory=dict, description="measure = largest MCSE wanted, relative to the estimate"
-    )
-    absolute_mcse: dict[MeasureName, Positive] = Field(
-        default_factory=dict, description="measure = largest MCSE wanted"
-    )
-    stop: Literal["precision", "verdict", "both"] = Field(
-        "precision",
-        description='what replicates beyond the floor are spent on: "precision" (the errors wanted above), "verdict" '
-        '(open claims alone), or "both"',
-    )
-    min_replicates: Replicates = Field(1024, description="floor on the replicates of each cell")
-    max_replicates: Replicates = Field(
-        65536, description="ceiling on the replicates of each cell, at most 160 million", validate_default=True
-    )
-
-    @field_validator("max_replicates")
-    @classmethod
-    def _above_floor(cls, ceiling: int, info: ValidationInfo) -> int:
-        floor = info.data.get("min_replicates", 1)
-        if floor > ceiling:
-            raise PydanticCustomError(RULE, "below min_replicates = {floor}; raise it or lower that", {"floor": floor})
-        return ceiling
-
-
-class Budget(Record):
-    """Time limit of one run, which then stops and judges the stored results.  By default no limit."""
-
-    processor_seconds: Positive | None = Field(
-        None, description="a positive number of seconds, summed over all workers"
-    )
-    wall_seconds: Positive | None = Field(None, description="a positive number of seconds on the clock")
-
-    def spent(self, processor_seconds: float, wall_seconds: float) -> bool:
-        """Whether either time is up."""
-        limits = ((self.processor_seconds, processor_seconds), (self.wall_seconds, wall_seconds))
-        return any(limit is not None and used >= limit for limit, used in limits)
-
-    @property
-    def words(self) -> str:
-        """The limits in words; empty without any."""
-        limits = {"of processor time": self.processor_seconds, "on the clock": self.wall_seconds}
-        return " and ".join(f"{limit:g} s {what}" for what, limit in limits.items() if limit is not None)
-
-
 def _of_range(value: Any) -> Any:
     """Whole numbers from the first up to, but without, the stop, as in Python: ``{ range = [0, 56] }``."""
     if not isinstance(value, dict):
@@ -106,6 +47,13 @@ def _of_range(value: Any) -> Any:
     return list(numbers)
 
 
+def _levels(levels: list[Any]) -> list[Any]:
+    """Refuse what is no level, as it does not equal itself."""
+    if any(isinstance(level, float) and math.isnan(level) for level in levels):
+        raise PydanticCustomError(RULE, "nan is no level; remove it, or give a number or a text")
+    return levels
+
+
 def _factor(name: str) -> str:
     """Refuse a part of a choice that is no level by itself."""
     setting, _, parameter = name.partition(".")
@@ -115,54 +63,99 @@ def _factor(name: str) -> str:
     return name
 
 
+Name = Annotated[str, AfterValidator(_name)]
 Factor = Annotated[str, AfterValidator(_factor)]
-
-
-def _levels(levels: list[Any]) -> list[Any]:
-    """Refuse what is no level, as it does not equal itself."""
-    if any(isinstance(level, float) and math.isnan(level) for level in levels):
-        raise PydanticCustomError(RULE, "nan is no level; remove it, or give a number or a text")
-    return levels
-
-
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range), AfterValidator(_levels)]
 
 
-class Grid(Record):
-    """Factors crossed with one another over fixed settings, and over settings drawn from a domain."""
+class Study(Record):
+    """Name of the study, also that of the output folder; title; and aim, the question that it answers."""
 
-    title: Line = Field("", description="what the grid is for")
-    settings: dict[str, Any] = Field(default_factory=dict, description="settings that replace those of the tables")
-    factors: dict[Factor, Levels] = Field(
-        default_factory=dict, description="setting = nonempty list of values to cross, or { range = [first, stop] }"
-    )
-    domain: dict[Factor, Law] = Field(
-        default_factory=dict, description="setting = law, from which cells are drawn: claims are on all that it allows"
-    )
-    cells: Annotated[int, Field(ge=2, le=MAX_CELLS)] = Field(
-        MIN_SETTINGS, description="settings that are drawn from the domain, each crossed with the factors"
-    )
-    precision: dict[str, Any] = Field(default_factory=dict, description="entries that replace those of [precision]")
-    by_query: bool = Field(False, description="true: results also hold each measure at each query")
-    exact: bool = Field(False, description="true: exact moments at any n beside leading order; seconds for each cell")
+    name: Name
+    title: Line = Field(min_length=1)
+    aim: Paragraphs = Field(min_length=1)
+
+
+class Precision(Record):
+    """Monte Carlo standard errors aimed at, by measure, and the least and largest number of replicates of a cell.
+
+    Replicates beyond the least are spent on these errors ("precision"), on undecided claims ("verdict"), or on "both".
+    """
+
+    relative_mcse: dict[MeasureName, Positive] = Field(default_factory=dict)
+    absolute_mcse: dict[MeasureName, Positive] = Field(default_factory=dict)
+    stop: Literal["precision", "verdict", "both"] = "precision"
+    min_replicates: Replicates = 1024
+    max_replicates: Replicates = Field(65536, validate_default=True)
+
+    @field_validator("max_replicates")
+    @classmethod
+    def _above_floor(cls, ceiling: int, info: ValidationInfo) -> int:
+        floor = info.data.get("min_replicates", 1)
+        if floor > ceiling:
+            raise PydanticCustomError(RULE, "below min_replicates = {floor}; raise it or lower that", {"floor": floor})
+        return ceiling
+
+
+class Budget(Record):
+    """Time limit of one run, which then stops and judges the stored results.  By default no limit.
+
+    Processor seconds are summed over all workers.
+    """
+
+    processor_seconds: Positive | None = None
+    wall_seconds: Positive | None = None
+
+    def spent(self, processor_seconds: float, wall_seconds: float) -> bool:
+        """Whether either time is up."""
+        limits = ((self.processor_seconds, processor_seconds), (self.wall_seconds, wall_seconds))
+        return any(limit is not None and used >= limit for limit, used in limits)
+
+    @property
+    def words(self) -> str:
+        """The limits in words; empty without any."""
+        limits = {"of processor time": self.processor_seconds, "on the clock": self.wall_seconds}
+        return " and ".join(f"{limit:g} s {what}" for what, limit in limits.items() if limit is not None)
+
+
+class Grid(Record):
+    """Factors crossed with one another over fixed settings, and over settings drawn from a domain.
+
+    Each of ``cells`` settings that are drawn from the domain is crossed with the factors.  ``exact``: moments at any n
+    beside leading order, in seconds for each cell.
+    """
+
+    title: Line = ""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    factors: dict[Factor, Levels] = Field(default_factory=dict)
+    domain: dict[Factor, Law] = Field(default_factory=dict)
+    cells: Annotated[int, Field(ge=2, le=MAX_CELLS)] = MIN_SETTINGS
+    precision: dict[str, Any] = Field(default_factory=dict)
+    by_query: bool = False
+    exact: bool = False
 
     @property
     def all_factors(self) -> tuple[str, ...]:
         """What tells its cells apart: settings of the domain, and factors."""
         return (*self.domain, *self.factors)
 
+    @property
+    def n_cells(self) -> int:
+        """Number of its cells."""
+        return math.prod(map(len, self.factors.values())) * (self.cells if self.domain else 1)
+
 
 class OwnMeasureText(Record):
-    """What tables, figures and results say of a measure that functions of the study give."""
+    """What tables, figures and results say of a measure that functions of the study give.
 
-    meaning: Line = Field(min_length=1, description="the measure in words, of one replicate")
+    What is ``counted`` is a number or share of events, which replicates may differ in, however rarely.  All else is
+    smooth in the data, so that equal numbers in all replicates mean an identity.
+    """
+
+    meaning: Line = Field(min_length=1)
     formula: Line = ""
     unit: Line = "1"
-    counted: bool = Field(
-        True,
-        description="whether it is a number or share of events, which replicates may differ in, however rarely; false "
-        "for what is smooth in the data, so that equal numbers in all replicates mean an identity",
-    )
+    counted: bool = True
 
 
 class Document(Record):
@@ -170,7 +163,7 @@ class Document(Record):
 
     study: Study
     functions: dict[str, Any] = Field(default_factory=dict)
-    measures: dict[Annotated[str, FUNCTION_NAME], OwnMeasureText] = Field(default_factory=dict)
+    measures: dict[FunctionName, OwnMeasureText] = Field(default_factory=dict)
     data: dict[str, Any] = Field(default_factory=dict)
     heads: dict[str, Any] = Field(default_factory=dict)
     estimator: dict[str, Any] = Field(default_factory=dict)
@@ -178,13 +171,13 @@ class Document(Record):
     simulation: dict[str, Any] = Field(default_factory=dict)
     precision: Precision = Precision()
     budget: Budget = Budget()
-    grids: Annotated[dict[Name, Grid], Field(min_length=1, description="at least one [grids.NAME]")]
+    grids: Annotated[dict[Name, Grid], Field(min_length=1)]
     claims: dict[Name, Claim] = Field(default_factory=dict)
     figures: dict[Name, Figure] = Field(default_factory=dict)
 
 
 class PlannedCell(Record):
-    """A cell with its place in the design: grid, and how precisely it is to be run."""
+    """A cell with its place in the design, how precisely it is to be run, and which measures are counts of events."""
 
     grid: str
     cell: Cell
@@ -192,7 +185,6 @@ class PlannedCell(Record):
     by_query: bool
     exact: bool
     counted: frozenset[str] = frozenset(COUNTED)
-    """Measures that are numbers or shares of events."""
 
 
 class Confirmation(Record):

@@ -4,14 +4,13 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from simstudy.design.mistakes import RULE, Problem
+from simstudy.design.mistakes import RULE, DesignError, refuse
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.records import Record
 
@@ -42,11 +41,9 @@ Ends = Annotated[list[Any], AfterValidator(_ends)]
 class Law(Record):
     """The law of one setting: a table with one entry."""
 
-    uniform: Ends | None = Field(None, description="[lowest, highest]; whole ends give whole numbers")
-    log_uniform: Annotated[Ends, AfterValidator(_positive)] | None = Field(
-        None, description="the same, uniform in the logarithm; positive"
-    )
-    one_of: list[Any] = Field(default_factory=list, description="values, each as likely as any other")
+    uniform: Ends | None = None
+    log_uniform: Annotated[Ends, AfterValidator(_positive)] | None = None
+    one_of: list[Any] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_entry(self) -> Self:
@@ -87,35 +84,33 @@ class Domain(Record):
         return f"{how} {self.cells} settings drawn with {drawn}"
 
 
-Cross = Callable[[dict[str, Any]], tuple[list[Any], list[Problem]]]
-"""From settings of a grid to its cells, and what is wrong with them."""
+Cross = Callable[[dict[str, Any]], list[Any]]
+"""From settings of a grid to its cells; raises DesignError where these are impossible."""
 
 
-def drawn_cells(name: str, domain: Domain, fresh: tuple[str, ...], seed: Any, cross: Cross) -> tuple[list[Any], Any]:
-    """Return the cells of settings drawn from a domain, and what is wrong if too few are possible.
+def drawn_cells(name: str, domain: Domain, fresh: tuple[str, ...], seed: Any, cross: Cross) -> list[Any]:
+    """Return the cells of settings drawn from a domain; `DesignError` if too few are possible.
 
     Each drawn setting has seeds of its own, named in ``fresh``.  What is impossible is no part of the domain: it is
     drawn again.  Equal ``seed``, equal settings.
     """
     digest = hashlib.blake2b(json.dumps([seed, name]).encode(), digest_size=16).digest()
     rng = np.random.default_rng(int.from_bytes(digest))
-    cells: list[Any] = []
+    found: list[list[Any]] = []
     known: set[str] = set()
-    first: list[Problem] = []
-    n_found = 0
     for _ in range(TRIES * domain.cells):
         drawn = {setting: law.draw(rng) for setting, law in domain.laws.items()}
         seeds = {each: int(rng.integers(1 << 62)) for each in fresh}
         if (key := repr(drawn)) in known:
             continue
         known.add(key)
-        found, wrong = cross(drawn | seeds)
-        first = first or [replace(each, path=each.path.replace(".settings.", ".domain.")) for each in wrong]
-        if not wrong:
-            cells, n_found = cells + found, n_found + 1
-            if n_found == domain.cells:
-                return cells, []
-        elif not cells and len(known) > TRIES:
-            return [], first[:1]
-    remedy = f"only {n_found} different settings of the domain are possible; widen it, or ask for fewer cells"
-    return [], [Problem(f"grids.{name}.cells", domain.cells, remedy)]
+        try:
+            found.append(cross(drawn | seeds))
+        except DesignError as error:
+            if not found and len(known) > TRIES:
+                first = error.problems[0]
+                raise refuse(first.path.replace(".settings.", ".domain."), first.value, first.remedy) from None
+        if len(found) == domain.cells:
+            return [cell for cells in found for cell in cells]
+    remedy = f"only {len(found)} different settings of the domain are possible; widen it, or ask for fewer cells"
+    raise refuse(f"grids.{name}.cells", domain.cells, remedy)

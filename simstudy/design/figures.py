@@ -10,7 +10,7 @@ from simstudy.design.settings.records import Line, Record
 ZIPPED, MOST_ZIPS = 200, 12
 """Replicates of a cell, and cells, whose intervals a figure shows."""
 Scale = Literal["linear", "log"]
-_TARGET: Any = Field(None, description="value of y that is aimed at, drawn as a line: 0.95, say")
+_TARGET: Any = None
 
 
 class BaseFigure(Record):
@@ -19,8 +19,8 @@ class BaseFigure(Record):
     stored: ClassVar[tuple[str, ...]] = ()
     """Variables of the results that a run computes for the figure."""
 
-    title: Line = Field(min_length=1, description="what the figure shows, as a sentence")
-    grid: str = Field(description="name of the grid to draw")
+    title: Line = Field(min_length=1)
+    grid: str
     y: claims.MeasureName
     where: claims.Selection = claims.SELECTION
 
@@ -28,8 +28,8 @@ class BaseFigure(Record):
 class PanelFigure(BaseFigure):
     """A figure that tells factors apart by colour and panel."""
 
-    hue: str | None = Field(None, description="factor told apart by colour")
-    panel: str | None = Field(None, description="factor told apart by panel")
+    hue: str | None = None
+    panel: str | None = None
 
 
 class CurveFigure(PanelFigure):
@@ -39,9 +39,7 @@ class CurveFigure(PanelFigure):
     x: str = claims.NUMERIC
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
-    limit: claims.TheoreticalMeasure | None = Field(
-        None, description="measure whose theoretical value is drawn as a dashed limit for each colour"
-    )
+    limit: claims.TheoreticalMeasure | None = None
     target: float | None = _TARGET
 
 
@@ -49,7 +47,7 @@ class DiversityFigure(PanelFigure):
     """y against diversity indices: all of them, or one."""
 
     kind: Literal["diversity"]
-    index: claims.IndexName | None = Field(None, description="diversity index, not all of them")
+    index: claims.IndexName | None = None
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
 
@@ -70,8 +68,8 @@ class OptimumFigure(PanelFigure):
     kind: Literal["optimum"]
     x: str = claims.NUMERIC
     x_scale: Scale = "linear"
-    over: str = Field(description="a numeric factor of the grid, whose best level is sought")
-    tune: claims.Factors = Field((), description="factors that take their best level at each level of `over`")
+    over: str
+    tune: claims.Factors = ()
 
 
 class NestedLoopFigure(PanelFigure):

@@ -46,9 +46,13 @@ class DesignError(UserError):
     """Mistakes found in one design; ``place`` is the path of its file, or the name of the study."""
 
     def __init__(self, place: str, problems: list[Problem]) -> None:
-        self.place = place
-        self.problems = problems
+        self.place, self.problems = place, problems
         super().__init__(*(f"{place}: {problem}" for problem in problems))
+
+
+def refuse(path: str, value: Any, remedy: str) -> DesignError:
+    """Return the error of one mistake, of a design that whoever loads it will name."""
+    return DesignError("", [Problem(path, value, remedy)])
 
 
 def hint(name: str, known: list[str]) -> str:
@@ -74,21 +78,17 @@ def path_of(steps: Iterable[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
 
 
-def validated(
-    model: type[_Model], raw: Any, place: Callable[[Steps], Steps] = list
-) -> tuple[_Model | None, list[Problem]]:
-    """Return a record, or None and what pydantic finds wrong; ``place`` tells where the file states an entry."""
+def validated(model: type[_Model], raw: Any, at: Callable[[Steps], Steps] = list, place: str = "") -> _Model:
+    """Return a record, or raise what pydantic finds wrong; ``at`` tells where the file states an entry."""
     try:
-        return model.model_validate(raw), []
+        return model.model_validate(raw)
     except ValidationError as error:
-        found = [_problem(detail, raw, model, place) for detail in error.errors(include_url=False)]
-        # A list of which an item is none of the alternatives is one mistake, that of the item.
-        inner = [each for each in found if not any(other.path.startswith(f"{each.path}[") for other in found)]
-        return None, list({problem.path: problem for problem in reversed(inner)}.values())[::-1]
+        found = [_problem(detail, raw, model, at) for detail in error.errors(include_url=False)]
+        raise DesignError(place, [*{problem.path: problem for problem in found}.values()]) from None
 
 
-def _problem(detail: Any, raw: Any, model: type[BaseModel], place: Callable[[Steps], Steps]) -> Problem:
-    kind, location, value = detail["type"], detail["loc"], detail["input"]
+def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps], Steps]) -> Problem:
+    kind, location, value, context = detail["type"], detail["loc"], detail["input"], detail.get("ctx", {})
     steps: Steps = []
     node = raw
     for step in location:  # kinds of alternatives stand between the keys
@@ -101,8 +101,16 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], place: Callable[[Ste
         value = None
     if kind.startswith("union_tag") and isinstance(detail["input"], dict):
         steps, value = [*steps, "kind"], detail["input"].get("kind")
-    known = _fields_at(model, location[:-1]) if kind == "extra_forbidden" else []
-    return Problem(path_of(place(steps)), value, _remedy(detail, known))
+    remedy = detail["msg"]
+    if kind == "extra_forbidden":
+        remedy = f"unknown key; {hint(str(location[-1]), _fields_at(model, location[:-1]))}"
+    elif kind in ("missing", "union_tag_not_found"):
+        remedy = "missing; add it"
+    elif kind == "union_tag_invalid":
+        remedy = f"unknown kind; {hint(context['tag'], re.findall(_QUOTED, context['expected_tags']))}"
+    elif kind == "literal_error" and (near := nearest(str(value), re.findall(_QUOTED, context["expected"]))):
+        remedy = f'did you mean "{near}"? {remedy}'
+    return Problem(path_of(at(steps)), value, remedy)
 
 
 def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
@@ -113,18 +121,3 @@ def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
         of_kind = [each for each in records if step in tags(each)]
         records = of_kind or [record for annotation in inside for record in records_in(annotation)] or records
     return list(dict.fromkeys(name for each in records for name in each.model_fields))
-
-
-def _remedy(detail: Any, known: list[str]) -> str:
-    kind, message, context = detail["type"], detail["msg"], detail.get("ctx", {})
-    if kind == "extra_forbidden":
-        return f"unknown key; {hint(str(detail['loc'][-1]), known)}"
-    if kind in ("missing", "union_tag_not_found"):
-        return "missing; add it"
-    if kind == "union_tag_invalid":
-        return f"unknown kind; {hint(context['tag'], re.findall(_QUOTED, context['expected_tags']))}"
-    if kind == "literal_error" and (near := nearest(str(detail["input"]), re.findall(_QUOTED, context["expected"]))):
-        return f'did you mean "{near}"? must be {context["expected"]}'
-    message = re.sub(r"^\w+ should have (.*) after validation.*", r"must have \1", message)
-    message = re.sub(r"a valid dictionary( or .*)?", "a table", message).replace("Input should be", "must be")
-    return message if kind == RULE else message[0].lower() + message[1:]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ from simstudy.design.settings.code import Code, Own, OwnCode, OwnHeads, OwnKeys,
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.functions import Draw, Functions
 from simstudy.design.settings.processes import Sum
-from simstudy.design.settings.records import Impossibility
-from simstudy.design.written import FILE, is_shipped
+from simstudy.design.settings.records import Impossible
 from simstudy.errors import UserError, require_extra
 
 MAX_BYTES = 1 << 18
@@ -29,8 +28,6 @@ _distributions = functools.cache(packages_distributions)
 
 def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
     """Return the texts of the files that a user trusts: what was there to be read."""
-    if isinstance(trust, (str, Path)):
-        trust = [trust]
     return frozenset(_text(Path(path), f"--trust {path}") for path in trust)
 
 
@@ -44,36 +41,42 @@ def own_pieces(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
                 yield setting, piece
 
 
-def read_code(cell: Cell, folder: Path, trusted: frozenset[str]) -> tuple[Cell, list[Impossibility]]:
-    """Read the files of the functions of a cell into it; functions of trusted texts are tried, no other one is run.
+def read_code(cell: Cell, folder: Path, trusted: frozenset[str], trial: bool) -> Cell:
+    """Return a cell with the code of its functions; on trial, those of trusted texts are tried.  No other one is run.
 
-    Those of shipped studies are not: tests have tried them, and some load models.
+    Raises
+    ------
+    Impossible
+        If a file cannot be read, or its functions break their contract.
     """
-    problems: list[Impossibility] = []
-    trial = not is_shipped(folder / FILE)
     read: dict[OwnCode, OwnCode] = {}
     for setting, piece in own_pieces(cell):
         try:
-            if piece.code is not None:
-                raise UserError("code is read from the file at path; leave it out of the design")
             code = _read(folder / piece.path, piece)
             read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
-            # Where parameters are wrong, that is told, and not what functions make of them.
-            known = read[piece]
-            if trial and code.text in trusted and not (isinstance(known, Functions) and any(known.impossibilities())):
-                heads = cell.heads.n_heads, cell.heads.head_dim
-                _try(read[piece], cell.data.n_features, cell.n_queries, cell.n_members, heads)
         except UserError as error:
-            problems.append((setting, str(error)))
-    return _replaced(cell, read), problems
+            raise Impossible(setting, str(error)) from None
+    tables = {name: _replaced(getattr(cell, name), read) for name in TABLES} if read else {}
+    functions = None if cell.functions is None else read[cell.functions]
+    cell = cell.model_copy(update=tables | {"functions": functions})
+    for wrong in () if cell.functions is None else cell.functions.impossibilities():
+        raise Impossible(*wrong)  # before the trial: it is not what functions make of them that is wrong
+    for setting, piece in own_pieces(cell) if trial else ():
+        try:
+            if piece.code is not None and piece.code.trusted:
+                heads = cell.heads.n_heads, cell.heads.head_dim
+                _try(piece, cell.data.n_features, cell.n_queries, cell.n_members, heads)
+        except UserError as error:
+            raise Impossible(setting, str(error)) from None
+    return cell
 
 
 def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> float:
     """Return the number that ``{ function = "NAME", PARAMETER = … }`` of functions.py gives."""
     path, name = folder / "functions.py", stated["function"]
-    code, defined = _code(path)
-    if name not in [*defined]:
-        raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(defined)}")
+    code = _code(path)
+    if name not in [*code.functions]:
+        raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(code.functions)}")
     function = Code(code.text, code.place, code.text in trusted).function(name)
     try:
         return float(function(**{k: v for k, v in stated.items() if k != "function"}))
@@ -81,7 +84,7 @@ def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> f
         raise UserError(f"{path}: {name} raises {type(error).__name__}: {error}") from None
 
 
-def require_word(cells: Iterable[Cell]) -> None:
+def require_trust(cells: Iterable[Cell]) -> None:
     """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed."""
     for cell in cells:
         if cell.estimator.reference.startswith("torch"):
@@ -96,90 +99,102 @@ def require_word(cells: Iterable[Cell]) -> None:
                 raise UserError(f"{setting} is code of {place}, {remedy}")
 
 
-def _replaced(cell: Cell, pieces: dict[OwnCode, OwnCode]) -> Cell:
+def _replaced(table: Any, read: dict[OwnCode, OwnCode]) -> Any:
+    """A table with the code of its functions."""
+
     def renewed(value: Any) -> Any:
         if isinstance(value, Sum):
             return value.model_copy(update={"terms": tuple(map(renewed, value.terms))})
-        return pieces.get(value, value) if isinstance(value, OwnCode) else value
+        return read[value] if isinstance(value, OwnCode) else value
 
-    tables = {name: getattr(cell, name) for name in TABLES if pieces}
-    changed = {
-        name: {setting: new for setting, value in table if (new := renewed(value)) is not value}
-        for name, table in tables.items()
-    }
-    update: dict[str, Any] = {name: tables[name].model_copy(update=new) for name, new in changed.items()}
-    if cell.functions in pieces:
-        update["functions"] = pieces[cell.functions]
-    return cell.model_copy(update=update)
+    changed = {setting: new for setting, value in table if (new := renewed(value)) is not value}
+    return table.model_copy(update=changed) if changed else table
 
 
-def _code(path: Path) -> tuple[Code, dict[str, dict[str, bool]]]:
-    """Return the code of a file, and the functions that it defines with what they take."""
+def _code(path: Path) -> Code:
     code = Code(_text(path, str(path)), str(path))
     try:
-        return code, code.functions
+        ast.parse(code.text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not Python: {' '.join(str(error).split())}") from None
+    return code
 
 
 def _read(path: Path, piece: OwnCode) -> Code:
     """Return the code of a file that defines the functions, as far as that shows without running it."""
-    code, defined = _code(path)
+    code = _code(path)
     for name, takes in piece.uses_functions.items():
-        if name not in defined:
-            known = (*defined, *piece.needless)
+        if name not in code.functions:
+            known = (*code.functions, *piece.builtin)
             raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(known) or 'none'}")
-        if takes and (unknown := set(defined[name]) - set(takes)):
+        if takes and (unknown := set(code.functions[name]) - set(takes)):
             raise UserError(f"{path}: {name} takes {', '.join(sorted(unknown))}; it may take {', '.join(takes)}")
     return code
+
+
+def _text(path: Path, place: str) -> str:
+    """The text of a file, with a line on the packages it rests on; what rests on files beside it is refused."""
+    try:
+        text = read_text(path, MAX_BYTES)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError):
+        nodes = []
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    imported = {name.partition(".")[0] for name in names}
+    rests = []
+    for name in sorted(imported - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
+        if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
+            remedy = "which would not identify what is computed; write it into this file, or install it as a package"
+            raise UserError(f"{place}: imports {name} from beside it, {remedy}")
+        rests += [f"{package} {version(package)}" for package in sorted({*_distributions().get(name, ())})]
+    return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
+
+
+# ---------------------------------------------------------------- the contract
 
 
 @functools.lru_cache(maxsize=64)
 def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads: tuple[int, int]) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
     n_replicates, n_keys = 3, 5
+    draw = np.random.Generator(np.random.Philox(key=1))
+    x = draw.standard_normal((n_features, n_replicates, n_keys))
     if isinstance(piece, Functions):
         numbers = piece.numbers
         _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(n_keys)[part])).values()], axis=-1))
-        return
-    assert isinstance(piece, Own)  # there is nothing else
-    draw = np.random.Generator(np.random.Philox(key=1))
-    if isinstance(piece, OwnHeads):
+    elif isinstance(piece, OwnHeads):
         normals = draw.standard_normal((heads[0], n_features, heads[1]))
         _hold(piece, piece.name, lambda part: piece.of(normals.shape, normals=normals)[part])
         if (np.linalg.matrix_rank(piece.of(normals.shape, normals=normals)) < heads[1]).any():
             _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {heads[1]}")
-        return
-    x = draw.standard_normal((n_features, n_replicates, n_keys))
-    if not piece.takes:
-        _try_points(piece, x)
-        return
-    fixed = {"target": draw.standard_normal(n_queries), "queries": draw.standard_normal((n_features, n_queries))}
-    redrawn = {
-        "estimates": draw.standard_normal((n_replicates, n_queries, n_members)),
-        "values": draw.standard_normal((n_replicates, n_keys)),
-        "uniforms": draw.random((n_replicates, n_members, n_keys)),
-    }
-    one = () if isinstance(piece, OwnMeasure) else (n_queries, n_members)
+    elif isinstance(piece, Own) and not piece.takes:  # a function of points
+        features = x.shape[:1] if isinstance(piece, OwnKeys) else ()
 
-    def compute(part: slice) -> NDArray:
-        shape = (len(redrawn["values"][part]), *one)
-        return piece.of(shape, keys=x[:, part], **fixed, **{name: array[part] for name, array in redrawn.items()})
+        def at(points: NDArray) -> NDArray:
+            return np.moveaxis(piece.call((*features, *points.shape[1:]), points), [-2, -1], [0, 1])
 
-    _hold(piece, piece.name, compute)
+        _hold(piece, piece.name, lambda part: at(x[:, part]))
+        if not np.array_equal(at(x[:, :1, :2]), at(x)[:1, :2]):
+            fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
+            _refuse(piece, piece.name, fault)
+    elif isinstance(piece, Own):
+        fixed = {"target": draw.standard_normal(n_queries), "queries": draw.standard_normal((n_features, n_queries))}
+        redrawn = {
+            "estimates": draw.standard_normal((n_replicates, n_queries, n_members)),
+            "values": draw.standard_normal((n_replicates, n_keys)),
+            "uniforms": draw.random((n_replicates, n_members, n_keys)),
+        }
+        one = () if isinstance(piece, OwnMeasure) else (n_queries, n_members)
 
+        def compute(part: slice) -> NDArray:
+            some = {name: array[part] for name, array in redrawn.items()}
+            return piece.of((len(some["values"]), *one), keys=x[:, part], **fixed, **some)
 
-def _try_points(piece: Own, x: NDArray) -> None:
-    """Hold a function of points against its contract: the same bits at a point, wherever it stands."""
-    features = x.shape[:1] if isinstance(piece, OwnKeys) else ()
-
-    def compute(points: NDArray) -> NDArray:
-        return np.moveaxis(piece.call((*features, *points.shape[1:]), points), [-2, -1], [0, 1])
-
-    _hold(piece, piece.name, lambda part: compute(x[:, part]))
-    if not np.array_equal(compute(x[:, :1, :2]), compute(x)[:1, :2]):
-        fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
-        _refuse(piece, piece.name, fault)
+        _hold(piece, piece.name, compute)
 
 
 def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
@@ -200,34 +215,5 @@ def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> Non
         _refuse(piece, name, f"{fault}, and the first axis of arrays is that of replicates")
 
 
-def _refuse(piece: OwnCode, name: str, what: str) -> None:
+def _refuse(piece: OwnCode, name: str, what: str) -> NoReturn:
     raise UserError(f"{piece.path}: {name} {what}")
-
-
-# ---------------------------------------------------------------- what identifies a text
-
-
-def _text(path: Path, place: str) -> str:
-    """The text of a file, with a line on the packages it rests on; what rests on files beside it is refused."""
-    try:
-        text = read_text(path, MAX_BYTES)
-    except UserError as error:
-        raise UserError(f"{place}: {error}") from None
-    rests = []
-    for name in sorted(_imported(text) - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
-        if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
-            remedy = "which would not identify what is computed; write it into this file, or install it as a package"
-            raise UserError(f"{place}: imports {name} from beside it, {remedy}")
-        rests += [f"{package} {version(package)}" for package in sorted({*_distributions().get(name, ())})]
-    return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
-
-
-def _imported(text: str) -> set[str]:
-    """Names of the packages that a file imports anywhere; of what is not Python, none."""
-    try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
-    return {name.partition(".")[0] for name in names}

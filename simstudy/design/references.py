@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from simstudy.design import claims
 from simstudy.design.document import Precision
 from simstudy.design.figures import MOST_ZIPS, BaseFigure, OptimumFigure, ZipFigure
-from simstudy.design.mistakes import Problem
+from simstudy.design.mistakes import DesignError, Problem
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.levels import by_levels, label, level, selected
 
@@ -95,8 +95,8 @@ class Reference:
         return Problem(f"{self.path}.{field}", getattr(self.entry, field), remedy)
 
 
-def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]) -> tuple[list[Reference], list[Problem]]:
-    """Return claims and figures, by their path, with what they refer to, and what they name but the grids have not."""
+def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry], place: str = "") -> list[Reference]:
+    """Return claims and figures, by their path, with what they refer to; `DesignError` if the grids do not have it."""
     references: list[Reference] = []
     problems: list[Problem] = []
     for path, entry in entries.items():
@@ -104,35 +104,29 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry]) -> tup
             problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
             continue
         reference = Reference(path, entry, grids[entry.grid])
-        problems += _unsaid(reference, entry) if isinstance(entry, claims.BaseClaim) else []
-        unknown = [*_wrong_grids(reference, grids), *_unknown_names(reference)]
-        if not unknown:
-            problems += _selects(reference)
-            problems += [*_has_axis(reference), *_has_optimum(reference)] if reference.chosen else []
-        problems += unknown
+        problems += [*_unsaid(reference, entry), *_unknown_names(reference)] or [
+            *_misselections(reference), *(_misfit_axes(reference) if reference.chosen else ()),
+        ]  # fmt: skip
         references.append(reference)
-    return references, problems
+    if problems:
+        raise DesignError(place, problems)
+    return references
 
 
-def _unsaid(reference: Reference, claim: claims.BaseClaim) -> Iterator[Problem]:
-    if (claim.measure == "hdi") != (claim.index is not None):
-        yield reference.problem("index", 'state index for measure = "hdi", and only then')
-    if isinstance(claim, claims.PairedClaim) and claim.compared == "ratio" and claim.versus is None:
-        yield reference.problem("compared", "state versus, the settings of the cell to compare with")
-    if isinstance(claim, claims.Optimum | claims.OptimumSlope) and (claim.value is None) == (claim.source is None):
-        yield reference.problem("value", "state either value or source, the theory that gives it")
-    if claim.holds == "on_average" and (
-        not reference.grid.drawn or isinstance(claim, claims.OptimumClaim | claims.ViolatedPairs)
-    ):
-        yield reference.problem("holds", "needs a grid with a domain, and a kind of claim on a number")
-    if isinstance(claim, claims.WithinMargin) and not claim.tells_apart:
-        yield reference.problem("excludes", "must be farther from value than margin: no verdict would tell them apart")
-
-
-def _wrong_grids(reference: Reference, grids: Mapping[str, PlannedGrid]) -> Iterator[Problem]:
-    entry = reference.entry
+def _unsaid(reference: Reference, entry: Any) -> Iterator[Problem]:
     if getattr(entry, "source", None) == "exact" and not reference.grid.exact:
         yield reference.problem("source", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
+    if isinstance(entry, claims.BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
+        yield reference.problem("index", 'state index for measure = "hdi", and only then')
+    if isinstance(entry, claims.PairedClaim) and entry.compared == "ratio" and entry.versus is None:
+        yield reference.problem("compared", "state versus, the settings of the cell to compare with")
+    if isinstance(entry, claims.OptimumClaim) and (entry.value is None) == (entry.source is None):
+        yield reference.problem("value", "state either value or source, the theory that gives it")
+    of_number = reference.grid.drawn and not isinstance(entry, claims.OptimumClaim | claims.ViolatedPairs)
+    if getattr(entry, "holds", "") == "on_average" and not of_number:
+        yield reference.problem("holds", "needs a grid with a domain, and a kind of claim on a number")
+    if isinstance(entry, claims.WithinMargin) and not entry.tells_apart:
+        yield reference.problem("excludes", "must be farther from value than margin: no verdict would tell them apart")
 
 
 def _unknown_names(reference: Reference) -> Iterator[Problem]:
@@ -153,19 +147,50 @@ def _unknown_names(reference: Reference) -> Iterator[Problem]:
             yield reference.problem("versus", f"may name factors of the {grid.whole} only: {', '.join(factors)}")
 
 
-def _selects(reference: Reference) -> Iterator[Problem]:
+def _misselections(reference: Reference) -> Iterator[Problem]:
     entry, grid = reference.entry, reference.grid
     if not reference.chosen:
         yield reference.problem("where", _nothing_selected(entry.where, grid))
-    elif (stands := getattr(entry, "stands", None)) and not {*grid.select(stands)} & {*reference.chosen}:
+        return
+    if (stands := getattr(entry, "stands", None)) and not {*grid.select(stands)} & {*reference.chosen}:
         yield reference.problem("stands", "is no cell that the claim selects; state levels of one")
     if reference.versus is not None and not reference.partners:
         yield reference.problem("versus", _nothing_selected(reference.versus, grid))
-    elif reference.versus is not None and reference.chosen and not reference.compared:
+    elif reference.versus is not None and not reference.compared:
         remedy = f"compares every selected {grid.noun} with itself, or with none; select others in where"
         yield reference.problem("versus", remedy)
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}")
+
+
+def _misfit_axes(reference: Reference) -> Iterator[Problem]:
+    """Yield factors whose levels do not allow what is asked along them."""
+    entry, grid = reference.entry, reference.grid
+
+    def values(field: str) -> list[Any]:
+        name = getattr(entry, field)
+        return [grid.cells[number].coordinates.get(name) for number in reference.chosen]
+
+    if getattr(entry, "x", None) is not None:
+        numeric = all(isinstance(value, (int, float)) for value in values("x"))
+        logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
+        if not numeric:
+            yield reference.problem("x", f"is not a number in every {grid.noun}; use a numeric factor")
+        elif logarithmic and (low := min(values("x"))) <= 0:
+            yield reference.problem("x", f"is {low:g} in a {grid.noun} and has no logarithm; use a linear scale")
+        elif isinstance(entry, claims.Monotone | claims.Slope):
+            along = dict(zip(reference.chosen, values("x"), strict=True))
+            lines = [sorted(along[number] for number in line) for line in reference.lines]
+            for flat in [line for line in lines if len(set(line)) < max(2, len(line))][:1]:
+                found = ", ".join(f"{value:g}" for value in flat)
+                remedy = f"needs two or more different values, other factors fixed; a line has {found}"
+                yield reference.problem("x", remedy)
+    of_claim = ("x", "along") if isinstance(entry, claims.OptimumClaim) else ()
+    for field in ("over",) if isinstance(entry, OptimumFigure) else of_claim:
+        if getattr(entry, field, None) is not None:
+            levels = {*values(field)}
+            if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
+                yield reference.problem(field, "needs three or more different values, all of them positive numbers")
 
 
 def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
@@ -178,31 +203,3 @@ def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
     has = ", ".join(f"{name} = {' or '.join(each)}" for name, each in written.items())
     together = "" if unknown else f", but no {grid.noun} has all that is selected"
     return f"selects no {grid.noun} of the {grid.whole}; it has {has}{together}"
-
-
-def _has_axis(reference: Reference) -> Iterator[Problem]:
-    entry, noun, x = reference.entry, reference.grid.noun, getattr(reference.entry, "x", None)
-    if x is None:
-        return
-    values: dict[int, Any] = {n: reference.grid.cells[n].coordinates.get(x) for n in reference.chosen}
-    if not all(isinstance(value, (int, float)) for value in values.values()):
-        yield reference.problem("x", f"is not a number in every {noun}; use a numeric factor")
-        return
-    low = min(values.values())
-    logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
-    if logarithmic and low <= 0:
-        yield reference.problem("x", f"is {low:g} in a {noun} and has no logarithm; use a linear scale")
-    lines = [sorted(values[number] for number in line) for line in reference.lines]
-    flat = next((line for line in lines if len(set(line)) < max(2, len(line))), None)
-    if flat is not None and isinstance(entry, (claims.Monotone, claims.Slope)):
-        found = ", ".join(f"{value:g}" for value in flat)
-        yield reference.problem("x", f"needs two or more different values, other factors fixed; a line has {found}")
-
-
-def _has_optimum(reference: Reference) -> Iterator[Problem]:
-    of_claim = ("x", "along") if isinstance(reference.entry, claims.OptimumClaim) else ()
-    for field in ("over",) if isinstance(reference.entry, OptimumFigure) else of_claim:
-        if name := getattr(reference.entry, field, None):
-            levels = {reference.grid.cells[number].coordinates.get(name) for number in reference.chosen}
-            if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
-                yield reference.problem(field, "needs three or more different values, all of them positive numbers")

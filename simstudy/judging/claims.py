@@ -65,9 +65,7 @@ class Stated(NamedTuple):
 def read_claims(claims: Any) -> Stated:
     """Read claims, be they the path of a file, its text, tables by name, or a `simstudy.Study` that states claims."""
     place, tables = _tables(claims)
-    document, problems = validated(ClaimsFile, tables)
-    if document is None:
-        raise DesignError(place, problems)
+    document = validated(ClaimsFile, tables, place=place)
     return Stated(place, document.numbers, document.claims)
 
 
@@ -94,18 +92,16 @@ def require_answerable(
     names = tuple(conditions[0])
     grid = PlannedGrid(GRID, factors, cells, selectable=names, noun="condition", whole="table", setting="factor")
     entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
-    references, problems = refer({GRID: grid}, entries)
-    for path, claim in entries.items():
-        if not isinstance(claim, ViolatedPairs):
-            continue
-        if claim.against not in factors:
-            problems.append(Problem.unknown(f"{path}.against", claim.against, factors, what="factor"))
-        elif not all(isinstance(each[claim.against], (int, float)) for each in conditions):
-            fault = "is not a number under every condition; use a numeric factor"
-            problems.append(Problem(f"{path}.against", claim.against, fault))
-    if problems:
-        raise DesignError(stated.place, problems)
+    references = refer({GRID: grid}, entries, stated.place)
     compared = {}
+    for path, claim in entries.items():
+        against = claim.against if isinstance(claim, ViolatedPairs) else factors[0]
+        if against not in factors:
+            unknown = Problem.unknown(f"{path}.against", against, factors, what="factor")
+            raise DesignError(stated.place, [unknown])
+        if claim.kind == "violated_pairs" and not all(isinstance(each[against], (int, float)) for each in conditions):
+            fault = "is not a number under every condition; use a numeric factor"
+            raise DesignError(stated.place, [Problem(f"{path}.against", against, fault)])
     for name, reference in zip(stated.claims, references, strict=True):
         alone = [[number] for number in reference.chosen]
         ordered = isinstance(reference.entry, ViolatedPairs)

@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from simstudy.design.claims import BaseClaim, ViolatedPairs
-from simstudy.design.mistakes import DesignError, validated
+from simstudy.design.mistakes import validated
 from simstudy.design.settings.levels import selected
 from simstudy.judging.claims import Stated, read_claims, require_answerable
 from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
@@ -168,9 +168,7 @@ def judge(
 
 def judged(numbers: Any, stated: Stated, given: Mapping[str, Any]) -> Verdicts:
     """Return verdicts on claims as stated; what is given of columns goes before what is stated."""
-    columns, wrong = validated(Columns, stated.columns.model_dump() | dict(given))
-    if columns is None:
-        raise DesignError("judge", wrong)
+    columns = validated(Columns, stated.columns.model_dump() | dict(given), place="judge")
     table = table_of(numbers, columns)
     compared = require_answerable(stated, table.conditions, table.factors)
     found = {name: numbers_of(table, groups) for name, groups in compared.items()}

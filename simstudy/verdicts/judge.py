@@ -29,10 +29,10 @@ import xarray as xr
 from simstudy.design.claims import LEVEL, BaseClaim, OptimumSlope, ViolatedPairs
 from simstudy.design.document import Design
 from simstudy.design.domain import MIN_SETTINGS
+from simstudy.design.draws import draws_of
 from simstudy.design.feasibility import batches_of
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.moments_needed import lacking, order_of
-from simstudy.design.rules import draws_of
 from simstudy.design.settings.levels import selected
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import (

@@ -13,10 +13,10 @@ from simstudy.data import heads
 from simstudy.data.heads import overlap
 from simstudy.data.shared import projections_of
 from simstudy.design.contents import read_contents
+from simstudy.design.draws import draws_of
 from simstudy.design.load import check
 from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid, Reference
-from simstudy.design.rules import draws_of
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import Evaluation
 

@@ -6,8 +6,8 @@ from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points
+from simstudy.design.draws import draws_of
 from simstudy.design.feasibility import impossibilities
-from simstudy.design.rules import draws_of
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments

@@ -5,7 +5,7 @@ import json
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, InstanceOf, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import bandwidth_of, weights_of
@@ -46,6 +46,10 @@ _WHERE_FROM = {"path", "columns", "response"}
 """Parameters of keys that say where the contents of ``file_rows`` are: these, not those, identify data."""
 
 
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
 class Cell(Record):
     """One combination of factor values: everything that decides its numbers, and nothing else.
 
@@ -55,7 +59,7 @@ class Cell(Record):
     data: Data
     heads: Heads
     estimator: Estimator
-    functions: Functions | None = Field(None, exclude_if=lambda functions: functions is None)
+    functions: Functions | None = Field(None, exclude_if=_is_none)
     queries: Queries = Queries()
     simulation: Simulation = Simulation()
     # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
@@ -65,22 +69,19 @@ class Cell(Record):
     geometry: int = Field(0, exclude=True)
     # As well the contents of the data that keys are drawn from, of ``heads.query_file``, of a mask: 0 and 1, and of
     # value projections the overlap.
-    file_rows: Rows | None = None
-    file_query_projections: Matrices | None = Field(None, exclude_if=lambda contents: contents is None)
-    file_mask: tuple[str, ...] | None = Field(None, exclude_if=lambda contents: contents is None)
-    file_value_overlap: Overlap | None = Field(None, exclude_if=lambda contents: contents is None)
+    file_rows: InstanceOf[Rows] | None = None
+    file_query_projections: Matrices | None = Field(None, exclude_if=_is_none)
+    file_mask: tuple[str, ...] | None = Field(None, exclude_if=_is_none)
+    file_value_overlap: Overlap | None = Field(None, exclude_if=_is_none)
 
     @model_validator(mode="before")
     @classmethod
     def _fill_tables_of_functions(cls, tables: Any) -> Any:
         """Give cells of functions, which draw no heads, the tables of one head that sees one key."""
-        if isinstance(tables, dict) and tables.get("functions") is not None:
-            return {name: dict(each) for name, each in _ONE_HEAD.items()} | {
-                "functions": tables["functions"],
-                "simulation": {"control": "none"}
-                | {name: value for name, value in tables.get("simulation", {}).items() if name in _OF_ALL},
-            }
-        return tables
+        if not isinstance(tables, dict) or tables.get("functions") is None:
+            return tables
+        shared = {name: value for name, value in tables.get("simulation", {}).items() if name in _OF_ALL}
+        return _ONE_HEAD | {"functions": tables["functions"], "simulation": {"control": "none"} | shared}
 
     @property
     def rows(self) -> Rows:

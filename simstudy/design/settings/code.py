@@ -9,13 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field, InstanceOf, PlainSerializer
 
-from simstudy.design.settings.records import Line, Located
+from simstudy.design.settings.records import Choice, Line
 from simstudy.errors import UserError
 
-FUNCTION_NAME: Any = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a function that the file defines")
+FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,6 @@ class Code:
             raise UserError(f"{self.place}: its code runs only if you trust it; read it, then add --trust {self.place}")
         return _namespace(self.text, self.place)[name]
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(
-            lambda stated: stated if isinstance(stated, Code) else cls(stated),
-            core_schema.union_schema([core_schema.is_instance_schema(cls), core_schema.str_schema()]),
-            serialization=core_schema.plain_serializer_function_ser_schema(lambda code: code.text),
-        )
-
 
 @functools.lru_cache(maxsize=64)
 def _functions(text: str) -> dict[str, dict[str, bool]]:
@@ -71,14 +62,14 @@ def _namespace(text: str, place: str) -> dict[str, Any]:
     return names
 
 
-class OwnCode(Located):
-    """What rests on functions of the user's own Python file."""
+class OwnCode(Choice):
+    """What rests on functions of the user's own Python file at ``path``, relative to the design."""
 
-    needless: ClassVar[tuple[str, ...]] = ()
+    builtin: ClassVar[tuple[str, ...]] = ()
     """Names that may stand for a function and need none."""
 
-    path: Line = Field(description="path of a Python file, relative to the design")
-    code: Code | None = Field(None, description="nothing: it is read from the file")
+    path: Line
+    code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] | None = None  # read from the file
 
     @property
     def uses_functions(self) -> dict[str, tuple[str, ...]]:
@@ -91,9 +82,20 @@ class OwnCode(Located):
             raise ValueError(f"{self.path} has not been read; load the design it belongs to")
         function = self.code.function(name)
         try:
-            return function(*map(_guarded, arrays), **{k: _guarded(v) for k, v in named.items()})
+            return function(*map(_read_only, arrays), **{k: _read_only(v) for k, v in named.items()})
         except Exception as error:
             raise UserError(f"{self.code.place}: {name} raises {_brief(error)}") from error
+
+
+def _read_only(array: Any) -> Any:
+    if isinstance(array, np.ndarray):
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 class Own(OwnCode):
@@ -101,7 +103,7 @@ class Own(OwnCode):
 
     takes: ClassVar[tuple[str, ...]] = ()
 
-    name: Annotated[str, FUNCTION_NAME]
+    name: FunctionName
 
     @property
     def uses_functions(self) -> dict[str, tuple[str, ...]]:
@@ -123,18 +125,6 @@ class Own(OwnCode):
 
     def _describe(self) -> str:
         return f"{self.name} of {self.path}"
-
-
-def _guarded(array: Any) -> Any:
-    if not isinstance(array, np.ndarray):
-        return array
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def _brief(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 class OwnFunction(Own):

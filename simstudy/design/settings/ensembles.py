@@ -3,14 +3,11 @@
 import math
 from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import Field
-
 from simstudy.design.settings.code import Own
 from simstudy.design.settings.records import (
     KINDS,
     Choice,
     Count,
-    Kinds,
     Part,
     Points,
     Positive,
@@ -19,15 +16,16 @@ from simstudy.design.settings.records import (
     Several,
     Vector,
     Whole,
+    tagged_union,
     tags,
-)
+)  # fmt: skip
 
 
 class FixedBandwidth(Choice):
     """A bandwidth that depends on nothing."""
 
     kind: Literal["fixed"]
-    value: Positive = Field(description="a positive bandwidth")
+    value: Positive
 
 
 class AttentionBandwidth(Choice):
@@ -40,34 +38,34 @@ class RateBandwidth(Choice):
     """b = constant · n^(−1/(2·smoothness + p)), the rate-optimal order for smoothness β."""
 
     kind: Literal["rate"]
-    smoothness: Positive = Field(2.0, description="a positive smoothness β")
-    constant: Positive = Field(1.0, description="a positive constant")
+    smoothness: Positive = 2.0
+    constant: Positive = 1.0
 
 
 class _LengthRule(Choice):
-    """b = value/√g: logits grow by the factor g from n₀ keys, where g = 1, to n keys."""
+    """b = value/√g: logits grow by the factor g from n₀ = tuned_at keys, where g = 1, to n keys."""
 
-    tuned_at: Several = Field(description="number of keys n₀, at which b = value")
-    value: Positive = Field(1.0, description="a positive bandwidth")
+    tuned_at: Several
+    value: Positive = 1.0
 
 
 class YarnBandwidth(_LengthRule):
     """g = (rate·ln(n/n₀) + 1)² above n₀, and 1 up to it: YaRN (Peng et al. 2023)."""
 
     kind: Literal["yarn"]
-    rate: Positive = Field(0.1, description="a positive rate, fitted by the authors")
+    rate: Positive = 0.1  # as fitted by the authors
 
 
 class LogBandwidth(_LengthRule):
     """g = (ln n/ln n₀)^power: 1 is scalable softmax (Nakanishi 2025), 2 is one of the laws of gap counting."""
 
     kind: Literal["log"]
-    power: Positive = Field(1.0, description="a positive power")
+    power: Positive = 1.0
 
 
 Bandwidth = Annotated[
     FixedBandwidth | AttentionBandwidth | RateBandwidth | YarnBandwidth | LogBandwidth,
-    Kinds("fixed", "value", "number"),
+    tagged_union("fixed", "value", (int, float)),
 ]
 
 
@@ -103,14 +101,14 @@ class GivenCombination(Choice):
     """Weights stated in the design."""
 
     kind: Literal["given"]
-    weights: Vector = Field(description="n_heads weights")
+    weights: Vector
 
 
 class GeometricCombination(Choice):
     """a_h ∝ ratio^h, Σ a_h = 1."""
 
     kind: Literal["geometric"]
-    ratio: Ratio = Field(0.5, description="a ratio in (0, 1)")
+    ratio: Ratio = 0.5
 
 
 class FibonacciCombination(Choice):
@@ -120,24 +118,22 @@ class FibonacciCombination(Choice):
 
 
 class OptimalCombination(Choice):
-    """Weights of least mean squared error within a class, from the second moments that the simulation estimates."""
+    """Weights of least mean squared error within a class, from the second moments that the simulation estimates.
+
+    "affine" is Σ a_h = 1, "simplex" also a_h ≥ 0, "front_greater" also a_1 ≥ a_2 ≥ …, "unconstrained" a learned output
+    projection.
+    """
 
     kind: Literal["optimal"]
-    within: Literal["affine", "simplex", "front_greater", "unconstrained"] = Field(
-        "affine",
-        description='"affine" (Σ a_h = 1), "simplex" (also a_h ≥ 0), "front_greater" (also a_1 ≥ a_2 ≥ …) or '
-        '"unconstrained" (a learned output projection)',
-    )
+    within: Literal["affine", "simplex", "front_greater", "unconstrained"] = "affine"
 
 
 class FittedCombination(Choice):
     """Weights of least squares on fresh validation pairs of each replicate."""
 
     kind: Literal["fitted"]
-    n_validation: Count = Field(description="number of validation pairs, at least 1")
-    within: Literal["affine", "simplex", "unconstrained"] = Field(
-        "affine", description='"affine" (Σ a_h = 1), "simplex" (also a_h ≥ 0) or "unconstrained"'
-    )
+    n_validation: Count
+    within: Literal["affine", "simplex", "unconstrained"] = "affine"
 
 
 class ProductCombination(Choice):
@@ -147,12 +143,13 @@ class ProductCombination(Choice):
     """
 
     kind: Literal["product"]
-    logits: Literal["sum", "mean"] = Field("sum", description='"sum" or "mean" of the logits of heads')
+    logits: Literal["sum", "mean"] = "sum"
 
 
 _Fixed = UniformCombination | SumCombination | GivenCombination | GeometricCombination | FibonacciCombination
 Combination = Annotated[
-    _Fixed | OptimalCombination | FittedCombination | ProductCombination, Kinds("given", "weights", "array")
+    _Fixed | OptimalCombination | FittedCombination | ProductCombination,
+    tagged_union("given", "weights", (list, tuple)),
 ]
 
 
@@ -207,14 +204,10 @@ class TrainedLearner(Learner):
     """
 
     kind: Literal["trained"]
-    steps: Whole = Field(60, description="number of steps; 0 leaves projections")
-    rate: Positive = Field(0.3, description="length of the first step, falling linearly to 0")
-    learned: Literal["projections", "output", "values"] = Field(
-        "projections",
-        description='"projections" of keys and queries alone, under the average; the "output" projection W_O too, with '
-        'its bias; or both and "values", whose W_V also reads the key of a token',
-    )
-    decay: Positive = Field(0.01, description="weight decay of W_O and W_V")
+    steps: Whole = 60
+    rate: Positive = 0.3
+    learned: Literal["projections", "output", "values"] = "projections"
+    decay: Positive = 0.01
 
     ignores = frozenset({"query_projections"})
 
@@ -223,8 +216,8 @@ class RandomForestLearner(Learner):
     """Regression trees on bootstrap samples (Breiman 2001); n_heads is their number."""
 
     kind: Literal["random_forest"]
-    max_features: Count = Field(1, description="features tried at a split, at most n_features")
-    min_leaf: Count = Field(5, description="least number of pairs in a leaf")
+    max_features: Count = 1  # features tried at a split
+    min_leaf: Count = 5  # least number of pairs in a leaf
 
     ignores = _OF_HEADS
 
@@ -237,9 +230,9 @@ class GradientBoostingLearner(Learner):
     """
 
     kind: Literal["gradient_boosting"]
-    shrinkage: Part = Field(0.1, description="share of a tree that is added, in (0, 1]")
-    depth: Count = Field(2, description="splits from the root of a tree to a leaf, at most")
-    subsample: Part = Field(0.5, description="random share of pairs a tree is fitted to")
+    shrinkage: Part = 0.1  # share of a tree that is added
+    depth: Count = 2  # splits from the root to a leaf, at most
+    subsample: Part = 0.5  # random share of pairs a tree is fitted to
 
     ignores = _OF_HEADS
 
@@ -251,12 +244,12 @@ class AntColonyLearner(Learner):
     """
 
     kind: Literal["ant_colony"]
-    exploration: Probability = Field(0.3, description="probability that an ant ignores the others, in [0, 1]")
-    quorum: Positive = Field(20.0, description="recruitment at which the colony decides")
-    per_ant: bool = Field(False, description="true: the quorum is for each ant, so that it grows with the colony")
-    reinforcement: Positive = Field(0.1, description="pheromone laid for one unit of recruitment")
-    evaporation: Probability = Field(0.05, description="share of pheromone lost in a step, in [0, 1]")
-    enthusiasm: Positive = Field(0.2, description="recruitment for one unit of quality above the mean")
+    exploration: Probability = 0.3  # probability that an ant ignores the others
+    quorum: Positive = 20.0  # recruitment at which the colony decides
+    per_ant: bool = False  # the quorum is for each ant, so that it grows with the colony
+    reinforcement: Positive = 0.1  # pheromone laid for one unit of recruitment
+    evaporation: Probability = 0.05  # share of pheromone lost in a step
+    enthusiasm: Positive = 0.2  # recruitment for one unit of quality above the mean
 
     # Its ants observe the qualities of sites themselves, with Gaussian noise.
     ignores = _OF_HEADS | {"key_distribution", "noise"}
@@ -287,8 +280,8 @@ class GaussianQueries(Choice):
     """Query points drawn once from N(0, scale²·I_d) and then fixed for the whole study."""
 
     kind: Literal["gaussian"]
-    count: Count = Field(16, description="number of query points, at least 1")
-    scale: Positive = Field(1.0, description="a positive standard deviation")
+    count: Count = 16
+    scale: Positive = 1.0
 
 
 class OriginQuery(Choice):
@@ -301,14 +294,14 @@ class GivenQueries(Choice):
     """Query points stated in the design; missing coordinates are 0."""
 
     kind: Literal["points"]
-    points: Points = Field(description="query points, each of at most n_features numbers")
+    points: Points
 
 
 class HeldOutQueries(Choice):
-    """Rows of the user's data that are held out of the keys, the first ones."""
+    """Rows of the user's data that are held out of the keys, the first ``count`` of them."""
 
     kind: Literal["held_out"]
-    count: Count = Field(16, description="number of query points, at most held_out of the keys")
+    count: Count = 16
 
 
 QueryChoice = Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, KINDS]

@@ -5,13 +5,13 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.code import FUNCTION_NAME, OwnCode
+from simstudy.design.settings.code import FunctionName, OwnCode
 from simstudy.design.settings.records import Impossibility, Line, Positive, Quantity
 from simstudy.errors import UserError
 
@@ -48,8 +48,6 @@ QUANTITIES: dict[str, Quantity] = {
 """Meaning of the measures that need no function."""
 FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
 """What a method may raise in a replicate that is then counted as failed."""
-
-
 Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
 """Makes what is asked for by an address, or returns what was made before."""
 
@@ -112,30 +110,25 @@ class Functions(OwnCode):
 
     The process takes ``draw`` (many replicates) or ``rng`` (one) and returns data by name.  The method takes data by
     name and returns numbers by name: measures, or estimate, lower, upper, reject.  Without a process the method takes
-    ``draw`` or ``rng`` itself.  All may take parameters.
+    ``draw`` or ``rng`` itself.  With ``one_by_one`` method and measures take one replicate, which has failed after
+    ``time_limit`` seconds on the clock.  Measures are those that follow from the numbers of the method, such numbers
+    themselves, and further functions.  A theory takes parameters and returns expected measures by name, ``exact`` at
+    any size or ``leading`` at large ones.  All may take parameters.
     """
 
     kind: Literal["functions"] = Field("functions", exclude=True)
-    path: Line = Field("functions.py", description="path of a Python file, relative to the design")
-    process: Annotated[str, FUNCTION_NAME] | None = Field(
-        None, description="function that draws the data; without one the method takes draw or rng"
-    )
-    method: Annotated[str, FUNCTION_NAME]
-    measures: Annotated[tuple[Annotated[str, FUNCTION_NAME], ...], Field(strict=False, min_length=1)] = Field(
-        description=f"any of {', '.join(_KNOWN)}, of the numbers that the method returns, and of further functions"
-    )
-    one_by_one: bool = Field(False, description="true: the method and functions of measures take one replicate")
-    time_limit: Positive | None = Field(
-        None, description="seconds on the clock after which a replicate has failed; with one_by_one only"
-    )
-    exact_theory: Annotated[str, FUNCTION_NAME] | None = Field(
-        None, description="function of parameters that returns expected measures by name, right at any size"
-    )
-    leading_theory: Annotated[str, FUNCTION_NAME] | None = Field(None, description="the same for large sizes")
-    parameters: dict[Annotated[str, FUNCTION_NAME], bool | int | float | Line] = Field(default_factory=dict)
+    path: Line = "functions.py"
+    process: FunctionName | None = None
+    method: FunctionName
+    measures: Annotated[tuple[FunctionName, ...], Field(strict=False, min_length=1)]
+    one_by_one: bool = False
+    time_limit: Positive | None = None
+    exact_theory: FunctionName | None = None
+    leading_theory: FunctionName | None = None
+    parameters: dict[FunctionName, bool | int | float | Line] = Field(default_factory=dict)
 
     rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "ensemble.py")  # a method may call them
-    needless: ClassVar[tuple[str, ...]] = tuple(_KNOWN)
+    builtin: ClassVar[tuple[str, ...]] = tuple(_KNOWN)
 
     def __hash__(self) -> int:
         """Hash without parameters, which a dictionary holds."""
@@ -174,7 +167,7 @@ class Functions(OwnCode):
             return {}
         found = self._call(function, self.parameters)
         if not isinstance(found, Mapping) or not all(np.ndim(value) == 0 for value in found.values()):
-            raise UserError(f"{self.path}: {function} returns {type(found).__name__}; return a dict of numbers by name")
+            self._refuse(f"{function} returns {type(found).__name__}; return a dict of numbers by name")
         return {name: float(found[name]) for name in self.measured if name in found}
 
     def _describe(self) -> str:
@@ -183,44 +176,10 @@ class Functions(OwnCode):
     def _takes(self, function: str) -> dict[str, bool]:
         return self.code.functions[function] if self.code else {}
 
+    def _refuse(self, fault: str) -> NoReturn:
+        raise UserError(f"{self.path}: {fault}")
+
     # ---------------------------------------------------------------- what the functions give
-
-    def _address(self) -> tuple[Any, ...]:
-        """What decides the data: cells that share it see the same ones."""
-        taken = self._takes(self.process) if self.process else {}
-        return self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in taken)
-
-    def _data(self, draw: Draw) -> dict[str, Any]:
-        """Return the data of the process, by name: arrays whose first axis is that of replicates, or constants."""
-        if self.process is None:
-            return {"rng": [*draw.generators()]} if self.one_by_one else {"draw": draw}
-        if "rng" not in self._takes(self.process):
-            return self._by_name(self.process, {"draw": draw}, draw.count)
-        rows = [self._by_name(self.process, {"rng": rng}, None) for rng in draw.generators()]
-        found: dict[str, Any] = {}
-        for name in dict.fromkeys(name for row in rows for name in row):
-            if len({np.shape(row[name]) if name in row else None for row in rows}) > 1:
-                raise UserError(
-                    f"{self.path}: {self.process} gives {name} in different shapes in two replicates; give "
-                    "arrays of one shape, filled up with NaN"
-                )
-            found[name] = np.stack([row[name] for row in rows])
-            found[name].flags.writeable = False
-        return found
-
-    def _fixed(self, name: str, values: Any) -> Any:
-        """Data of the process as what no method can change: a scalar, or a copy that is a read-only array."""
-        if isinstance(values, bool | int | float | complex | str):
-            return values
-        known = isinstance(values, list | tuple | np.generic) or type(values) is np.ndarray
-        array = as_array(values).copy() if known else np.empty(0, object)
-        if array.dtype.kind not in "biufcU":
-            raise UserError(
-                f"{self.path}: {self.process} gives {name} as {type(values).__name__}; give an array of "
-                "numbers, truth values or texts, or one of them"
-            )
-        array.flags.writeable = False
-        return array if array.ndim else array[()]
 
     def numbers(self, draw: Draw, once: Once | None = None) -> dict[str, Array]:
         """Return what is measured of each replicate by name, NaN where it failed; a failure for all at once raises."""
@@ -253,64 +212,83 @@ class Functions(OwnCode):
             failure = str(error)
         return found if self.one_by_one else _one(found, 0), failure
 
+    def _address(self) -> tuple[Any, ...]:
+        """What decides the data: cells that share it see the same ones."""
+        taken = self._takes(self.process) if self.process else {}
+        return self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in taken)
+
+    def _data(self, draw: Draw) -> dict[str, Any]:
+        """Return the data of the process, by name: arrays whose first axis is that of replicates, or constants."""
+        if self.process is None:
+            return {"rng": [*draw.generators()]} if self.one_by_one else {"draw": draw}
+        if "rng" not in self._takes(self.process):
+            return self._by_name(self.process, {"draw": draw}, draw.count)
+        rows = [self._by_name(self.process, {"rng": rng}, None) for rng in draw.generators()]
+        found: dict[str, Any] = {}
+        for name in dict.fromkeys(name for row in rows for name in row):
+            if len({np.shape(row[name]) if name in row else None for row in rows}) > 1:
+                fault = f"{self.process} gives {name} in different shapes in two replicates"
+                self._refuse(f"{fault}; give arrays of one shape, filled up with NaN")
+            found[name] = np.stack([row[name] for row in rows])
+            found[name].flags.writeable = False
+        return found
+
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
         known = self.parameters | data | self._by_name(self.method, data, count)
         numbers: dict[str, Any] = {}
         for name in self.measured:
-            function = self.method
-            if name in self.uses_functions:
-                function = name
+            function = name if name in self.uses_functions else self.method
+            needs, measure = _KNOWN.get(name, ((name,), lambda number: number))
+            if function == name:
                 numbers[name] = self._real(name, self._call(function, known), function)
-            elif name not in _KNOWN:
-                if name not in known:
-                    given = ", ".join(sorted(known.keys() - self.parameters.keys() - {"draw", "rng"}))
-                    raise UserError(f"{self.path}: {function} returns no {name!r}; known are {given}")
-                numbers[name] = self._real(name, known[name], function)
+            elif missing := [each for each in needs if each not in known]:
+                given = ", ".join(sorted(known.keys() - self.parameters.keys() - {"draw", "rng"}))
+                needed = f"; {name} needs it" if name in _KNOWN else ""
+                self._refuse(f"{function} returns no {missing[0]!r}{needed}; known are {given}")
             else:
-                needs, measure = _KNOWN[name]
-                if missing := [each for each in needs if each not in known]:
-                    raise UserError(
-                        f"{self.path}: {name} needs {missing[0]!r}, which neither {self.process} nor "
-                        f"{self.method} returns and no parameter states"
-                    )
-                numbers[name] = measure(*(self._real(each, known[each]) for each in needs))
+                numbers[name] = measure(*(self._real(each, known[each], function) for each in needs))
             if np.shape(numbers[name]) != (() if count is None else (count,)):
                 each = "the one replicate" if count is None else f"each of {count} replicates"
-                raise UserError(
-                    f"{self.path}: {function} gives {name} of shape {np.shape(numbers[name])}; give one "
-                    f"number for {each}"
-                )
+                fault = f"{function} gives {name} of shape {np.shape(numbers[name])}"
+                self._refuse(f"{fault}; give one number for {each}")
         return numbers
 
-    def _real(self, name: str, values: Any, function: str = "") -> Array:
+    def _real(self, name: str, values: Any, function: str) -> Array:
         """Numbers that functions give, refused if they are none: a replicate that fails has NaN."""
         array = as_array(values)
         if array.dtype.kind not in "biuf":
             kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
-            raise UserError(
-                f"{self.path}: {function or self._describe()} gives {name} as {kind}; give real numbers, "
-                "NaN where there is none"
-            )
+            self._refuse(f"{function} gives {name} as {kind}; give real numbers, NaN where there is none")
         return array.astype(float, copy=False)
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
         found = self._call(function, self.parameters | dict(known))
         if not isinstance(found, Mapping) or not found:
-            raise UserError(f"{self.path}: {function} returns {type(found).__name__}; return a dict of arrays by name")
+            self._refuse(f"{function} returns {type(found).__name__}; return a dict of arrays by name")
         if function == self.process:
             found = {name: self._fixed(name, values) for name, values in found.items()}
         for name, values in found.items():
             if count is not None and (isinstance(values, list | tuple) or np.ndim(values)) and len(values) != count:
-                raise UserError(
-                    f"{self.path}: {function} gives {name} of length {len(values)}; the first axis must be "
-                    f"that of {count} replicates"
-                )
+                fault = f"{function} gives {name} of length {len(values)}"
+                self._refuse(f"{fault}; the first axis must be that of {count} replicates")
         return {str(name): values for name, values in found.items()}
+
+    def _fixed(self, name: str, values: Any) -> Any:
+        """Data of the process as what no method can change: a scalar, or a copy that is a read-only array."""
+        if isinstance(values, bool | int | float | complex | str):
+            return values
+        known = isinstance(values, list | tuple | np.generic) or type(values) is np.ndarray
+        array = as_array(values).copy() if known else np.empty(0, object)
+        if array.dtype.kind not in "biufcU":
+            fault = f"{self.process} gives {name} as {type(values).__name__}"
+            self._refuse(f"{fault}; give an array of numbers, truth values or texts, or one of them")
+        array.flags.writeable = False
+        return array if array.ndim else array[()]
 
     def _call(self, function: str, known: Mapping[str, Any]) -> Any:
         takes = self._takes(function)
         if missing := [name for name, needed in takes.items() if needed and name not in known]:
-            raise UserError(f"{self.path}: {function} takes {missing[0]!r}; known are {', '.join(known)}")
+            self._refuse(f"{function} takes {missing[0]!r}; known are {', '.join(known)}")
         return self.run(function, **{name: known[name] for name in takes if name in known})
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.records import KINDS, Choice, Count, Line, Located, NonNegative, Positive, Real
+from simstudy.design.settings.records import KINDS, Choice, Count, Line, NonNegative, Positive, Real
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -23,7 +23,7 @@ class EntmaxNormaliser(Choice):
     """w = (z/r − τ)_+^r with τ such that Σ w = 1: α-entmax with α = 1 + 1/r (Peters, Niculae and Martins 2019)."""
 
     kind: Literal["entmax"]
-    power: Power = Field(description="power r, a whole number of at least 1; 1 is sparsemax")
+    power: Power  # r, of which 1 is sparsemax
 
 
 class SparsemaxNormaliser(Choice):
@@ -41,22 +41,22 @@ class TopKNormaliser(Choice):
     """w ∝ exp(z) of the k keys with the largest logits and of those that tie with the last of them, 0 of the others."""
 
     kind: Literal["top_k"]
-    k: Count = Field(description="number of keys that keep their weight, at least 1; all do if there are no more")
+    k: Count
 
 
 class ReluNormaliser(Choice):
     """w ∝ (z − threshold)_+: normalised ReLU.  With distance logits Epanechnikov's kernel, h² = −2 threshold b²."""
 
     kind: Literal["relu"]
-    threshold: Real = Field(description="the logit below which a key has no weight; below 0 for distance logits")
+    threshold: Real
 
 
 class CompactNormaliser(Choice):
     """w ∝ (1 − |u|²)_+^r, u = (k_q − k_i)/(window·b): compact kernels of fixed bandwidth, from distance logits."""
 
     kind: Literal["compact"]
-    power: Power = Field(description="power r, a whole number of at least 1; 1 is Epanechnikov's kernel")
-    window: Positive = Field(1.0, description="radius of the window in bandwidths, a positive number")
+    power: Power  # r, of which 1 is Epanechnikov's kernel
+    window: Positive = 1.0
 
 
 class LocalLinearNormaliser(Choice):
@@ -67,7 +67,7 @@ class LocalLinearNormaliser(Choice):
     """
 
     kind: Literal["local_linear"]
-    ridge: NonNegative = Field(0.0, description="penalty of the squared slope, in squared bandwidths")
+    ridge: NonNegative = 0.0  # in squared bandwidths
 
 
 _OfLogits = SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser
@@ -86,7 +86,7 @@ class MergeTransformation(Choice):
     """Chunks of consecutive keys, and their values, are replaced by their means; a last shorter chunk is one, too."""
 
     kind: Literal["merge"]
-    stride: Count = Field(description="keys in one chunk, at least 1")
+    stride: Count
 
 
 class LowRankTransformation(Choice):
@@ -97,7 +97,7 @@ class LowRankTransformation(Choice):
     """
 
     kind: Literal["low_rank"]
-    rank: Count = Field(description="dimensions that are kept, at least 1 and at most head_dim")
+    rank: Count
     method: Literal["scores", "keys", "stacked"] = "scores"
 
 
@@ -128,14 +128,14 @@ class BandedMask(Choice):
     """Of the keys that a causal mask lets a query see, the last ones: attention in a sliding window."""
 
     kind: Literal["banded"]
-    width: Count = Field(description="number of keys, at least 1")
+    width: Count
 
 
-class FileMask(Located):
-    """Which keys each query sees, from a file: every query at least one."""
+class FileMask(Choice):
+    """Which keys each query sees, at least one: a .npy file of booleans (queries, keys), relative to the design."""
 
     kind: Literal["file"]
-    path: Line = Field(description="path of a .npy array of booleans (queries, keys), relative to the design")
+    path: Line
 
 
 Mask = Annotated[NoMask | CausalMask | BandedMask | FileMask, KINDS]
@@ -173,12 +173,15 @@ class NoValueProjections(Choice):
 
 
 class RandomValueProjections(Choice):
-    """W_V of orthonormal columns and W_O of orthonormal rows, uniform draws of ``head_seed`` for each head."""
+    """W_V of orthonormal columns and W_O of orthonormal rows, uniform draws of ``head_seed`` for each head.
+
+    A value has ``n_components``, of which a head averages ``value_dim``.
+    """
 
     kind: Literal["random"]
-    n_components: Annotated[int, Field(ge=2, le=2**20)] = Field(description="components v of a value, at least 2")
-    value_dim: Count = Field(description="numbers that a head averages, at most n_components")
-    output: Literal["own", "transposed"] = Field("own", description='W_O: a draw of its "own", or W_V "transposed"')
+    n_components: Annotated[int, Field(ge=2, le=2**20)]
+    value_dim: Count
+    output: Literal["own", "transposed"] = "own"  # W_O: another draw, or W_V transposed
 
 
 class DisjointValueProjections(Choice):
@@ -187,13 +190,11 @@ class DisjointValueProjections(Choice):
     kind: Literal["disjoint"]
 
 
-class FileValueProjections(Located):
-    """W_V and W_O of every head from a file, such as those of a trained layer."""
+class FileValueProjections(Choice):
+    """W_V (n_heads, v, k) and W_O (n_heads, k, c) of every head: a .npz file, relative to the design."""
 
     kind: Literal["file"]
-    path: Line = Field(
-        description="path of a .npz file with W_V (n_heads, v, k) and W_O (n_heads, k, c), relative to the design"
-    )
+    path: Line
 
 
 ValueProjections = Annotated[

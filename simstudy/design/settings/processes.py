@@ -18,7 +18,7 @@ from simstudy.design.settings.records import (
     Share,
     Vector,
     Whole,
-)
+)  # fmt: skip
 
 DegreesOfFreedom = Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)]
 """Of a Student distribution that has a variance."""
@@ -27,63 +27,56 @@ DegreesOfFreedom = Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)
 
 
 class GaussianKeys(Choice):
-    """X ~ N(0, Σ): identity, equicorrelated, or autoregressive with Σ_jk = correlation^|j−k|."""
+    """X ~ N(0, Σ) of unit variances: identity, equicorrelated, or autoregressive with Σ_jk = correlation^|j−k|."""
 
-    kind: Literal["gaussian"] = Field("gaussian", description="distribution of the keys")
-    structure: Literal["identity", "equicorrelated", "autoregressive"] = Field(
-        "identity", description="shape of the covariance matrix, unit variances"
-    )
-    correlation: Share = Field(0.0, description="a correlation in [0, 1)")
+    kind: Literal["gaussian"] = "gaussian"
+    structure: Literal["identity", "equicorrelated", "autoregressive"] = "identity"
+    correlation: Share = 0.0
 
 
 class SphereKeys(Choice):
     """X uniform on the sphere |x| = radius: what a normalisation layer does to Gaussian keys."""
 
     kind: Literal["sphere"]
-    radius: Positive = Field(1.0, description="a positive radius")
+    radius: Positive = 1.0
 
 
 class StudentKeys(Choice):
     """Multivariate Student-t keys, scaled to identity covariance."""
 
     kind: Literal["student_t"]
-    df: DegreesOfFreedom = Field(description="degrees of freedom above 2, so that the covariance exists")
+    df: DegreesOfFreedom
 
 
 class MixtureKeys(Choice):
     """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c ≤ n_components, recentred to mean 0."""
 
     kind: Literal["mixture"]
-    n_components: Several = Field(2, description="at least 2 components, at most n_features")
-    separation: Positive = Field(2.0, description="a positive distance of each centre along its own axis")
+    n_components: Several = 2  # at most n_features
+    separation: Positive = 2.0
 
 
 class AutoregressiveKeys(Choice):
     """Keys in time: X_i = coefficient·X_{i−1} + √(1 − coefficient²)·Z_i in every feature, X_1 and all Z_i ~ N(0, I)."""
 
     kind: Literal["autoregressive"]
-    coefficient: Annotated[float, Field(gt=-1, lt=1, allow_inf_nan=False)] = Field(
-        description="correlation of a key with the next one, between -1 and 1; 0 is white noise"
-    )
+    coefficient: Annotated[float, Field(gt=-1, lt=1, allow_inf_nan=False)]
 
 
 class FileKeys(Choice):
-    """Keys are rows of the user's data, all equally likely; a column of it may be the response."""
+    """Keys are rows of the user's data, all equally likely; a column of it may be the response.
+
+    ``path`` is a .npy, .npz, .csv or .parquet file, or a data set that scikit-learn ships ("sklearn:diabetes").
+    ``held_out`` rows are set aside at random, under the seed, to be queries.
+    """
 
     kind: Literal["file"]
-    path: Line = Field(
-        description="a .npy, .npz, .csv or .parquet file, relative to the design, or a data set that scikit-learn "
-        'ships, such as "sklearn:diabetes"'
-    )
-    columns: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] | None = Field(
-        None, description="names of the columns that are features; all but the response by default"
-    )
-    response: Line | None = Field(None, description="name of the column of responses")
-    sampling: Literal["with_replacement", "without"] = Field(
-        "with_replacement", description='"with_replacement", or "without": no row twice in one data set'
-    )
-    standardise: bool = Field(True, description="true: features have mean 0 and variance 1; false: as in the file")
-    held_out: Whole = Field(0, description="number of rows set aside at random, under the seed, to be queries")
+    path: Line
+    columns: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] | None = None  # all but the response
+    response: Line | None = None
+    sampling: Literal["with_replacement", "without"] = "with_replacement"
+    standardise: bool = True  # features have mean 0 and variance 1
+    held_out: Whole = 0
 
 
 Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys | OwnKeys, KINDS]
@@ -101,21 +94,24 @@ class StudentNoise(Choice):
     """ε = σ·t/sd(t): heavy-tailed with variance σ²."""
 
     kind: Literal["student_t"]
-    df: DegreesOfFreedom = Field(description="degrees of freedom above 2, so that the variance exists")
+    df: DegreesOfFreedom
 
 
 class HeteroscedasticNoise(Choice):
     """ε | X ~ N(0, σ²(1 + strength·X₁²)/(1 + strength)): mean variance σ² when X₁ has unit variance."""
 
     kind: Literal["heteroscedastic"]
-    strength: Positive = Field(1.0, description="a positive weight of X₁² in the variance")
+    strength: Positive = 1.0
 
 
 class ResidualNoise(Choice):
-    """ε = noise_sd · a residual of the fitted regression, each predicted by a fit to other rows; together of mean 0."""
+    """ε = noise_sd · a residual of the fitted regression, each predicted by a fit to other rows; together of mean 0.
+
+    ``paired``: the residual of the row of the key, and not that of any row.
+    """
 
     kind: Literal["residuals"]
-    paired: bool = Field(False, description="true: the residual of the row of the key; false: that of any row")
+    paired: bool = False
 
 
 Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, KINDS]
@@ -133,63 +129,58 @@ class Linear(Choice):
     """m(x) = Σ_j coefficients_j x_j; coordinates beyond the list have coefficient 0."""
 
     kind: Literal["linear"]
-    coefficients: Vector = Field((1.0,), description="at most n_features coefficients")
+    coefficients: Vector = (1.0,)
 
 
 class Quadratic(Choice):
     """m(x) = Σ_j coefficients_j x_j²; a single coefficient holds for every coordinate: c·|x|²."""
 
     kind: Literal["quadratic"]
-    coefficients: Vector = Field((0.25,), description="one coefficient for |x|², or at most n_features of them")
+    coefficients: Vector = (0.25,)
 
 
 class _Waves(Choice):
     wave: Literal["sin", "cos"] = "sin"
-    amplitude: Real = Field(1.0, description="a finite amplitude")
-    frequency: Positive = Field(1.0, description="a positive angular frequency")
+    amplitude: Real = 1.0
+    frequency: Positive = 1.0  # angular
 
 
 class Ridge(_Waves):
     """m(x) = amplitude · wave(frequency · u·x), u = direction/|direction|; missing coordinates are 0."""
 
     kind: Literal["ridge"]
-    direction: Vector = Field((1.0,), description="a nonzero vector of at most n_features numbers")
+    direction: Vector = (1.0,)
 
 
 class Additive(_Waves):
-    """m(x) = Σ_{j≤n_active} a_j wave(frequency·x_j).
+    """m(x) = Σ_{j≤n_active} a_j wave(frequency·x_j), over all features by default.
 
     a_j = amplitude · exp(−rate(j−1)) for ``exponential`` decay, amplitude · j^(−rate) for ``power``,
     amplitude for ``none``.
     """
 
     kind: Literal["additive"]
-    decay: Literal["none", "exponential", "power"] = Field("none", description="how amplitudes fall along coordinates")
-    rate: NonNegative = Field(0.0, description="a decay rate of at least 0")
-    n_active: Count | None = Field(None, description="number of coordinates used; all n_features by default")
+    decay: Literal["none", "exponential", "power"] = "none"
+    rate: NonNegative = 0.0
+    n_active: Count | None = None
 
 
 class Interaction(Choice):
     """m(x) = amplitude · Π_{j in coordinates} x_j, two distinct coordinates counted from 1."""
 
     kind: Literal["interaction"]
-    amplitude: Real = Field(1.0, description="a finite amplitude")
-    coordinates: tuple[Count, Count] = Field(
-        (1, 2), strict=False, description="two distinct coordinates, counted from 1, at most n_features"
-    )
+    amplitude: Real = 1.0
+    coordinates: tuple[Count, Count] = Field((1, 2), strict=False)
 
 
 _Terms = Zero | Linear | Quadratic | Ridge | Additive | Interaction | OwnFunction
-Term = Annotated[_Terms, KINDS]
 
 
 class Sum(Choice):
     """m(x) = sum of the terms."""
 
     kind: Literal["sum"]
-    terms: Annotated[tuple[Term, ...], Field(strict=False, min_length=1)] = Field(
-        description="a list of regression functions"
-    )
+    terms: Annotated[tuple[Annotated[_Terms, KINDS], ...], Field(strict=False, min_length=1)]
 
     def _describe(self) -> str:
         return " + ".join(term.label for term in self.terms)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple, Self, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from simstudy.errors import control_character
+from simstudy.errors import UserError, control_character
 
 LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
@@ -32,9 +32,9 @@ NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Whole = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Several = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 Components = Annotated[int, Field(ge=1, le=2**20)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Several = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 Degrees = Annotated[float, Field(ge=0, le=90, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
@@ -58,11 +58,6 @@ def tags(kind: Any) -> tuple[str, ...]:
     return get_args(field.annotation) if field else ()
 
 
-def any_of(names: list[str]) -> str:
-    """Return alternatives in words."""
-    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
 class Record(BaseModel):
     """Immutable, strictly typed record that refuses unknown keys."""
 
@@ -80,7 +75,7 @@ class Choice(Record):
     """One alternative of a setting, told apart by its kind; its label is what tables call it and decides no number."""
 
     kind: str
-    label: Line = Field("", exclude=True, min_length=1, max_length=60, description="a short text")
+    label: Line = Field("", exclude=True, min_length=1, max_length=60)
 
     def model_post_init(self, _: Any) -> None:
         """Fill in the label: ``student_t(df=5)``, unless the design states one."""
@@ -94,12 +89,6 @@ class Choice(Record):
         return f"{self.kind}({inside})" if inside else self.kind
 
 
-class Located(Choice):
-    """A choice that names a file, whose contents travel with the cell."""
-
-    path: Line
-
-
 def _brief(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_brief(v) for v in value) + "]"
@@ -109,48 +98,41 @@ def _brief(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Kinds:
-    """Tells alternatives apart by ``kind``; "name" is short for a table, a number or list for a parameter."""
+class tagged_union:
+    """Alternatives told apart by ``kind``; a text is short for a table, what is no table for one of its parameters."""
 
     kind: str = ""
     parameter: str = ""
-    form: str = ""
+    bare: tuple[type, ...] = ()
 
     def _table(self, value: Any) -> Any:
         if isinstance(value, str):
             return {"kind": value}
-        bare = {"number": (int, float), "array": (list, tuple)}.get(self.form, ())
-        return {"kind": self.kind, self.parameter: value} if isinstance(value, bare) else value
+        return {"kind": self.kind, self.parameter: value} if isinstance(value, self.bare) else value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
         return core_schema.no_info_before_validator_function(self._table, union)
 
 
-KINDS = Kinds()
+KINDS = tagged_union()
 
 
 class Quantity(NamedTuple):
-    """Description of one number: meaning, formula and unit, as they stand in the results.
-
-    What is ``counted`` is a number or share of events that single replicates may differ in, however rarely.  Of all
-    others the same number in every replicate means an identity: they are smooth in the data, or ranks, and what is
-    smooth is constant nowhere or everywhere.
-    """
+    """Description of one number: meaning, formula and unit, as they stand in the results."""
 
     meaning: str
     formula: str = ""
     unit: str = "1"
-    counted: bool = False
-
-
-class Setting(NamedTuple):
-    """Name of a setting in words, its symbol (empty if it has none) and its unit (empty if it has none)."""
-
-    words: str
-    symbol: str = ""
-    unit: str = ""
 
 
 Impossibility = tuple[str, str]
 """Name of the setting to change, and what to do."""
+
+
+class Impossible(UserError):
+    """A setting of a cell that cannot be: its name, and what to do."""
+
+    def __init__(self, setting: str, remedy: str) -> None:
+        super().__init__(f"{setting}: {remedy}")
+        self.setting, self.remedy = setting, remedy

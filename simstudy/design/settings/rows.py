@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import hashlib
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
 
 from simstudy.design.settings.processes import FileKeys, FittedRegression, ResidualNoise
 from simstudy.design.settings.tables import Data
@@ -76,34 +72,6 @@ class Rows:
 
     def __hash__(self) -> int:
         return hash(self.digest)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._parsed, serialization=core_schema.plain_serializer_function_ser_schema(cls._stated)
-        )
-
-    def _stated(self) -> dict[str, Any]:
-        """Plain data of which `_parsed` makes the same rows."""
-        packed = zlib.compress(np.ascontiguousarray(self.table, "<f8").tobytes())
-        return {"shape": self.table.shape, "n_held_out": self.n_held_out, "numbers": base64.b64encode(packed).decode()}
-
-    @classmethod
-    def _parsed(cls, stated: Any) -> Rows:
-        if isinstance(stated, Rows):
-            return stated
-        try:
-            n_rows, n_columns = map(int, stated["shape"])
-            packed = base64.b64decode(stated["numbers"], validate=True)
-            # No more than was promised: a few bytes may expand beyond any bound.
-            content = zlib.decompressobj().decompress(packed, 8 * min(n_rows * n_columns, MAX_NUMBERS))
-            table = np.frombuffer(content, "<f8").reshape(n_rows, n_columns).astype(np.float64)
-            n_held_out = int(stated["n_held_out"])
-        except (TypeError, KeyError, ValueError, zlib.error) as error:
-            raise ValueError(f"no rows of data: {error}") from None
-        if not (0 <= n_held_out < n_rows and n_columns > 2):
-            raise ValueError("no rows of data: shape")
-        return cls(table, n_held_out)
 
 
 def _digest(table: Array, n_held_out: int) -> str:

@@ -7,29 +7,21 @@ from pydantic import AfterValidator, Field, model_validator
 from simstudy.design.settings import ensembles, mechanisms
 from simstudy.design.settings.code import OwnHeads, OwnMeasure
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Sum, Zero
-from simstudy.design.settings.records import (
-    Components,
-    Count,
-    Degrees,
-    Line,
-    NonNegative,
-    Positive,
-    Record,
-    Seed,
-)
+from simstudy.design.settings.records import Components, Count, Degrees, Line, NonNegative, Positive, Record, Seed
 
 
 class Data(Record):
-    """Data-generating process: n pairs (X_i, Y_i), Y = m(X) + ε."""
+    """Data-generating process: n_keys pairs (X_i, Y_i), Y = m(X) + ε, of n_features features.
 
-    n_keys: Count = Field(description="number of training pairs n, at least 1 and at most 2³²")
-    n_features: Components = Field(description="dimension d of the key space, at least 1 and at most 2²⁰")
+    ``noise_sd`` is the standard deviation σ of the noise, and of residuals the factor on them.
+    """
+
+    n_keys: Count
+    n_features: Components
     key_distribution: Keys = GaussianKeys()
     regression: Regression = Zero(kind="zero")
     noise: Noise = GaussianNoise(kind="gaussian")
-    noise_sd: NonNegative = Field(
-        1.0, description="noise standard deviation σ of at least 0; of residuals the factor on them"
-    )
+    noise_sd: NonNegative = 1.0
 
     @property
     def terms(self) -> tuple[Regression, ...]:
@@ -38,51 +30,30 @@ class Data(Record):
 
 
 class Heads(Record):
-    """H projections W_h of shape (d, p), and the angles between them."""
+    """n_heads projections W_h of shape (n_features, head_dim), and how they lie to one another.
 
-    n_heads: Count = Field(description="number of heads H, at least 1; or state total_dim in its place")
-    head_dim: Count = Field(
-        description="dimension p of one head, at least 1 and at most n_features; or state total_dim in its place"
-    )
-    total_dim: Count | None = Field(
-        None,
-        exclude=True,
-        description="dimension budget D = n_heads · head_dim, of which it states the one that is left out",
-    )
+    ``total_dim`` may replace n_heads or head_dim, of which it is the product.  ``angle`` in degrees is that between any
+    two "rotated" heads; ``principal_angles`` are head_dim of them.  ``spread`` is the size of the random part of a
+    "scattered" head beside the part that all share.  ``head_seed`` numbers the draw of random heads.  ``file`` and
+    ``query_file`` are .npy arrays (head, feature, dimension), relative to the design.  "haar_redrawn" heads are new in
+    each replicate; query projections are "opposite" in sign in every second head.
+    """
+
+    n_heads: Count
+    head_dim: Count
+    total_dim: Count | None = Field(None, exclude=True)
     arrangement: Literal[
         "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file", "own"
-    ] = Field(description="how heads lie to one another, haar_redrawn anew in each replicate")
-    angle: Degrees | None = Field(
-        None, description='degrees in [0, 90] between any two heads; for arrangement = "rotated" only'
-    )
-    principal_angles: Annotated[tuple[Degrees, ...], Field(strict=False)] | None = Field(
-        None, description='head_dim angles in degrees; for arrangement = "principal_angles" only'
-    )
-    spread: NonNegative | None = Field(
-        None,
-        description="size of the random part of each head beside the part that all share, 0 for aligned heads; for "
-        'arrangement = "scattered" only',
-    )
-    head_seed: Seed = Field(
-        0, description="number of the draw of random heads (haar, haar_redrawn, scattered), an integer in [0, 2⁶³)"
-    )
-    file: Line | None = Field(
-        None, description='path of a .npy array (H, d, p), relative to the design; for arrangement = "file" only'
-    )
-    heads_function: OwnHeads | None = Field(
-        None,
-        description='{ path = "FILE.py", name = "FUNCTION" }: heads by code of your own; for arrangement = "own" only',
-    )
-    query_projections: Literal["same", "opposite", "haar", "file"] = Field(
-        "same", description='"same" as the key projections, "opposite" sign in every second head, "haar" or "file"'
-    )
-    query_file: Line | None = Field(
-        None, description='path of a .npy array (H, d, p), relative to the design; for query_projections = "file" only'
-    )
-    value_projections: mechanisms.ValueProjections = Field(
-        mechanisms.NoValueProjections(kind="none"),
-        description="what heads make of values that are vectors, none if values are numbers",
-    )
+    ]
+    angle: Degrees | None = None
+    principal_angles: Annotated[tuple[Degrees, ...], Field(strict=False)] | None = None
+    spread: NonNegative | None = None
+    head_seed: Seed = 0
+    file: Line | None = None
+    heads_function: OwnHeads | None = None
+    query_projections: Literal["same", "opposite", "haar", "file"] = "same"
+    query_file: Line | None = None
+    value_projections: mechanisms.ValueProjections = mechanisms.NoValueProjections(kind="none")
 
     @model_validator(mode="before")
     @classmethod
@@ -103,42 +74,24 @@ class Heads(Record):
 
 
 class Estimator(Record):
-    """The NW ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads."""
+    """The Nadaraya–Watson ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads.
 
-    learner: ensembles.LearnerChoice = Field(
-        ensembles.NadarayaWatsonLearner(kind="nadaraya_watson"), description="members of the ensemble"
-    )
+    ``head_bandwidths`` are factors on the bandwidth, one for each head.  Keys are "raw" or "normalised" to length
+    √head_dim.  ``reference`` is an independent computation that the measure ``discrepancy`` compares with, and
+    ``measure_function`` gives the measure ``own_measure``.
+    """
+
+    learner: ensembles.LearnerChoice = ensembles.NadarayaWatsonLearner(kind="nadaraya_watson")
     logits: Literal["distance", "dot_product"] = "distance"
-    bandwidth: ensembles.Bandwidth = Field(
-        description='a positive number, "attention" (τ = √p), or { kind = "rate", smoothness = 2, constant = 1 }; '
-        "trees, ants and learners of your own need none"
-    )
-    head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = Field(
-        None, description="n_heads factors on the bandwidth, one for each head; all 1 by default"
-    )
-    key_scale: Literal["raw", "normalised"] = Field(
-        "raw", description='"raw" projected keys, or "normalised" to length √head_dim in every head'
-    )
-    transformation: mechanisms.Transformation = Field(
-        mechanisms.NoTransformation(kind="none"), description="what keys, values and queries go through before logits"
-    )
-    normaliser: mechanisms.Normaliser = Field(
-        mechanisms.SoftmaxNormaliser(kind="softmax"), description="how logits become weights"
-    )
-    mask: mechanisms.Mask = Field(
-        mechanisms.NoMask(kind="none"), description="which keys a query may attend to, none for all of them"
-    )
-    combination: ensembles.Combination = Field(
-        ensembles.UniformCombination(kind="uniform"),
-        description='"uniform" (1/H), "sum" (1), n_heads weights, "geometric", "fibonacci", "optimal", "fitted" or '
-        '"product" (of the kernels of heads)',
-    )
-    reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = Field(
-        "none", description="independent computation that the measure `discrepancy` compares with"
-    )
-    measure_function: OwnMeasure | None = Field(
-        None, description='{ path = "FILE.py", name = "FUNCTION" }: the measure `own_measure`, by code of your own'
-    )
+    bandwidth: ensembles.Bandwidth
+    head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = None
+    key_scale: Literal["raw", "normalised"] = "raw"
+    transformation: mechanisms.Transformation = mechanisms.NoTransformation(kind="none")
+    normaliser: mechanisms.Normaliser = mechanisms.SoftmaxNormaliser(kind="softmax")
+    mask: mechanisms.Mask = mechanisms.NoMask(kind="none")
+    combination: ensembles.Combination = ensembles.UniformCombination(kind="uniform")
+    reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = "none"
+    measure_function: OwnMeasure | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -157,10 +110,7 @@ class Estimator(Record):
 class Queries(Record):
     """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
 
-    queries: ensembles.QueryChoice = Field(
-        ensembles.OriginQuery(kind="origin"),
-        description='"origin", { kind = "gaussian" }, { kind = "points" } or { kind = "held_out" }',
-    )
+    queries: ensembles.QueryChoice = ensembles.OriginQuery(kind="origin")
 
 
 Population = Annotated[
@@ -171,25 +121,16 @@ Population = Annotated[
 
 
 class Simulation(Record):
-    """How replicates are computed; these entries are part of the identity of stored batches."""
+    """How replicates are computed; these entries are part of the identity of stored batches.
 
-    seed: Seed = Field(0, description="an integer in [0, 2⁶³)")
-    batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = Field(
-        256, description="replicates in one batch, a multiple of 16 up to 2²⁰"
-    )
-    noise_treatment: Literal["integrated", "drawn"] = Field(
-        "integrated", description='"integrated" (Rao–Blackwell: noise enters by its variance) or "drawn"'
-    )
-    control: Literal["none", "expansion"] = Field(
-        "expansion",
-        description='"expansion": an expansion of known mean is taken off each replicate, where such means are known: '
-        'less Monte Carlo error; or "none", the default in grids of which a cell has no closed forms or a population',
-    )
+    "integrated" noise enters by its variance.  ``control``: an expansion of known mean is taken off each replicate,
+    where such means are known; by default not in grids of which a cell has no closed forms or a population.
+    ``population`` names what each batch draws anew, as a sample to average over; by default it is drawn once and fixed.
+    """
+
+    seed: Seed = 0
+    batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = 256
+    noise_treatment: Literal["integrated", "drawn"] = "integrated"
+    control: Literal["none", "expansion"] = "expansion"
     dtype: Literal["float64", "float32"] = "float64"
-    population: Population = Field(
-        (),
-        description='what each batch draws anew, as a sample of a population to average over: a list of "queries" '
-        '(gaussian ones), "heads" (haar, scattered or own ones), "held_out" (rows of data: another split, with what is '
-        'scaled by and fitted to the others) and "rows" (of data, drawn with replacement: an outer bootstrap over data '
-        "sets); by default nothing, as it is drawn once and then fixed",
-    )
+    population: Population = ()

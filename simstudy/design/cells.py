@@ -1,0 +1,134 @@
+"""The cells of a grid: settings applied, settings drawn from its domain, factors crossed, each cell validated once."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from simstudy.design.document import Document, Grid
+from simstudy.design.domain import Domain, drawn_cells
+from simstudy.design.feasibility import impossibilities
+from simstudy.design.measures import RESERVED
+from simstudy.design.mistakes import DesignError, Problem, Steps, path_of, refuse, validated
+from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell
+from simstudy.design.settings.functions import Functions
+from simstudy.design.settings.levels import label, level
+from simstudy.design.settings.records import Impossible
+
+Read = Callable[[Cell], Cell]
+"""Reads the files that a cell names into it."""
+
+
+def cells_of(document: Document, name: str, grid: Grid, read: Read, drawn_from: Any) -> list[Cell]:
+    """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with the first."""
+    of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
+    unknown = [*_unknown_settings(name, grid, of_functions)]
+    if unknown:
+        raise DesignError("", unknown)
+    if not grid.domain:
+        cells = _crossed(document, name, grid, read, of_functions)
+    else:
+        if twice := sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
+            raise refuse(f"grids.{name}.domain.{twice[0]}", None, "also a factor or setting of the grid; state one")
+        fresh = ("seed",) if of_functions or "head_seed" in grid.all_factors else ("seed", "head_seed")
+        seed = grid.settings.get("seed", document.simulation.get("seed", 0))
+
+        def cross(drawn: dict[str, Any]) -> list[Cell]:
+            each = grid.model_copy(update={"settings": grid.settings | drawn})
+            return _crossed(document, name, each, read, of_functions)
+
+        cells = drawn_cells(name, Domain(laws=grid.domain, cells=grid.cells), fresh, [seed, drawn_from], cross)
+    seen: set[Any] = set()
+    for cell in cells:
+        levels = tuple(level(cell.coordinates, factor) for factor in grid.all_factors)
+        if levels in seen:
+            raise refuse(f"grids.{name}.factors", levels, "two cells have these values; remove or relabel one")
+        seen.add(levels)
+    return _with_one_control(cells)
+
+
+def _crossed(document: Document, name: str, grid: Grid, read: Read, of_functions: bool) -> list[Cell]:
+    base: dict[str, dict[str, Any]] = {table: getattr(document, table) for table in TABLES}
+    if of_functions:
+        parameters = document.functions.get("parameters", {})
+        base = {"simulation": base["simulation"], "functions": document.functions | {"parameters": parameters}}
+    cells = []
+    for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
+        tables = {table: dict(content) for table, content in base.items()}
+        levels = {factor: grid.factors[factor][index] for factor, index in zip(grid.factors, indices, strict=True)}
+        for setting, value in [*grid.settings.items(), *levels.items()]:
+            _assign(tables, setting, value)
+        at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
+        cell = validated(Cell, tables, at)
+        try:
+            cell = read(cell)
+            wrong = impossibilities(cell)
+        except Impossible as error:
+            wrong = [(error.setting, error.remedy)]
+        if wrong:
+            raise DesignError("", [_impossible(cell, setting, remedy, at) for setting, remedy in wrong])
+        cells.append(cell)
+    return cells
+
+
+def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
+    """Yield names of no setting; parameters of functions may have nearly any name."""
+    for section in ("settings", "factors", "domain"):
+        for key, value in getattr(grid, section).items():
+            setting, dot, parameter = key.partition(".")
+            path = f"grids.{name}.{section}.{key}"
+            if not of_functions and (setting not in TABLE_OF or (dot and not parameter)):
+                yield Problem.unknown(path, value, TABLE_OF)
+            elif of_functions and not key.isidentifier():
+                yield Problem(path, value, "no name that a function can take; change it")
+            elif of_functions and section != "settings" and key in RESERVED:
+                yield Problem(path, value, "is a name of results; give it another name")
+
+
+def _assign(tables: dict[str, dict[str, Any]], setting: str, value: Any) -> None:
+    """Set a setting, or one parameter of it or of functions, in raw tables, without changing the settings."""
+    name, _, parameter = setting.partition(".")
+    functions = tables.get("functions")
+    if functions is not None and name in OF_FUNCTIONS:
+        functions[name] = value
+    elif functions is not None and name not in ("seed", "batch_size"):
+        functions["parameters"] = functions["parameters"] | {name: value}
+    else:
+        table = tables[TABLE_OF[name]]
+        before = table.get(name)
+        table[name] = {**(before if isinstance(before, dict) else {}), parameter: value} if parameter else value
+
+
+def _place(name: str, grid: Grid, levels: dict[str, int], steps: Steps) -> Steps:
+    """Return where the file states an entry of a cell: in a table, or as a setting or factor of the grid."""
+    inside = steps[2:] if steps[:2] == ["functions", "parameters"] else steps[1:]
+    for length in (2, 1):  # a parameter may be stated as a factor of its own
+        setting = ".".join(map(str, inside[:length]))
+        if setting in levels:
+            return ["grids", name, "factors", setting, levels[setting], *inside[length:]]
+        if setting in grid.settings:
+            return ["grids", name, "settings", setting, *inside[length:]]
+    return steps
+
+
+def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Steps]) -> Problem:
+    if setting in TABLE_OF:
+        steps: Steps = [TABLE_OF[setting], setting]
+        value = getattr(getattr(cell, TABLE_OF[setting]), setting)
+    else:
+        inside = [] if setting in Functions.model_fields else ["parameters"]
+        steps, value = ["functions", *([] if setting == "functions" else [*inside, setting])], None
+        value = cell.coordinates.get(setting)
+    return Problem(path_of(at(steps)), None if value is None else label(value), remedy)
+
+
+def _with_one_control(cells: list[Cell]) -> list[Cell]:
+    """Choose the control of a grid that states none: plain if one of its cells, all paired, has no closed forms."""
+    known = all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells)
+    control = {"control": "expansion" if known else "none"}
+    return [
+        cell
+        if "control" in cell.simulation.model_fields_set
+        else cell.model_copy(update={"simulation": cell.simulation.model_copy(update=control)})
+        for cell in cells
+    ]

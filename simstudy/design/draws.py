@@ -1,0 +1,63 @@
+"""The random draws that a claim rests on: of a population, or once by the seed."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from simstudy.design.claims import BaseClaim
+from simstudy.design.document import PlannedCell
+from simstudy.design.references import PlannedGrid, Reference
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.processes import FittedRegression
+
+_IN_WORDS = {
+    "queries": "query points", "heads": "random heads", "held_out": "held-out rows", "head_files": "heads of files",
+    "rows": "rows of data",
+}  # fmt: skip
+"""What is drawn, by name, in the order in which it is told."""
+
+
+class Draws(NamedTuple):
+    """Names of what is drawn at random, as a population, and once by the seed; and what is fixed, in words."""
+
+    population: tuple[str, ...]
+    fixed: tuple[str, ...]
+    these: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """In words; empty if nothing is drawn."""
+        drawn = " and ".join(words for name, words in _IN_WORDS.items() if name in self.population)
+        over = f"over a population of {drawn}" if drawn else ""
+        given = f"for {' and '.join(self.these)}" if self.these else ""
+        return ", ".join(part for part in (over, given) if part)
+
+
+def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
+    """Return the draws that a claim rests on, among planned cells."""
+    grid = PlannedGrid(claim.grid, None, [each.cell for each in planned if each.grid == claim.grid])
+    cells = Reference("", claim, grid).cells
+    # Other diversity indices are those of heads alone.
+    alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
+    looked_at = {"heads", "head_files"} if alone else set(_IN_WORDS)
+    population = {part for cell in cells for part in cell.population} & looked_at
+    fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & looked_at
+    given = {part for cell in cells for part in cell.given} & looked_at
+    these = tuple(_these(part, cells) for part in _IN_WORDS if part in fixed | given)
+    return Draws(tuple(sorted(population)), tuple(sorted(fixed)), these)
+
+
+def _these(part: str, cells: Iterable[Cell]) -> str:
+    """What is fixed, with its number where all cells that have it have as many."""
+    found = {_number(part, cell) for cell in cells if part in cell.drawn | cell.given}
+    number = found.pop() if len(found) == 1 else None
+    noun = _IN_WORDS[part]
+    text = f"this one {noun.removesuffix('s')}" if number == 1 else f"these {number or ''} {noun}".replace("  ", " ")
+    fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in cells)
+    return f"{text} with what is fitted to the others" if fitted else text
+
+
+def _number(part: str, cell: Cell) -> Any:
+    """How many there are of what a cell fixes; None of what is counted elsewhere."""
+    held_out = getattr(cell.data.key_distribution, "held_out", None)
+    held_out = cell.n_queries if cell.queries.queries.kind == "held_out" else held_out
+    return {"queries": cell.n_queries, "held_out": held_out, "heads": cell.heads.n_heads}.get(part)
