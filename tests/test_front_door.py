@@ -60,7 +60,7 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp
 
 def test_describe__teaches(command):
     for name, told in {
-        "ridge": ("amplitude · wave", "a finite amplitude", "sin, cos"), "data": ("n_keys", "required", "student_t"),
+        "ridge": ("amplitude · wave", "frequency", "sin, cos"), "data": ("n_keys", "required", "student_t"),
         "regression": ("additive",), "claims": ("larger_than",), "larger_than": ("versus",), "mse": ("squared_bias +",),
         "measures": ("equivalent_heads",), "grids": ("factors",), "functions": ("one_by_one",),
     }.items():  # fmt: skip

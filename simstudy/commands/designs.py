@@ -153,7 +153,7 @@ def describe(
     if not found and not measures:
         names = dict.fromkeys([*named, *MEASURES, *(tag for each in known for tag in tags(each))])
         raise UserError(f"{name}: no table, kind or measure; {hint(name, [*names])}")
-    table = Table("entry", "what to give", "default")
+    table = Table("entry", "meaning, or alternatives", "default")
     for each, measure in measures.items():
         table.add_row(each, f"{measure.meaning}: {measure.formula}", "")
     for record in found:
@@ -162,7 +162,6 @@ def describe(
         for each, field in record.model_fields.items() if len(found) < 9 else ():
             kinds = [str(value) for value in get_args(field.annotation) if isinstance(value, str)]
             kinds += [tag for inner in records_in(field.annotation) for tag in tags(inner)]
-            said = " ".join(filter(None, [field.description, f"({', '.join(kinds)})" if kinds else ""]))
             default = "" if field.default is PydanticUndefined else getattr(field.default, "label", field.default)
-            table.add_row(f"  {each}", said, "required" if field.is_required() else str(default))
+            table.add_row(f"  {each}", ", ".join(kinds), "required" if field.is_required() else str(default))
     show_table(table)

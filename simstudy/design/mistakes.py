@@ -84,7 +84,9 @@ def validated(model: type[_Model], raw: Any, at: Callable[[Steps], Steps] = list
         return model.model_validate(raw)
     except ValidationError as error:
         found = [_problem(detail, raw, model, at) for detail in error.errors(include_url=False)]
-        raise DesignError(place, [*{problem.path: problem for problem in found}.values()]) from None
+        # A list of which an item is none of the alternatives is one mistake, that of the item.
+        inner = [each for each in found if not any(other.path.startswith(f"{each.path}[") for other in found)]
+        raise DesignError(place, [*{problem.path: problem for problem in inner}.values()]) from None
 
 
 def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps], Steps]) -> Problem:

@@ -120,7 +120,7 @@ def _unsaid(reference: Reference, entry: Any) -> Iterator[Problem]:
         yield reference.problem("index", 'state index for measure = "hdi", and only then')
     if isinstance(entry, claims.PairedClaim) and entry.compared == "ratio" and entry.versus is None:
         yield reference.problem("compared", "state versus, the settings of the cell to compare with")
-    if isinstance(entry, claims.OptimumClaim) and (entry.value is None) == (entry.source is None):
+    if isinstance(entry, claims.Optimum | claims.OptimumSlope) and (entry.value is None) == (entry.source is None):
         yield reference.problem("value", "state either value or source, the theory that gives it")
     of_number = reference.grid.drawn and not isinstance(entry, claims.OptimumClaim | claims.ViolatedPairs)
     if getattr(entry, "holds", "") == "on_average" and not of_number:

@@ -52,7 +52,7 @@ def test_study__is_that_of_its_file_and_of_its_json(tmp_path):
         ({"study": {"name": "\ud800"}}, "surrogates not allowed"),
         (tiny().grid("more", {"angle": {1}}), "1} is of type set; give text, numbers, lists or tables"),
         (tiny().data(n_keyz=None), 'tiny: data.n_keyz: unknown key; did you mean "n_keys"'),
-        (tiny().data(n_keys=-1), "tiny: data.n_keys = -1: must be greater than or equal to 1"),
+        (tiny().data(n_keys=-1), "tiny: data.n_keys = -1: Input should be greater than or equal to 1"),
         (3, "a design of type int; give the path of a file, the name of a shipped design, or a Study"),
         ("principal-angels", 'neither a file nor the name of a design; did you mean "principal-angles"?'),
     ],

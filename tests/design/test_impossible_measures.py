@@ -25,7 +25,7 @@ def of_one_head(text: str) -> str:
         ("own_measure", "it is what a function of your own gives; state measure_function"),
         ("discrepancy", "it needs a reference computation; state reference"),
         ("bias_squared", 'did you mean "squared_bias"?'),
-        ("colour", f"use {ENSEMBLE}"),
+        ("colour", f"use one of {ENSEMBLE}"),
     ],
 )
 def test_measure_that_no_cell_has__is_refused_in_one_line(tmp_path, measure, expected):

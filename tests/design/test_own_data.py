@@ -6,13 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, mistakes
+from builders import DESIGN, edited, loaded, mistakes, with_contents
 from sklearn import datasets
 from sklearn.linear_model import LinearRegression
 
-from simstudy.design.contents import read_contents
-from simstudy.design.feasibility import impossibilities
-from simstudy.design.settings.cell import Cell
 from simstudy.execution.provenance import provenance
 
 RNG = np.random.default_rng(3)
@@ -21,10 +18,7 @@ NUMBERS = RNG.normal(size=(30, 4)) * [1.0, 5.0, 0.1, 2.0] + [0.0, 100.0, 0.0, -3
 
 def cell_of(path="sklearn:diabetes", folder=".", seed=7, regression="zero", noise="gaussian", **settings):
     keys = {"kind": "file", "path": str(path)} | settings
-    cell = minimal_cell(key_distribution=keys, regression=regression, noise=noise, seed=seed)
-    cell, problems = read_contents(cell, Path(folder))
-    assert not problems, problems
-    return cell
+    return with_contents(Path(folder), key_distribution=keys, regression=regression, noise=noise, seed=seed)
 
 
 def stored(folder, kind, numbers=NUMBERS):
@@ -132,23 +126,6 @@ def test_pairing_of_residuals__tells_cells_apart():
     assert cells[0].rows == cells[1].rows and cells[0].identity("e") != cells[1].identity("e")
 
 
-def test_rows__travel_inside_the_cell():
-    cell = cell_of(response="target", held_out=5, regression="file", columns=["bmi", "bp", "s1", "s2", "s3", "s4"])
-    assert Cell.model_validate(cell.model_dump()).rows == cell.rows
-    found = Cell.model_validate_json(cell.model_dump_json()).rows
-    np.testing.assert_array_equal(found.table, cell.rows.table)
-    assert "have not been read" in str(impossibilities(cell.model_copy(update={"file_rows": None})))
-
-
-@pytest.mark.parametrize(
-    "stated", ["x", {"shape": [3, 4]}, {"shape": [9**9, 9**9], "n_held_out": 0, "numbers": "eJwDAAAAAAE="}, {}]
-)
-def test_forged_rows__are_refused(stated):
-    dumped = cell_of(columns=["bmi", "bp", "s1", "s2", "s3", "s4"]).model_dump()
-    with pytest.raises(ValueError, match="no rows of data"):
-        Cell.model_validate(dumped | {"file_rows": stated})
-
-
 def design_with(keys, **edits):
     text = edited(DESIGN, "n_features = 6", f"n_features = 6\nkey_distribution = {keys}")
     for old, new in edits.values():
@@ -191,7 +168,7 @@ FILES = {
         ('path = "twice.csv", columns = ["a", "a"]', "columns must name each feature once, and not the response"),
         ('path = "twice.csv", columns = ["a"], response = "a"', "and not the response"),
         ('path = "sklearn:diabetes", held_out = 441', "442 rows are too few for held_out = 441"),
-        ('path = "sklearn:diabetes", sampling = "twice"', "must be 'with_replacement' or 'without'"),
+        ('path = "sklearn:diabetes", sampling = "twice"', "Input should be 'with_replacement' or 'without'"),
     ],
 )
 def test_bad_data__get_one_clear_message(tmp_path, stated, expected):

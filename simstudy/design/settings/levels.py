@@ -2,9 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from simstudy.design.settings.records import Setting
+from typing import Any, NamedTuple
 
 Coordinates = dict[str, Any]
 
@@ -46,6 +44,14 @@ def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen
     for cell in chosen:
         found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
     return list(found.values())
+
+
+class Setting(NamedTuple):
+    """Name of a setting in words, its symbol (empty if it has none) and its unit (empty if it has none)."""
+
+    words: str
+    symbol: str = ""
+    unit: str = ""
 
 
 SETTINGS: dict[str, Setting] = {
