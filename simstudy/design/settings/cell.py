@@ -3,9 +3,9 @@
 import hashlib
 import json
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, InstanceOf, model_validator
+from pydantic import Field, InstanceOf, PlainSerializer, model_validator
 
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import bandwidth_of, weights_of
@@ -69,7 +69,7 @@ class Cell(Record):
     geometry: int = Field(0, exclude=True)
     # As well the contents of the data that keys are drawn from, of ``heads.query_file``, of a mask: 0 and 1, and of
     # value projections the overlap.
-    file_rows: InstanceOf[Rows] | None = None
+    file_rows: Annotated[InstanceOf[Rows], PlainSerializer(lambda rows: rows.digest)] | None = None
     file_query_projections: Matrices | None = Field(None, exclude_if=_is_none)
     file_mask: tuple[str, ...] | None = Field(None, exclude_if=_is_none)
     file_value_overlap: Overlap | None = Field(None, exclude_if=_is_none)
