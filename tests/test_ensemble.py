@@ -250,12 +250,9 @@ TAKE_ARRAYS = {
     "noise_ratio": lambda x: theory.noise_ratio([0.0, 0.0], x, [0.1, 0.2], 1.0),
     "averaged_noise_ratio": lambda x: theory.averaged_noise_ratio(x, 1.0),
     "dot_product_correlation": lambda x: theory.dot_product_correlation(x, [0.0, 0.0], np.eye(2)),
-    "risk of weights": lambda x: theory.risk(x, np.eye(2)),
-    "risk of moments": lambda x: theory.risk([0.5, 0.5], x),
     "optimal_weights": theory.optimal_weights,
     "simplex_weights": lambda e: theory.optimal_weights(e, "simplex"),
     "front_greater_weights": lambda e: theory.optimal_weights(e, "front_greater"),
-    "effective_learners": theory.effective_learners,
     "principal_angles": principal_angles,
     "head_diversity": head_diversity,
 }

@@ -82,35 +82,25 @@ def head(draw, levels=1, n_keys=128, n_features=8, head_dim=4):
 
 
 def decompose(tokens, projection_pair, weights, projections="untied"):
-    """Signs of the eigenvalues of symmetrised mixed scores, and share of the symmetric part of the bilinear form."""
+    """Number of negative eigenvalues of symmetrised mixed scores."""
     query, key = projection_pair[:, 0], projection_pair[:, 0 if projections == "tied" else 1]
     scores = mixed_scores(tokens @ query, tokens @ key, weights)
     values = np.linalg.eigvalsh((scores + scores.swapaxes(1, 2)) / 2.0)
     least = ZERO * np.abs(values).max(axis=1, keepdims=True)
-    form = query @ key.swapaxes(1, 2)
-    symmetric = (form + form.swapaxes(1, 2)) / 2.0
-    return {
-        "positive_eigenvalues": (values > least).sum(axis=1),
-        "negative_eigenvalues": (values < -least).sum(axis=1),
-        "symmetric_share": (symmetric**2).sum(axis=(1, 2)) / (form**2).sum(axis=(1, 2)),
-    }
+    return {"negative_eigenvalues": (values < -least).sum(axis=1)}
 
 
 def kernel_theory(levels=1, n_keys=128, n_features=8, head_dim=4, projections="untied"):
-    """Signs of eigenvalues, and share of the symmetric part.
+    """Number of negative eigenvalues.
 
     The form of one level, (QK' + KQ')/2, has p eigenvalues of either sign if the 2p columns of Q and K are independent;
     by Sylvester's law of inertia L levels have L times as many, if each level and those above it have no more columns
-    than positions.  With Haar O, OM has the law of M and E tr((OM)²) = |M|²/d: the symmetric part has (1 + 1/d)/2 of
-    |M|².
+    than positions.
     """
     tied = projections == "tied"
-    theory = {"symmetric_share": 1.0 if tied else (1.0 + 1.0 / n_features) / 2.0}
     room = all(n_features * (levels - m) <= -(-n_keys // 2**m) for m in range(levels))
-    if room and (tied or 2 * head_dim <= n_features):
-        count = head_dim * levels
-        theory |= {"positive_eigenvalues": count, "negative_eigenvalues": 0 if tied else count}
-    return theory
+    known = room and (tied or 2 * head_dim <= n_features)
+    return {"negative_eigenvalues": 0 if tied else head_dim * levels} if known else {}
 
 
 def keys_in_time(draw, kind="autoregressive", coefficient=0.0, band=4, n_keys=1024):
@@ -129,18 +119,6 @@ def coarsen(x, chunk, regression="x"):
     """Mean squared difference of m(X) from its means over chunks."""
     target = x if regression == "x" else np.sin(2.0 * x)
     return {"level_error": ((target - np.repeat(chunk_means(target, chunk), chunk, axis=1)) ** 2).mean(axis=1)}
-
-
-def level_theory(chunk, kind="autoregressive", coefficient=0.0, band=4, n_keys=1024, regression="x"):
-    """Error of chunk means of m(x) = x: 1 − Σ γ(k − l)/w², sum over pairs of a chunk, γ the autocovariance."""
-    lags = np.arange(chunk)
-    if regression != "x":
-        return {}
-    if kind == "band-limited":
-        gamma = np.cos(2.0 * np.pi * np.outer(np.arange(1, band + 1), lags) / n_keys).mean(axis=0)
-    else:
-        gamma = float(coefficient) ** lags
-    return {"level_error": 1.0 - gamma @ (np.where(lags, 2.0, 1.0) * (chunk - lags)) / chunk**2}
 
 
 def weigh_chunks(x, chunk):

@@ -83,6 +83,11 @@ def recovery_theory(
     return theory
 
 
+def count_parameters(gate_weights, left):
+    """Number of parameters of the gates relative to that of the output projection, of the shape of ``left``."""
+    return {"gate_share": np.full(len(left), gate_weights[0].size / left[0].size)}
+
+
 def subspace(draw, n_keys=32, n_features=16):
     """Normals for tokens in an affine subspace: coordinates, directions, and an offset."""
     return {
@@ -154,6 +159,5 @@ def descend(tokens, weights, residual="none", normalisation="none"):
     spread = np.linalg.norm(apart, axis=(1, 2)) / size
     return {
         "token_spread": spread,
-        "log_token_spread": np.log(np.maximum(spread, np.finfo(float).eps)),
         "visible_rank": (np.linalg.svd(apart, compute_uv=False) > APART * size[:, None]).sum(axis=1),
     }

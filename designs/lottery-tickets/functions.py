@@ -7,7 +7,7 @@ Index legend: r replicate, i and j input feature, k hidden unit, e entry of any 
 """
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import softmax
 
 MAX_UNITS = 32  # hidden units for each input feature, of which all subsets are looked at
 
@@ -106,34 +106,6 @@ def mask_stack(tokens, targets, numbers, layers=1, normalisation="none"):
                 states = (states - states.mean(axis=1, keepdims=True)) / states.std(axis=1, keepdims=True)
         ends.append(states)
     return {"log_stack_error": np.log(np.abs(ends[1] - ends[0]).max())}
-
-
-def query(draw, n_keys):
-    """Gaussian logits and values of keys, and uniform numbers for changes of logits."""
-    return {"logits": draw.normals(n_keys), "values": draw.normals(n_keys), "uniform": draw.uniforms(n_keys)}
-
-
-def perturb(logits, values, uniform, error, direction):
-    """Total variation of the weights and change of the output, over their bounds, if logits change by at most e.
-
-    ``random``: uniformly; ``adverse``: by ±e, the signs such that half of all weight moves as far as it can;
-    ``extreme``: the same where one key has the weight 1/(1 + exp e), where the bound is attained.
-    """
-    n, bound = logits.shape[1], np.tanh(error / 2.0)
-    if direction == "extreme":
-        values = np.tile(np.arange(n) == 0, (len(logits), 1)).astype(float)
-        logits = values * (np.log(n - 1.0) - error)
-    weights = softmax(logits, axis=1)
-    if direction == "random":
-        change = error * (2.0 * uniform - 1.0)
-    else:
-        last = np.abs(np.cumsum(weights, axis=1) - expit(-error)).argmin(axis=1)
-        change = np.where(np.arange(n) <= last[:, None], error, -error)
-    difference = softmax(logits + change, axis=1) - weights
-    variation = np.abs(difference).sum(axis=1) / 2.0 / bound
-    moved = np.abs((difference * values).sum(axis=1)) / (bound * np.ptp(values, axis=1))
-    excess = np.maximum(np.maximum(variation, moved), 1.0) - 1.0
-    return {"bound_share": variation, "output_share": moved, "bound_excess": excess}
 
 
 def errors_of_heads(draw, n_heads, shared=0.0):

@@ -12,29 +12,23 @@ What answers which question:
   :func:`predicted_measure_errors` and :func:`measure_errors_by_query` bound the numerical error of exact theory.
 - How does the correlation of two heads depend on their principal angles? :func:`origin_correlation` at x = 0;
   :func:`noise_ratio` at any query and :func:`averaged_noise_ratio` over queries; for dot-product logits
-  :func:`dot_product_correlation`.  How fast does the best dimension of heads grow with ln n in the end?
-  :func:`limiting_slope`.
+  :func:`dot_product_correlation`.
+- Does it pay to push heads apart? :func:`isotropic_bias` for a target without a direction; up to the share
+  :func:`alignment_threshold` of a linear target in one subspace.
 - Which weights of the heads are best? :func:`error_moments` of a prediction, then :func:`optimal_weights` of sum 1
-  within a class, or :func:`unconstrained_weights`.  :func:`risk`, :func:`mean_squared_error` and
-  :func:`effective_learners` evaluate any weights.
+  within a class, or :func:`unconstrained_weights`.  :func:`mean_squared_error` evaluates any weights.
 - What of other mechanisms than softmax? :func:`compact_leading_order` for compact kernels of fixed bandwidth, whose
-  windows are empty at the :func:`empty_window_rate`; :func:`tuned_risk_ratio` of Gaussian to compact kernels;
-  :func:`product_head`, the one head that a product of kernels is.
+  windows are empty at the :func:`empty_window_rate`; :func:`product_head`, the one head that a product of kernels is.
 - What are the regression function and the noise variance of a design? :func:`regression_function` and
   :func:`noise_variance`, as a :class:`Function` with closed Gaussian expectations.
 """
 
-from simstudy.theory.closed_forms import (
-    averaged_noise_ratio,
-    dot_product_correlation,
-    limiting_slope,
-    noise_ratio,
-    origin_correlation,
-)
-from simstudy.theory.compact_kernels import compact_leading_order, empty_window_rate, tuned_risk_ratio
+from simstudy.theory.closed_forms import averaged_noise_ratio, dot_product_correlation, noise_ratio, origin_correlation
+from simstudy.theory.compact_kernels import compact_leading_order, empty_window_rate
 from simstudy.theory.exact.logits import LogitMoments, logit_moments
 from simstudy.theory.exact.moments import ExactPrediction, exact_moments
 from simstudy.theory.functions import Function, noise_variance, regression_function
+from simstudy.theory.informed import alignment_threshold, isotropic_bias
 from simstudy.theory.leading import Prediction, damped_leading_order, leading_order, masked, product_head
 from simstudy.theory.measures import (
     measure_errors_by_query,
@@ -45,19 +39,17 @@ from simstudy.theory.measures import (
 from simstudy.theory.weighting import (
     ErrorMoments,
     Weighting,
-    effective_learners,
     error_moments,
     mean_squared_error,
     optimal_weights,
-    risk,
     unconstrained_weights,
 )
 
 __all__ = [
-    "ErrorMoments", "ExactPrediction", "Function", "LogitMoments", "Prediction", "Weighting", "averaged_noise_ratio",
-    "compact_leading_order", "damped_leading_order", "dot_product_correlation", "effective_learners",
-    "empty_window_rate", "error_moments", "exact_moments", "leading_order", "limiting_slope", "logit_moments",
+    "ErrorMoments", "ExactPrediction", "Function", "LogitMoments", "Prediction", "Weighting", "alignment_threshold",
+    "averaged_noise_ratio", "compact_leading_order", "damped_leading_order", "dot_product_correlation",
+    "empty_window_rate", "error_moments", "exact_moments", "isotropic_bias", "leading_order", "logit_moments",
     "masked", "mean_squared_error", "measure_errors_by_query", "measures_by_query",
     "noise_ratio", "noise_variance", "optimal_weights", "origin_correlation", "predicted_measure_errors",
-    "predicted_measures", "product_head", "regression_function", "risk", "tuned_risk_ratio", "unconstrained_weights",
+    "predicted_measures", "product_head", "regression_function", "unconstrained_weights",
 ]  # fmt: skip

@@ -110,29 +110,3 @@ def dot_product_correlation(first: ArrayLike, second: ArrayLike, covariance: Arr
     """
     difference = real_array("first", first) - real_array("second", second)
     return np.exp(-0.5 * np.sum((difference @ real_array("covariance", covariance)) * difference, axis=-1))
-
-
-def limiting_slope(bandwidth: float, query_scale: float = 1.0, bias_rate: float = 0.0) -> float:
-    """Slope in ln n of the head dimension at which squared bias and variance balance, at one bandwidth: 1/(g + ln L).
-
-    Formula :eq:`limiting-slope`.
-
-    L is what one more dimension multiplies the variance of a head by, averaged over queries x ~ N(0, s^2 I).  The
-    slope is that far above p ln L = 1, of heads that are averaged and whose squared bias falls like exp(-g p).
-
-    Parameters
-    ----------
-    bandwidth : float
-        b > 0, in units of the standard deviation of the keys.
-    query_scale : float
-        s in (0, 1]: standard deviation of queries, in units of that of the keys.
-    bias_rate : float
-        g >= 0: rate at which the squared bias falls with the dimension.
-
-    Returns
-    -------
-    float
-        Dimensions for each unit of ln n.
-    """
-    inflation = averaged_noise_ratio(np.zeros(1), bandwidth, query_scale)
-    return float(1 / (bias_rate + np.log(inflation)))

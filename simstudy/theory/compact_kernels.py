@@ -6,7 +6,6 @@ noncentral χ²: p degrees of freedom, noncentrality |c|².  Index legend: h and
 
 import numpy as np
 import scipy
-from scipy.special import gammaln
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.mechanisms import CompactNormaliser
@@ -168,30 +167,3 @@ def _leading_reason(cell: Cell, kernel: Kernel | None, projections: Array, queri
     if any(min(np.abs(overlap).max(), np.abs(overlap - identity).max()) > _SAME for overlap in overlaps):
         return "compact kernels: derived for heads that are aligned or orthogonal"
     return _keys_reason(cell)
-
-
-def tuned_risk_ratio(head_dim: int, power: int) -> float:
-    """Least asymptotic risk of Gaussian kernels over that of (1 − |u|²)_+^r, each at its own best bandwidth.
-
-    Formula :eq:`tuned-risk`.
-
-    Parameters
-    ----------
-    head_dim : int
-        Dimension p of a head, at least 1.
-    power : int
-        r of the compact kernel, at least 1: Epanechnikov's, the biweight, the triweight (arXiv 2601.22766).
-
-    Returns
-    -------
-    float
-        At least 1 where the compact kernel is the better one.
-    """
-    # Compact constants of (1 − |u|²)_+^r of integral 1 on R^p.
-    half = head_dim / 2
-    log_norm = gammaln(half + power + 1) - half * np.log(np.pi) - gammaln(power + 1)
-    log_roughness = 2 * log_norm + half * np.log(np.pi) + gammaln(2 * power + 1) - gammaln(half + 2 * power + 1)
-    roughness = float(np.exp(log_roughness))
-    gaussian_roughness = (4 * np.pi) ** (-half)
-    second_moment = 1 / (head_dim + 2 * power + 2)
-    return float(((1 / second_moment) ** head_dim * (gaussian_roughness / roughness) ** 2) ** (2 / (head_dim + 4)))

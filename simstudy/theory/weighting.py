@@ -79,34 +79,6 @@ def error_moments(prediction: Prediction | ExactPrediction) -> ErrorMoments:
     return ErrorMoments(errors, np.mean(target[:, None] * bias, axis=0), float(np.mean(target**2)))
 
 
-def risk(weights: ArrayLike, error_moment: ArrayLike) -> float:
-    """Mean squared error a'Ea of an ensemble whose weights sum to 1.
-
-    Formula :eq:`risk`.
-
-    Parameters
-    ----------
-    weights : (H,) array
-        Of sum 1.
-    error_moment : (H, H) array
-        E e_h e_g.
-
-    Returns
-    -------
-    float
-        In the unit of E.
-
-    Raises
-    ------
-    ValueError
-        If the weights do not sum to 1: the risk then depends on the target too, see :func:`mean_squared_error`.
-    """
-    a = real_array("weights", weights).astype(float)
-    if not np.isclose(a.sum(), 1, rtol=0, atol=1e-9):
-        raise ValueError(f"the weights sum to {a.sum():g}; a'Ea is the risk of weights that sum to 1 only")
-    return float(a @ real_array("error_moment", error_moment) @ a)
-
-
 def mean_squared_error(weights: ArrayLike, moments: ErrorMoments) -> float:
     """Risk of any weights: a'Ea + 2 (s - 1) a'E[m e] + (s - 1)^2 E m^2 with s = sum_h a_h.
 
@@ -200,25 +172,6 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
     weights, rank, n_heads = least_squares(gram, aligned), _rank(gram), len(gram)
     reason = "" if rank == n_heads else f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many solutions"
     return Weighting(weights, mean_squared_error(weights, moments), rank, reason)
-
-
-def effective_learners(weights: ArrayLike) -> float:
-    """(sum a)^2 / sum a^2 (Kish 1965): 1 / sum a^2 for weights that sum to 1, and H for equal ones.
-
-    Formula :eq:`effective-learners`.
-
-    Parameters
-    ----------
-    weights : (H,) array
-        a_h, of any sum.
-
-    Returns
-    -------
-    float
-        From 1 to H where no weight is negative.
-    """
-    a = real_array("weights", weights).astype(float)
-    return float(a.sum() ** 2 / np.sum(a**2))
 
 
 def _rank(matrix: Array) -> int:

@@ -76,13 +76,6 @@ class Draw:
         return self.rng.random((self.count, *shape))
 
 
-@pytest.mark.parametrize("keys", [{"coefficient": 0.9}, {"kind": "band-limited", "band": 3}])
-def test_error_of_chunks__is_that_of_theory(keys):
-    errors = STUDY["coarsen"](STUDY["keys_in_time"](Draw(), n_keys=16, **keys)["x"], 8)["level_error"]
-    expected = STUDY["level_theory"](8, n_keys=16, **keys)["level_error"]
-    assert abs(errors.mean() - expected) < 4.0 * errors.std() / math.sqrt(len(errors))
-
-
 @pytest.mark.parametrize("levels", [1, 3])
 def test_causal_layer__sees_no_later_token_and_is_ordinary_at_one_level(levels):
     given = {name: each[:5] for name, each in STUDY["sequence"](Draw(), levels=levels, n_keys=21).items()}

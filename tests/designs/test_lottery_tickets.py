@@ -65,13 +65,6 @@ def test_rate_of_the_width__is_that_at_which_the_mean_of_the_largest_need_grows(
     assert STUDY["needed_width_rate"](2, 32, 19) == pytest.approx(2 * (many - few) / math.log(4), rel=0.03)
 
 
-def test_change_of_logits__attains_the_bound_where_one_key_has_the_right_weight():
-    logits, values = RNG.normal(size=(2, 3, 4096))
-    found = {way: STUDY["perturb"](logits, values, RNG.random((3, 4096)), 0.7, way) for way in ("adverse", "extreme")}
-    assert found["extreme"]["bound_share"] == pytest.approx(1.0) == found["extreme"]["output_share"]
-    assert (found["adverse"]["bound_share"] > 0.99).all() and found["adverse"]["bound_excess"].max() < 1e-9
-
-
 def test_best_average__is_that_of_all_subsets_of_heads():
     errors = RNG.normal(size=6)
     means = [abs(np.mean(each)) for size in range(1, 7) for each in itertools.combinations(errors, size)]

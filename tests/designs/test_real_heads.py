@@ -76,3 +76,20 @@ def test_edit__removes_heads_and_gives_others_the_weights_of_their_donors():
     edit = STUDY["changed"]({(1, 2): None, (1, 0): 1, (0, 1): 2})
     expected = torch.stack([weights[:, 1], weights[:, 1], torch.zeros(2, 5, 5)], dim=1)
     assert torch.equal(edit(1, weights), expected) and torch.equal(edit(2, weights), weights)
+
+
+def test_probe__is_the_share_of_slopes_in_the_directions_of_most_heads(monkeypatch):
+    """Of a model whose first layer reads independent features: the next token follows those that all heads look at."""
+    rng = np.random.default_rng(2)
+    tokens = rng.integers(1, 9, size=(600, 12))
+    shares = []
+    for inside, scale in ((True, 1.0), (False, 1.0), (True, 5.0)):
+        states = rng.normal(size=(*tokens.shape, 8))
+        states[:, :-1, 0 if inside else 5] += tokens[:, 1:]
+        states[..., 0] *= scale
+        read = type("Output", (), {"hidden_states": (torch.tensor(states), None)})
+        key = np.eye(8)[[[0, 1], [0, 1], [0, 2]]].swapaxes(1, 2)  # common: features 0 and 1
+        monkeypatch.setitem(STUDY["probe"].__globals__, "load", lambda model, read=read: (lambda **given: read, {}))
+        monkeypatch.setitem(STUDY["probe"].__globals__, "maps", lambda model, key=key: [{"key": key}])
+        shares.append(STUDY["probe"]("any", tokens)["common_share"])
+    assert shares == pytest.approx([1, 0, 1], abs=0.05)

@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 from scipy import integrate
-from scipy.optimize import brentq
 from scipy.stats import norm
 from theory_oracle import gaussian_grid, make_cell
 
@@ -77,28 +76,6 @@ def test_query_averages_are_the_integrals_they_claim(degrees, bandwidth):
     for scale in (1.0, 0.5):
         ratio = weights @ cf.noise_ratio(scale * head, scale * other, angle, bandwidth)
         np.testing.assert_allclose(cf.averaged_noise_ratio(angle, bandwidth, scale), ratio, rtol=1e-9)
-
-
-@pytest.mark.parametrize("bias_rate", [0.5, 2.0])
-def test_limiting_slope__is_that_of_the_balance_at_enormous_n(bias_rate):
-    """Squared bias exp(-g p) against the variance (p/D) L^p / n of averaged heads, n given by its logarithm."""
-    bandwidth, scale, total_dim = 0.7, 0.5, 24
-
-    def log_variance_fall(p):
-        inflation = np.log(cf.averaged_noise_ratio(np.zeros(1), bandwidth, scale))
-        return p * inflation + np.log1p(p * inflation) - np.log(total_dim)
-
-    def optimum(log_n):
-        def gap(p):
-            return np.log(bias_rate) - bias_rate * p - log_variance_fall(p) + log_n
-
-        return brentq(gap, 1e-6, 1e6)
-
-    slope = (optimum(1.01e5) - optimum(1e5)) / 1e3
-    assert cf.limiting_slope(bandwidth, scale, bias_rate) == pytest.approx(slope, rel=1e-3)
-    # The controls: other queries, and common sizes, which are far from the limit.
-    assert abs(cf.limiting_slope(bandwidth, 1.0, bias_rate) / slope - 1) > 0.01
-    assert optimum(12.0) - optimum(11.0) < 0.97 * slope
 
 
 DIMENSIONS = [1, 2, 4, 16, 64, 256, 4096]

@@ -5,12 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import minimal_cell
-from scipy.integrate import quad
-from scipy.special import gamma
 
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.load import load_design
-from simstudy.theory import compact_leading_order, empty_window_rate, tuned_risk_ratio
+from simstudy.theory import compact_leading_order, empty_window_rate
 
 DESIGN = Path(__file__).parents[2] / "designs" / "compact-kernels" / "design.toml"
 COMPACT = {"kind": "compact", "power": 2, "window": 2.5}
@@ -125,27 +123,3 @@ def test_windows_of_the_design__give_kernels_one_effective_sample_size():
             sizes[cell.estimator.normaliser.power] = 1 / compact_leading_order(cell, *arrays).covariance[0, 0, 0]
     assert list(sizes) == [1, 2, 3, 10, 100]
     np.testing.assert_allclose(list(sizes.values()), 0.36 * 1024, rtol=1e-5)
-
-
-@pytest.mark.parametrize("p", [1, 2, 4, 8])
-@pytest.mark.parametrize("power", [1, 2, 3])
-def test_tuned_risk_has_the_constants_that_are_integrals(p, power):
-    surface = 2 * np.pi ** (p / 2) / gamma(p / 2)
-
-    def integral(exponent, moment):
-        return surface * quad(lambda u: (1 - u**2) ** exponent * u ** (p - 1 + moment), 0, 1)[0]
-
-    mass = integral(power, 0)
-    second_moment, roughness = integral(power, 2) / p / mass, integral(2 * power, 0) / mass**2
-    gaussian = (4 * np.pi) ** (-p / 2)
-    ratio = (gaussian**2 / (second_moment**p * roughness**2)) ** (2 / (p + 4))
-    assert tuned_risk_ratio(p, power) == pytest.approx(ratio, rel=1e-10)
-
-
-def test_tuned_risk_of_numpy_integers_does_not_overflow():
-    assert tuned_risk_ratio(np.int64(20), 1) == tuned_risk_ratio(20, 1) == pytest.approx(1.4446, abs=1e-4)
-
-
-@pytest.mark.parametrize(("p", "ratio"), [(1, 1.041), (2, 1.082), (4, 1.155), (8, 1.265)])
-def test_gaussian_kernel_costs_what_is_published_against_epanechnikov(p, ratio):
-    assert tuned_risk_ratio(p, 1) == pytest.approx(ratio, abs=6e-4)
