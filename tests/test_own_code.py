@@ -327,7 +327,7 @@ def test_breach_of_the_contract__is_told_in_one_line(made, name, message, tmp_pa
 @pytest.mark.parametrize(
     ("made", "old", "new", "said"),
     [
-        (study, 'name = "quadratic"', 'name = "quadratic", code = "raise SystemExit"', "data.regression.code = .*instance of Code"),
+        (study, 'name = "quadratic"', 'name = "quadratic", code = "raise SystemExit"', "regression.code = .* of Code"),
         (partial(study, measure_function=own("squared_error")), '"drawn"', '"integrated"', 'treatment = "drawn"'),
         (heads_study, 'arrangement = "own"', 'arrangement = "orthogonal"', 'heads_function for arrangement = "ortho'),
     ],

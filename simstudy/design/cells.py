@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from simstudy.design.document import Document, Grid
+from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.domain import Domain, drawn_cells
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.measures import RESERVED
 from simstudy.design.mistakes import DesignError, Problem, Steps, path_of, refuse, validated
 from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.levels import label, level
+from simstudy.design.settings.levels import label
 from simstudy.design.settings.records import Impossible
 
 Read = Callable[[Cell], Cell]
@@ -25,26 +25,28 @@ def cells_of(document: Document, name: str, grid: Grid, read: Read, drawn_from: 
     unknown = [*_unknown_settings(name, grid, of_functions)]
     if unknown:
         raise DesignError("", unknown)
+
+    def cross(drawn: dict[str, Any]) -> list[Cell]:
+        each = grid.model_copy(update={"settings": grid.settings | drawn})
+        return _crossed(document, name, each, read, of_functions)
+
     if not grid.domain:
-        cells = _crossed(document, name, grid, read, of_functions)
-    else:
-        if twice := sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
-            raise refuse(f"grids.{name}.domain.{twice[0]}", None, "also a factor or setting of the grid; state one")
-        fresh = ("seed",) if of_functions or "head_seed" in grid.all_factors else ("seed", "head_seed")
-        seed = grid.settings.get("seed", document.simulation.get("seed", 0))
+        return _with_one_control(cross({}))
+    if twice := sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
+        raise refuse(f"grids.{name}.domain.{twice[0]}", None, "also a factor or setting of the grid; state one")
+    fresh = ("seed",) if of_functions or "head_seed" in grid.all_factors else ("seed", "head_seed")
+    seed = grid.settings.get("seed", document.simulation.get("seed", 0))
+    domain = Domain(laws=grid.domain, cells=grid.cells)
+    return _with_one_control(drawn_cells(name, domain, fresh, [seed, drawn_from], cross))
 
-        def cross(drawn: dict[str, Any]) -> list[Cell]:
-            each = grid.model_copy(update={"settings": grid.settings | drawn})
-            return _crossed(document, name, each, read, of_functions)
 
-        cells = drawn_cells(name, Domain(laws=grid.domain, cells=grid.cells), fresh, [seed, drawn_from], cross)
-    seen: set[Any] = set()
-    for cell in cells:
-        levels = tuple(level(cell.coordinates, factor) for factor in grid.all_factors)
-        if levels in seen:
-            raise refuse(f"grids.{name}.factors", levels, "two cells have these values; remove or relabel one")
-        seen.add(levels)
-    return _with_one_control(cells)
+def require_few_cells(document: Document) -> None:
+    """Refuse a design of too many cells, before any is made."""
+    sizes = {name: grid.n_cells for name, grid in document.grids.items()}
+    if (total := sum(sizes.values())) > MAX_CELLS:
+        largest = max(sizes, key=lambda name: sizes[name])
+        remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
+        raise refuse(f"grids.{largest}.factors", sizes[largest], remedy)
 
 
 def _crossed(document: Document, name: str, grid: Grid, read: Read, of_functions: bool) -> list[Cell]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.files import read_arrays, read_regular
+from simstudy.design.own_code import read_code
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.mechanisms import FileMask, FileValueProjections, Overlap
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression
@@ -28,15 +29,18 @@ _PREFIX = "sklearn:"
 _KINDS = (".npy", ".npz", ".csv", ".parquet")
 
 
-def read_contents(cell: Cell, folder: Path) -> Cell:
-    """Return a cell with the contents of its files; raises Impossible if they are not what it states."""
+def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(), trial: bool = False) -> Cell:
+    """Return a cell with the contents of its files; raises Impossible if they are not what it states.
+
+    On trial, functions of trusted texts are tried.
+    """
     found: dict[str, Any] = {}
     for setting, path, (field, read) in stated(cell):
         try:
             found[field] = read(path if path.startswith(_PREFIX) else str(folder / path), cell)
         except UserError as error:
             raise Impossible(setting, str(error)) from None
-    return cell.model_copy(update=found) if found else cell
+    return read_code(cell.model_copy(update=found) if found else cell, folder, trusted, trial)
 
 
 def stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:

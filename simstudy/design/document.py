@@ -162,6 +162,8 @@ class Document(Record):
     """The design file as it is written, profile applied; tables of settings are checked cell by cell."""
 
     study: Study
+    claims: dict[Name, Claim] = Field(default_factory=dict)
+    figures: dict[Name, Figure] = Field(default_factory=dict)
     functions: dict[str, Any] = Field(default_factory=dict)
     measures: dict[FunctionName, OwnMeasureText] = Field(default_factory=dict)
     data: dict[str, Any] = Field(default_factory=dict)
@@ -172,8 +174,6 @@ class Document(Record):
     precision: Precision = Precision()
     budget: Budget = Budget()
     grids: Annotated[dict[Name, Grid], Field(min_length=1)]
-    claims: dict[Name, Claim] = Field(default_factory=dict)
-    figures: dict[Name, Figure] = Field(default_factory=dict)
 
 
 class PlannedCell(Record):

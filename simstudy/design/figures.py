@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from simstudy.design import claims
-from simstudy.design.settings.records import Line, Record
+from simstudy.design.settings.records import Line, Record, tagged_union
 
 ZIPPED, MOST_ZIPS = 200, 12
 """Replicates of a cell, and cells, whose intervals a figure shows."""
@@ -94,9 +94,5 @@ class ZipFigure(BaseFigure):
     y: Literal["coverage"] = "coverage"
 
 
-def _curve_unless_stated(value: Any) -> Any:
-    return {"kind": "curve", **value} if isinstance(value, dict) else value
-
-
 _Kinds = CurveFigure | DiversityFigure | OrderingFigure | OptimumFigure | NestedLoopFigure | LollipopFigure | ZipFigure
-Figure = Annotated[_Kinds, Field(discriminator="kind"), BeforeValidator(_curve_unless_stated)]
+Figure = Annotated[_Kinds, tagged_union("curve")]

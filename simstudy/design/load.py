@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from simstudy.design.answerable import require_answerable
-from simstudy.design.cells import cells_of
+from simstudy.design.cells import cells_of, require_few_cells
 from simstudy.design.confirmation import confirmatory
 from simstudy.design.contents import read_contents
-from simstudy.design.document import MAX_CELLS, NAME, Design, Document, Grid, PlannedCell, Precision
+from simstudy.design.document import NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.domain import Domain
 from simstudy.design.figures import Figure
 from simstudy.design.measures import COUNTED
 from simstudy.design.mistakes import DesignError, Problem, Steps, refuse, validated
-from simstudy.design.own_code import read_code, texts_of, value_of
+from simstudy.design.own_code import texts_of, value_of
 from simstudy.design.references import PlannedGrid
-from simstudy.design.settings.cell import TABLES, Cell
+from simstudy.design.settings.cell import TABLES
 from simstudy.design.written import Source, Written, is_shipped, parse, read_design
 from simstudy.errors import UserError
 
@@ -35,13 +35,11 @@ def load_design(
     # Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
     trusted = texts_of([*named, *(sorted(written.folder.glob("*.py")) if shipped else [])])
 
-    def read(cell: Cell) -> Cell:
-        return read_code(read_contents(cell, written.folder), written.folder, trusted, not shipped)
-
+    read = partial(read_contents, folder=written.folder, trusted=trusted, trial=not shipped)
     try:
         raw = _under_profile(written.tables, profile)
         document = validated(Document, _with_values(raw, written, trusted))
-        _require_few_cells(document)
+        require_few_cells(document)
         drawn_from = None if confirm is None else [written.text, confirm]
         grids = {}
         for name, grid in document.grids.items():
@@ -167,14 +165,6 @@ def _with_values(raw: dict[str, Any], written: Written, trusted: frozenset[str])
                     raise refuse(f"claims.{name}.{entry}", None, str(error)) from None
                 raw = raw | {"claims": raw["claims"] | {name: raw["claims"][name] | {entry: number}}}
     return raw
-
-
-def _require_few_cells(document: Document) -> None:
-    sizes = {name: grid.n_cells for name, grid in document.grids.items()}
-    if (total := sum(sizes.values())) > MAX_CELLS:
-        largest = max(sizes, key=lambda name: sizes[name])
-        remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
-        raise refuse(f"grids.{largest}.factors", sizes[largest], remedy)
 
 
 def _with_grid(name: str, grid: Grid, steps: Steps) -> Steps:

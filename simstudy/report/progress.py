@@ -16,9 +16,9 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from simstudy.design.answerable import lacking, order_of
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.mistakes import Problem
-from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import level
 from simstudy.execution.status import TELL_SHARE, CellStatus, Status, seconds_left

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from simstudy.design.answerable import lacking, order_of
 from simstudy.design.claims import LEVEL, BaseClaim, OptimumSlope, ViolatedPairs
 from simstudy.design.document import Design
 from simstudy.design.domain import MIN_SETTINGS
 from simstudy.design.draws import draws_of
 from simstudy.design.feasibility import batches_of
 from simstudy.design.measures import VARIABLES, labelled
-from simstudy.design.moments_needed import lacking, order_of
 from simstudy.design.settings.levels import selected
 from simstudy.execution.ledger import Account
 from simstudy.verdicts.comparisons import (

@@ -15,7 +15,7 @@ from simstudy.data.shared import projections_of
 from simstudy.design.contents import read_contents
 from simstudy.design.draws import draws_of
 from simstudy.design.load import check
-from simstudy.design.own_code import read_code, texts_of
+from simstudy.design.own_code import texts_of
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import Evaluation
@@ -35,10 +35,6 @@ POINTS_ELSEWHERE = re.compile(
 def of_another_seed(cell: Cell, read) -> Cell:
     simulation = cell.simulation.model_copy(update={"seed": OTHER})
     return read(cell.model_copy(update={"simulation": simulation, "file_rows": None}))
-
-
-def with_code(folder: Path, cell: Cell) -> Cell:
-    return read_code(read_contents(cell, folder), folder, texts_of(TRUST), trial=False)
 
 
 def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:
@@ -111,7 +107,7 @@ def test_statements__stand_alone(shipped):
 
 def test_what_another_seed_draws__is_named(shipped, monkeypatch):
     path, profiles = shipped
-    design, read = profiles["quick"], partial(with_code, path.parent)
+    design, read = profiles["quick"], partial(read_contents, folder=path.parent, trusted=texts_of(TRUST))
     for cell in kinds_of_cells(planned.cell for planned in design.cells):
         other = of_another_seed(cell, read)
         first, second = drawn_by_name(cell), drawn_by_name(other)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
+from simstudy.design.answerable import ORDER, lacking, tail
 from simstudy.design.measures import INDICES, MEASURES, STATISTICS
 from simstudy.design.mistakes import nearest
-from simstudy.design.moments_needed import ORDER, lacking, tail
 from simstudy.study import run
 
 ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}

@@ -5,7 +5,7 @@ import cProfile
 import pytest
 from builders import DESIGN, edited, faults, loaded, mistakes, write_design
 
-from simstudy.design import load
+from simstudy.design import cells
 from simstudy.design.claims import BaseClaim
 from simstudy.design.load import load_design
 from simstudy.design.settings.levels import level, selected
@@ -183,7 +183,7 @@ def test_settings_of_a_grid__may_replace_a_kind_alone(tmp_path):
 
 
 def test_too_many_cells__are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "MAX_CELLS", 200)
+    monkeypatch.setattr(cells, "MAX_CELLS", 200)
     text = of_many_cells(150)
     assert len(loaded(tmp_path, text).cells) == 150
     text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(150)]}"

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import math
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import Field, InstanceOf, PlainSerializer, model_validator
 
+from simstudy.design.settings import ensembles
 from simstudy.design.settings.code import OWN_MEASURE
-from simstudy.design.settings.ensembles import bandwidth_of, weights_of
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
@@ -203,13 +204,48 @@ class Cell(Record):
 
     @property
     def bandwidth(self) -> float:
-        """Bandwidth b after its rule is applied; the softmax temperature is b²."""
-        return bandwidth_of(self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim)
+        """Bandwidth b after its rule is applied, infinite where logits grow by no positive factor.
+
+        The softmax temperature is b².
+        """
+        rule, n, p = self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim
+        match rule:
+            case ensembles.FixedBandwidth():
+                return rule.value
+            case ensembles.AttentionBandwidth():
+                return float(p**0.25)
+            case ensembles.RateBandwidth():
+                return float(rule.constant * n ** (-1.0 / (2.0 * rule.smoothness + p)))
+            case ensembles.YarnBandwidth():
+                factor = (rule.rate * math.log(max(n / rule.tuned_at, 1.0)) + 1.0) ** 2
+            case ensembles.LogBandwidth():
+                factor = (math.log(n) / math.log(rule.tuned_at)) ** rule.power
+        return rule.value / math.sqrt(factor) if factor > 0.0 else math.inf
 
     @property
     def weights(self) -> tuple[float, ...] | None:
         """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
-        return weights_of(self.estimator.combination, self.heads.n_heads)
+        combination, n_heads = self.estimator.combination, self.heads.n_heads
+        weights: list[float] | list[int]
+        match combination:
+            case ensembles.UniformCombination():
+                return (1.0 / n_heads,) * n_heads
+            case ensembles.SumCombination():
+                return (1.0,) * n_heads
+            case ensembles.GivenCombination():
+                return combination.weights
+            case ensembles.GeometricCombination():
+                weights = [combination.ratio**h for h in range(n_heads)]
+            case ensembles.FibonacciCombination():
+                weights = [1, 1]
+                while len(weights) < n_heads:
+                    weights.append(weights[-1] + weights[-2])
+                weights = weights[:n_heads][::-1]
+            case _:
+                return None
+        # Whole numbers of any size divide exactly; floats here are few and of one sign.
+        total = sum(weights)
+        return tuple(weight / total for weight in weights)
 
     @property
     def n_members(self) -> int:

@@ -1,6 +1,5 @@
 """How an ensemble is set and where it is evaluated: rules of bandwidth, combinations of heads, query points."""
 
-import math
 from typing import Annotated, ClassVar, Literal, get_args
 
 from simstudy.design.settings.code import Own
@@ -69,22 +68,6 @@ Bandwidth = Annotated[
 ]
 
 
-def bandwidth_of(rule: Bandwidth, n: int, p: int) -> float:
-    """Return b of a rule for n keys and heads of p dimensions; infinity where logits grow by no positive factor."""
-    match rule:
-        case FixedBandwidth():
-            return rule.value
-        case AttentionBandwidth():
-            return float(p**0.25)
-        case RateBandwidth():
-            return float(rule.constant * n ** (-1.0 / (2.0 * rule.smoothness + p)))
-        case YarnBandwidth():
-            factor = (rule.rate * math.log(max(n / rule.tuned_at, 1.0)) + 1.0) ** 2
-        case LogBandwidth():
-            factor = (math.log(n) / math.log(rule.tuned_at)) ** rule.power
-    return rule.value / math.sqrt(factor) if factor > 0.0 else math.inf
-
-
 class UniformCombination(Choice):
     """a_h = 1/H: the average of heads."""
 
@@ -151,30 +134,6 @@ Combination = Annotated[
     _Fixed | OptimalCombination | FittedCombination | ProductCombination,
     tagged_union("given", "weights", (list, tuple)),
 ]
-
-
-def weights_of(combination: Combination, n_heads: int) -> tuple[float, ...] | None:
-    """Return the weights a_h of heads; None where they follow from the errors of heads."""
-    weights: list[float] | list[int]
-    match combination:
-        case UniformCombination():
-            return (1.0 / n_heads,) * n_heads
-        case SumCombination():
-            return (1.0,) * n_heads
-        case GivenCombination():
-            return combination.weights
-        case GeometricCombination():
-            weights = [combination.ratio**h for h in range(n_heads)]
-        case FibonacciCombination():
-            weights = [1, 1]
-            while len(weights) < n_heads:
-                weights.append(weights[-1] + weights[-2])
-            weights = weights[:n_heads][::-1]
-        case _:
-            return None
-    # Whole numbers of any size divide exactly; floats here are few and of one sign.
-    total = sum(weights)
-    return tuple(weight / total for weight in weights)
 
 
 class Learner(Choice):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple, Self, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from simstudy.errors import UserError, control_character
+from simstudy.errors import STEERING, UserError
 
 LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
@@ -16,9 +16,9 @@ MAX_COUNT = 2**53
 
 def _plain(allowed: str = "") -> AfterValidator:
     def check(text: str) -> str:
-        if found := control_character(text, allowed):
+        if found := {*STEERING.findall(text)} - {*allowed}:
             message = "must hold no control character; {found} is one"
-            raise PydanticCustomError("control_character", message, {"found": found})
+            raise PydanticCustomError("control_character", message, {"found": f"U+{ord(min(found)):04X}"})
         return text
 
     return AfterValidator(check)
@@ -85,7 +85,7 @@ class Choice(Record):
 
     def _describe(self) -> str:
         stated = {k: v for k, v in self.model_dump(exclude={"kind"}).items() if k in self.model_fields_set}
-        inside = ", ".join(f"{k}={_brief(v)}" for k, v in stated.items())
+        inside = _brief(stated)[1:-1]
         return f"{self.kind}({inside})" if inside else self.kind
 
 
@@ -99,7 +99,10 @@ def _brief(value: Any) -> str:
 
 @dataclass(frozen=True)
 class tagged_union:
-    """Alternatives told apart by ``kind``; a text is short for a table, what is no table for one of its parameters."""
+    """Alternatives told apart by ``kind``, of which one may be left out.
+
+    A text is short for a table of that kind; a value of a ``bare`` type for the one parameter of the kind left out.
+    """
 
     kind: str = ""
     parameter: str = ""
@@ -108,7 +111,9 @@ class tagged_union:
     def _table(self, value: Any) -> Any:
         if isinstance(value, str):
             return {"kind": value}
-        return {"kind": self.kind, self.parameter: value} if isinstance(value, self.bare) else value
+        if isinstance(value, self.bare):
+            return {"kind": self.kind, self.parameter: value}
+        return {"kind": self.kind, **value} if self.kind and isinstance(value, dict) else value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
