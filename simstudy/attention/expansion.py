@@ -55,7 +55,7 @@ from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evalu
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import GaussianKeys
 from simstudy.kernels.devices import is_there, to_host
-from simstudy.kernels.left_out import integrate
+from simstudy.kernels.left_out import integrate, sums_at
 
 Array = NDArray[np.float64]
 
@@ -108,7 +108,7 @@ class LeftOut(NamedTuple):
     bias: Array  # (query, head)
     signal: Array  # (query, 1) factor on what comes of m; in all that follows
     noise: Array  # (query, pair) factor on what comes of noise; in all that follows
-    nodes: Array  # (query, pair, 5, node) of `kernels.left_out`
+    nodes: Array  # (query, pair, 5, node) of `kernels.left_out`, in the precision of the cell
     errors: Array  # (2, query, head) factors of a and a² in n f
     products: Array  # (11, query, pair) factors in n φ of the terms in the order of `_terms`
     error_mean: Array  # (query, head) mean of the terms of second order of n f
@@ -193,8 +193,10 @@ def _expanded(cell: Cell) -> Known | str:
     )
 
 
-_FARTHEST = 7.0
+_FARTHEST = 6.0
 """How far nodes of averages over one key reach, in standard deviations."""
+_LOG_PRECISION = 16.0
+"""Minus the logarithm of the relative error of sums over nodes."""
 
 
 # Megabytes each.
@@ -202,29 +204,21 @@ _FARTHEST = 7.0
 def _left_out(cell: Cell) -> LeftOut | str:
     n, sigma, (projections, m) = cell.data.n_keys, cell.data.noise_sd * cell.even_noise, _whitened(cell)
     points = query_points(cell)
-    images = np.einsum("qj,hjk->qhk", points, query_projections(cell))
-    slopes = np.einsum("qhk,hjk->qhj", images, projections) / cell.bandwidth**2
+    images = (points @ query_projections(cell)).swapaxes(0, 1)
+    slopes = (images.swapaxes(0, 1) @ projections.swapaxes(1, 2)).swapaxes(0, 1) / cell.bandwidth**2
     joint = slopes @ slopes.swapaxes(1, 2)
     square = np.diagonal(joint, axis1=1, axis2=2)
     if n < _FEWEST or square.max() > math.log(100.0 * n):
         return _FEW
     rows, columns = pairs_of(len(projections))
     own = np.flatnonzero(rows == columns)
-
-    def centred(directions: Array) -> Array:
-        at, none = np.ones((len(directions), 1, 1)), np.empty((*directions.shape, 0))
-        return _mean_and_variance(m, _Tilted(np.empty(0), at, directions[..., None], none))[0][:, 0]
-
-    mean = centred(slopes.reshape(-1, slopes.shape[2])).reshape(square.shape)
-    tilted = np.stack([centred(each[rows] + each[columns]) for each in slopes])
-    # By the trapezoidal rule to 1e-6: 1 / (s + K) has poles at imaginary parts π of the logit, and squares of waves
-    # alias.
-    waves = math.sqrt((m.waves**2).sum(axis=1).max(initial=0.0))
-    spacing = min(0.85, 1.0 / math.sqrt(square.max() + _SMALLEST), 2.0 * math.pi / (5.7 + 2.0 * waves))
-    axis = spacing * np.arange(-(_FARTHEST // spacing), _FARTHEST // spacing + 1)
-    x = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    x = x[(x**2).sum(axis=1) <= _FARTHEST**2]
-    nodes = np.stack([_nodes(m, each, mean[q], sigma, x) for q, each in enumerate(slopes)])
+    mean = _means_along(m, slopes)
+    tilted = np.stack([_means_along(m, each[rows] + each[columns]) for each in slopes])
+    seen = [_seen_of(m, each) for each in slopes]
+    planes = [_planes(each, rows, columns) for _, each in seen]
+    wave = max(np.abs(of.waves @ each).max(initial=0.0) for (of, _), each in zip(seen, planes, strict=True))
+    x = _grid(joint, n, wave, 4 if m.curvature.any() else 2 * int(m.gradient.any()))
+    nodes = np.stack([_nodes(*each, sigma, x) for each in zip(seen, planes, mean, strict=True)])
     cross, of_squares = np.exp(joint[:, rows, columns]), np.expm1(joint) / (n - 1.0)
     # E a_g l_h, E a_h l_g.
     apart, other = (cross * (tilted - mean[:, each]) / (n - 1.0) for each in (rows, columns))
@@ -240,30 +234,71 @@ def _left_out(cell: Cell) -> LeftOut | str:
     signal = 1.0 / (1.0 + 0.01 * share.max(axis=1, keepdims=True) + 2.0 / (n - 1.0) ** 2)
     nodes[:, :, 2] = noise[..., None] * nodes[:, :, 5] + signal[..., None] * nodes[:, :, 2]
     nodes[:, :, 3:5] *= signal[..., None, None]
-    f, found = _derivatives(nodes, n - 1.0, rows, columns)
+    nodes = np.ascontiguousarray(nodes[:, :, :5])
+    f, found = _derivatives(sums_at(nodes, n - 1.0), rows, columns)
     once, twice = 1.0 / (1.0 + 0.2 * tail**0.75), 1.0 / (1.0 + 3.0 * tail + 60.0 * tail**2)
-    errors = n * f[1:] * np.stack([once[:, own], twice[:, own]])
-    products = n * np.concatenate([once * found[1:5], twice * found[5:]])
+    errors = f[1:] * np.stack([once[:, own], twice[:, own]])
+    products = np.concatenate([once * found[1:5], twice * found[5:]])
     return LeftOut(
         0.5 * square, mean, mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None],
-        signal, noise, np.ascontiguousarray(nodes[:, :, :5]), errors, products,
-        errors[1] * of_squares[:, rows, columns][:, own], (products[4:] * means).sum(axis=0),
+        signal, noise, nodes.astype(cell.simulation.dtype), errors, products,
+        n * errors[1] * of_squares[:, rows, columns][:, own], n * (products[4:] * means).sum(axis=0),
     )  # fmt: skip
 
 
-def _nodes(m: Waves, slopes: Array, mean: Array, sigma: float, x: Array) -> Array:
-    """Nodes (pair, 6, node) of `kernels.left_out` at one query, without noise, which is last; slopes (head, j)."""
-    pairs = pairs_of(len(slopes))
-    (one, other), weights = (slopes[heads] for heads in pairs), np.exp(-0.5 * (x**2).sum(axis=1))
+def _means_along(m: Waves, slopes: Array) -> Array:
+    """Means (...) of a function under N(a, I), a (..., j)."""
+    of_waves = np.cos(slopes @ m.waves.T + m.phases) @ (m.amplitudes * np.exp(-0.5 * (m.waves**2).sum(axis=1)))
+    found = slopes @ m.gradient + of_waves + np.trace(m.curvature)
+    return np.asarray(found + ((slopes @ m.curvature) * slopes).sum(axis=-1) if m.curvature.any() else found)
+
+
+def _seen_of(m: Waves, slopes: Array) -> tuple[Waves, Array]:
+    """A function and the slopes (head, j) in coordinates of the space that these span, where that loses nothing."""
+    vectors = np.concatenate([slopes, m.waves, m.gradient[None]])
+    if m.curvature.any() or len(vectors) >= vectors.shape[1]:
+        return m, slopes
+    basis = np.linalg.qr(vectors.T)[0]
+    none = np.zeros((basis.shape[1],) * 2)
+    return m._replace(gradient=m.gradient @ basis, waves=m.waves @ basis, curvature=none), slopes @ basis
+
+
+def _planes(slopes: Array, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
+    """Orthonormal axes (pair, j, 2) of the logits of two heads, the second 0 where they are one; slopes (head, j)."""
     axes: list[Array] = []
-    for vectors in (one, other):
+    for vectors in (slopes[rows], slopes[columns]):
         rest = vectors - sum((vectors * axis).sum(axis=1, keepdims=True) * axis for axis in axes)
         length, size = (np.linalg.norm(each, axis=1, keepdims=True) for each in (rest, vectors))
         axes.append(np.divide(rest, length, out=np.zeros_like(rest), where=length > 1e-7 * size))
-    plane = np.stack(axes, axis=2)
-    at = ((one + other)[:, None] @ plane) + x
-    logits = np.stack([at @ (slope[:, None] @ plane)[:, 0, :, None] for slope in (one, other)])[..., 0]
-    logits -= 0.5 * np.stack([(slope**2).sum(axis=1) for slope in (one, other)])[..., None]
+    return np.stack(axes, axis=2)
+
+
+def _grid(joint: Array, n: int, wave: float, degree: int) -> Array:
+    """Nodes (node, 2) of the trapezoidal rule in a plane, for logits of covariance ``joint`` and squares of m.
+
+    At spacing h the rule leaves out e^(−2πy/h) of what an integrand grows to at the imaginary part y: e^(y²/2) of the
+    normal density, e^(2ky) of squared waves, y^degree of polynomials.  1 / (S + K) has a pole at the logit ln S + iπ,
+    where the density is less by e^(−x²/2), x its real part; S is taken for n / e at least.
+    """
+    square, wanted = np.diagonal(joint, axis1=1, axis2=2), _LOG_PRECISION + 1.75 * degree
+    reach = math.sqrt(2.0 * wanted)
+    sd = np.maximum(np.sqrt(square), 0.1)  # of less the pole is out of reach
+    y, x = math.pi / sd, np.maximum(math.log(n) - 1.0 - 0.5 * square - joint.max(axis=2), 0.0) / sd
+    least = np.maximum(wanted + 0.5 * (y**2 - x**2) + 2.0 * wave * y, y)
+    spacing = min(2.0 * math.pi / (reach + 2.0 * wave), (2.0 * math.pi * y / least)[y < reach].min(initial=np.inf))
+    axis = spacing * np.arange(-(_FARTHEST // spacing), _FARTHEST // spacing + 1)
+    nodes = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    return nodes[(nodes**2).sum(axis=1) <= _FARTHEST**2]
+
+
+def _nodes(seen: tuple[Waves, Array], plane: Array, mean: Array, sigma: float, x: Array) -> Array:
+    """Nodes (pair, 6, node) of `kernels.left_out` at one query, without noise, which is last."""
+    m, slopes = seen
+    pairs = pairs_of(len(slopes))
+    (one, other), weights = (slopes[heads] for heads in pairs), np.exp(-0.5 * (x**2).sum(axis=1))
+    along = [slope[:, None] @ plane for slope in (one, other)]
+    at = along[0] + along[1] + x
+    logits = np.stack([(at @ each.swapaxes(1, 2))[..., 0] - 0.5 * (each**2).sum(axis=2) for each in along])
     centre, variance = _mean_and_variance(m, _Tilted(np.empty(0), at, plane, plane))
     weights = weights / weights.sum() * np.exp((one * other).sum(axis=1))[:, None]
     u, v = (centre - mean[heads, None] for heads in pairs)
@@ -271,32 +306,17 @@ def _nodes(m: Waves, slopes: Array, mean: Array, sigma: float, x: Array) -> Arra
     return np.stack([*np.exp(logits), *of_m, sigma**2 * weights], axis=1)
 
 
-def _derivatives(nodes: Array, s: float, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Array, Array]:
-    """f and those of a and a² (3, query, head), φ and those of `_terms` (12, query, pair), at S = s (1 + a)."""
-    one, other, v, w, w_other = np.moveaxis(nodes[:, :, :5], 2, 0)
-    r, t = s / (s + one), s / (s + other)
-    x, own = r * t, rows == columns
-
-    def mean(*factors: Array) -> Array:
-        return np.asarray(functools.reduce(np.multiply, factors).sum(axis=-1))
-
-    wr = mean(w, r)[:, own], mean(w, r, r)[:, own], mean(w, r, r, r)[:, own]
-    f = np.stack([-wr[0], wr[0] + wr[1], -wr[0] - wr[1] - wr[2]]) / s**2
-    value, slope = f[0] * s**2, f[1] * s**2
-    first, second = value[:, rows] - mean(w, x), value[:, columns] - mean(w_other, x)
-    by_one, by_other = slope[:, rows] + mean(w, x, r), slope[:, columns] + mean(w_other, x, t)
-    terms = [
-        mean(v, x), -mean(v, x, r), -mean(v, x, t), 0.5 * second, 0.5 * first,
-        mean(v, x, r, r), mean(v, x, x), mean(v, x, t, t),
-        0.5 * (mean(w_other, x, r) - second), 0.5 * by_one, 0.5 * by_other, 0.5 * (mean(w, x, t) - first),
-    ]  # fmt: skip
-    return f, np.stack(terms) / s**2
-
-
-def _terms(a: Array, linear: Array, pairs: tuple[NDArray[np.int64], NDArray[np.int64]]) -> list[Array]:
-    """Terms of first and second order (replicate, query, pair) in a and l of both heads."""
-    (a, b), (c, d) = ([each[..., heads] for heads in pairs] for each in (a, linear))
-    return [a, b, c, d, a * a, a * b, b * b, a * c, a * d, b * c, b * d]
+def _derivatives(sums: Array, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Array, Array]:
+    """f and its factors of a and a² (3, query, head), φ and its factors (12, query, pair), from `sums_at`."""
+    own, (v, vr, vt, vrr, vx, vtt, wx, ux, wxr, wxt, uxr, uxt, *powers) = rows == columns, sums
+    wr = [each[:, own] for each in powers]
+    f = np.stack([-wr[0], wr[0] + wr[1], -wr[0] - wr[1] - wr[2]])
+    first, second = f[0][:, rows] - wx, f[0][:, columns] - ux
+    by_one, by_other = f[1][:, rows] + wxr, f[1][:, columns] + uxt
+    return f, np.stack([
+        v, -vr, -vt, 0.5 * second, 0.5 * first, vrr, vx, vtt,
+        0.5 * (uxr - second), 0.5 * by_one, 0.5 * by_other, 0.5 * (wxt - first),
+    ])  # fmt: skip
 
 
 def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array:
@@ -312,14 +332,11 @@ def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mas
     mass, left = np.exp(log_mass - known.log_mass), np.exp(logits - known.log_mass)
     # In single precision a key may seem to carry all weight.
     sums = np.maximum(mass - left, 1e-7 * mass)
-    linear = mass * (means - known.mean) - left * (value[:, :, None] - known.mean)
-    f, found = integrate(sums, linear, known.nodes, rows, columns)
-    a = sums / (n - 1.0) - 1.0
-    for term, factor in zip(_terms(a, linear / (n - 1.0), (rows, columns)), known.products, strict=True):
-        found -= factor * term / n
     gaps = means - known.mean
-    errors = known.signal * gaps - n * f + known.errors[0] * a + known.errors[1] * a * a - known.error_mean
-    products = known.signal * gaps[..., rows] * gaps[..., columns] - n * found - known.product_mean
+    linear = mass * gaps - left * (value[:, :, None] - known.mean)
+    f, found = integrate(sums, linear, n, known.nodes, known.errors, known.products)
+    errors = known.signal * gaps - f - known.error_mean
+    products = known.signal * gaps[..., rows] * gaps[..., columns] - found - known.product_mean
     if cell.even_noise:
         products += known.noise * gram.reshape(*gram.shape[:2], -1)[..., rows * means.shape[2] + columns]
     products += known.bias[:, rows] * errors[..., columns] + known.bias[:, columns] * errors[..., rows]
@@ -422,29 +439,35 @@ def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
     With z = ν + y, y ~ N(0, T): E cos(k·y + θ) = e^{−kᵀTk/2} cos θ, and its derivatives in k give the products with y
     (Stein's lemma).  Means are taken off before anything is added.
     """
-    curved = m.curvature.any()
-    bent, stiff = (m.curvature @ each if curved else np.zeros_like(each) for each in (law.directions, law.lost))
+    curved, mean = m.curvature.any(), (law.at @ (law.directions.swapaxes(1, 2) @ m.gradient)[..., None])[..., 0]
     # The slope of m at ν is linear in the coordinates of ν, with 1 before them.
-    slopes = np.concatenate([np.broadcast_to(m.gradient[:, None], (*bent.shape[:2], 1)), 2.0 * bent], axis=2)
-    at, (across, lost) = np.insert(law.at, 0, 1.0, axis=2), (each.swapaxes(1, 2) for each in (slopes, law.lost))
-    turned, inner = across @ law.lost, lost @ stiff
+    at, slopes = np.insert(law.at, 0, 1.0, axis=2)[..., : None if curved else 1], m.gradient[None, :, None]
+    if curved:
+        bent, stiff = m.curvature @ law.directions, m.curvature @ law.lost
+        slopes = np.concatenate([np.broadcast_to(slopes, (len(bent), *slopes.shape[1:])), 2.0 * bent], axis=2)
+        inner = law.lost.swapaxes(1, 2) @ stiff
+        mean += ((law.at @ (law.directions.swapaxes(1, 2) @ bent)) * law.at).sum(axis=2)
+        mean += (np.trace(m.curvature) - np.trace(inner, axis1=1, axis2=2))[:, None]
+    across, seen = slopes.swapaxes(1, 2), m.waves @ law.lost
+    turned = across @ law.lost
     variance = ((at @ (across @ slopes - turned @ turned.swapaxes(1, 2))) * at).sum(axis=2)
-    variance += (
-        2.0 * ((m.curvature**2).sum() - 2.0 * (stiff**2).sum(axis=(1, 2)) + (inner**2).sum(axis=(1, 2)))[:, None]
-    )
-    mean = law.at @ (law.directions.swapaxes(1, 2) @ m.gradient)[..., None]
-    mean = mean[..., 0] + ((law.at @ (law.directions.swapaxes(1, 2) @ bent)) * law.at).sum(axis=2)
-    mean += (np.trace(m.curvature) - np.trace(inner, axis1=1, axis2=2))[:, None]
-    along = m.waves - (m.waves @ law.lost) @ lost
-    gram = along @ m.waves.T
+    if curved:
+        squares = (m.curvature**2).sum() - 2.0 * (stiff**2).sum(axis=(1, 2)) + (inner**2).sum(axis=(1, 2))
+        variance += 2.0 * squares[:, None]
+    if not len(m.amplitudes):
+        return mean, variance
+    gram = m.waves @ m.waves.T - seen @ seen.swapaxes(1, 2)
     half = 0.5 * np.diagonal(gram, axis1=1, axis2=2)
     sizes, angles = (
         (m.amplitudes * np.exp(-half))[:, None],
         law.at @ (m.waves @ law.directions).swapaxes(1, 2) + m.phases,
     )
     cosines, sines = np.cos(angles), np.sin(angles)
-    of_waves = ((along @ m.curvature) * along).sum(axis=2)[:, None]
-    variance -= 2.0 * ((cosines * of_waves + (at @ (across @ along.swapaxes(1, 2))) * sines) * sizes).sum(axis=2)
+    linear = sines * (at @ (across @ m.waves.T - turned @ seen.swapaxes(1, 2)))
+    if curved:
+        along = m.waves - seen @ law.lost.swapaxes(1, 2)
+        linear += cosines * ((along @ m.curvature) * along).sum(axis=2)[:, None]
+    variance -= 2.0 * (linear * sizes).sum(axis=2)
     ends, amplitudes = half[:, :, None] + half[:, None], np.outer(m.amplitudes, m.amplitudes)
     alike, opposite = (amplitudes * (np.exp(sign * gram - ends) - np.exp(-ends)) for sign in (1.0, -1.0))
     variance += 0.5 * ((cosines @ (alike + opposite)) * cosines + (sines @ (alike - opposite)) * sines).sum(axis=2)

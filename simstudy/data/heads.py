@@ -5,6 +5,7 @@ have the same heads and the same query points; and where they are a population, 
 which those of batch 0 are the fixed ones.  All arrays are float64.
 """
 
+import functools
 import hashlib
 import math
 
@@ -24,7 +25,17 @@ from simstudy.design.settings.tables import Heads
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     """Return W_h (H, d, p), or (count, H, d, p) of redrawn heads, divided by the factors on their bandwidths."""
-    return _divided(cell, _directions(cell, first, count))
+    if cell.heads.redrawn:
+        return _divided(cell, _directions(cell, first, count))
+    return _fixed(cell if "heads" in cell.population else cell.in_batch(0))
+
+
+# Of many dimensions they take longer than a short batch, which asks for them several times.
+@functools.lru_cache(maxsize=8)
+def _fixed(cell: Cell) -> np.ndarray:
+    found = _divided(cell, _directions(cell, 0, 1))
+    found.flags.writeable = False
+    return found
 
 
 def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
@@ -50,7 +61,8 @@ def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
         return _divided(cell, _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
     projections = key_projections(cell, first, count)
     if cell.heads.query_projections == "opposite":
-        projections[..., 1::2, :, :] *= -1.0
+        signs = np.where(np.arange(cell.heads.n_heads) % 2, -1.0, 1.0)
+        return projections * signs[:, None, None]
     return projections
 
 
@@ -164,6 +176,7 @@ def _angles(heads: Heads) -> tuple[float, ...]:
     return (angle or 0.0,) * heads.head_dim
 
 
+@functools.lru_cache(maxsize=64)
 def _equiangular(n: int, degrees: float) -> np.ndarray:
     """Rows: n unit vectors at one angle in (0, 90] degrees, by a Cholesky factor that takes no difference."""
     # The complement makes the cosine of a right angle exactly 0.

@@ -1,4 +1,8 @@
-"""Averages over one key that is left out, given sums over the others, by nodes for every query and pair of heads."""
+"""Averages over one key that is left out, given sums over the others, by nodes for every query and pair of heads.
+
+At node j of pair h ≤ g, in the order of `numpy.triu_indices`, nodes (Q, P, 5, J) are the kernels K_h and K_g and the
+weights v, w_h and w_g.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +12,96 @@ from simstudy.kernels.jit import kernel
 
 
 def integrate(
-    sums: np.ndarray, linear: np.ndarray, nodes: np.ndarray, rows: np.ndarray, columns: np.ndarray
+    sums: np.ndarray, linear: np.ndarray, n: int, nodes: np.ndarray, of_f: np.ndarray, of_products: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return f (R, Q, H) and φ (R, Q, P) of sums of kernels S and L (R, Q, H) over all keys but one.
+    """Return n f (R, Q, H) and n φ (R, Q, P), less their terms, of sums of kernels S and L (R, Q, H) over n − 1 keys.
 
-    At node j of pair h ≤ g (``rows``, ``columns``) nodes (Q, P, 5, J) are the kernels K_h and K_g and the weights v,
-    w_h and w_g.  With x = 1/((S_h + K_h)(S_g + K_g)), f_h = −Σ_j w_h/(S_h + K_h)/S_h, of the pair of h with itself, and
+    With x = 1/((S_h + K_h)(S_g + K_g)), f_h = −Σ_j w_h/(S_h + K_h)/S_h, of the pair of h with itself, and
     φ = Σ_j v x + L_g (f_h − Σ_j w_h x)/(2 S_g) + L_h (f_g − Σ_j w_g x)/(2 S_h).
+
+    Terms are, with a = S/(n − 1) − 1 and l = L/(n − 1): a and a² of f, by factors ``of_f`` (2, Q, H); a_h, a_g, l_h,
+    l_g, a_h², a_h a_g, a_g², a_h l_h, a_h l_g, a_g l_h and a_g l_g of φ, by ``of_products`` (11, Q, P).
     """
-    f, found = np.empty(sums.shape), np.empty((*sums.shape[:2], len(rows)))
-    _integrate(np.ascontiguousarray(sums), np.ascontiguousarray(linear), nodes, rows, columns, f, found)
-    return f, found
+    f, found = np.empty(sums.shape), np.empty((*sums.shape[:2], nodes.shape[1]))
+    rounded, one, none = sums.astype(nodes.dtype), np.ones(1, nodes.dtype), np.zeros(1, nodes.dtype)
+    _alone(sums, rounded, nodes, none[0], f)
+    _integrate(sums, rounded, linear, n, nodes, of_products, one[0], none[0], f, found)
+    a = sums / (n - 1.0) - 1.0
+    return n * (f - a * (of_f[0] + a * of_f[1])), found
 
 
 @kernel
-def _integrate(sums, linear, nodes, rows, columns, f, found):
-    n_replicates, n_queries, _ = sums.shape
-    for r in range(n_replicates):
-        for q in range(n_queries):
-            for p in range(rows.size):
-                h = rows[p]
-                if h == columns[p]:
-                    s, of, total = sums[r, q, h], nodes[q, p], 0.0
-                    for j in range(of.shape[1]):
-                        total += of[3, j] / (s + of[0, j])
-                    f[r, q, h] = -total / s
-            for p in range(rows.size):
-                h, g, of, v, first, second = rows[p], columns[p], nodes[q, p], 0.0, 0.0, 0.0
-                s, t = sums[r, q, h], sums[r, q, g]
+def _alone(sums, rounded, nodes, none, f):
+    n_replicates, n_queries, n_heads = sums.shape
+    for q in range(n_queries):
+        p = 0
+        for h in range(n_heads):
+            of = nodes[q, p]
+            for r in range(n_replicates):
+                s, total = rounded[r, q, h], none
                 for j in range(of.shape[1]):
-                    x = 1.0 / ((s + of[0, j]) * (t + of[1, j]))
-                    v += of[2, j] * x
-                    first += of[3, j] * x
-                    second += of[4, j] * x
-                first, second = (f[r, q, h] - first) / t, (f[r, q, g] - second) / s
-                found[r, q, p] = v + 0.5 * (first * linear[r, q, g] + second * linear[r, q, h])
+                    total += of[3, j] / (s + of[0, j])
+                f[r, q, h] = -total / sums[r, q, h]
+            p += n_heads - h
+
+
+@kernel
+def _integrate(sums, rounded, linear, n, nodes, of_products, one, none, f, found):
+    n_replicates, n_queries, n_heads = sums.shape
+    for q in range(n_queries):
+        p = 0
+        for h in range(n_heads):
+            for g in range(h, n_heads):
+                of, by = nodes[q, p], of_products[:, q, p]
+                for r in range(n_replicates):
+                    s, t, total, first, second = rounded[r, q, h], rounded[r, q, g], none, none, none
+                    for j in range(of.shape[1]):
+                        x = one / ((s + of[0, j]) * (t + of[1, j]))
+                        total += of[2, j] * x
+                        first += of[3, j] * x
+                        second += of[4, j] * x
+                    s, t, c, d = sums[r, q, h], sums[r, q, g], linear[r, q, h], linear[r, q, g]
+                    v = total + 0.5 * ((f[r, q, h] - first) / t * d + (f[r, q, g] - second) / s * c)
+                    a, b, c, d = s / (n - 1.0) - 1.0, t / (n - 1.0) - 1.0, c / (n - 1.0), d / (n - 1.0)
+                    v -= by[0] * a + by[1] * b + by[2] * c + by[3] * d
+                    v -= a * (by[4] * a + by[5] * b + by[7] * c + by[8] * d)
+                    v -= b * (by[6] * b + by[9] * c + by[10] * d)
+                    found[r, q, p] = n * v
+                p += 1
+
+
+def sums_at(nodes: np.ndarray, s: float) -> np.ndarray:
+    """Return sums over nodes, (15, Q, P), for S = s: with r = s/(s + K_h), t = s/(s + K_g), of v, w_h and w_g.
+
+    In order: v x, v x r, v x t, v x r², v x², v x t², w_h x, w_g x, w_h x r, w_h x t, w_g x r, w_g x t, w_h r, w_h r²
+    and w_h r³, x = r t, all over s².
+    """
+    found = np.empty((15, *nodes.shape[:2]))
+    _sums_at(nodes, s, found)
+    return found / s**2
+
+
+@kernel
+def _sums_at(nodes, s, found):
+    for q in range(nodes.shape[0]):
+        for p in range(nodes.shape[1]):
+            sums, of = found[:, q, p], nodes[q, p]
+            sums[:] = 0.0
+            for j in range(of.shape[1]):
+                r, t, v, w, u = s / (s + of[0, j]), s / (s + of[1, j]), of[2, j], of[3, j], of[4, j]
+                x = r * t
+                sums[0] += v * x
+                sums[1] += v * x * r
+                sums[2] += v * x * t
+                sums[3] += v * x * r * r
+                sums[4] += v * x * x
+                sums[5] += v * x * t * t
+                sums[6] += w * x
+                sums[7] += u * x
+                sums[8] += w * x * r
+                sums[9] += w * x * t
+                sums[10] += u * x * r
+                sums[11] += u * x * t
+                sums[12] += w * r
+                sums[13] += w * r * r
+                sums[14] += w * r * r * r

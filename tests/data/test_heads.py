@@ -18,6 +18,10 @@ PAIRED = ("chordal", "logdet", "volume", "min_angle")
 SHAPES = [(2, 1, 1), (2, 5, 1), (3, 6, 2), (4, 8, 3), (5, 6, 4), (3, 4, 4)]
 
 
+def nested(matrices):
+    return tuple(tuple(map(tuple, matrix)) for matrix in matrices.tolist())
+
+
 def heads(shape, seed=0):
     """General projections (H, d, p), columns neither orthogonal nor of unit length."""
     return np.random.default_rng(seed).standard_normal(shape)
@@ -245,9 +249,9 @@ def test_query_projections_same_opposite_and_their_own(arrangement):
 def test_heads_of_a_file_are_what_the_cell_carries():
     contents = np.random.default_rng(0).standard_normal((4, 20, 2))
     cell = make(arrangement="file", file="heads.npy")
-    read = cell.model_copy(update={"file_projections": contents.tolist()})
+    read = cell.model_copy(update={"file_projections": nested(contents)})
     np.testing.assert_array_equal(key_projections(read), contents)
-    wrong = cell.model_copy(update={"file_projections": contents[:3].tolist()})
+    wrong = cell.model_copy(update={"file_projections": nested(contents[:3])})
     with pytest.raises(ValueError, match=r"\(3, 20, 2\).*\(4, 20, 2\)"):
         key_projections(wrong)
 
@@ -256,7 +260,7 @@ def test_heads_of_a_file_are_what_the_cell_carries():
 def test_query_projections_of_a_file_are_those_whatever_the_heads(arrangement):
     contents = np.random.default_rng(0).standard_normal((3, 7, 3))
     cell = haar(n_heads=3, arrangement=arrangement, query_projections="file", query_file="queries.npy")
-    read = cell.model_copy(update={"file_query_projections": contents.tolist()})
+    read = cell.model_copy(update={"file_query_projections": nested(contents)})
     found = query_projections(read, 3, 2)
     assert found.shape == key_projections(read, 3, 2).shape
     np.testing.assert_array_equal(found, np.broadcast_to(contents, found.shape))
