@@ -1,7 +1,4 @@
-"""The members of an ensemble: attention heads with given or trained projections, trees of a forest, ants.
-
-`learners` says how to add a kind of learner.
-"""
+"""The members of an ensemble: attention heads with given or trained projections, and those of `learners`."""
 
 # What these rooms hold is found by the type of a record.
 from simstudy.attention import functions, learners, nadaraya_watson

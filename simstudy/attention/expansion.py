@@ -1,25 +1,18 @@
 """Control variates: moments of heads to second order in averages over keys, with known means at every n.
 
-The theory that runs are compared with derives its own expectations.
-
 Given the keys, head h estimates c_h = Σ_i K_hi m(X_i) / S_h, S_h = Σ_i K_hi, and G_hg is the covariance of two heads.
 With μ_h = E[K_h m] / E K_h and b_h = μ_h − m(x), what is taken off the error e_h = c_h − m(x) and the product
 P_hg = e_h e_g + G_hg has mean 0, whatever factors are put before its parts.  Factors depend on the cell alone.
 
 **Distances, and rows of data: expansion.**  With the leading covariance G⁰_hg = σ² E[K_h K_g] / (n E K_h · E K_g),
-
-- a_h = S_h / (n E K_h) − 1, l_h = (1 + a_h) (c_h − μ_h) and γ_hg = G_hg (1 + a_h) (1 + a_g) / G⁰_hg − 1 are averages
-  over independent keys, each of mean 0,
-- c_h − μ_h = l_h / (1 + a_h), G_hg = G⁰_hg (1 + γ_hg) / ((1 + a_h) (1 + a_g)).
-
-The terms of first and second order in a, l and γ, less their means, are taken off.
+a_h = S_h / (n E K_h) − 1, l_h = (1 + a_h) (c_h − μ_h) and γ_hg = G_hg (1 + a_h) (1 + a_g) / G⁰_hg − 1 are averages over
+independent keys, of mean 0.  Of c_h − μ_h = l_h / (1 + a_h) and G_hg = G⁰_hg (1 + γ_hg) / ((1 + a_h) (1 + a_g)), the
+terms of first and second order, less their means, are taken off.
 
 Where few keys carry weight the terms have heavy tails, which c_h and G_hg have not.  The measure of this is
-u_hg = E[K_h² K_g²] / (n (E[K_h K_g])²), the variance of G_hg (1 + a_h) (1 + a_g) over its squared mean but for 1/n.
-Terms of first order get the factor 1 / (1 + u³) and of second order 1 / (1 + 3 u²): both are near 1 at many keys.
-
-Nothing is taken off, at any query, where u_hh ≥ 1 or E K_h⁸ ≥ n (E K_h⁴)² for one head at one query.  The latter is
-where the variance of the terms is that of rare keys: replicates do not see their share in the known means.
+u_hg = E[K_h² K_g²] / (n (E[K_h K_g])²).  Terms of first order get the factor 1 / (1 + u³), of second 1 / (1 + 3 u²).
+Nothing is taken off where u_hh ≥ 1 or E K_h⁸ ≥ n (E K_h⁴)² for one head at one query: there the variance of the terms
+is that of rare keys, and replicates do not see their share in the known means.
 
 **Dot products: one key is left out.**  Let S⁻ and L⁻ be the sums of K and K (m − μ) over all keys but the last, and
 u_h = m − μ_h.  Each key has the same share in a sum over keys, so that averages E₁ over one key given the others are
@@ -30,8 +23,7 @@ u_h = m − μ_h.  Each key has the same share in a sum over keys, so that avera
 
 Logits of a Gaussian key are normal, and of m its mean and variance given two of them count: E₁ is a sum over nodes in
 the plane.  n f and n φ, less their terms of first and second order in a = S⁻ / E S⁻ − 1 and l = L⁻ / E S⁻, replace
-plain replicates: numerators, in which few keys carry weight, are averages over all keys that there may be, and only
-denominators vary.  All factors (`_left_out`) follow from n and the variances of logits.  They were set on cells of 8 to
+plain replicates.  All factors (`_left_out`) follow from n and the variances of logits.  They were set on cells of 8 to
 4096 keys, for small errors, intervals that cover and no cell worse than plain.
 
 For keys X ~ N(0, Σ), a kernel times the density of a key is a Gaussian again, and so is a product of kernels.  m is a
@@ -55,7 +47,7 @@ from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evalu
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import GaussianKeys
 from simstudy.kernels.devices import is_there, to_host
-from simstudy.kernels.left_out import integrate, sums_at
+from simstudy.kernels.left_out import integrate
 
 Array = NDArray[np.float64]
 
@@ -109,8 +101,8 @@ class LeftOut(NamedTuple):
     signal: Array  # (query, 1) factor on what comes of m; in all that follows
     noise: Array  # (query, pair) factor on what comes of noise; in all that follows
     nodes: Array  # (query, pair, 5, node) of `kernels.left_out`, in the precision of the cell
-    errors: Array  # (2, query, head) factors of a and a² in n f
-    products: Array  # (11, query, pair) factors in n φ of the terms in the order of `_terms`
+    errors: Array  # (2, query, head) factors of a and a² in f
+    products: Array  # (11, query, pair) factors of the terms of φ in the order of `kernels.left_out`
     error_mean: Array  # (query, head) mean of the terms of second order of n f
     product_mean: Array  # (query, pair) so of n φ
 
@@ -214,11 +206,10 @@ def _left_out(cell: Cell) -> LeftOut | str:
     own = np.flatnonzero(rows == columns)
     mean = _means_along(m, slopes)
     tilted = np.stack([_means_along(m, each[rows] + each[columns]) for each in slopes])
-    seen = [_seen_of(m, each) for each in slopes]
-    planes = [_planes(each, rows, columns) for _, each in seen]
-    wave = max(np.abs(of.waves @ each).max(initial=0.0) for (of, _), each in zip(seen, planes, strict=True))
+    planes = [_plane(m, each, rows, columns) for each in slopes]
+    wave = max(np.abs(of.waves @ plane).max(initial=0.0) for of, _, plane in planes)
     x = _grid(joint, n, wave, 4 if m.curvature.any() else 2 * int(m.gradient.any()))
-    nodes = np.stack([_nodes(*each, sigma, x) for each in zip(seen, planes, mean, strict=True)])
+    nodes = np.stack([_nodes(*of, each, sigma, x) for of, each in zip(planes, mean, strict=True)])
     cross, of_squares = np.exp(joint[:, rows, columns]), np.expm1(joint) / (n - 1.0)
     # E a_g l_h, E a_h l_g.
     apart, other = (cross * (tilted - mean[:, each]) / (n - 1.0) for each in (rows, columns))
@@ -235,7 +226,7 @@ def _left_out(cell: Cell) -> LeftOut | str:
     nodes[:, :, 2] = noise[..., None] * nodes[:, :, 5] + signal[..., None] * nodes[:, :, 2]
     nodes[:, :, 3:5] *= signal[..., None, None]
     nodes = np.ascontiguousarray(nodes[:, :, :5])
-    f, found = _derivatives(sums_at(nodes, n - 1.0), rows, columns)
+    f, found = _derivatives(nodes, n - 1.0, rows, columns)
     once, twice = 1.0 / (1.0 + 0.2 * tail**0.75), 1.0 / (1.0 + 3.0 * tail + 60.0 * tail**2)
     errors = f[1:] * np.stack([once[:, own], twice[:, own]])
     products = np.concatenate([once * found[1:5], twice * found[5:]])
@@ -253,24 +244,22 @@ def _means_along(m: Waves, slopes: Array) -> Array:
     return np.asarray(found + ((slopes @ m.curvature) * slopes).sum(axis=-1) if m.curvature.any() else found)
 
 
-def _seen_of(m: Waves, slopes: Array) -> tuple[Waves, Array]:
-    """A function and the slopes (head, j) in coordinates of the space that these span, where that loses nothing."""
+def _plane(m: Waves, slopes: Array, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Waves, Array, Array]:
+    """Orthonormal axes (pair, j, 2) of the logits of two heads, the second 0 where they are one, after m and slopes.
+
+    Without curvature coordinates j are those of the space that slopes (head, j), waves and gradient span.
+    """
     vectors = np.concatenate([slopes, m.waves, m.gradient[None]])
-    if m.curvature.any() or len(vectors) >= vectors.shape[1]:
-        return m, slopes
-    basis = np.linalg.qr(vectors.T)[0]
-    none = np.zeros((basis.shape[1],) * 2)
-    return m._replace(gradient=m.gradient @ basis, waves=m.waves @ basis, curvature=none), slopes @ basis
-
-
-def _planes(slopes: Array, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
-    """Orthonormal axes (pair, j, 2) of the logits of two heads, the second 0 where they are one; slopes (head, j)."""
+    if not m.curvature.any() and len(vectors) < vectors.shape[1]:
+        basis = np.linalg.qr(vectors.T)[0]
+        none, slopes = np.zeros((basis.shape[1],) * 2), slopes @ basis
+        m = m._replace(gradient=m.gradient @ basis, waves=m.waves @ basis, curvature=none)
     axes: list[Array] = []
     for vectors in (slopes[rows], slopes[columns]):
         rest = vectors - sum((vectors * axis).sum(axis=1, keepdims=True) * axis for axis in axes)
         length, size = (np.linalg.norm(each, axis=1, keepdims=True) for each in (rest, vectors))
         axes.append(np.divide(rest, length, out=np.zeros_like(rest), where=length > 1e-7 * size))
-    return np.stack(axes, axis=2)
+    return m, slopes, np.stack(axes, axis=2)
 
 
 def _grid(joint: Array, n: int, wave: float, degree: int) -> Array:
@@ -291,9 +280,8 @@ def _grid(joint: Array, n: int, wave: float, degree: int) -> Array:
     return nodes[(nodes**2).sum(axis=1) <= _FARTHEST**2]
 
 
-def _nodes(seen: tuple[Waves, Array], plane: Array, mean: Array, sigma: float, x: Array) -> Array:
+def _nodes(m: Waves, slopes: Array, plane: Array, mean: Array, sigma: float, x: Array) -> Array:
     """Nodes (pair, 6, node) of `kernels.left_out` at one query, without noise, which is last."""
-    m, slopes = seen
     pairs = pairs_of(len(slopes))
     (one, other), weights = (slopes[heads] for heads in pairs), np.exp(-0.5 * (x**2).sum(axis=1))
     along = [slope[:, None] @ plane for slope in (one, other)]
@@ -306,17 +294,21 @@ def _nodes(seen: tuple[Waves, Array], plane: Array, mean: Array, sigma: float, x
     return np.stack([*np.exp(logits), *of_m, sigma**2 * weights], axis=1)
 
 
-def _derivatives(sums: Array, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Array, Array]:
-    """f and its factors of a and a² (3, query, head), φ and its factors (12, query, pair), from `sums_at`."""
-    own, (v, vr, vt, vrr, vx, vtt, wx, ux, wxr, wxt, uxr, uxt, *powers) = rows == columns, sums
-    wr = [each[:, own] for each in powers]
-    f = np.stack([-wr[0], wr[0] + wr[1], -wr[0] - wr[1] - wr[2]])
-    first, second = f[0][:, rows] - wx, f[0][:, columns] - ux
-    by_one, by_other = f[1][:, rows] + wxr, f[1][:, columns] + uxt
-    return f, np.stack([
-        v, -vr, -vt, 0.5 * second, 0.5 * first, vrr, vx, vtt,
-        0.5 * (uxr - second), 0.5 * by_one, 0.5 * by_other, 0.5 * (wxt - first),
-    ])  # fmt: skip
+def _derivatives(nodes: Array, s: float, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[Array, Array]:
+    """f and its factors of a and a² (3, query, head), φ and its factors (12, query, pair), at S = s (1 + a)."""
+    own, (r, t) = np.flatnonzero(rows == columns), np.moveaxis(s / (s + nodes[:, :, :2]), 2, 0)
+    x, of_one = r * t, r[:, own]
+    of_pairs = nodes[:, :, 2:] @ np.stack([x, x * r, x * t, x * r * r, x * x, x * t * t], axis=-1)
+    v, w, u = np.moveaxis(of_pairs, (2, 3), (0, 1))
+    one, two, three = (nodes[:, own, 3] * np.stack([of_one, of_one**2, of_one**3])).sum(axis=-1)
+    f = np.stack([-one, one + two, -one - two - three])
+    first, second = f[0][:, rows] - w[0], f[0][:, columns] - u[0]
+    of_first, of_second = f[1][:, rows] + w[1], f[1][:, columns] + u[2]
+    terms = [
+        v[0], -v[1], -v[2], 0.5 * second, 0.5 * first, *v[3:],
+        0.5 * (u[1] - second), 0.5 * of_first, 0.5 * of_second, 0.5 * (w[2] - first),
+    ]  # fmt: skip
+    return f / s**2, np.stack(terms) / s**2
 
 
 def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array:

@@ -1,21 +1,9 @@
 """Attention mechanisms: transformation of keys, values and queries → logits → normaliser → combination of heads.
 
-A design states the pieces in the table ``[estimator]``::
-
-    transformation = { kind = "low_rank", rank = 4 }       # or "none", merge
-    logits = "dot_product"                                 # or "distance"
-    normaliser = { kind = "entmax", power = 2 }            # or "softmax", compact, local_linear, …
-    mask = "causal"                                        # or "none", banded, file
-    combination = { kind = "product" }                     # or "uniform", "sum", weights, …
-
-Logits are a distance or a dot product, of projected keys or of what a transformation makes of them.  That covers more
-than it seems: a convex mixture of scores over levels is one score in the space of all levels, a low-rank score one in
-fewer dimensions, a product of kernels (log-linear pool) one in the space of all heads.  So softmax keeps its compiled
-kernel under every transformation; compact kernels of distances have one of their own; what is left has its weights as
-arrays.  A query under a mask attends to the keys it sees as if there were no others, so that the kernels know of no
-masks.  A head without any key in its window has the estimate NaN: its replicate is counted and kept by number, the
-measure ``failure_rate`` says how many, and bias and variance are those of the replicates that have an estimate.
-simstudy/README.md says how to add a piece.
+Logits are of projected keys, or of what a transformation makes of them.  Softmax keeps its compiled kernel under every
+transformation, compact kernels of distances have one of their own, and what is left has its weights as arrays.  A query
+under a mask attends to the keys it sees as if there were no others.  A head without any key in its window has the
+estimate NaN: its replicate is counted in ``failure_rate`` and enters no other measure.
 """
 
 import functools

@@ -7,7 +7,6 @@ that the value at a key has the same bits in whatever array the key stands.
 import functools
 import math
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -52,42 +51,34 @@ def at_rows(cell: Cell) -> np.ndarray:
     return rows.values
 
 
-@singledispatch
 def evaluate(regression: Regression, x: np.ndarray) -> np.ndarray:
     """Values m(x), (..., n) of the type of x, of a regression function that is known at every point, x (..., d, n)."""
-    raise TypeError(f"no regression function {regression!r}")
-
-
-@evaluate.register
-def _(regression: Zero, x: np.ndarray) -> np.ndarray:
-    return np.zeros_like(x[..., 0, :])
-
-
-@evaluate.register
-def _(regression: Linear, x: np.ndarray) -> np.ndarray:
-    return _combined(regression.coefficients, x)
-
-
-@evaluate.register
-def _(regression: Quadratic, x: np.ndarray) -> np.ndarray:
-    c = regression.coefficients
-    return _combined(c * x.shape[-2] if len(c) == 1 else c, x, power=2)
-
-
-@evaluate.register
-def _(regression: Ridge, x: np.ndarray) -> np.ndarray:
-    length = math.hypot(*regression.direction)
-    argument = regression.frequency * _combined([each / length for each in regression.direction], x)
-    return regression.amplitude * wave(regression.wave, argument)
-
-
-@evaluate.register
-def _(regression: Additive, x: np.ndarray) -> np.ndarray:
-    n_active = min(regression.n_active or x.shape[-2], x.shape[-2])
     value = np.zeros_like(x[..., 0, :])
-    for j in range(n_active):
-        value += additive_amplitude(regression, j) * wave(regression.wave, regression.frequency * x[..., j, :])
-    return value
+    match regression:
+        case Zero():
+            return value
+        case Linear():
+            return _combined(regression.coefficients, x)
+        case Quadratic():
+            c = regression.coefficients
+            return _combined(c * x.shape[-2] if len(c) == 1 else c, x, power=2)
+        case Ridge():
+            unit = (np.array(regression.direction) / math.hypot(*regression.direction)).tolist()
+            argument = regression.frequency * _combined(unit, x)
+            return regression.amplitude * wave(regression.wave, argument)
+        case Additive():
+            for j in range(min(regression.n_active or x.shape[-2], x.shape[-2])):
+                value += additive_amplitude(regression, j) * wave(regression.wave, regression.frequency * x[..., j, :])
+            return value
+        case Interaction():
+            first, second = regression.coordinates
+            return regression.amplitude * x[..., first - 1, :] * x[..., second - 1, :]
+        case OwnFunction():
+            features = np.moveaxis(x, -2, 0)
+            return regression.call(features.shape[1:], features).astype(x.dtype)
+        case Sum():
+            return functools.reduce(np.add, map(functools.partial(evaluate, x=x), regression.terms), value)
+    raise TypeError(f"no regression function {regression!r}")
 
 
 def additive_amplitude(regression: Additive, j: int) -> float:
@@ -97,26 +88,6 @@ def additive_amplitude(regression: Additive, j: int) -> float:
     if regression.decay == "power":
         return regression.amplitude * (j + 1.0) ** -regression.rate
     return regression.amplitude
-
-
-@evaluate.register
-def _(regression: Interaction, x: np.ndarray) -> np.ndarray:
-    first, second = regression.coordinates
-    return regression.amplitude * x[..., first - 1, :] * x[..., second - 1, :]
-
-
-@evaluate.register
-def _(regression: OwnFunction, x: np.ndarray) -> np.ndarray:
-    features = np.moveaxis(x, -2, 0)
-    return regression.call(features.shape[1:], features).astype(x.dtype)
-
-
-@evaluate.register
-def _(regression: Sum, x: np.ndarray) -> np.ndarray:
-    value = np.zeros_like(x[..., 0, :])
-    for term in regression.terms:
-        value += evaluate(term, x)
-    return value
 
 
 def _combined(coefficients: Sequence[float], x: np.ndarray, power: int = 1) -> np.ndarray:
@@ -136,65 +107,39 @@ class Waves(NamedTuple):
     phases: Array  # (a,)
 
 
-_PHASES = {"cos": 0.0, "sin": -0.5 * math.pi}
-
-
-@singledispatch
 def as_waves(regression: Regression, d: int) -> Waves:
     """Return a regression function as polynomial and waves; raise TypeError if it is none."""
-    raise TypeError(f"neither polynomial nor waves: {regression!r}")
-
-
-@as_waves.register
-def _(_: Zero, d: int) -> Waves:
-    return polynomial(d)
-
-
-@as_waves.register
-def _(regression: Linear, d: int) -> Waves:
-    return polynomial(d)._replace(gradient=_padded(regression.coefficients, d))
-
-
-@as_waves.register
-def _(regression: Quadratic, d: int) -> Waves:
-    coefficients = regression.coefficients * (d if len(regression.coefficients) == 1 else 1)
-    return polynomial(d)._replace(curvature=np.diag(_padded(coefficients, d)))
-
-
-@as_waves.register
-def _(regression: Interaction, d: int) -> Waves:
-    m, (first, second) = polynomial(d), regression.coordinates
-    m.curvature[[first - 1, second - 1], [second - 1, first - 1]] = 0.5 * regression.amplitude
-    return m
-
-
-@as_waves.register
-def _(regression: Ridge, d: int) -> Waves:
-    along = _padded(regression.direction, d)
-    wave = regression.frequency / np.linalg.norm(along) * along
-    return _waves(np.array([regression.amplitude]), wave[None], regression.wave)
-
-
-@as_waves.register
-def _(regression: Additive, d: int) -> Waves:
-    axes = regression.frequency * np.eye(d)[: regression.n_active or d]
-    return _waves(np.array([additive_amplitude(regression, j) for j in range(len(axes))]), axes, regression.wave)
-
-
-@as_waves.register
-def _(regression: Sum, d: int) -> Waves:
-    gradients, curvatures, *waves = zip(*(as_waves(term, d) for term in regression.terms), strict=True)
-    return Waves(np.sum(gradients, axis=0), np.sum(curvatures, axis=0), *map(np.concatenate, waves))
+    m = polynomial(d)
+    match regression:
+        case Zero():
+            return m
+        case Linear():
+            return m._replace(gradient=_padded(regression.coefficients, d))
+        case Quadratic():
+            coefficients = regression.coefficients * (d if len(regression.coefficients) == 1 else 1)
+            return m._replace(curvature=np.diag(_padded(coefficients, d)))
+        case Interaction():
+            first, second = regression.coordinates
+            m.curvature[[first - 1, second - 1], [second - 1, first - 1]] = 0.5 * regression.amplitude
+            return m
+        case Ridge():
+            along = _padded(regression.direction, d)
+            amplitudes, waves = [regression.amplitude], (regression.frequency / np.linalg.norm(along) * along)[None]
+        case Additive():
+            waves = regression.frequency * np.eye(d)[: regression.n_active or d]
+            amplitudes = [additive_amplitude(regression, j) for j in range(len(waves))]
+        case Sum():
+            gradients, curvatures, *parts = zip(*(as_waves(term, d) for term in regression.terms), strict=True)
+            return Waves(np.sum(gradients, axis=0), np.sum(curvatures, axis=0), *map(np.concatenate, parts))
+        case _:
+            raise TypeError(f"neither polynomial nor waves: {regression!r}")
+    phases = np.full(len(waves), {"cos": 0.0, "sin": -0.5 * math.pi}[regression.wave])
+    return m._replace(amplitudes=np.array(amplitudes), waves=waves, phases=phases)
 
 
 def polynomial(d: int) -> Waves:
     """Return zero, to be replaced in parts."""
     return Waves(np.zeros(d), np.zeros((d, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
-
-
-def _waves(amplitudes: Array, waves: Array, kind: str) -> Waves:
-    phases = np.full(len(amplitudes), _PHASES[kind])
-    return polynomial(waves.shape[1])._replace(amplitudes=amplitudes, waves=waves, phases=phases)
 
 
 def _padded(numbers: Sequence[float], d: int) -> Array:

@@ -10,7 +10,7 @@ all their coordinates.
 """
 
 from collections.abc import Callable
-from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -47,6 +47,9 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
     if isinstance(data.key_distribution, GaussianKeys) and data.key_distribution.structure == "identity":
         return normals(cell.data_id, Role.KEYS, *rows, data.n_features, dtype, stay=True)
     z = normals(cell.data_id, Role.KEYS, *rows, data.n_features)
+    if isinstance(data.key_distribution, OwnKeys):
+        found = data.key_distribution.call((z.shape[1], z.shape[0], z.shape[2]), np.moveaxis(z, 1, 0))
+        return np.ascontiguousarray(np.moveaxis(found, 0, 1)).astype(dtype)
     latent = (cell.data_id, Role.KEY_LATENT, *rows, 1)
     return shape_keys(data.key_distribution, z, lambda draw: draw(*latent)).astype(dtype)
 
@@ -72,62 +75,41 @@ def _any_rows(size: int, address: tuple) -> np.ndarray:
     return np.floor(size * uniforms(*address)[:, 0]).astype(np.intp)
 
 
-@singledispatch
-def shape_keys(keys, z: np.ndarray, latent: Latent) -> np.ndarray:
+def shape_keys(keys: Any, z: np.ndarray, latent: Latent) -> np.ndarray:
     """Turn normals z (R, d, n), which may be overwritten, into keys; ``latent`` makes one more number for each."""
+    match keys:
+        case GaussianKeys(structure="equicorrelated"):
+            # One common factor, which leaves every feature in its place when features are added.
+            return np.sqrt(keys.correlation) * latent(normals) + np.sqrt(1.0 - keys.correlation) * z
+        case GaussianKeys():
+            rho = keys.correlation
+            innovation = np.sqrt((1.0 - rho) * (1.0 + rho))
+            for j in range(1, z.shape[1]):
+                z[:, j] = rho * z[:, j - 1] + innovation * z[:, j]
+            return z
+        case SphereKeys():
+            square = np.zeros_like(z[:, 0])
+            for j in range(z.shape[1]):
+                square += z[:, j] * z[:, j]
+            return z * (keys.radius / np.sqrt(square))[:, None]
+        case StudentKeys():
+            # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
+            chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, latent(uniforms))
+            return z * np.sqrt((keys.df - 2.0) / chi_square)
+        case MixtureKeys():
+            component = np.floor(keys.n_components * latent(uniforms)[:, 0])
+            for j in range(keys.n_components):
+                z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
+            return z
+        case AutoregressiveKeys():
+            innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
+            # Of stationary variance from the first key on; the filter walks along keys, so that fewer are a prefix.
+            z[..., 0] /= innovation
+            # Imported here: it takes half a second, which a command that draws no such keys need not wait for.
+            from scipy import signal
+
+            return signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
     raise TypeError(f"no key distribution {keys!r}")
-
-
-@shape_keys.register
-def _(keys: GaussianKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
-    rho = keys.correlation
-    if keys.structure == "equicorrelated":
-        # One common factor, which leaves every feature in its place when features are added.
-        return np.sqrt(rho) * latent(normals) + np.sqrt(1.0 - rho) * z
-    innovation = np.sqrt((1.0 - rho) * (1.0 + rho))
-    for j in range(1, z.shape[1]):
-        z[:, j] = rho * z[:, j - 1] + innovation * z[:, j]
-    return z
-
-
-@shape_keys.register
-def _(keys: SphereKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
-    square = np.zeros_like(z[:, 0])
-    for j in range(z.shape[1]):
-        square += z[:, j] * z[:, j]
-    return z * (keys.radius / np.sqrt(square))[:, None]
-
-
-@shape_keys.register
-def _(keys: StudentKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
-    # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
-    chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, latent(uniforms))
-    return z * np.sqrt((keys.df - 2.0) / chi_square)
-
-
-@shape_keys.register
-def _(keys: MixtureKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
-    component = np.floor(keys.n_components * latent(uniforms)[:, 0])
-    for j in range(keys.n_components):
-        z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
-    return z
-
-
-@shape_keys.register
-def _(keys: OwnKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
-    found = keys.call((z.shape[1], z.shape[0], z.shape[2]), np.moveaxis(z, 1, 0))
-    return np.ascontiguousarray(np.moveaxis(found, 0, 1))
-
-
-@shape_keys.register
-def _(keys: AutoregressiveKeys, z: np.ndarray, latent: Latent) -> np.ndarray:
-    innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
-    # Of stationary variance from the first key on; the filter walks along the keys, so that fewer are a prefix.
-    z[..., 0] /= innovation
-    # Imported here: it takes half a second, which a command that draws no such keys need not wait for.
-    from scipy import signal
-
-    return signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
 
 
 def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:

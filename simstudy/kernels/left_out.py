@@ -1,10 +1,4 @@
-"""Averages over one key that is left out, given sums over the others, by nodes for every query and pair of heads.
-
-At node j of pair h ≤ g, in the order of `numpy.triu_indices`, nodes (Q, P, 5, J) are the kernels K_h and K_g and the
-weights v, w_h and w_g.
-"""
-
-from __future__ import annotations
+"""Averages over one key that is left out, given sums over the others, by nodes for every query and pair of heads."""
 
 import numpy as np
 
@@ -16,7 +10,8 @@ def integrate(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return n f (R, Q, H) and n φ (R, Q, P), less their terms, of sums of kernels S and L (R, Q, H) over n − 1 keys.
 
-    With x = 1/((S_h + K_h)(S_g + K_g)), f_h = −Σ_j w_h/(S_h + K_h)/S_h, of the pair of h with itself, and
+    At node j of pair h ≤ g, nodes (Q, P, 5, J) are the kernels K_h and K_g and the weights v, w_h and w_g.  With
+    x = 1/((S_h + K_h)(S_g + K_g)), f_h = −Σ_j w_h/(S_h + K_h)/S_h, of the pair of h with itself, and
     φ = Σ_j v x + L_g (f_h − Σ_j w_h x)/(2 S_g) + L_h (f_g − Σ_j w_g x)/(2 S_h).
 
     Terms are, with a = S/(n − 1) − 1 and l = L/(n − 1): a and a² of f, by factors ``of_f`` (2, Q, H); a_h, a_g, l_h,
@@ -32,28 +27,26 @@ def integrate(
 
 @kernel
 def _alone(sums, rounded, nodes, none, f):
-    n_replicates, n_queries, n_heads = sums.shape
-    for q in range(n_queries):
+    for q in range(sums.shape[1]):
         p = 0
-        for h in range(n_heads):
+        for h in range(sums.shape[2]):
             of = nodes[q, p]
-            for r in range(n_replicates):
+            for r in range(len(sums)):
                 s, total = rounded[r, q, h], none
                 for j in range(of.shape[1]):
                     total += of[3, j] / (s + of[0, j])
                 f[r, q, h] = -total / sums[r, q, h]
-            p += n_heads - h
+            p += sums.shape[2] - h
 
 
 @kernel
 def _integrate(sums, rounded, linear, n, nodes, of_products, one, none, f, found):
-    n_replicates, n_queries, n_heads = sums.shape
-    for q in range(n_queries):
+    for q in range(sums.shape[1]):
         p = 0
-        for h in range(n_heads):
-            for g in range(h, n_heads):
+        for h in range(sums.shape[2]):
+            for g in range(h, sums.shape[2]):
                 of, by = nodes[q, p], of_products[:, q, p]
-                for r in range(n_replicates):
+                for r in range(len(sums)):
                     s, t, total, first, second = rounded[r, q, h], rounded[r, q, g], none, none, none
                     for j in range(of.shape[1]):
                         x = one / ((s + of[0, j]) * (t + of[1, j]))
@@ -63,45 +56,6 @@ def _integrate(sums, rounded, linear, n, nodes, of_products, one, none, f, found
                     s, t, c, d = sums[r, q, h], sums[r, q, g], linear[r, q, h], linear[r, q, g]
                     v = total + 0.5 * ((f[r, q, h] - first) / t * d + (f[r, q, g] - second) / s * c)
                     a, b, c, d = s / (n - 1.0) - 1.0, t / (n - 1.0) - 1.0, c / (n - 1.0), d / (n - 1.0)
-                    v -= by[0] * a + by[1] * b + by[2] * c + by[3] * d
-                    v -= a * (by[4] * a + by[5] * b + by[7] * c + by[8] * d)
-                    v -= b * (by[6] * b + by[9] * c + by[10] * d)
-                    found[r, q, p] = n * v
+                    v -= by[2] * c + by[3] * d + a * (by[0] + by[4] * a + by[5] * b + by[7] * c + by[8] * d)
+                    found[r, q, p] = n * (v - b * (by[1] + by[6] * b + by[9] * c + by[10] * d))
                 p += 1
-
-
-def sums_at(nodes: np.ndarray, s: float) -> np.ndarray:
-    """Return sums over nodes, (15, Q, P), for S = s: with r = s/(s + K_h), t = s/(s + K_g), of v, w_h and w_g.
-
-    In order: v x, v x r, v x t, v x r², v x², v x t², w_h x, w_g x, w_h x r, w_h x t, w_g x r, w_g x t, w_h r, w_h r²
-    and w_h r³, x = r t, all over s².
-    """
-    found = np.empty((15, *nodes.shape[:2]))
-    _sums_at(nodes, s, found)
-    return found / s**2
-
-
-@kernel
-def _sums_at(nodes, s, found):
-    for q in range(nodes.shape[0]):
-        for p in range(nodes.shape[1]):
-            sums, of = found[:, q, p], nodes[q, p]
-            sums[:] = 0.0
-            for j in range(of.shape[1]):
-                r, t, v, w, u = s / (s + of[0, j]), s / (s + of[1, j]), of[2, j], of[3, j], of[4, j]
-                x = r * t
-                sums[0] += v * x
-                sums[1] += v * x * r
-                sums[2] += v * x * t
-                sums[3] += v * x * r * r
-                sums[4] += v * x * x
-                sums[5] += v * x * t * t
-                sums[6] += w * x
-                sums[7] += u * x
-                sums[8] += w * x * r
-                sums[9] += w * x * t
-                sums[10] += u * x * r
-                sums[11] += u * x * t
-                sums[12] += w * r
-                sums[13] += w * r * r
-                sums[14] += w * r * r * r
