@@ -1,7 +1,7 @@
 """Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.
 
 `run` runs a study from its design file or from a `Study` written in Python. `check` lists its mistakes and `plan`
-predicts its cost. `open_results` loads results and `to_grid` arranges them by factor. `contrast` compares two cells,
+predicts its cost. `open_results` loads results. `contrast` compares two cells,
 `details` shows one cell, and `leave_one_out` computes the error without each head.
 `judge` judges claims about a table of the caller's numbers. `simulate` studies any methods on data of any process.
 `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble on arrays of the caller. `inspect_heads`
@@ -18,20 +18,19 @@ if TYPE_CHECKING:
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
     from simstudy.interactive import open_results, plan, run
     from simstudy.judging.judged import judge
-    from simstudy.results import to_grid
     from simstudy.simulation import simulate
     from simstudy.transformers.inspection import inspect_heads
 
 __all__ = [
     "Study", "check", "contrast", "details", "head_diversity",
     "inspect_heads", "judge", "leave_one_out", "nw_ensemble", "open_results", "plan", "principal_angles",
-    "run", "simulate", "to_grid",
+    "run", "simulate",
 ]  # fmt: skip
 _HOMES = {
     "Study": "design.builder", "check": "design.load", "contrast": "analysis", "details": "analysis",
     "inspect_heads": "transformers.inspection", "judge": "judging.judged", "leave_one_out": "analysis",
     "open_results": "interactive", "plan": "interactive",
-    "run": "interactive", "simulate": "simulation", "to_grid": "results",
+    "run": "interactive", "simulate": "simulation",
 }  # fmt: skip
 _ROOMS = ("plots", "theory")
 

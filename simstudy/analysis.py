@@ -13,7 +13,7 @@ from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.errors import UserError
 from simstudy.execution.store import DETAILS_FILE, read_results
 from simstudy.replicates.performance import Performance
-from simstudy.results import factors_of, text_of
+from simstudy.results import Results, cells_of, factors_of, setting_of, text_of
 from simstudy.verdicts.comparisons import at, paired
 from simstudy.verdicts.estimates import estimates_from
 from simstudy.verdicts.evidence import doubt, interval
@@ -47,7 +47,7 @@ class ExploratoryContrast(NamedTuple):
         return f"exploratory: {self.statistic} = {self.estimate:.6g} ± {self.mcse:.2g} ({pairing}; {reach})"
 
 
-def details(results: xr.Dataset, where: Where) -> xr.Dataset:
+def details(results: Results, where: Where) -> xr.Dataset:
     """Return the details of one cell: contributions of blocks, heads, pairs of heads and query points.
 
     Contributions of blocks of replicates to the error of every measure lie along ``block``, errors and weights of heads
@@ -57,7 +57,7 @@ def details(results: xr.Dataset, where: Where) -> xr.Dataset:
     Parameters
     ----------
     results
-        What `run` or `open_results` returned; their folder must still hold ``details.nc``.
+        What `run` or `open_results` returned, or the folder or name of a study; it must still hold ``details.nc``.
     where
         One cell: levels of settings that no other cell has, as ``{"grid": "rotation", "angle": 60}``, or its number.
 
@@ -71,10 +71,11 @@ def details(results: xr.Dataset, where: Where) -> xr.Dataset:
     UserError
         If no cell or several have these levels, or the details cannot be read.
     """
-    return _read(results, _find(results, where, "where"))
+    cells = cells_of(results)
+    return _read(cells, _find(cells, where, "where"))
 
 
-def leave_one_out(results: xr.Dataset, where: Where) -> xr.Dataset:
+def leave_one_out(results: Results, where: Where) -> xr.Dataset:
     """Compute the mean squared error of the uniform average of the heads of one cell without each of them.
 
     It follows from the second moments of the errors of heads, which `details` holds.
@@ -82,7 +83,7 @@ def leave_one_out(results: xr.Dataset, where: Where) -> xr.Dataset:
     Parameters
     ----------
     results
-        What `run` or `open_results` returned; their folder must still hold ``details.nc``.
+        What `run` or `open_results` returned, or the folder or name of a study; it must still hold ``details.nc``.
     where
         One cell: levels of settings that no other cell has, as ``{"grid": "rotation", "angle": 60}``, or its number.
 
@@ -117,7 +118,7 @@ def leave_one_out(results: xr.Dataset, where: Where) -> xr.Dataset:
 
 
 def contrast(
-    results: xr.Dataset, a: Where, b: Where, measure: str, ratio: bool = False, index: str | None = None
+    results: Results, a: Where, b: Where, measure: str, ratio: bool = False, index: str | None = None
 ) -> ExploratoryContrast:
     """Compare two cells: the difference a − b of a measure, or the ratio a/b, with a paired Monte Carlo standard error.
 
@@ -127,7 +128,7 @@ def contrast(
     Parameters
     ----------
     results
-        Results of `run` or `open_results`; their folders must still hold ``details.nc``.
+        As of `details`.
     a, b
         One cell each: levels of settings that no other cell has, or its number.
     measure
@@ -148,6 +149,7 @@ def contrast(
         If no cell or several have these levels, the measure is none, the details cannot be read or are of another run,
         or the cells share replicates in blocks of other lengths, so that their covariance is unknown.
     """
+    results = cells_of(results)
     known = [*averaged_measures(results), *(["hdi"] if "hdi" in results else [])]
     if measure not in known:
         raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
@@ -194,6 +196,7 @@ def _find(results: xr.Dataset, where: Where, name: str) -> int:
         if isinstance(where, bool) or not isinstance(where, int | np.integer) or not 0 <= where < len(rows):
             raise UserError(f"{name} = {where!r}: give levels, such as {{'angle': 60}}, or a number below {len(rows)}")
         return int(where)
+    where = {setting_of(key): value for key, value in where.items()}
     unknown = [key for key in where if not rows or key not in rows[0]]
     if unknown:
         raise UserError(

@@ -1,6 +1,6 @@
 """What Python users call: runs and plans that show how far they are, and results that show what they found.
 
-The results of a study are an `xarray.Dataset` and stay one; what is particular to a study is behind their accessor
+The results of a study are an `xarray.DataTree` and stay one; what is particular to a study is behind their accessor
 ``simstudy``, as xarray advises: a class of our own would be lost with the first selection, or break what analysts know.
 """
 
@@ -27,7 +27,7 @@ from simstudy.execution.store import DEFAULT_OUTPUT
 from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
-from simstudy.results import open_results
+from simstudy.results import cells_of, open_results, tree_of
 from simstudy.study import plan as plan_design
 from simstudy.study import run as run_design
 
@@ -38,7 +38,7 @@ __all__ = ["Findings", "Plot", "open_results", "plan", "run"]
 
 
 @functools.wraps(run_design)
-def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.Dataset:  # noqa: D103 - that of the wrapped
+def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataTree:  # noqa: D103 - that of the wrapped
     accounts: Sequence[Account] = ()
     loaded = design if isinstance(design, Design) else load_design(design, profile, how.get("trust", ()))
     with ProgressDisplay(quiet=not is_watched()) as display:
@@ -49,11 +49,13 @@ def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.Datas
             accounts = ledger.accounts
             tell(ledger, *predicted)
 
-        results = run_design(loaded, observer=observe, **how)
+        cells = run_design(loaded, observer=observe, **how)
     missed = [account for account in accounts if not account.reached]
     lines = missed_lines(missed, loaded) if missed else []
-    if lines := lines + (open_lines(results, loaded) if loaded.claims else []):
+    if lines := lines + (open_lines(cells, loaded) if loaded.claims else []):
         warnings.warn("\n".join(lines), PrecisionWarning, stacklevel=2)
+    results = tree_of(cells)
+    results.encoding = dict(cells.encoding)
     return results
 
 
@@ -98,12 +100,12 @@ class Plot(NamedTuple):
         return image(self.drawing, "png")
 
 
-@xr.register_dataset_accessor("simstudy")
+@xr.register_datatree_accessor("simstudy")
 class Findings:
     """What a study found: ``results.simstudy`` of what `simstudy.run` and `simstudy.open_results` return."""
 
-    def __init__(self, results: xr.Dataset) -> None:
-        self._results = results
+    def __init__(self, results: xr.DataTree) -> None:
+        self._results = cells_of(results)
 
     @property
     def verdicts(self) -> pd.DataFrame:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.document import Design
@@ -26,11 +25,11 @@ from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS, draw_zip
 from simstudy.report.figures.whole import compared_measures
 from simstudy.report.tables import verdict_lines
-from simstudy.results import named_grid
+from simstudy.results import Results, cells_of, named_grid, setting_of
 
 
 def curve(
-    results: xr.Dataset,
+    results: Results,
     y: str,
     x: str,
     *,
@@ -46,7 +45,7 @@ def curve(
     Parameters
     ----------
     results
-        What `simstudy.run` or `simstudy.open_results` returned.
+        What `simstudy.run` or `simstudy.open_results` returned, or the folder or name of a study.
     y
         Name of a measure, in the unit that the results state; ``"mse"``, say.
     x
@@ -75,13 +74,14 @@ def curve(
     >>> axes = curve(results, "correlation", "angle", grid="closed-form", hue="bandwidth")  # doctest: +SKIP
     >>> axes[0].figure.savefig("correlation.png")  # doctest: +SKIP
     """
+    results = cells_of(results)
     if x in results.coords and results[x].dtype.kind not in "iuf":
         raise UserError(f"x = {x!r}: its levels are no numbers; give it as hue or panel, or use nested_loop")
     return _drawn(CurveFigure, results, grid, where, y=y, x=x, hue=hue, panel=panel, x_scale=x_scale, y_scale=y_scale)
 
 
 def nested_loop(
-    results: xr.Dataset,
+    results: Results,
     y: str,
     *,
     grid: str | None = None,
@@ -89,6 +89,7 @@ def nested_loop(
     panel: str | None = None,
     where: dict[str, Any] | None = None,
     y_scale: Scale = "linear",
+    target: float | None = None,
 ) -> np.ndarray:
     """Draw a measure in every cell of a grid, above stairs that show the levels of its factors.
 
@@ -96,6 +97,8 @@ def nested_loop(
     ----------
     results, y, grid, hue, panel, where, y_scale
         As of `curve`.
+    target
+        Value that is aimed at, drawn as a line.
 
     Returns
     -------
@@ -107,11 +110,12 @@ def nested_loop(
     UserError
         If the results have no such measure, grid or factor.
     """
-    return _drawn(NestedLoopFigure, results, grid, where, y=y, hue=hue, panel=panel, y_scale=y_scale)
+    how = {"hue": hue, "panel": panel, "y_scale": y_scale, "target": target}
+    return _drawn(NestedLoopFigure, results, grid, where, y=y, **how)
 
 
 def lollipop(
-    results: xr.Dataset,
+    results: Results,
     y: str,
     *,
     grid: str | None = None,
@@ -142,15 +146,15 @@ def lollipop(
     return _drawn(LollipopFigure, results, grid, where, y=y, hue=hue, panel=panel, target=target)
 
 
-def verdicts(results: xr.Dataset) -> np.ndarray:
+def verdicts(results: Results) -> np.ndarray:
     """Draw every claim: the decisive estimate with its error and interval, in the interval claimed.
 
     Each on a scale of its own, from 0 to 1.
 
     Parameters
     ----------
-    results : xarray.Dataset
-        What `simstudy.run` or `simstudy.open_results` returned.
+    results
+        As of `curve`.
 
     Returns
     -------
@@ -162,19 +166,19 @@ def verdicts(results: xr.Dataset) -> np.ndarray:
     UserError
         If the results make no claim.
     """
-    lines = verdict_lines(results)
+    lines = verdict_lines(cells_of(results))
     if not lines:
         raise UserError("results: hold no verdicts, as their design makes no claim")
     return _panels(draw_claims(lines))
 
 
-def z_scores(results: xr.Dataset, *measures: str) -> np.ndarray:
+def z_scores(results: Results, *measures: str) -> np.ndarray:
     """Draw (Monte Carlo − theory) / error of all cells against normal quantiles: by chance they follow the line.
 
     Parameters
     ----------
-    results : xarray.Dataset
-        What `simstudy.run` or `simstudy.open_results` returned.
+    results
+        As of `curve`.
     *measures : str
         Names of measures; all that theory speaks of by default.
 
@@ -188,6 +192,7 @@ def z_scores(results: xr.Dataset, *measures: str) -> np.ndarray:
     UserError
         If no cell has both an error and a value by theory.
     """
+    results = cells_of(results)
     known = compared_measures(results)
     for name in measures or ("",):
         if name not in known and (name or not known):
@@ -241,18 +246,21 @@ def zip_plot(
 
 
 def _drawn(
-    kind: type[PanelFigure], results: xr.Dataset, grid: str | None, where: dict[str, Any] | None, **entries: Any
+    kind: type[PanelFigure], results: Results, grid: str | None, where: dict[str, Any] | None, **entries: Any
 ) -> np.ndarray:
+    results = cells_of(results)
     grid, known = named_grid(results, grid)
-    for factor in (entries.get(name) for name in ("x", "hue", "panel")):
-        if factor is not None and factor not in known:
-            raise UserError(f"{factor!r}: no factor of grid {grid!r}; {hint(factor, list(known))}")
+    where = {setting_of(name): level for name, level in (where or {}).items()}
+    for name in ("x", "hue", "panel"):
+        if (factor := entries.get(name)) is not None:
+            entries[name] = setting_of(factor)
+            if entries[name] not in known:
+                raise UserError(f"{factor!r}: no factor of grid {grid!r}; {hint(factor, list(known))}")
     measures, y = averaged_measures(results), entries["y"]
     if y not in measures:
         raise UserError(f"y = {y!r}: not in these results; {hint(y, measures)}")
     (name,) = get_args(kind.model_fields["kind"].annotation)
-    stated = {"kind": name, "title": y, "grid": grid, "where": where or {}, **entries}
-    figure = validated(kind, stated, place=f"plots.{name}")
+    figure = validated(kind, {"kind": name, "title": y, "grid": grid, "where": where, **entries}, place=f"plots.{name}")
     return _panels(draw(figure, y, results))
 
 

@@ -1,90 +1,103 @@
-"""Results of a study for analysis scripts: load them, and lay them out by factor."""
+"""Results of a study as a tree, each grid with a dimension for each factor; and as a table with a row for each cell."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from simstudy.design.claims import Verdict
-from simstudy.design.measures import ATTRIBUTES, INDICES, OCCASIONAL, SOURCES, VARIABLES, coordinates_of, registry
+from simstudy.design.measures import (
+    ATTRIBUTES,
+    INDICES,
+    OCCASIONAL,
+    SOURCES,
+    THEORIES,
+    VARIABLES,
+    Variable,
+    coordinates_of,
+    described,
+    labelled,
+    registry,
+)
 from simstudy.design.mistakes import hint
+from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.levels import Coordinates, level
 from simstudy.errors import UserError
-from simstudy.execution.store import read_results
+from simstudy.execution.store import DEFAULT_OUTPUT, Store, read_tree
+
+RESULTS_FILE = "results.nc"
+LAYOUT = "tree 1"
+"""Attribute of results: how they are laid out; changed with what `tree_of` makes."""
+VERDICTS, COMPARISONS, ERRORS, THEORY, RUN, FIGURES = "verdicts", "comparisons", "errors", "theory", "run", "figures"
+_SHOWN = ("n_replicates", "n_failed", "precision_reached")
+"""Counts beside the measures; the others lie in the group ``run``."""
+METHOD, ESTIMATOR = "method", "estimator"
+"""Factor of the methods of a study, and its dimension: xarray's ``sel`` has an argument ``method``."""
+
+Results = xr.DataTree | xr.Dataset | str | Path
+"""What `simstudy.run` or `open_results` returned, or the folder, file or name of a study."""
 
 
-def open_results(path: str | Path) -> xr.Dataset:
+def setting_of(dimension: str) -> str:
+    """Return the name of a setting in designs and tables, from that of a dimension of results."""
+    return METHOD if dimension == ESTIMATOR else dimension
+
+
+def open_results(path: str | Path) -> xr.DataTree:
     """Load the results of a study.
 
     Parameters
     ----------
     path
-        ``results.nc``, or the folder that holds it.  (``xarray.open_dataset`` opens the file as well.)
+        Folder of a study, its ``results.nc``, or the name of a study in ``outputs`` (its quick profile).
+        ``xarray.open_datatree`` opens the file as well.
 
     Returns
     -------
-    xarray.Dataset
-        One entry along ``cell`` for each combination of factor values.
+    xarray.DataTree
+        A group for each grid, whose dimensions are its factors: estimates by the names of measures, and in groups of
+        their own ``errors`` (Monte Carlo standard errors), ``theory``, ``run`` and ``figures``.  Beside the grids:
+        ``verdicts`` and ``comparisons``.  Settings that do not vary are attributes of a grid.
 
     Raises
     ------
     UserError
         If there are no results of a study at the path, or another version of simstudy wrote them in a different layout.
     """
-    path = Path(path)
-    path = path / "results.nc" if path.is_dir() else path
-    results = read_results(path)
-    require_layout(results, path)
+    place = Path(path)
+    if not place.exists() and len(place.parts) == 1:
+        place = DEFAULT_OUTPUT / place / "quick"
+    place = place / RESULTS_FILE if place.is_dir() else place
+    return checked(read_tree(place), place)
+
+
+def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
+    """Return results, or refuse those of another layout."""
+    if "layout" not in results.attrs:
+        raise UserError(f"{path}: these are not the results of a study; give the results.nc of a run")
+    if results.attrs["layout"] != LAYOUT or not all(isinstance(results.attrs.get(name), str) for name in ATTRIBUTES):
+        version, commit = (str(results.attrs.get(name) or "unknown") for name in ("simstudy_version", "commit"))
+        message = f"{path}: laid out by another version of simstudy ({version}, commit {commit})"
+        raise UserError(f"{message}; run the study again")
     return results
 
 
-def to_grid(results: xr.Dataset, grid: str | None = None) -> xr.Dataset:
-    """Arrange one grid of a study by its factors: one dimension for each factor, in place of ``cell``.
+def cells_of(results: Results) -> xr.Dataset:
+    """Return results as a table along ``cell``, as rooms within this package take them."""
+    if isinstance(results, str | Path):
+        results = open_results(results)
+    if isinstance(results, xr.DataTree):
+        return _flat(checked(results, Path("results")))
+    factors_of(results)  # refuses what are no results
+    return results
 
-    Coordinates of the dimensions are the levels of the factors.  If some bandwidth of the grid follows a rule, the
-    levels of ``bandwidth`` are text ("attention", "0.5"): the number that a rule gives differs from cell to cell.
 
-    Parameters
-    ----------
-    results
-        What `open_results` or `run` returned.
-    grid
-        Name of the grid; may be left out if the study has only one.
-
-    Returns
-    -------
-    xarray.Dataset
-        A dimension for each factor, its unit in the attributes of the coordinate (angles: degrees); NaN where the
-        design has no such cell.
-
-    Raises
-    ------
-    UserError
-        If the grid does not exist, if it is left out although there are several, or if these are not the results of
-        a study.
-    """
-    if not isinstance(results, xr.Dataset):
-        raise UserError(f"results are of type {type(results).__name__}; give what open_results or run returned")
-    grid, names = named_grid(results, grid)
-    for name in ("grid", *names, *(["bandwidth_rule"] if "bandwidth" in names else [])):
-        if name not in results.coords or results[name].dims != ("cell",):
-            raise UserError(f"{name}: no coordinate along cell; these are not the results of a study")
-    inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
-    rows = coordinates_of(inside)
-    levels = {name: ("cell", _levels(rows, name)) for name in names}
-    settings = [name for name, values in inside.coords.items() if values.dims == ("cell",)]
-    inside = inside.drop_vars(settings).assign_coords(levels)
-    combinations = list(zip(*(inside[name].values.tolist() for name in names), strict=True))
-    if len(set(combinations)) < len(combinations) or inside.sizes["cell"] == 0:
-        raise UserError(
-            f"grid = {grid!r}: cells are missing or repeat levels of {', '.join(names)}; give one run's results"
-        )
-    if len(names) > 1:
-        return inside.set_index(cell=names).unstack("cell")
-    return inside.swap_dims(cell=names[0]) if names else inside.isel(cell=0)
+def read_cells(store: Store) -> xr.Dataset:
+    """Return the results in the folder of a study as a table along ``cell``."""
+    path = store.folder / RESULTS_FILE
+    return _flat(checked(read_tree(path, store.files), path))
 
 
 def named_grid(results: xr.Dataset, grid: str | None) -> tuple[str, tuple[str, ...]]:
@@ -98,19 +111,11 @@ def named_grid(results: xr.Dataset, grid: str | None) -> tuple[str, tuple[str, .
     return grid, factors[grid]
 
 
-def _levels(rows: list[Coordinates], factor: str) -> np.ndarray:
-    """Levels of a factor, cell by cell; all of them text if some are."""
-    levels = [level(row, factor) for row in rows]
-    if any(isinstance(entry, str) for entry in levels):
-        levels = [entry if isinstance(entry, str) else f"{entry:.15g}" for entry in levels]
-    return np.array(levels)
-
-
 def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
     """Return the names of the factors of each grid, as the results record them."""
     recorded = results.attrs.get("factors")
     if not isinstance(recorded, str) or "grid" not in results.coords:
-        raise UserError("these are not the results of a study (no grids and factors); give the results.nc of a run")
+        raise UserError("these are not the results of a study; give what run or open_results returned, or its folder")
     entries = (entry.partition(":") for entry in recorded.split("; "))
     return {grid: tuple(names.replace(",", " ").split()) for grid, _, names in entries}
 
@@ -121,80 +126,236 @@ def text_of(row: Coordinates, name: str) -> Any:
     return "" if isinstance(value, float) and math.isnan(value) else value
 
 
-_KINDS = {"text": "OTU", "bool": "b"}
-"""Kinds of NumPy types, by unit; of what is neither text nor truth, whole numbers if they count, or else any."""
+# ---------------------------------------------------------------- from cells to a tree
 
 
-MAX_NAMED = 4
-"""Differences that the message names; one renamed dimension may make a hundred."""
+def tree_of(cells: xr.Dataset) -> xr.DataTree:
+    """Return the tree of results in a table; nothing of it is undefined in all cells of a grid."""
+    groups = {"/": xr.Dataset(attrs=cells.attrs | {"layout": LAYOUT})}
+    rows = coordinates_of(cells)
+    for name, factors in factors_of(cells).items():
+        numbers = np.flatnonzero(cells.grid.values == name)
+        groups |= {
+            f"/{name}{below}": each for below, each in _groups(cells, numbers, [rows[i] for i in numbers], factors)
+        }
+    for dimension, group in (("claim", VERDICTS), ("comparison", COMPARISONS)):
+        if dimension in cells.dims:
+            own = {str(name): each.variable for name, each in cells.data_vars.items() if each.dims == (dimension,)}
+            told = xr.Dataset({name.removeprefix("comparison_"): each for name, each in own.items()})
+            groups[f"/{group}"] = told.assign_coords({dimension: cells[dimension].variable})
+    return xr.DataTree.from_dict(groups)
 
 
-def require_layout(results: xr.Dataset, path: Path) -> None:
-    """Refuse results that another version has laid out in another way."""
-    # Of variables alone: to take an array of a data set copies its coordinates, which took a quarter of opening it.
-    try:
-        found = _of_layout(results) or [*_of_values(results)]
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    found += [f"no attribute {name}" for name in ATTRIBUTES if name not in results.attrs]
-    found += [f"attribute {name} is not text" for name, text in results.attrs.items() if not isinstance(text, str)]
-    if found:
-        more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-        version, commit = (results.attrs.get(name) or "unknown" for name in ("simstudy_version", "commit"))
-        message = f"{path}: laid out by another version of simstudy ({version}, commit {commit})"
-        raise UserError(f"{message}: {', '.join(found[:MAX_NAMED])}{more}; run the study again")
+class _Layout(NamedTuple):
+    """Where the cells of a grid lie: levels along each dimension, and the place of each cell among them."""
+
+    numbers: np.ndarray
+    axes: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(ESTIMATOR if factor == METHOD else factor for factor in self.axes)
+
+    def spread(self, variable: xr.Variable, missing: Any = None) -> xr.Variable | None:
+        """A variable along the factors, then its other dimensions; None if it says nothing."""
+        others = [str(dimension) for dimension in variable.dims if dimension != "cell"]
+        values = variable.transpose("cell", *others).values[self.numbers]
+        shape = tuple(len(levels) for levels, _ in self.axes.values())
+        if values.dtype.kind in "OTU":
+            values = values.astype(str)
+        elif values.dtype.kind == "b" or (missing is None and math.prod(shape) > len(self.numbers)):
+            values = values.astype(float)
+        if (values == "").all() or (values.dtype.kind == "f" and np.isnan(values).all()):
+            return None
+        fill = "" if values.dtype.kind == "U" else np.nan if values.dtype.kind == "f" else missing or 0
+        made = np.full((*shape, *values.shape[1:]), fill, values.dtype)
+        made[tuple(places for _, places in self.axes.values())] = values if self.axes else values[0]
+        return xr.Variable((*self.dims, *others), made, variable.attrs)
 
 
-def _of_layout(results: xr.Dataset) -> list[str]:
-    """How variables differ from the registered ones, and coordinates: settings of cells, names of what has names."""
-    present = {str(name) for name in results.data_vars}
-    known = registry(results.attrs)
-    own = known.keys() - VARIABLES.keys()
-    always = VARIABLES.keys() - set().union(*_OCCASIONAL)
-    wanted = always.union(own, *(group for group in _OCCASIONAL if group & present))
-    factors = [factor for names in factors_of(results).values() for factor in names]
-    settings = dict.fromkeys(["grid", "seed", "batch_size", *factors])
-    used = dict.fromkeys(dimension for name in results.data_vars for dimension in results.variables[name].dims)
-    return [
-        *(f"no {name}" for name in known if name in wanted - present),
-        *(f"unknown {name}" for name in sorted(present - known.keys())),
-        *(f"{name} along ({', '.join(map(str, results[name].dims))}) instead of ({', '.join(known[name].dims)})"
-          for name in known if name in present and results.variables[name].dims != known[name].dims),
-        *(f"no {name} along cell" for name in settings
-          if name not in results.coords or results.variables[name].dims != ("cell",)),
-        *(f"other names along {name}" for name, names in (("source", SOURCES), ("index", INDICES))
-          if name not in results.coords or results[name].values.tolist() != list(names)),
-        *(f"nothing along {name}" for name in results.indexes if name not in used),
-        *(f"no names along {name}" for name in used if name not in results.coords and name != "cell"),
-    ]  # fmt: skip
+def _groups(
+    cells: xr.Dataset, numbers: np.ndarray, rows: list[Coordinates], factors: tuple[str, ...]
+) -> Iterator[tuple[str, xr.Dataset]]:
+    """The groups of one grid: estimates, and those below them."""
+    axes = {factor: _levels(rows, factor) for factor in factors}
+    if math.prod(len(levels) for levels, _ in axes.values()) > SPARSE * len(numbers):
+        axes = {"cell": (numbers, np.arange(len(numbers)))}
+    layout = _Layout(numbers, axes)
+    groups: dict[str, dict[str, xr.Variable]] = {"": {}, ERRORS: {}, THEORY: {}, RUN: {}, FIGURES: {}}
+    for name, variable in registry(cells.attrs).items():
+        if name in cells and "cell" in variable.dims:
+            for group, own_name, sources in _places(name, variable):
+                part = cells.variables[name]
+                part = part if sources is None else part.isel(source=sources[0] if len(sources) == 1 else sources)
+                if (made := layout.spread(part)) is not None:
+                    groups[group][own_name] = made
+    settings, fixed = _settings(cells, layout, rows)
+    for group, variables in groups.items():
+        used = {str(dimension) for made in variables.values() for dimension in made.dims}
+        names: dict[str, Any] = {each: cells.variables[each] for each in _NAMED if each in used}
+        names |= {"source": xr.Variable("source", list(THEORIES))} if "source" in used else {}
+        if not group:
+            yield "", described(xr.Dataset(variables, settings | names, fixed))
+        elif variables:
+            yield f"/{group}", described(xr.Dataset(variables, names))
 
 
-def _of_values(results: xr.Dataset) -> Iterator[str]:
-    """Which variables hold other values than the registered kind: text, truth, counts, or real numbers."""
-    known = registry(results.attrs)
-    for name in results.data_vars:
-        described, dtype = known[str(name)], results.variables[name].dtype
-        kinds = _KINDS.get(described.unit, "iu" if str(name).startswith("n_") else "iuf")
-        if dtype.kind not in kinds:
-            yield f"{name} of type {dtype}"
-    for name in ("grid", "bandwidth_rule", "claim", "figure"):
-        if name in results.coords and results[name].dtype.kind not in _KINDS["text"]:
-            yield f"{name} of type {results[name].dtype}"
-    for name in ("verdict", "expected_verdict"):
-        if unknown := set(results.get(name, xr.DataArray([])).values.tolist()) - set(get_args(Verdict)):
-            yield f"{name} {min(map(repr, unknown))}"
+def _settings(cells: xr.Dataset, layout: _Layout, rows: list[Coordinates]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Levels along the dimensions and what else varies in a grid; and settings that are the same in all its cells."""
+    coords: dict[str, Any] = {
+        name: (name, levels) for name, (levels, _) in zip(layout.dims, layout.axes.values(), strict=True)
+    }
+    others = {"cell": xr.Variable("cell", np.arange(cells.sizes["cell"]))}
+    fixed: dict[str, Any] = {}
+    for name in map(str, cells.coords):
+        if name == "grid" or cells.variables[name].dims != ("cell",):
+            continue
+        own = [row[name] for row in rows]
+        known = ESTIMATOR if name == METHOD else name
+        if name in layout.axes:
+            levels, places = layout.axes[name]
+            if own != levels[places].tolist():  # numbers that follow a rule, which is the level
+                others[f"{known}{_VALUE}"] = cells.variables[name]
+        elif len(set(map(repr, own))) == 1:
+            fixed[known] = own[0]
+        else:
+            others[known] = cells.variables[name]
+    made = {name: layout.spread(column, missing=-1) for name, column in others.items() if name not in coords}
+    return coords | {name: each for name, each in made.items() if each is not None}, fixed
 
 
-def _along(dimension: str) -> frozenset[str]:
-    return frozenset(name for name, variable in VARIABLES.items() if dimension in variable.dims)
+SPARSE = 4
+"""Combinations of factors for each cell, beyond which a grid is a list of cells."""
+_VALUE = "_value"
+_NAMED = ("index", "look", "drawn", "end", "figure")
+"""Dimensions of variables that are no settings."""
 
 
-_OCCASIONAL: tuple[frozenset[str], ...] = (
-    _along("claim") | _along("comparison"),
-    frozenset({"optimum_share"}),
-    frozenset({"estimator"}),
-    frozenset({"interval"}),
-    frozenset({"wrong_pair_share", "wrong_pair_share_mcse"}),
-    *(frozenset({name, f"{name}_mcse"}) for name in OCCASIONAL),
-)
-"""Variables that only some designs ask for: results have all of a set, or none."""
+def _places(name: str, variable: Variable) -> list[tuple[str, str, list[int] | None]]:
+    """Where in a grid a variable of the table lies: groups, its name there, and which sources of it."""
+    if name == "inapplicable":
+        return [(THEORY, name, [1, 2])]
+    if "source" in variable.dims:
+        return [("", name, [0]), (THEORY, name, [1, 2])]
+    if "figure" in variable.dims or "drawn" in variable.dims:
+        return [(FIGURES, name, None)]
+    if name.endswith("_mcse"):
+        return [(ERRORS, name.removesuffix("_mcse"), None)]
+    if name.endswith("_numerical_error"):
+        return [(THEORY, name, None)]
+    return [("" if name in _SHOWN or name == "hdi" else RUN, name, None)]
+
+
+def _levels(rows: list[Coordinates], factor: str) -> tuple[np.ndarray, np.ndarray]:
+    """The levels of a factor, numbers in order, and which of them each cell has; all of them text if some are."""
+    levels = [text_of(row, factor) for row in rows]
+    if any(isinstance(entry, str) for entry in levels):
+        levels = [entry if isinstance(entry, str) else f"{entry:.15g}" for entry in levels]
+        found = np.array(list(dict.fromkeys(levels)))
+    else:
+        found = np.unique(levels)
+    place = {each: number for number, each in enumerate(found.tolist())}
+    return found, np.array([place[each] for each in levels])
+
+
+# ---------------------------------------------------------------- from a tree to cells
+
+
+def _flat(results: xr.DataTree) -> xr.Dataset:
+    """The table of which `tree_of` made a tree."""
+    attrs = {str(name): text for name, text in results.attrs.items() if name != "layout"}
+    grids = {name: node for name, node in results.children.items() if name not in (VERDICTS, COMPARISONS)}
+    parts = {
+        name: {"": node.to_dataset(inherit=False)}
+        | {below: child.to_dataset() for below, child in node.children.items()}
+        for name, node in grids.items()
+    }
+    there = {name: np.ravel(groups[""]["cell"].values) >= 0 for name, groups in parts.items()}
+    order = {name: np.ravel(groups[""]["cell"].values)[there[name]] for name, groups in parts.items()}
+    coords: dict[str, Any] = _columns({name: groups[""] for name, groups in parts.items()}, there, order)
+    coords |= {"source": list(SOURCES), "index": list(INDICES)}
+    for dimension in ("look", "drawn", "end", "figure"):
+        told = [
+            each[dimension].values.tolist()
+            for groups in parts.values()
+            for each in groups.values()
+            if dimension in each
+        ]
+        if told:
+            coords[dimension] = list(dict.fromkeys(label for labels in told for label in labels))
+    arrays: dict[str, Any] = {}
+    for name, variable in registry(attrs).items():
+        others = [dimension for dimension in variable.dims if dimension != "cell"]
+        if len(others) < len(variable.dims) and all(dimension in coords for dimension in others):
+            text, shape = variable.unit == "text", [len(coords["grid"][1]), *(len(coords[each]) for each in others)]
+            made = np.full(shape, "" if text else 0 if _counts(name) else np.nan, object if text else float)
+            found = name not in _SOMETIMES
+            for grid, groups in parts.items():
+                for place, values in _stored(groups, name, variable, coords):
+                    made[np.ix_(order[grid], *map(np.array, place))] = values.reshape(-1, *map(len, place))[there[grid]]
+                    found = True
+            if found:
+                kind = int if _counts(name) else bool if variable.unit == "bool" else made.dtype
+                arrays[name] = np.moveaxis(made, 0, variable.dims.index("cell")).astype(kind)
+    for dimension, group, prefix in (("claim", VERDICTS, ""), ("comparison", COMPARISONS, "comparison_")):
+        if group in results.children:
+            coords[dimension] = results[group].ds[dimension].values
+            arrays |= {f"{prefix}{name}": each.values for name, each in results[group].ds.data_vars.items()}
+    cells = labelled(arrays, coords, attrs)
+    cells.encoding = dict(results.encoding)
+    return cells
+
+
+def _counts(name: str) -> bool:
+    return name.startswith(("n_", "look_"))
+
+
+def _stored(
+    groups: Mapping[str, xr.Dataset], name: str, variable: Variable, coords: Mapping[str, Any]
+) -> Iterator[tuple[list[list[int]], np.ndarray]]:
+    """What a grid holds of a variable, and the places of that along the dimensions other than cells."""
+    for group, own_name, sources in _places(name, variable):
+        if group in groups and own_name in groups[group].variables:
+            labels = {each: groups[group][each].values.tolist() for each in _NAMED if each in variable.dims}
+            yield (
+                [
+                    (sources or []) if each == "source" else [list(coords[each]).index(label) for label in labels[each]]
+                    for each in variable.dims
+                    if each != "cell"
+                ],
+                groups[group].variables[own_name].values,
+            )
+
+
+def _columns(
+    grids: Mapping[str, xr.Dataset], there: Mapping[str, np.ndarray], order: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """The settings of all cells, by name, and their grid."""
+    size = sum(map(len, order.values()))
+    found: dict[str, list[Any]] = {"grid": [""] * size}
+    for grid, main in grids.items():
+        cell = main["cell"]
+        dims = [str(name) for name in main.coords if name not in ("cell", *_NAMED)]
+        names = dict.fromkeys([*(str(name).removesuffix(_VALUE) for name in dims), *map(str, main.attrs)])
+        for name in names:
+            if name in main.attrs:
+                values = [main.attrs[name]] * len(order[grid])
+            else:
+                stored = main[f"{name}{_VALUE}" if f"{name}{_VALUE}" in main.coords else name]
+                laid_out = stored.broadcast_like(cell).transpose(*cell.dims).values.ravel()
+                values = laid_out[there[grid]].tolist()
+            column = found.setdefault(setting_of(name), [None] * size)
+            for place, value in zip(order[grid].tolist(), values, strict=True):
+                column[place] = value
+        for place in order[grid].tolist():
+            found["grid"][place] = grid
+    # In the order in which a design states them; parameters of functions last.
+    places = {name: place for place, name in enumerate(["grid", *TABLE_OF, "bandwidth_rule"])}
+    ordered = sorted(found, key=lambda name: (places.get(name, len(places)), name))
+    return {name: ("cell", np.array(found[name])) for name in ordered}
+
+
+_SOMETIMES = {f"{name}{ending}" for name in OCCASIONAL for ending in ("", "_mcse")} | {
+    name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"
+}
+"""Variables that a table has only where some cell does."""

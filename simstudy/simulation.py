@@ -49,7 +49,7 @@ def simulate(
     budget: Mapping[str, float] | None = None,
     output: str | Path = DEFAULT_OUTPUT,
     **how: Any,
-) -> xr.Dataset:
+) -> xr.DataTree:
     """Simulate methods on data of a process, under all combinations of factors, and judge claims.
 
     Parameters
@@ -80,8 +80,8 @@ def simulate(
 
     Returns
     -------
-    xarray.Dataset
-        As of `simstudy.run`.
+    xarray.DataTree
+        As of `simstudy.run`: the grid is ``simulation``, and its dimension of methods ``estimator``.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def simulate(
     return _run_in_own_folder(study, text, output, **how)
 
 
-def _run_in_own_folder(study: Study, functions: str, output: str | Path, **how: Any) -> xr.Dataset:
+def _run_in_own_folder(study: Study, functions: str, output: str | Path, **how: Any) -> xr.DataTree:
     """Write a study with its functions into a folder of its name, and run it."""
     name = study["study"]["name"]
     folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))

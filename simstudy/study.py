@@ -28,9 +28,9 @@ from simstudy.execution.provenance import provenance
 from simstudy.execution.queue import Meter, Queue, open_queue
 from simstudy.execution.shares import Share, open_share, with_shares
 from simstudy.execution.status import Teller
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, Store, read_results, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, Store, store_of
+from simstudy.results import RESULTS_FILE, read_cells, tree_of
 
-RESULTS_FILE = "results.nc"
 Observer = Callable[..., Any]
 """Takes the ledger, and once all is simulated how many cells have their theory."""
 
@@ -78,8 +78,8 @@ def run(
 
     Returns
     -------
-    xarray.Dataset
-        The contents of ``results.nc``; `simstudy.details` gives those of ``details.nc``, cell by cell.
+    xarray.DataTree
+        The contents of ``results.nc``, as of `simstudy.open_results`; `simstudy.details` gives those of ``details.nc``.
 
     Warns
     -----
@@ -122,11 +122,11 @@ def run(
         how |= {name: machine[name] for name in ("device", "processor", "system")}
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
-        store.write_dataset(RESULTS_FILE, results)
+        store.write_dataset(RESULTS_FILE, tree_of(results))
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
     # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-    return read_results(store.folder / RESULTS_FILE, store.files)
+    return read_cells(store)
 
 
 @threadpool_limits.wrap(limits=1)

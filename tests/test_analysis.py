@@ -12,6 +12,7 @@ from simstudy.design.load import load_design
 from simstudy.design.measures import LENGTHS
 from simstudy.errors import UserError
 from simstudy.execution.store import read_results
+from simstudy.results import cells_of
 
 PAIRS = [({"angle": 0, "bandwidth": 0.5}, {"angle": 90, "bandwidth": 0.5}), (0, 5)]
 COMPARED = """[claims.{name}]
@@ -50,7 +51,7 @@ def text(name: str = "tiny", seed: int = 7) -> str:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> xr.Dataset:
     folder = tmp_path_factory.mktemp("analysis")
-    return simstudy.run(load_design(write_design(folder, text())), output=folder, executor="serial")
+    return cells_of(simstudy.run(load_design(write_design(folder, text())), output=folder, executor="serial"))
 
 
 def mcse(results: xr.Dataset, where: dict) -> float:
@@ -91,8 +92,8 @@ def test_contrast__across_grids_names_both_and_what_they_share_once(results):
     here, there = PAIRS[0][1], {"grid": "elsewhere"}
     told = simstudy.contrast(results, here, there, "mse").statistic
     assert told == (
-        "mse at bandwidth = 0.5: grid = angles, angle = 90, arrangement = rotated, n_heads = 2, seed = 7 minus "
-        "grid = elsewhere, arrangement = orthogonal, n_heads = 3, seed = 8"
+        "mse at bandwidth = 0.5: grid = angles, n_heads = 2, arrangement = rotated, angle = 90, seed = 7 minus "
+        "grid = elsewhere, n_heads = 3, arrangement = orthogonal, seed = 8"
     )
     back = simstudy.contrast(results, there, here, "mse", ratio=True).statistic
     assert back.startswith("mse at bandwidth = 0.5: grid = elsewhere, ")
@@ -125,7 +126,7 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
         ({"grid": "angles", "angle": 45}, r"2 cells fit; choose one by stating more of bandwidth \(0.5, 1.0\)"),
         ({"grid": "angles", "angle": 31}, r"no cell; angle may be 0.0, 45.0, 90.0"),
         ({"angle": 0, "bandwidth": 0.8}, r"no cell; angle may be .*; bandwidth may be 0.5, 1.0"),
-        ({"colour": 1}, "where.colour: no setting of these results; they have angle, "),
+        ({"colour": 1}, "where.colour: no setting of these results; they have grid, n_keys, "),
         ({}, r"10 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
         (10, "or a number below 10"),
         (-1, "or a number below 10"),
@@ -175,7 +176,7 @@ def test_one_head_less__is_the_run_without_it(tmp_path):
             .precision(relative_mcse={"mse": 0.5}, min_replicates=512, max_replicates=512)
             .grid("all", {"noise_sd": [0.5, 1.0]})
         )
-        return simstudy.run(study, output=tmp_path, executor="serial")
+        return cells_of(simstudy.run(study, output=tmp_path, executor="serial"))
 
     found = simstudy.leave_one_out(run([0, 1, 2]), {"noise_sd": 1.0})
     for head in range(3):

@@ -11,6 +11,7 @@ from simstudy.design.confirmation import confirmatory
 from simstudy.design.load import load_design
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
+from simstudy.results import cells_of
 
 EVERYTHING = """
 [study]
@@ -114,7 +115,7 @@ def test_confirm__has_its_own_folder_resumes_there_and_leaves_the_run_as_it_was(
         assert ran.returncode in (0, 5), ran.stderr
         (digest,) = {each.name for each in (study / "confirmed").iterdir()} & set(ran.stdout.split())
         assert f"confirmed with the text {text!r}: {digest}" in " ".join(ran.stdout.split())
-        return study / "confirmed" / digest, simstudy.open_results(study / "confirmed" / digest)
+        return study / "confirmed" / digest, cells_of(simstudy.open_results(study / "confirmed" / digest))
 
     folder, first = confirm("a text")
     assert len(folder.name) == 16 and int(folder.name, 16)

@@ -22,6 +22,7 @@ from simstudy.commands import app
 from simstudy.design.load import load_design, profiles_of
 from simstudy.report import answer
 from simstudy.report.tables import verdict_lines
+from simstudy.results import cells_of
 
 README, DESIGNS = DOCUMENTS["README.md"], DOCUMENTS["designs/README.md"]
 STUDY, OWN_DATA = "third-head", "simstudy/docs/designs.md"
@@ -83,7 +84,7 @@ def test_readmes__are_short():
 
 
 def test_own_question__is_answered_as_the_readme_says(study):
-    results = simstudy.open_results(study / "outputs" / STUDY / "quick")
+    results = cells_of(simstudy.open_results(study / "outputs" / STUDY / "quick"))
     assert results.verdict.values.tolist() == ["contradicted"] and not lacking("README.md", "It does not help")
 
 
@@ -99,7 +100,7 @@ def test_python_blocks__run(document, number, study, monkeypatch, capsys):
 
 
 def test_numbers_of_a_contrast__are_those_of_the_run(study):
-    results = simstudy.open_results(study / "outputs" / STUDY / "quick")
+    results = cells_of(study / "outputs" / STUDY / "quick")
     two, three = ({"n_heads": heads, "noise_sd": 1} for heads in (2, 3))
     found = simstudy.contrast(results, three, two, "mse")
     assert not lacking("simstudy/docs/results.md", f"{found.estimate:.4f}", f"{found.mcse:.5f}", below="## Two cells")
@@ -147,10 +148,12 @@ def test_examples_of_the_architecture__are_a_study_that_runs(tmp_path):
     (folder / "functions.py").write_text("\n".join((system, measure, kernel)))
     text = path.read_text().replace('["largest_weight"]', '["largest_weight", "effective_keys"]')
     path.write_text(text)
-    results = simstudy.run(folder, output=tmp_path, executor="serial", trust=[folder / "functions.py"])
+    results = cells_of(simstudy.run(folder, output=tmp_path, executor="serial", trust=[folder / "functions.py"]))
     assert (np.diff(results.effective_keys.sel(source="empirical")) > 0).all()
     path.write_text(path.read_text().replace('"attention"', '"compact"').replace(', "effective_keys"', ""))
-    results = simstudy.run(folder, output=tmp_path / "kernel", executor="serial", trust=[folder / "functions.py"])
+    results = cells_of(
+        simstudy.run(folder, output=tmp_path / "kernel", executor="serial", trust=[folder / "functions.py"])
+    )
     assert (results.largest_weight.sel(source="empirical") > 1 / 64).all()
 
 
@@ -171,7 +174,7 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     for arguments in (each for each in shown("simstudy/docs/tutorial.md") if each[0] != "plan"):
         assert command(*arguments, cwd=tmp_path).returncode == 0
     table = tutorial.split("<!-- run of my-question -->")[1].split("<!-- end -->")[0]
-    results = simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick")
+    results = cells_of(simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick"))
     found = [[line.statement, line.verdict, line.estimate, line.claimed] for line in verdict_lines(results)]
     assert [row.strip("| ").split(" | ") for row in table.strip().splitlines()[2:]] == found
     monkeypatch.chdir(tmp_path)
@@ -181,7 +184,7 @@ def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     changed = blocks("toml", "simstudy/docs/tutorial.md")[1].strip()
     path.write_text(re.sub("^regression = .*", changed, path.read_text(), flags=re.MULTILINE))
     assert command("run", "my-question", cwd=tmp_path).returncode == 5
-    results = simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick")
+    results = cells_of(simstudy.open_results(tmp_path / "outputs" / "my-question" / "quick"))
     assert set(results.verdict.values) == {"supported"}
     assert not lacking("simstudy/docs/tutorial.md", f"{-results.verdict_estimate.values[1]:.4f} ± 0.0003")
 

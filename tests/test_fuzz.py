@@ -13,9 +13,7 @@ from builders import write_design
 from fuzzing.arrays import check_ensemble, check_geometry, ensembles
 from fuzzing.designs import (
     RUNS,
-    changes,
     check_design,
-    check_layout,
     check_results,
     check_run,
     damaged,
@@ -50,7 +48,6 @@ FUZZ: dict[str, tuple[st.SearchStrategy, Check]] = {
     "design entries": (documents(), check_design),
     "design bytes": (damaged(), check_design),
     "results": (edits(), check_results),
-    "layout": (changes(), check_layout),
     "run": (RUNS, check_run),
 }
 """Properties: what is drawn, and what is checked of it in a folder for scratch."""

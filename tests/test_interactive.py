@@ -23,6 +23,7 @@ from simstudy import plots
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.report import terminal
 from simstudy.report.figures import draw, image
+from simstudy.results import cells_of
 from simstudy.simulation import source_text
 from simstudy.verdicts.figure_data import z_scores
 
@@ -63,7 +64,7 @@ def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):
     path = write_design(tmp_path)
     for design in (path, str(path), simstudy.Study.of(path), simstudy.check(path)["quick"]):
         again = simstudy.run(design, output=output, executor="serial")
-        xr.testing.assert_equal(again, results)
+        xr.testing.assert_equal(cells_of(again), cells_of(results))
     stored = simstudy.open_results(output / "tiny" / "quick")
     assert stored.attrs["design"] == DESIGN
     assert simstudy.plan(path, output=tmp_path).grids[0].cells == 6
@@ -71,12 +72,11 @@ def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):
 
 def test_results__show_verdicts_cells_and_figures(found):
     results, _ = found
-    assert type(results) is xr.Dataset
-    failed = results.assign(n_failed=results.n_failed + 200)
-    assert f"{results.n_replicates.sum():,} replicates, 1,200 failed, by " in repr(failed.simstudy)
+    assert results["angles"].mse.sizes == {"angle": 3, "bandwidth": 2}
+    assert f"{results['angles'].n_replicates.sum():,} replicates, 0 failed, by " in repr(results.simstudy)
     shown = repr(results.simstudy)
     assert shown.startswith("A tiny study (quick)\n6 cells, ") and "mse-falls" in shown and "undecided" in shown
-    assert results.simstudy.verdicts.verdict["mse-falls"] == results.verdict.item()
+    assert results.simstudy.verdicts.verdict["mse-falls"] == results["verdicts"].verdict.item()
     assert isinstance(results.simstudy.cells, pd.DataFrame) and len(results.simstudy.cells) == 6
     assert results.simstudy.figures == ("mse",)
     plot = results.simstudy.plot("mse")

@@ -21,6 +21,7 @@ from simstudy.execution.store import read_results, store_of
 from simstudy.kernels import compiled
 from simstudy.report.page import write_report
 from simstudy.report.tables import estimator_words
+from simstudy.results import cells_of, read_cells, tree_of
 from simstudy.study import run
 
 
@@ -75,15 +76,15 @@ def test_precision__is_reached_or_the_ceiling(serial):
 def test_results__open_with_xarray_alone_and_explain_themselves(serial):
     results, output = serial
     path = output / "tiny" / "quick" / "results.nc"
-    with xr.open_dataset(path) as opened:
-        xr.testing.assert_equal(opened.load(), results)
+    with xr.open_datatree(path) as opened:
+        xr.testing.assert_equal(opened.load(), tree_of(results))
     assert set(MEASURES) | {f"{name}_mcse" for name in MEASURES} | {"hdi", "hdi_mcse"} <= set(results)
     assert results.index.values.tolist() == list(INDICES)
     for name, variable in results.data_vars.items():
         assert variable.dims == VARIABLES[name].dims
         assert variable.attrs["long_name"] and variable.attrs["units"]
     assert results.attrs["design"] == DESIGN
-    xr.testing.assert_identical(simstudy.open_results(output / "tiny" / "quick"), simstudy.open_results(path))
+    xr.testing.assert_identical(cells_of(output / "tiny" / "quick"), cells_of(path))
 
 
 @pytest.mark.parametrize(
@@ -102,9 +103,9 @@ def test_integrated_and_drawn_noise__agree(tmp_path, data):
     text = edited(edited(text, "max_replicates = 512", "max_replicates = 2048"), "s = 1024", "s = 2048")
     text = text.replace('hue = "bandwidth"\n', "")
     results = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="threads")
-    grid = simstudy.to_grid(results, "angles").sel(source="empirical")
+    grid = tree_of(results)["angles"]
     for name in ("mean_variance", "mean_covariance", "ensemble_variance", "mse"):
-        values, errors = grid[name], grid[f"{name}_mcse"]
+        values, errors = grid[name], grid["errors"][name]
         # Cells share their keys, so ignoring the pairing makes z too small, never too large.
         z = (values.sel(noise_treatment="drawn") - values.sel(noise_treatment="integrated")) / np.hypot(
             errors.sel(noise_treatment="drawn"), errors.sel(noise_treatment="integrated")
@@ -115,7 +116,8 @@ def test_integrated_and_drawn_noise__agree(tmp_path, data):
         )
         if name == "mse":
             assert (abs(wrong) > 4).any()  # the control
-    assert (grid.mse_mcse.sel(noise_treatment="integrated") <= grid.mse_mcse.sel(noise_treatment="drawn") * 1.05).all()
+    errors = grid["errors"].mse
+    assert (errors.sel(noise_treatment="integrated") <= errors.sel(noise_treatment="drawn") * 1.05).all()
 
 
 def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
@@ -126,14 +128,14 @@ def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     design = load_design(write_design(tmp_path, text))
     results = run(design, output=tmp_path, executor="serial")
     few = "at some query point few keys carry weight, where a control variate would have heavy tails"
-    assert results.estimator.values.tolist() == ["plain", f"plain: {few}", "plain", "expansion"]
+    assert results.control_variate.values.tolist() == ["plain", f"plain: {few}", "plain", "expansion"]
     plain, found = results.mse.values[0, 2:], results.mse_mcse.values[2:]
     assert abs(plain[1] - plain[0]) < 4 * found[0] and found[1] < found[0] / 3
     plain = "plain averages over replicates, without control variate"
     told = f"{plain} (2 cells); {plain} (1 cell): {few}; averages over replicates less a control variate of known mean"
     assert estimator_words(results) == f"{told} (1 cell)"
     page = write_report(results, design, store_of(design, tmp_path)).read_text(encoding="utf-8")
-    assert f"estimator: {estimator_words(results)}" in page
+    assert f"Estimator: {estimator_words(results)}." in page
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -171,7 +173,7 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
 
 def read_results_of(path: Path, content: bytes) -> xr.Dataset:
     path.write_bytes(content)
-    return read_results(path)
+    return cells_of(path) if path.name == "r" else read_results(path)
 
 
 def test_provenance__names_code_libraries_and_time(design, serial):
@@ -217,12 +219,12 @@ def test_bad_executor_or_workers__are_refused(design, tmp_path, monkeypatch, bad
 def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypatch):
     place = tmp_path / "tiny"
 
-    def read_after_exchange(path, *folder):
+    def read_after_exchange(store):
         place.rename(tmp_path / "elsewhere")
         place.symlink_to(tmp_path / "elsewhere")
-        return read_results(path, *folder)
+        return read_cells(store)
 
-    monkeypatch.setattr("simstudy.study.read_results", read_after_exchange)
+    monkeypatch.setattr("simstudy.study.read_cells", read_after_exchange)
     with pytest.raises(UserError, match="a link"):
         run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
 

@@ -29,7 +29,7 @@ def report(
     from simstudy.report.page import write_report
     from simstudy.report.tables import verdict_lines, verdict_table
     from simstudy.report.terminal import say, show_table
-    from simstudy.results import open_results
+    from simstudy.results import read_cells
 
     if design is None or designs_in(Path(design)):
         # Without a folder also those that lie here: what is shipped and what is one's own.
@@ -37,7 +37,7 @@ def report(
         say(f"report   {gather(known, profile, output)}")
         return
     loaded, store = cli.opened(design, profile, output, confirm=confirm)
-    results = open_results(store.folder)
+    results = read_cells(store)
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
     with store.locked():
         path = write_report(results, loaded, store, figures)

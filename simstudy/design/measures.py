@@ -195,7 +195,7 @@ _COUNTS: dict[str, Variable] = {
     "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
     "n_looks": Variable(("cell",), "1", "looks at the cell so far: each decided whether more replicates are wanted"),
     "look_replicates": Variable(("cell", "look"), "1", "replicates at each look, failed ones included; then 0"),
-    "estimator": Variable(
+    "control_variate": Variable(
         ("cell",), "text", "what the measures rest on: plain replicates, with the reason why not an expansion, or an "
         "expansion of known mean that is taken off them; only if some cell has known means",
     ),
@@ -297,9 +297,11 @@ _GAIN = "variance of {} over a population of query points, over what theory as a
 _GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")
 VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS | _COMPARISONS
 """What ``results.nc`` holds."""
-RESERVED = frozenset({"grid", "keys", *VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)})
-"""Names that no factor or measure of functions can have: of ``results.nc``, and one that makes xarray take an array for
-a dictionary."""
+RESERVED = {name for each in VARIABLES.values() for name in each.dims} | VARIABLES.keys() | {
+    "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",
+}  # fmt: skip
+"""Names that no factor or measure of functions can have: of ``results.nc`` and its groups, arguments of xarray's
+``sel``, and one that makes xarray take an array for a dictionary."""
 
 _INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}

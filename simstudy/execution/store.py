@@ -237,7 +237,7 @@ class Store:
         self.files.write(f"batches/{identity}/{_STATEMENT}", content, flush=False)
         self._unflushed.add((self._cell(identity), _STATEMENT))
 
-    def write_dataset(self, name: str, dataset: xr.Dataset) -> Path:
+    def write_dataset(self, name: str, dataset: xr.Dataset | xr.DataTree) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
         return self.files.write(name, with_digest(netcdf(dataset)))
 
@@ -270,64 +270,79 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
     return Store(folder.at("confirmed", design.confirmation.digest) if design.confirmation else folder)
 
 
-def netcdf(dataset: xr.Dataset) -> bytes:
-    """Return a data set as the bytes of a netCDF file: written by us, so that a full disk raises what we expect."""
+def netcdf(data: xr.Dataset | xr.DataTree) -> bytes:
+    """Return data as the bytes of a netCDF file: written by us, so that a full disk raises what we expect."""
     # Imported here and below: they take half a second, which who looks at batches alone need not wait for.
     import netCDF4
+    import xarray as xr
     from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
-    dataset = dataset.copy()
-    for variable in dataset.variables.values():
-        # Texts become characters, as text of any length cannot be compressed.
-        text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
-        variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
+    tree = data if isinstance(data, xr.DataTree) else xr.DataTree(data)
     with NETCDF4_PYTHON_LOCK:
         # Both arguments are required for a file in memory, but name no file and no size.
         target = netCDF4.Dataset("results.nc", "w", memory=1)
-        dataset.dump_to_store(_unlocked(target))
+        for node in tree.subtree:
+            dataset = node.to_dataset(inherit=False).copy()
+            for variable in dataset.variables.values():
+                # Texts become characters, as text of any length cannot be compressed.
+                text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
+                variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
+            dataset.dump_to_store(_unlocked(target, node.path))
         return bytes(target.close())
 
 
-def _unlocked(file: netCDF4.Dataset) -> NetCDF4DataStore:
+def _unlocked(file: netCDF4.Dataset, group: str) -> NetCDF4DataStore:
     """Return what xarray reads from and writes to, while its lock is held: netCDF is not safe for threads."""
     from xarray.backends import NetCDF4DataStore
     from xarray.backends.file_manager import DummyFileManager
 
-    return NetCDF4DataStore(DummyFileManager(file), lock=False)
+    return NetCDF4DataStore(DummyFileManager(file), group=group, mode="a", lock=False)
 
 
 def read_results(path: Path, folder: Folder | None = None) -> xr.Dataset:
-    """Load the labelled results of a study into memory, from its folder, by default the one that the path names."""
-    try:
-        return dataset_of((folder or Folder(path.parent)).read(path.name, MAX_RESULTS_BYTES), path)
-    except Missing:
-        raise Missing(f"{path}: no results can be read (no such file); run the study first") from None
+    """Load a labelled data set into memory, from its folder, by default the one that the path names."""
+    found = read_tree(path, folder)
+    dataset = found.to_dataset()
+    dataset.encoding = dict(found.encoding)
+    return dataset
 
 
-def dataset_of(content: bytes, path: Path) -> xr.Dataset:
-    """Return the data set in the bytes, with their digest behind, of a file at this path; raises as `read_results`."""
+def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
+    """Load labelled results into memory, groups included, from their folder, by default the one that the path names.
+
+    Nothing has an encoding: that of a file would spoil what is made of its contents and saved again.
+    """
     # Imported here, as above.
     import netCDF4
     import xarray as xr
     from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
+    try:
+        content = (folder or Folder(path.parent)).read(path.name, MAX_RESULTS_BYTES)
+    except Missing:
+        raise Missing(f"{path}: no results can be read (no such file); run the study first") from None
     damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
     bare = content[:-DIGEST_LENGTH]
     if hashlib.sha256(bare).hexdigest().encode() != content[-DIGEST_LENGTH:]:
         raise damaged
     try:
-        with (
-            NETCDF4_PYTHON_LOCK,
-            xr.open_dataset(_unlocked(netCDF4.Dataset("results.nc", memory=bare))) as results,
-        ):
+        with NETCDF4_PYTHON_LOCK, netCDF4.Dataset("results.nc", memory=bare) as file:
+            groups = {name: xr.open_dataset(_unlocked(file, name)) for name in _groups(file)}
             # A file that promises more than deflate can hide in its bytes is none of ours.
-            promised = sum(array.nbytes for array in results.variables.values())
+            promised = sum(array.nbytes for each in groups.values() for array in each.variables.values())
             if promised > min(MOST_DEFLATED * len(content), MAX_RESULTS_BYTES):
                 raise damaged
-            # Where the details of the same run are looked for, from any working directory.
-            results.encoding["source"] = str(path.absolute())
-            return results.load()
+            found = xr.DataTree.from_dict({name: each.load().drop_encoding() for name, each in groups.items()})
     except UserError:
         raise
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
         raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
+    # Where the details of the same run are looked for, from any working directory.
+    found.encoding = {"source": str(path.absolute())}
+    return found
+
+
+def _groups(group: netCDF4.Dataset) -> Iterator[str]:
+    yield group.path
+    for inner in group.groups.values():
+        yield from _groups(inner)

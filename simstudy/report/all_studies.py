@@ -17,7 +17,7 @@ from simstudy.report.answer import cards, headline
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, figures_of, margin_of, require_same_design, template
 from simstudy.report.tables import VerdictLine
-from simstudy.results import open_results
+from simstudy.results import read_cells
 
 AT_ITS_OWN_LEVEL = OptimumSlope
 """Claims that spend a part of their level on which levels may be least: their p-values hold at no other level."""
@@ -59,7 +59,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         store = store_of(design, output)
         if not (store.folder / "results.nc").exists():
             continue
-        results = open_results(store.folder)
+        results = read_cells(store)
         require_same_design(results, design, store)
         studies.append(_described(results, design, store, output))
         judged.append((results, design))

@@ -165,7 +165,7 @@ def csv_of(frame: pd.DataFrame) -> str:
 
 def estimator_words(results: xr.Dataset) -> str:
     """Return which estimators the measures rest on, and in how many cells; empty where none but the plain was asked."""
-    found = Counter(results["estimator"].values.tolist() if "estimator" in results else [])
+    found = Counter(results["control_variate"].values.tolist() if "control_variate" in results else [])
     texts = []
     for estimator, count in found.most_common():
         kind, colon, why = estimator.partition(":")
@@ -177,7 +177,7 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     """Return one row for each cell: settings, counts, and each measure with its MCSE and theory."""
     settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
     columns: dict[str, Any] = {name: results[name].values for name in sorted(settings, key=lambda name: name != "grid")}
-    columns |= {name: results[name].values for name in (*_COUNTS, "estimator") if name in results}
+    columns |= {name: results[name].values for name in (*_COUNTS, "control_variate") if name in results}
     for name in averaged_measures(results):
         columns[name] = results[name].sel(source="empirical").values
         columns[f"{name}_mcse"] = results[f"{name}_mcse"].values

@@ -47,7 +47,7 @@ def assemble(
         theories.append(next(predicted))
     arrays = _counts(accounts)
     if any(account.planned.cell.controlled for account in accounts):
-        arrays["estimator"] = np.array([_estimator(account) for account in accounts], dtype=object)
+        arrays["control_variate"] = np.array([_estimator(account) for account in accounts], dtype=object)
     arrays |= _by_source(accounts, theories)
     undefined = np.full(len(INDICES), np.nan)
     arrays["hdi"] = np.array([a.performance.estimate["hdi"] if a.performance else undefined for a in accounts])

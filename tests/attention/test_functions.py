@@ -23,6 +23,7 @@ from simstudy.execution.store import Store
 from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
 from simstudy.report.progress import status_record
+from simstudy.results import cells_of, tree_of
 
 N, BATCH = 12, 256
 
@@ -68,7 +69,7 @@ ALL = ("variance", "coverage", "interval_length", "rejection_rate", largest, spr
 def study(output, process=sample, method=mean, measures=ALL, **how):
     how = {"factors": {"n": [N], "shift": [0.5]}, "max_replicates": 4 * BATCH, "batch_size": BATCH, **how}
     methods = how.pop("methods", [method])
-    return simstudy.simulate("own", process, methods, measures, output=output, executor="serial", **how)
+    return cells_of(simstudy.simulate("own", process, methods, measures, output=output, executor="serial", **how))
 
 
 def cell_of(output):
@@ -126,8 +127,11 @@ def test_methods__see_the_same_data(tmp_path):
     told = {"bias": 1.0, "largest": -1.0}
     claims = {name: {**apart, "measure": name, "value": value} for name, value in told.items()}
     factors = {"n": [N], "shift": [0.5]}
-    results = simstudy.simulate("pairs", sample, [plain, shifted], ["bias", spread, largest], factors=factors,
+    found = simstudy.simulate("pairs", sample, [plain, shifted], ["bias", spread, largest], factors=factors,
                                 claims=claims, output=tmp_path, executor="serial")  # fmt: skip
+    assert found["simulation"].sizes["estimator"] == 2
+    assert found["simulation"].bias.sel(estimator="shifted").item() < -0.9
+    results = cells_of(found)
     assert results.verdict_mcse.max() < 1e-8 and results.bias_mcse.min() > 5e-4
     assert results.verdict_estimate.values == pytest.approx([*told.values()])
 
@@ -135,9 +139,8 @@ def test_methods__see_the_same_data(tmp_path):
 def test_run_from_the_stored_design__gives_the_same_bits(tmp_path):
     results = study(tmp_path / "one")
     folder = tmp_path / "one" / "own"
-    again = simstudy.run(
-        folder / "design.json", output=tmp_path / "two", executor="processes", trust=[folder / "functions.py"]
-    )
+    trusted = {"executor": "processes", "trust": [folder / "functions.py"]}
+    again = cells_of(simstudy.run(folder / "design.json", output=tmp_path / "two", **trusted))
     for name in ("variance", "coverage_mcse", "largest"):
         assert np.array_equal(results[name], again[name], equal_nan=True), name
 
@@ -186,7 +189,7 @@ def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
     tables = simstudy.Study.of(folder / "design.json") | {"figures": {"zip": figure}}
     tables["study"]["name"] = "zip"
     (folder / "zip.json").write_text(json.dumps(tables))
-    results = simstudy.run(folder / "zip.json", output=tmp_path, executor="serial", trust=trusted["trust"])
+    results = cells_of(simstudy.run(folder / "zip.json", output=tmp_path, executor="serial", trust=trusted["trust"]))
     assert np.array_equal(results.interval[0, :, 0], found["lower"]) and set(results.interval.values[0, :, 2]) == {0.5}
     (axes,) = draw(load_design(folder / "zip.json").figures["zip"], "zip", results).axes
     assert [len(lines.get_segments()) for lines in axes.collections] == drawn
@@ -357,7 +360,7 @@ def plain_mean(self, name):
 
 def test_factor_and_data__may_have_names_that_our_own_functions_have(tmp_path):
     results = study(tmp_path, named, plain_mean, ["bias"], factors={"name": [0.0, 1.0]})
-    found = simstudy.to_grid(results).bias.sel(source="empirical").squeeze()
+    found = tree_of(results)["simulation"].bias.squeeze()
     assert found.sel(name=0.0).item() == pytest.approx(found.sel(name=1.0).item(), abs=1e-12)
 
 
@@ -374,8 +377,8 @@ def test_pages__run_as_scripts(page, verdicts, tmp_path, monkeypatch):
     script.write_text((ROOT / page).read_text().split("```python\n")[1].split("```")[0])
     monkeypatch.chdir(tmp_path)
     found = runpy.run_path(str(script))["found"]
-    assert [each for each in found.get("verdict", [])] == verdicts
-    assert found.coverage.sel(source="empirical").values[-1] == pytest.approx(0.919, abs=0.01)
+    assert [each for each in cells_of(found).get("verdict", [])] == verdicts
+    assert found["simulation"].coverage.values.ravel()[-1] == pytest.approx(0.919, abs=0.01)
 
 
 STUDY = """
@@ -422,7 +425,7 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
     code.write_text(SQUARES)
     with pytest.raises(UserError, match=r"claims.value.value: .*functions.py: its code runs only if you trust it"):
         simstudy.run(path.parent, output=tmp_path, executor="serial")
-    results = simstudy.run(path.parent, output=tmp_path, executor="serial", trust=[code])
+    results = cells_of(simstudy.run(path.parent, output=tmp_path, executor="serial", trust=[code]))
     assert results.squared.sel(source="exact").values.tolist() == [1.0, 4.0]
     z = (results.squared.sel(source="empirical") - [1.0, 4.0]) / results.squared_mcse
     assert 0.0 < np.abs(z).max() < 4.0
@@ -454,10 +457,11 @@ def test_example__finds_what_it_declares_in_sixty_lines(name, tmp_path):
     path, code = EXAMPLES / name, EXAMPLES / name / "functions.py"
     assert sum(len(each.read_text().splitlines()) for each in path.iterdir()) <= 60
     simstudy.run(path, output=tmp_path, executor="serial", trust=[code])
-    results = simstudy.open_results(tmp_path / name / "quick")
+    opened = simstudy.open_results(tmp_path / name / "quick")
+    results = cells_of(opened)
     assert (results.verdict == results.expected_verdict).all()
-    for figure in {*results.simstudy.figures} - {"zip"}:
-        axes = results.simstudy.plot(figure).drawing.axes[0]
+    for figure in {*opened.simstudy.figures} - {"zip"}:
+        axes = opened.simstudy.plot(figure).drawing.axes[0]
         (target,) = [line for line in axes.lines if line.get_label() == "target"]
         assert 0.95 in (target.get_xdata()[0], target.get_ydata()[0])
     for cell in range(results.sizes["cell"]) if name == "intervals" else ():

@@ -23,6 +23,7 @@ from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
+from simstudy.results import cells_of
 from simstudy.verdicts.predictions import predict
 
 FITTED = {"kind": "fitted", "learner": "linear"}
@@ -212,7 +213,7 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     falls = {"measure": "mse", "x": "bandwidth", "direction": "decreasing", "statement": "The error falls."}
     study.grid("all", {"bandwidth": [0.5, 1.0]}).claim("falls", "monotone", grid="all", **falls)
     design = load_design(study)
-    found = simstudy.run(design, output=tmp_path, executor="serial")
+    found = cells_of(simstudy.run(design, output=tmp_path, executor="serial"))
     words = str(found["verdict_draws"].values[0])
     assert words == "over a population of held-out rows, for these rows of data, 1024 replicates in 64 draws"
     cell = confirmatory(design, "text").cells[0].cell

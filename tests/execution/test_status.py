@@ -17,6 +17,7 @@ from simstudy.execution.queue import Meter
 from simstudy.execution.status import FILE, Status, Teller, counted, seconds_left, status_of, told
 from simstudy.execution.store import Store, store_of
 from simstudy.report.progress import status_line
+from simstudy.results import cells_of
 from simstudy.study import open_ledger, plan, run
 
 
@@ -159,7 +160,7 @@ def cut(tmp_path, after):
     """A design whose run was cut after 10 of 16 tasks, and the results."""
     path = write_design(tmp_path, BUDGETED)
     after(10)
-    return path, simstudy.run(path, output=tmp_path, executor="serial")
+    return path, cells_of(simstudy.run(path, output=tmp_path, executor="serial"))
 
 
 def test_run__judges_what_stands_when_the_budget_is_spent(cut, tmp_path):
@@ -175,7 +176,7 @@ def test_stopped_run__is_shown_and_goes_on_with_another_budget(cut, tmp_path, af
     shown = in_process("status", path, "--output", tmp_path).stdout
     assert shown.count("budget spent") == 6 and "0 of 6 cells finished" in shown
     after(1)
-    again = simstudy.run(path, output=tmp_path, executor="serial")
+    again = cells_of(simstudy.run(path, output=tmp_path, executor="serial"))
     assert json.loads(again.attrs["run"])["batches_computed"] > 0
 
 
@@ -183,7 +184,7 @@ def test_larger_budget__goes_on_with_stored_batches(cut, tmp_path, monkeypatch):
     path, results = cut
     monkeypatch.undo()
     path.write_text(path.read_text().replace("wall_seconds = 100", "wall_seconds = 10000"))
-    whole = simstudy.run(path, output=tmp_path, executor="serial")
+    whole = cells_of(simstudy.run(path, output=tmp_path, executor="serial"))
     assert set(whole.n_batches.values.tolist()) == {16}
     assert json.loads(whole.attrs["run"])["batches_reused"] == results.n_batches.values.sum()
 
@@ -191,7 +192,7 @@ def test_larger_budget__goes_on_with_stored_batches(cut, tmp_path, monkeypatch):
 def test_budget_that_is_spent_at_once__judges_the_first_batch(tmp_path, after):
     after(1)
     with pytest.warns(PrecisionWarning) as told:
-        results = simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial")
+        results = cells_of(simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial"))
     assert set(results.n_batches.values.tolist()) == {1} and results.verdict.item() == "undecided"
     head, first, *rest = str(told[0].message).splitlines()
     assert head.startswith("6 cells stopped without the precision wanted") and len(told) == 1 and len(rest) == 5

@@ -1,14 +1,12 @@
 """Hostile design files with the cells of those that are accepted, damaged results, and arguments of runs."""
 
 import copy
-import functools
 import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from builders import DESIGN
 from fuzzing.arrays import agree, refused, softmax_heads
 from hypothesis import strategies as st
@@ -18,9 +16,10 @@ from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.errors import UserError
-from simstudy.execution.store import read_results, store_of
+from simstudy.execution.store import store_of
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.replay import replay
+from simstudy.results import cells_of
 
 SETTINGS: dict[str, list[Any]] = {
     "n_keys": [1, 2, 40, 17], "n_features": [1, 2, 6], "n_heads": [1, 2, 3], "head_dim": [1, 2, 6],
@@ -150,56 +149,14 @@ def check_cell(cell: Cell) -> None:
 
 
 @st.composite
-def changes(draw: Any) -> list[tuple[str, Any]]:
-    names = st.sampled_from(
-        ["angle", "bandwidth", "bandwidth_rule", "grid", "mse", "cell", "n_keys", "factors", "absent"]
-    )
-    kinds = st.sampled_from(["drop", "repeat", "few", "attribute", "rename", "nan"])
-    return draw(st.lists(st.tuples(kinds, st.tuples(names, NAMES | st.integers(0, 6))), min_size=1, max_size=3))
+def edits(draw: Any) -> tuple[float, bytes, bool]:
+    """Where a file of results is damaged, by what, and whether it is cut off."""
+    return draw(st.floats(0, 1)), draw(st.binary(min_size=1, max_size=8)), draw(st.booleans())
 
 
-@functools.cache
-def _good(folder: Path) -> xr.Dataset:
-    return read_results(folder / "results.nc")
-
-
-def check_layout(case: list[tuple[str, Any]], folder: Path) -> None:
-    """`to_grid` refuses what is no longer the results of a study, or puts every cell where its labels say."""
-    results: Any = _good(folder).copy()
-    for kind, (name, what) in case:
-        number = what if isinstance(what, int) else 1
-        if kind == "drop":
-            results = results.drop_vars(name, errors="ignore")
-        elif kind == "repeat" and "cell" in results.dims:
-            results = results.isel(cell=[0, number % max(results.sizes["cell"], 1), 0] if results.sizes["cell"] else [])
-        elif kind == "few" and "cell" in results.dims:
-            results = results.isel(cell=slice(0, number))
-        elif kind == "attribute":
-            results = results.assign_attrs(factors=what)
-        elif kind == "rename" and name in results and isinstance(what, str):
-            results = results.rename({name: what}) if what not in results and what not in results.dims else results
-        elif kind == "nan" and name in ("mse", "n_keys") and name in results:
-            results[name] = results[name] * np.nan
-    grid = refused(lambda: simstudy.to_grid(results), UserError)
-    if grid is not None and "mse" in results and {"angle", "bandwidth"} <= set(grid.dims):
-        for cell in range(results.sizes["cell"]):
-            one = results.isel(cell=cell)
-            found = grid.mse.sel(angle=one.angle, bandwidth=one.bandwidth, source="empirical").values
-            np.testing.assert_array_equal(found, one.mse.sel(source="empirical").values)
-
-
-@st.composite
-def edits(draw: Any) -> tuple[float, bytes, bool, str]:
-    """Where a file of results is damaged, by what, whether it is cut off, and which grid is asked for."""
-    return (
-        draw(st.floats(0, 1)), draw(st.binary(min_size=1, max_size=8)), draw(st.booleans()),
-        draw(st.sampled_from(["angles", "", "..", "absent"])),
-    )  # fmt: skip
-
-
-def check_results(case: tuple[float, bytes, bool, str], folder: Path) -> None:
-    """`open_results` and `to_grid` refuse a damaged file, or read it; `folder` holds a good ``results.nc``."""
-    where, what, cut, grid = case
+def check_results(case: tuple[float, bytes, bool], folder: Path) -> None:
+    """`open_results` refuses a damaged file, or reads it; `folder` holds a good ``results.nc``."""
+    where, what, cut = case
     content = bytearray((folder / "results.nc").read_bytes())
     place = int(where * len(content))
     if cut:
@@ -208,9 +165,7 @@ def check_results(case: tuple[float, bytes, bool, str], folder: Path) -> None:
         content[place : place + len(what)] = what
     path = folder / "damaged.nc"
     path.write_bytes(bytes(content))
-    results = refused(lambda: simstudy.open_results(path), UserError)
-    if results is not None:
-        refused(lambda: simstudy.to_grid(results, grid), UserError)
+    refused(lambda: cells_of(path), UserError)
 
 
 RUNS = st.fixed_dictionaries(

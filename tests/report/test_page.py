@@ -14,7 +14,7 @@ from pages import Page
 
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
-from simstudy.execution.store import Store, read_results
+from simstudy.execution.store import Store
 from simstudy.report import page as page_module
 from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
 from simstudy.report.figures.whole import COLOUR_OF, UNEXPECTED
@@ -29,6 +29,7 @@ from simstudy.report.tables import (
     verdict_table,
 )
 from simstudy.report.terminal import show_table
+from simstudy.results import cells_of, tree_of
 
 WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
 """Figures take seconds to draw; pages are written for many tests that look at none."""
@@ -56,7 +57,7 @@ def plain(tmp_path_factory):
 @pytest.fixture(scope="module")
 def stored(results, tmp_path_factory):
     """The results as every report has them: read from their file."""
-    return read_results(Store(tmp_path_factory.mktemp("stored")).write_dataset("results.nc", results))
+    return cells_of(Store(tmp_path_factory.mktemp("stored")).write_dataset("results.nc", tree_of(results)))
 
 
 @pytest.fixture(scope="module")

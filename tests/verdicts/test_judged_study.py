@@ -170,7 +170,7 @@ def test_formulas_that_are_one_percent_off__are_all_contradicted(tmp_path, monke
 
     def verdicts():
         results = run(design, output=tmp_path / "out", executor="serial")
-        assert set(results.estimator.values) == {"expansion"} and results.n_replicates.values.max() <= 512
+        assert set(results.control_variate.values) == {"expansion"} and results.n_replicates.values.max() <= 512
         return set(results.verdict.values)
 
     assert verdicts() == {"supported"}
