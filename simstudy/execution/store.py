@@ -70,8 +70,6 @@ FLUSHED_AT_ONCE = 16
 """Files flushed at the same time: the disk then takes a tenth of the time for each."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
-MOST_DEFLATED = 1032
-"""Bytes that a byte of a deflated file may stand for, at most."""
 MAX_RESULTS_BYTES = 1 << 34
 """Largest file of results that is read: it is held in memory."""
 _COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
@@ -308,10 +306,7 @@ def read_results(path: Path, folder: Folder | None = None) -> xr.Dataset:
 
 
 def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
-    """Load labelled results into memory, groups included, from their folder, by default the one that the path names.
-
-    Nothing has an encoding: that of a file would spoil what is made of its contents and saved again.
-    """
+    """Load results with their groups into memory, without an encoding, which would spoil what is saved again."""
     # Imported here, as above.
     import netCDF4
     import xarray as xr
@@ -321,28 +316,18 @@ def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
         content = (folder or Folder(path.parent)).read(path.name, MAX_RESULTS_BYTES)
     except Missing:
         raise Missing(f"{path}: no results can be read (no such file); run the study first") from None
-    damaged = UserError(f"{path}: damaged, or not the results of a study; run the study again")
     bare = content[:-DIGEST_LENGTH]
     if hashlib.sha256(bare).hexdigest().encode() != content[-DIGEST_LENGTH:]:
-        raise damaged
+        raise UserError(f"{path}: damaged, or not the results of a study; run the study again")
     try:
         with NETCDF4_PYTHON_LOCK, netCDF4.Dataset("results.nc", memory=bare) as file:
-            groups = {name: xr.open_dataset(_unlocked(file, name)) for name in _groups(file)}
-            # A file that promises more than deflate can hide in its bytes is none of ours.
-            promised = sum(array.nbytes for each in groups.values() for array in each.variables.values())
-            if promised > min(MOST_DEFLATED * len(content), MAX_RESULTS_BYTES):
-                raise damaged
-            found = xr.DataTree.from_dict({name: each.load().drop_encoding() for name, each in groups.items()})
-    except UserError:
-        raise
+            groups = [file]
+            for group in groups:
+                groups += group.groups.values()
+            opened = {group.path: xr.open_dataset(_unlocked(file, group.path)) for group in groups}
+            found = xr.DataTree.from_dict({name: each.load().drop_encoding() for name, each in opened.items()})
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
         raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
     # Where the details of the same run are looked for, from any working directory.
     found.encoding = {"source": str(path.absolute())}
     return found
-
-
-def _groups(group: netCDF4.Dataset) -> Iterator[str]:
-    yield group.path
-    for inner in group.groups.values():
-        yield from _groups(inner)

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import xarray as xr
 from builders import DESIGN, edited, minimal_cell, write_design
 from stored import stated_cell
 
@@ -20,10 +19,10 @@ from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.errors import UserError
 from simstudy.execution import queue as queue_module
-from simstudy.execution.batch_files import segments, with_digest
+from simstudy.execution.batch_files import segments
 from simstudy.execution.ledger import Ledger
 from simstudy.execution.queue import Task, open_queue
-from simstudy.execution.store import Store, read_results, store_of
+from simstudy.execution.store import Store, store_of
 from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import fold
 from simstudy.study import run
@@ -131,25 +130,6 @@ def test_garbled_owner__is_nobody(text, store):
     assert store.owner() is None
     (store.folder / ".owner.json").write_text(json.dumps(OWNER))
     assert store.owner().host == "here"
-
-
-def test_results_that_promise_more_than_they_hold__are_refused(tmp_path):
-    """A variable that nobody wrote takes no place in the file, and all of it in memory."""
-    import netCDF4
-
-    path = tmp_path / "results.nc"
-    with netCDF4.Dataset(path, "w") as file:
-        file.createDimension("x", 1 << 33)
-        file.createVariable("a", "f8", ("x",), zlib=True)
-    content = path.read_bytes()
-    assert len(content) < 1 << 20
-    path.write_bytes(with_digest(content))
-    with pytest.raises(UserError, match="damaged, or not the results"):
-        read_results(path)
-    # One long text among many short ones: held, they take as much room as the longest each.
-    texts = ["why a theory does not apply " * 9, *("" for _ in range(10_000))]
-    Store(tmp_path).write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", texts)}))
-    assert read_results(path).a[2] == 2.0
 
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
