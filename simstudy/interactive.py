@@ -24,7 +24,7 @@ from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution.ledger import Account, Ledger
 from simstudy.execution.plan import Plan
 from simstudy.execution.store import DEFAULT_OUTPUT
-from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
+from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import cells_of, open_results, tree_of
@@ -51,9 +51,9 @@ def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataT
 
         cells = run_design(loaded, observer=observe, **how)
     missed = [account for account in accounts if not account.reached]
-    lines = missed_lines(missed, loaded) if missed else []
-    if lines := lines + (open_lines(cells, loaded) if loaded.claims else []):
-        warnings.warn("\n".join(lines), PrecisionWarning, stacklevel=2)
+    lines = [missed_line(missed, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
+    if told := "\n".join(filter(None, lines)):
+        warnings.warn(told, PrecisionWarning, stacklevel=2)
     results = tree_of(cells)
     results.encoding = dict(cells.encoding)
     return results

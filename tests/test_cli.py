@@ -79,9 +79,14 @@ def test_status__imports_neither_compiler_nor_theory_nor_libraries_of_results(tm
 
 def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
     drawn = "from simstudy.report import page; page.write_report = lambda *_: print('drawn')\n"
-    result = simstudy("run", write_design(tmp_path), "--output", tmp_path / "out", before=drawn)
-    assert result.stdout.index("mse-falls") < result.stdout.index("results.nc") < result.stdout.index("drawn")
-    assert "report   None" in result.stdout.split("drawn")[1]
+    path = write_design(tmp_path)
+    result = simstudy("run", path, "--output", tmp_path / "out", before=drawn)
+    answer, counts, *_, page = result.stdout.splitlines()
+    assert answer.startswith("The error falls: undecided, as expected") and counts.startswith("1 claim: ")
+    assert result.stdout.index("cells, ") < result.stdout.index("drawn") and page == "page: None"
+    assert len(result.stdout.splitlines() + result.stderr.splitlines()) <= 5 + 1
+    told = simstudy("run", path, "--output", tmp_path / "out", "--claims")
+    assert "mse-falls" in told.stdout and "mse-falls" not in result.stdout
 
 
 def test_run__imports_what_takes_a_second_only_for_those_who_need_it():
@@ -149,21 +154,20 @@ def test_missed_precision__has_its_own_exit_code(in_process, tmp_path):
     text = edited(edited(DESIGN, "mse = 0.05", "mse = 1e-9"), '"undecided"', '"supported"')
     path = write_design(tmp_path, text)
     result = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
-    assert result.returncode == 3 and "6 cells stopped without the precision wanted; see" in result.stderr
-    assert result.stderr.count(": MCSE of mse ") == 6 and "ceiling of 512 replicates" in result.stderr
-    assert "angles: angle = 45.0, bandwidth = 0.5: MCSE" in result.stderr
+    assert result.returncode == 3 and "6 cells short of the target, furthest angles: angle = " in result.stderr
+    assert result.stderr.count(": MCSE of mse ") == 1 and "ceiling of 512 replicates; raise" in result.stderr
     shown = in_process("status", path, "--output", tmp_path / "out")
-    assert shown.stdout.count("precision missed") == 6
+    assert shown.stdout.count("short of the target") == 6
 
 
-@pytest.mark.parametrize(("expected", "code", "unlike"), [("undecided", 0, 0), ("contradicted", 5, 1)])
+@pytest.mark.parametrize(("expected", "code", "unlike"), [("undecided", 0, ""), ("contradicted", 5, "1 not ")])
 def test_outcome_other_than_expected__is_counted_and_has_its_own_exit_code(
     in_process, tmp_path, expected, code, unlike
 ):
     path = write_design(tmp_path, edited(edited(DESIGN, "mse = 0.05", "mse = 0.5"), '"undecided"', f'"{expected}"'))
     result = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
     assert result.returncode == code, result.stdout
-    assert f"1 claim: 0 supported, 0 contradicted, 1 undecided; {unlike} not as expected" in result.stdout
+    assert f"1 claim: 0 supported, 0 contradicted, 1 undecided; {unlike}as expected" in result.stdout
 
 
 def test_bad_design__is_one_message_exit_code_2_and_nothing_written(in_process, tmp_path):
@@ -182,8 +186,7 @@ def test_undefined_estimates__are_named_as_the_reason(in_process, tmp_path, monk
     monkeypatch.setattr(training, "draw_keys", lambda *arguments: float("nan") * draw(*arguments))
     result = in_process("run", path, "--output", output, "--executor", "serial")
     assert result.returncode == 3, result.stderr
-    assert "6 cells stopped without the precision wanted" in result.stderr
-    assert result.stderr.count("undefined estimates") == 6
+    assert "6 cells short of the target" in result.stderr and "undefined estimates" in result.stderr
     assert "ceiling" not in result.stderr
     shown = in_process("status", path, "--output", output)
     assert shown.stdout.count("estimates undefined") == 6 and "ceiling" not in shown.stdout
@@ -198,7 +201,7 @@ def test_report__shows_no_verdicts_of_another_design(in_process, tiny, tmp_path)
 
 def test_report__of_the_folder_of_a_study_is_that_of_the_study(in_process, tiny, tmp_path):
     result = in_process("report", write_design(tmp_path).parent, "--output", tiny.copied(tmp_path / "out"))
-    assert result.returncode == 0 and "mse-falls" in result.stdout
+    assert result.returncode == 0 and result.stdout.startswith("The error falls: undecided, as expected (")
 
 
 def test_list__goes_on_after_a_bad_design(in_process, tmp_path):

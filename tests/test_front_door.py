@@ -114,13 +114,13 @@ def test_quiet__prints_nothing_but_warnings(command, tmp_path):
     assert command("run", path, "--quiet", "--executor", "serial")[1:] == ("", "")
     path.write_text(edited(text, "mse = 0.5", "mse = 0.0001"))
     code, shown, errors = command("run", path, "--quiet", "--executor", "serial")
-    assert code in (3, 5) and shown == "" and "stopped without the precision wanted" in errors
+    assert code in (3, 5) and shown == "" and "short of the target" in errors
 
 
 def test_study_without_claims__shows_its_measures(command, tmp_path):
     text = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
-    code, shown, _ = command("run", write_design(tmp_path, text), "--executor", "serial")
-    assert code in (0, 3) and "mean squared error" in shown and "Verdicts" not in shown
+    code, shown, _ = command("run", write_design(tmp_path, text), "--executor", "serial", "--claims")
+    assert code in (0, 3) and "\nmean squared error [Y²]: 0." in shown and "Verdicts" not in shown
     assert "angles: angle = 45.0, bandwidth = 0.5" in shown and shown.count("±") >= 6
 
 

@@ -41,9 +41,9 @@ WANTED = "relative_mcse = { mse = 0.05 }"
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        ("relative_mcse = { mse = 0.001 }", r"6 cells stopped without.*\n.*angle = 0.*: MCSE of mse \S+, wanted \S+, "
+        ("relative_mcse = { mse = 0.001 }", r"6 cells short of the target, furthest .*: MCSE of mse \S+, target \S+, "
          "ceiling of 128 replicates; raise max_replicates to go on"),
-        ('stop = "verdict"', "undecided: mse-falls: cells of angles stopped at max_replicates = 128; raise it"),
+        ('stop = "verdict"', "undecided, not as expected: mse-falls: cells of angles stopped at max_replicates = 128"),
         ("relative_mcse = { mse = 0.9 }", ""),
     ],
 )  # fmt: skip

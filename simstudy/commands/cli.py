@@ -91,6 +91,9 @@ ConfirmOption = Annotated[
     str | None,
     typer.Option("--confirm", help="Other random numbers, which follow from design, functions and this text."),
 ]
+ClaimsOption = Annotated[
+    bool, typer.Option("--claims", help="Also show the table of claims, or of estimates if there is no claim.")
+]
 OUTPUT = Path("outputs")
 
 

@@ -11,12 +11,7 @@ from simstudy.commands import cli
 from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import xarray as xr
-
     from simstudy.design.document import Design
-    from simstudy.report.tables import VerdictLine
 
 _TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
 
@@ -33,6 +28,7 @@ def run(
     quiet: cli.QuietOption = False,
     trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
+    claims: cli.ClaimsOption = False,
 ) -> None:
     """Run a study, or continue it: stored batches are not computed again."""
     from simstudy.execution.shares import Share
@@ -43,18 +39,19 @@ def run(
     loaded, _ = cli.opened(design, profile, output, trust, confirm)
     how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
     if share is None:
-        raise typer.Exit(run_and_report(loaded, output, quiet, **how))
+        raise typer.Exit(run_and_report(loaded, output, quiet, claims, **how))
     with ProgressDisplay(quiet) as display:
         stored = run_share(loaded, Share.parse(share), output=output, observer=display, **how)
     if not quiet:
         say(f"share {share}: {len(display.ledger.accounts)} cells done", f"stored   {stored.folder}")
 
 
-def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any) -> int:
-    """Run a study as `simstudy.run` is told to, show its verdicts or else measures, and return the exit code."""
+def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bool = False, **how: Any) -> int:
+    """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
     from simstudy.report import tables
-    from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
-    from simstudy.report.terminal import say, warn
+    from simstudy.report.answer import sentence
+    from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
+    from simstudy.report.terminal import counted, say, show_table, warn
     from simstudy.study import run as run_study
 
     store = cli.store_for(loaded, output)
@@ -62,40 +59,30 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, **how: Any
         results = run_study(loaded, output=output, observer=display, **how)
     lines = tables.verdict_lines(results)
     if not quiet:
-        _show(results, loaded, lines)
-        say(f"results  {store.folder / 'results.nc'}")
+        if claims:
+            show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
+        replicates, failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
+        size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed} failed"
+        say(sentence(lines) or tables.measure_words(results, loaded))
+        say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
+        if loaded.confirmation:
+            say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
+    missed = [account for account in display.ledger.accounts if not account.reached]
+    for short in (missed_line(missed, loaded), undecided_line(results, loaded) if loaded.claims else ""):
+        if short:
+            warn(short)
+    if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
+        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
     # Imported and drawn here: nobody has to wait for pictures to read a verdict.
     from simstudy.report.page import write_report
 
     with store.locked():
-        report = write_report(results, loaded, store)
+        page = write_report(results, loaded, store)
     if not quiet:
-        say(f"report   {report}")
-    if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
-        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
-    if missed := [account for account in display.ledger.accounts if not account.reached]:
-        warn(*missed_lines(missed, loaded))
-    if still_open := open_lines(results, loaded) if loaded.claims else []:
-        warn(*still_open)
+        say(f"page: {page}")
     if not all(line.as_expected for line in lines):
         return cli.EXIT_NOT_AS_EXPECTED
     return cli.EXIT_PRECISION_MISSED if missed else 0
-
-
-def _show(results: xr.Dataset, loaded: Design, lines: Sequence[VerdictLine]) -> None:
-    from simstudy.report import tables
-    from simstudy.report.terminal import counted, say, show_table
-
-    show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
-    if lines:
-        say(tables.count_verdicts(lines))
-    if loaded.confirmation:
-        say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
-    total, n_failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
-    say(
-        f"{counted(results.sizes['cell'], 'cell')}, {total:,} replicates, {n_failed} failed",
-        *([f"estimator: {words}"] if (words := tables.estimator_words(results)) else []),
-    )
 
 
 @cli.app.command()

@@ -19,6 +19,7 @@ def report(
     output: cli.OutputOption = cli.OUTPUT,
     figures: Annotated[Literal["pdf", "svg"] | None, typer.Option(help=_FIGURES)] = None,
     confirm: cli.ConfirmOption = None,
+    claims: cli.ClaimsOption = False,
 ) -> None:
     """Write the report of a study again, or one page of all studies in a folder.
 
@@ -26,23 +27,26 @@ def report(
     """
     from simstudy.design.written import designs_in, known_designs
     from simstudy.report.all_studies import gather
+    from simstudy.report.answer import sentence
     from simstudy.report.page import write_report
-    from simstudy.report.tables import verdict_lines, verdict_table
+    from simstudy.report.tables import count_verdicts, measure_table, measure_words, verdict_lines, verdict_table
     from simstudy.report.terminal import say, show_table
     from simstudy.results import read_cells
 
     if design is None or designs_in(Path(design)):
         # Without a folder also those that lie here: what is shipped and what is one's own.
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
-        say(f"report   {gather(known, profile, output)}")
+        say(f"page: {gather(known, profile, output)}")
         return
     loaded, store = cli.opened(design, profile, output, confirm=confirm)
     results = read_cells(store)
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
     with store.locked():
         path = write_report(results, loaded, store, figures)
-    show_table(verdict_table(verdict_lines(results)))
-    say(f"report   {path}")
+    lines = verdict_lines(results)
+    if claims:
+        show_table(verdict_table(lines) if lines else measure_table(results, loaded))
+    say(sentence(lines) or measure_words(results, loaded), count_verdicts(lines), f"page: {path}")
 
 
 @cli.app.command()

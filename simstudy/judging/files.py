@@ -9,9 +9,8 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.files import read_regular
 from simstudy.execution.store import Folder, Store
 from simstudy.judging.judged import Verdicts
-from simstudy.report.answer import headline
 from simstudy.report.page import MAX_ROWS, template
-from simstudy.report.tables import comparison_lines
+from simstudy.report.tables import comparison_lines, count_verdicts
 
 MAX_BYTES = 1 << 32
 """Largest file whose digest the page names, and largest table that is read."""
@@ -24,7 +23,7 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
     study: dict[str, Any] = {
         "name": sources[0].name,
         "verdicts": lines,
-        "headline": headline(lines),
+        "headline": count_verdicts(lines),
         "size": found.summary[0],
         "factors": found.factors,
         "independent": found.independent,

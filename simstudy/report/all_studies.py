@@ -13,10 +13,10 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
-from simstudy.report.answer import cards, headline
+from simstudy.report.answer import cards
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, figures_of, margin_of, require_same_design, template
-from simstudy.report.tables import VerdictLine
+from simstudy.report.tables import VerdictLine, count_verdicts
 from simstudy.results import read_cells
 
 AT_ITS_OWN_LEVEL = OptimumSlope
@@ -72,7 +72,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         studies=studies,
         profile=profile,
         n_claims=len(told),
-        headline=headline(told),
+        headline=count_verdicts(told),
         error_rate=LEVEL,
         campaign=campaign(judged),
         papers=list(cards(template("card.html"), lines)) if lines else [],

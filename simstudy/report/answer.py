@@ -1,13 +1,11 @@
 """What verdicts answer: the question of a study, and published sentences."""
 
 import tomllib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from simstudy.report.tables import VERDICT_COLOURS, VerdictLine
-from simstudy.report.terminal import counted
+from simstudy.report.tables import VerdictLine
 
 
 def said_of(line: VerdictLine) -> str:
@@ -22,18 +20,6 @@ def sentence(lines: Sequence[VerdictLine]) -> str:
     first = lines[0]
     found = f"{first.estimate}, claimed {first.claimed}" if first.picture else first.why
     return f"{first.statement.rstrip('.')}: {said_of(first)}{found and f' ({found})'}."
-
-
-def headline(lines: Sequence[VerdictLine]) -> str:
-    """Return in a sentence how many claims got which verdict, and whether that is as expected."""
-    if not lines:
-        return "The design makes no claim."
-    tally = Counter(line.verdict for line in lines)
-    parts = [f"{n} {'is' if n == 1 else 'are'} {word}" for word in VERDICT_COLOURS if (n := tally[word])]
-    found = " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
-    unlike = sum(not line.as_expected for line in lines)
-    outcome = f"{unlike} not as expected" if unlike else f"{'all ' * (len(lines) > 1)}as expected"
-    return f"Of {counted(len(lines), 'claim')} {found}, {outcome}."
 
 
 def papers() -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
-from simstudy.report.answer import headline, said_of, sentence
+from simstudy.report.answer import said_of, sentence
 from simstudy.report.overview import overview
 from simstudy.report.terminal import counted
 from simstudy.results import factors_of
@@ -175,8 +175,8 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
         "design_text": design.text,
         "budget": design.budget.words,
         "verdicts": lines,
-        "sentence": sentence(lines),
-        "headline": headline(lines),
+        "sentence": sentence(lines) or tables.measure_words(results, design),
+        "headline": tables.count_verdicts(lines),
         "own_page": "",
         "confirmation": design.confirmation,
         "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],

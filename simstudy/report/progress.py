@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from simstudy.design.answerable import lacking, order_of
@@ -23,6 +23,7 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import level
 from simstudy.execution.status import TELL_SHARE, CellStatus, Status, seconds_left
 from simstudy.execution.store import Store, due
+from simstudy.report import labels
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ LOG_SECONDS = 10.0
 SHOW_SECONDS = 0.1
 """Time between two looks at the ledger."""
 _UNKNOWN = "time left unknown"
-MAX_LISTED = 10
-"""Cells that a message lists."""
 MOST_ROWS = 100
 """Cells of a grid in the table of `status`: nobody reads more, and to draw 20 000 takes half a minute."""
 
@@ -53,13 +52,9 @@ class ProgressDisplay:
         self._quiet = quiet
         self._due = 0.0
         self._unseen = False
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-            TextColumn("{task.fields[replicates]:,} replicates"), TimeElapsedColumn(), TextColumn("ETA"),
-            TimeRemainingColumn(),
-        )  # fmt: skip
-        self._bar = bar(*columns, quiet=quiet)
-        self._task = self._bar.add_task("simulating", total=None, replicates=0)
+        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+        self._bar = bar(*columns, TextColumn("left"), quiet=quiet)
+        self._task = self._bar.add_task("simulating", total=None)
 
     def __enter__(self) -> ProgressDisplay:
         self._bar.start()
@@ -80,13 +75,16 @@ class ProgressDisplay:
             self._due = due(began, SHOW_SECONDS, TELL_SHARE)
 
     def _show(self) -> None:
-        """The ETA follows the estimated cost of what is left to simulate."""
+        """Cells, error against target, and the time left, which follows the estimated cost of what is to simulate."""
         ledger, predicted, now = self.ledger, self._predicted, time.monotonic()
-        done, expected, replicates, finished = ledger.standing
+        done, expected, _, finished = ledger.standing
         text = f"{finished}/{len(ledger.accounts)} cells"
-        text += "" if predicted is None else f", theory of {predicted}"
+        if predicted is not None:
+            text += f", theory of {predicted}"
+        elif ratios := [each.shortfall.ratio for each in ledger.accounts if each.shortfall]:
+            text += f", error at most {labels.number(max(ratios), 2)} of the target"
         total = expected if ledger.work_known else None
-        self._bar.update(self._task, total=total, completed=done, description=text, replicates=replicates)
+        self._bar.update(self._task, total=total, completed=done, description=text)
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
             left = _UNKNOWN
@@ -96,7 +94,7 @@ class ProgressDisplay:
                 left = f"{share}, {duration(seconds)} left"
                 if not ledger.work_known:  # before each cell was looked at, that up to its first look
                     left = f"{share} up to the first looks, {duration(seconds)} left to them"
-            say(f"{text}, {replicates:,} replicates" + (f", {left}" if predicted is None else ""))
+            say(text + (f", {left}" if predicted is None else ""))
 
 
 def duration(seconds: float) -> str:
@@ -114,10 +112,10 @@ def place(planned: PlannedCell, design: Design) -> str:
 
 
 def status_table(status: Status, design: Design) -> Table:
-    """Return how far each cell is; of a grid of very many cells, those furthest from what is wanted."""
-    table = Table(box=SIMPLE_HEAD, title="MCSE: the one furthest from what is wanted", title_justify="left")
-    for name in ("cell", "levels", "replicates", "failed", "MCSE / wanted", "state"):
-        table.add_column(name, no_wrap=name == "MCSE / wanted", overflow="fold")
+    """Return how far each cell is; of a grid of very many cells, those furthest from their target."""
+    table = Table(box=SIMPLE_HEAD, title="MCSE: the one furthest from its target", title_justify="left")
+    for name in ("cell", "levels", "replicates", "failed", "MCSE / target", "state"):
+        table.add_column(name, no_wrap=name == "MCSE / target", overflow="fold")
     cells = enumerate(zip(status.cells, design.cells, strict=True))
     for grid, inside in groupby(cells, lambda cell: cell[1][1].grid):
         seen = [(number, cell, planned) for number, (cell, planned) in inside]
@@ -130,7 +128,7 @@ def status_table(status: Status, design: Design) -> Table:
             row = place(planned, design), f"{cell.stored * cell.batch_size:,}", failed, errors, _state(cell)
             table.add_row(str(number), *row)
         if left_out > 0:
-            table.add_row("", f"{counted(left_out, 'cell')} nearer to what is wanted: see --json")
+            table.add_row("", f"{counted(left_out, 'cell')} nearer to their target: see --json")
     return table
 
 
@@ -148,7 +146,7 @@ def _state(cell: CellStatus) -> str:
         return f"{cell.stored} of about {cell.expected} batches"
     if not cell.defined:
         return "stopped: estimates undefined"
-    return "done" if cell.reached else "precision missed"
+    return "done" if cell.reached else "short of the target"
 
 
 def status_line(status: Status, store: Store) -> str:
@@ -168,32 +166,30 @@ def status_line(status: Status, store: Store) -> str:
     return f"{text}, {_UNKNOWN}" if seconds is None else f"{text}, about {duration(seconds)} left"
 
 
-def missed_lines(missed: Sequence[Account], design: Design) -> list[str]:
-    """Return which cells stopped without the precision wanted, and by how much they miss it."""
-    lines = [
-        f"{counted(len(missed), 'cell')} stopped without the precision wanted; see the report, or simstudy status:"
-    ]
-    for account in missed[:MAX_LISTED]:
-        planned, worst = account.planned, account.shortfall
-        reason = ""
-        if worst and worst.measure:
-            reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, wanted {worst.wanted:.2g}"
-        if account.cut:
-            spent = f"stopped by the budget of {design.budget.words} after {account.done * account.batch_size:,}"
-            reason += ", " * bool(reason) + f"{spent} replicates; run again to go on"
-        elif not worst:
-            reason = "undefined estimates; see failed replicates by simstudy replay"
-        else:
-            reason += f", ceiling of {planned.precision.max_replicates:,} replicates; raise max_replicates to go on"
-        lines.append(f"  {planned.grid}: {place(planned, design)}: {reason}")
-    if len(missed) > MAX_LISTED:
-        lines.append(f"  and {len(missed) - MAX_LISTED} more")
-    return lines
+def missed_line(missed: Sequence[Account], design: Design) -> str:
+    """Return how many cells stopped short of their target, by how much the furthest, and how to go on; empty if none.
+
+    A target that was missed by all is told by the cell that is furthest from it.
+    """
+    if not missed:
+        return ""
+    account = max(missed, key=lambda each: each.shortfall.ratio if each.shortfall else math.inf)
+    planned, worst, reason = account.planned, account.shortfall, ""
+    if worst and worst.measure:
+        reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, target {worst.wanted:.2g}, "
+    if account.cut:
+        reason += f"budget of {design.budget.words} spent; run again to go on"
+    elif not worst:
+        reason = "undefined estimates; see failed replicates by simstudy replay"
+    else:
+        reason += f"ceiling of {planned.precision.max_replicates:,} replicates; raise max_replicates to go on"
+    others = f", furthest {planned.grid}" if len(missed) > 1 else f", {planned.grid}"
+    return f"{counted(len(missed), 'cell')} short of the target{others}: {place(planned, design)}: {reason}"
 
 
-def open_lines(results: xr.Dataset, design: Design) -> list[str]:
-    """Return which claims are undecided, not as expected, where more replicates may decide."""
-    lines, computed = [], results.n_replicates + results.n_failed
+def undecided_line(results: xr.Dataset, design: Design) -> str:
+    """Return which claims are undecided, not as expected, and what would decide them; empty if none."""
+    names, remedies, computed = [], [], results.n_replicates + results.n_failed
     for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
         cells = [planned.cell for planned in design.cells if planned.grid == grid]
         own = {name: claim for name, claim in design.claims.items() if claim.grid == grid}
@@ -201,12 +197,13 @@ def open_lines(results: xr.Dataset, design: Design) -> list[str]:
         at_ceiling = computed.values[results.grid.values == grid] >= precision.max_replicates
         remedy = ""
         if precision.stop == "precision" and not at_ceiling.all():
-            remedy = f'the precision asked for; state grids.{grid}.precision.stop = "both" to go on with them'
+            remedy = f'the precision asked for; state grids.{grid}.precision.stop = "both"'
         elif at_ceiling.any():
-            remedy = f"max_replicates = {precision.max_replicates:,}; raise it to go on with them"
+            remedy = f"max_replicates = {precision.max_replicates:,}; raise it"
         if claims and remedy:
-            lines.append(f"undecided: {', '.join(claims)}: cells of {grid} stopped at {remedy}")
-    return lines
+            names += claims
+            remedies.append(f"cells of {grid} stopped at {remedy}")
+    return f"undecided, not as expected: {', '.join(names)}: {'; '.join(remedies)} to go on" if names else ""
 
 
 def _is_open(judged: xr.Dataset, cells: Sequence[Cell], order: int) -> bool:

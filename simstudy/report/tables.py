@@ -103,10 +103,14 @@ def p_value_text(value: float) -> str:
 
 
 def count_verdicts(lines: Sequence[VerdictLine]) -> str:
-    """Return how many claims got which verdict, and how many another than expected, in words."""
+    """Return how many claims got which verdict, and whether that is as expected."""
+    if not lines:
+        return "The design makes no claim."
     tally = Counter(line.verdict for line in lines)
     found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
-    return f"{counted(len(lines), 'claim')}: {found}; {sum(not line.as_expected for line in lines)} not as expected"
+    unlike = sum(not line.as_expected for line in lines)
+    outcome = f"{unlike} not as expected" if unlike else "all " * (len(lines) > 1) + "as expected"
+    return f"{counted(len(lines), 'claim')}: {found}; {outcome}"
 
 
 def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
@@ -128,12 +132,27 @@ def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
     return table
 
 
-def measure_table(results: xr.Dataset, design: Design) -> Table:
-    """Return the measures that a design asks for, by its precision or figures, of each cell: for the terminal."""
+def asked_measures(results: xr.Dataset, design: Design) -> list[str]:
+    """Return the measures that a design asks for, by its precision or figures, or else those that it states."""
     precisions = {id(planned.precision): planned.precision for planned in design.cells}.values()
     asked = [name for each in precisions for name in (*each.relative_mcse, *each.absolute_mcse)]
     asked += [figure.y for figure in design.figures.values()]
-    names = list(dict.fromkeys(asked)) or [*stated_measures(results.attrs)] or ["mse"]
+    return list(dict.fromkeys(asked)) or [*stated_measures(results.attrs)] or ["mse"]
+
+
+def measure_words(results: xr.Dataset, design: Design) -> str:
+    """Return how small and how large the measure that is first asked for is, with errors: the answer without claims."""
+    name = asked_measures(results, design)[0]
+    values, errors = results[name].sel(source="empirical").values, results[f"{name}_mcse"].values
+    known = np.flatnonzero(np.isfinite(values))
+    ends = dict.fromkeys(known[np.argsort(values[known])][[0, -1]].tolist()) if len(known) else {}
+    told = " to ".join(with_error(float(values[end]), float(errors[end])) for end in ends)
+    return f"{measure_name(name)}: {told or 'undefined'}"
+
+
+def measure_table(results: xr.Dataset, design: Design) -> Table:
+    """Return the measures that a design asks for of each cell, for the terminal."""
+    names = asked_measures(results, design)
     table = Table("cell", *map(measure_name, names), title="Estimates ± MCSE", title_justify="left")
     for i, planned in enumerate(design.cells[:MAX_LISTED]):
         cell = results.isel(cell=i).sel(source="empirical")

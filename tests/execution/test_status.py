@@ -194,12 +194,13 @@ def test_budget_that_is_spent_at_once__judges_the_first_batch(tmp_path, after):
     with pytest.warns(PrecisionWarning) as told:
         results = cells_of(simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial"))
     assert set(results.n_batches.values.tolist()) == {1} and results.verdict.item() == "undecided"
-    head, first, *rest = str(told[0].message).splitlines()
-    assert head.startswith("6 cells stopped without the precision wanted") and len(told) == 1 and len(rest) == 5
+    (line,) = str(told[0].message).splitlines()[:1]
     reached = (
-        r"  angles: angle = 0.*, bandwidth = 0.5: MCSE of mse \S+, wanted \S+, stopped by the budget of 100 s on the"
+        r"6 cells short of the target, furthest angles: angle = \S+, bandwidth = \S+: MCSE of mse \S+, target \S+, "
     )
-    assert re.fullmatch(f"{reached} clock after 32 replicates; run again to go on", first), first
+    assert re.fullmatch(f"{reached}budget of 100 s on the clock spent; run again to go on", line) and len(told) == 1, (
+        line
+    )
 
 
 def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in_process):
@@ -207,7 +208,7 @@ def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in
     path = write_design(tmp_path, BUDGETED.partition("[claims")[0] + "[profiles.quick]\n")
     for _ in range(2):  # the second finds the results of the first
         ran = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
-        assert ran.returncode == 3 and "stopped by the budget of 100 s on the clock" in ran.stderr
+        assert ran.returncode == 3 and "budget of 100 s on the clock spent" in ran.stderr
     page = (tmp_path / "out" / "tiny" / "quick" / "report.html").read_text()
     assert "Budget of a run: 100 s on the clock." in page
 

@@ -95,9 +95,9 @@ def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path)
 def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(page):
     path, designs = page
     text = path.read_text()
-    assert 'class="answer">Of 3 claims 3 are undecided, all as expected.' in text
+    assert 'class="answer">3 claims: 0 supported, 0 contradicted, 3 undecided; all as expected' in text
     assert text.count('class="answer">The error falls: undecided, as expected (') == 3
-    assert text.count("<p>Of 1 claim 1 is undecided") == 3
+    assert text.count("<p>1 claim: 0 supported, 0 contradicted, 1 undecided; as expected") == 3
     places = [text.index(part) for part in ('class="answer"', "<nav", '<section id="first"', 'id="reading"')]
     assert places == sorted(places)
     assert "simstudy report first" in text and "report.html" not in text

@@ -5,8 +5,8 @@ from builders_results import DESIGN, build_design, build_results
 
 from simstudy.design.claims import LEVEL
 from simstudy.report.all_studies import campaign
-from simstudy.report.answer import headline, said_of
-from simstudy.report.tables import verdict_lines
+from simstudy.report.answer import said_of, sentence
+from simstudy.report.tables import count_verdicts, verdict_lines
 
 
 @pytest.fixture(scope="module")
@@ -14,12 +14,18 @@ def lines(results):
     return verdict_lines(results)
 
 
-def test_headline__counts_verdicts_and_says_whether_they_are_as_expected(lines):
+def test_counts__say_whether_verdicts_are_as_expected(lines):
     holds, fails, opens = lines
-    assert headline([]) == "The design makes no claim."
-    assert headline([holds]) == "Of 1 claim 1 is supported, as expected."
-    assert headline([holds, fails]) == "Of 2 claims 1 is supported and 1 is contradicted, all as expected."
-    assert "1 is undecided, 1 not as expected" in headline(lines) and opens.expected == "supported"
+    assert count_verdicts([]) == "The design makes no claim."
+    assert count_verdicts([holds]) == "1 claim: 1 supported, 0 contradicted, 0 undecided; as expected"
+    assert count_verdicts([holds, fails]) == "2 claims: 1 supported, 1 contradicted, 0 undecided; all as expected"
+    assert count_verdicts(lines).endswith("1 undecided; 1 not as expected") and opens.expected == "supported"
+
+
+def test_answer__is_a_sentence_with_its_number(lines):
+    assert sentence(lines[1:]) == (
+        "Monte Carlo agrees with leading order: contradicted, as expected (0.600 ± 0.012, claimed 0.4 to 0.6)."
+    )
 
 
 def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):

@@ -98,7 +98,7 @@ def test_first_screen__has_question_answer_with_its_number_and_one_figure(html):
     answer = (
         "The variance falls with the angle <script>alert(1)</script>: supported, as expected (0.500 ± 0.012, claimed "
     )
-    counts = "Of 3 claims 1 is supported, 1 is contradicted and 1 is undecided, 1 not as expected."
+    counts = "3 claims: 1 supported, 1 contradicted, 1 undecided; 1 not as expected"
     parts = [
         "A made-up study",
         "Does <b>nothing</b>",
@@ -281,4 +281,4 @@ def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
         assert image(drawing, "svg").startswith(b"<?xml")
     assert draw_z_scores(undefined) is None
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
-    assert "Of 3 claims 3 are undecided" in text
+    assert "3 claims: 0 supported, 0 contradicted, 3 undecided" in text

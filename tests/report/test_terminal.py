@@ -1,6 +1,7 @@
 """What reaches a terminal or a log: text that nobody can steer it with, one line for a mistake, how far a run is."""
 
 import ast
+import dataclasses
 import os
 import shlex
 import signal
@@ -28,7 +29,7 @@ from simstudy.execution.status import status_of
 from simstudy.execution.store import Store
 from simstudy.replicates.performance import Performance
 from simstudy.report import progress, terminal
-from simstudy.report.progress import ProgressDisplay, missed_lines, open_lines
+from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 
 HOSTILE = [
     "x[/x]",
@@ -105,7 +106,7 @@ def test_hostile_designs__are_listed_run_and_shown(tmp_path, capsys):
         assert outcome(capsys, *arguments)[0] == 0
     code, out, err = outcome(capsys, "run", path, "--output", output, "--executor", "serial")
     assert code in (0, 3), err
-    assert f"results  {output}/tiny/quick/results.nc" in out
+    assert f"page: {output}/tiny/quick/report.html" in out
     code, out, _ = outcome(capsys, "status", path, "--output", output)
     assert code == 0 and "=[/]$_{$" in out
     cells = (output / "tiny/quick/cells.csv").read_text()
@@ -214,8 +215,8 @@ def test_broken_installation__is_told_in_one_line():
 @pytest.mark.parametrize(
     ("looked_at", "told"),
     [
-        (False, "0/1 cells, 32 replicates, 25% of the work up to the first looks, 30 s left to them"),
-        (True, "0/1 cells, 32 replicates, 25% of the work, 30 s left"),
+        (False, "0/1 cells, error at most 1.5 of the target, 25% of the work up to the first looks, 30 s left to them"),
+        (True, "0/1 cells, error at most 1.5 of the target, 25% of the work, 30 s left"),
     ],
 )
 def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, told, monkeypatch):
@@ -223,14 +224,15 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(progress, "due", lambda began, seconds, _: began + seconds)
     monkeypatch.setattr(progress, "say", said.append)
-    ledger = SimpleNamespace(accounts=[None], work_known=looked_at)
+    ledger = SimpleNamespace(accounts=[SimpleNamespace(shortfall=None)], work_known=looked_at)
     display = ProgressDisplay()
     display._bar.get_time = lambda: now[0]
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
     for now[0], replicates, work in [(0.0, 0, 0), (300.0, 0, 0), (305.0, 16, 50), (310.0, 32, 100)]:
         ledger.standing = work, 400, replicates, 0
+        ledger.accounts[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
         display(ledger)
-    assert said == ["0/1 cells, 0 replicates, time left unknown", told]
+    assert said == ["0/1 cells, time left unknown", told]
 
 
 @pytest.mark.parametrize(
@@ -239,11 +241,11 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
         (
             "precision",
             64,
-            ['undecided: a: cells of g stopped at the precision asked for; state grids.g.precision.stop = "both"'],
+            'the precision asked for; state grids.g.precision.stop = "both" to go on',
         ),
-        ("both", 64, []),
-        ("precision", 512, ["undecided: a: cells of g stopped at max_replicates = 512; raise it"]),
-        ("verdict", 512, ["undecided: a: cells of g stopped at max_replicates = 512; raise it"]),
+        ("both", 64, ""),
+        ("precision", 512, "max_replicates = 512; raise it to go on"),
+        ("verdict", 512, "max_replicates = 512; raise it to go on"),
     ],
 )
 def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
@@ -264,19 +266,22 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
         | {"n_replicates": ("cell", [used - 1] * 2), "n_failed": ("cell", [1, 1])},
         coords={"claim": list(claims), "grid": ("cell", list(cells))},
     )
-    found = open_lines(results, SimpleNamespace(cells=planned, claims=claims))
-    assert [line[: len(start)] for line, start in zip(found, told, strict=True)] == told
+    found = undecided_line(results, SimpleNamespace(cells=planned, claims=claims))
+    assert found == (told and f"undecided, not as expected: a: cells of g stopped at {told}")
 
 
 def test_precision_that_is_missed__is_told(tmp_path):
     design = load_design(write_design(tmp_path))
     account = Ledger(design, Store(tmp_path)).accounts[0]
     account.performance = Performance({"mse": 1.0}, {"mse": 0.2}, {"mse": np.array([0.2])}, {}, 64, 64, 0)
-    head, line = missed_lines([account], design)
-    assert head.startswith("1 cell stopped") and "wanted 0.05, ceiling of 512 replicates" in line
-    # None is lost between those that are listed and those that are counted.
-    many = missed_lines([account] * (progress.MAX_LISTED + 2), design)
-    assert many[1:] == [line] * progress.MAX_LISTED + ["  and 2 more"]
+    line = (
+        "short of the target{}: angle = 0.0, bandwidth = 0.5: MCSE of mse 0.2, target 0.05, ceiling of 512 replicates; "
+    )
+    line += "raise max_replicates to go on"
+    assert missed_line([account], design) == "1 cell " + line.format(", angles")
+    closer = dataclasses.replace(account, performance=account.performance._replace(mcse={"mse": 0.1}))
+    assert missed_line([closer, account], design) == "2 cells " + line.format(", furthest angles")
+    assert missed_line([], design) == ""
 
 
 def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_path, monkeypatch):
@@ -291,4 +296,4 @@ def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_pa
     ledger.accounts[4].done = 0
     table = progress.status_table(status_of(ledger, "x"), design)
     assert [*table.columns[0].cells] == ["", "2", "4", "5", ""]
-    assert [*table.columns[1].cells][-1] == "3 cells nearer to what is wanted: see --json"
+    assert [*table.columns[1].cells][-1] == "3 cells nearer to their target: see --json"
