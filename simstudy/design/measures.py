@@ -297,11 +297,10 @@ _GAIN = "variance of {} over a population of query points, over what theory as a
 _GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")
 VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS | _COMPARISONS
 """What ``results.nc`` holds."""
-RESERVED = {name for each in VARIABLES.values() for name in each.dims} | VARIABLES.keys() | {
+RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)} | {
     "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",
 }  # fmt: skip
-"""Names that no factor or measure of functions can have: of ``results.nc`` and its groups, arguments of xarray's
-``sel``, and one that makes xarray take an array for a dictionary."""
+"""Names that no factor or measure can have: of results, arguments of ``sel``, or that make an array a dictionary."""
 
 _INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
