@@ -126,11 +126,14 @@ class Simulation(Record):
     "integrated" noise enters by its variance.  ``control``: an expansion of known mean is taken off each replicate,
     where such means are known; by default not in grids of which a cell has no closed forms or a population.
     ``population`` names what each batch draws anew, as a sample to average over; by default it is drawn once and fixed.
+    Draws are most of the error then, so that a batch has 16 replicates by default, else 256.
     """
 
     seed: Seed = 0
-    batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = 256
     noise_treatment: Literal["integrated", "drawn"] = "integrated"
     control: Literal["none", "expansion"] = "expansion"
     dtype: Literal["float64", "float32"] = "float64"
     population: Population = ()
+    batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = Field(
+        default_factory=lambda known: 16 if known.get("population") else 256
+    )
