@@ -84,15 +84,15 @@ class Study(dict[str, Any]):
         return study
 
     def grid(self, name: str, factors: dict[str, Any], **entries: Any) -> Study:
-        """Cross factors with one another: ``setting = values``; further entries as `simstudy describe grids` lists."""
+        """Cross factors with one another: ``setting = values``; further entries as in a design file."""
         return self._state("grids", name, {"factors": factors, **entries})
 
     def claim(self, name: str, kind: str, **entries: Any) -> Study:
-        """Declare a claim of a kind; its entries as `simstudy describe KIND` lists them."""
+        """Declare a claim of a kind; its entries as in a design file."""
         return self._state("claims", name, {"kind": kind, **entries})
 
     def figure(self, name: str, **entries: Any) -> Study:
-        """Declare a figure; its entries as `simstudy describe figures` lists them."""
+        """Declare a figure; its entries as in a design file."""
         return self._state("figures", name, entries)
 
     def profile(self, name: str, **tables: Any) -> Study:

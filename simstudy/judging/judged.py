@@ -136,7 +136,7 @@ def judge(
         the name of the condition.  Or estimates that are no means, with what units contribute to their errors:
         `simstudy.verdicts.estimates.Estimates`.
     claims
-        Claims by name, each with its ``kind`` and entries as in designs (`simstudy describe claims`), without ``grid``
+        Claims by name, each with its ``kind`` and entries as in designs, without ``grid``
         and ``measure``; or a file or text of TOML with tables ``[claims.NAME]``, or a `simstudy.Study` with claims.
     unit
         Column or dimension of units; by default rows are units, and the first dimension is.
