@@ -78,12 +78,12 @@ def heads(draw, n_heads, n_features=2, scale=0.1):
     return matrices(draw, 2 * n_heads, n_features, n_features, MAX_UNITS, scale)
 
 
-def mask_heads(targets, numbers, tolerance, n_features=2):
+def mask_heads(targets, numbers, largest_error, n_features=2):
     """Inner dimension of each random head with which no entry of any target errs by more than the tolerance."""
     missed = np.arange(len(targets))
     for count in range(2, MAX_UNITS):
         sums = nearest_subset_sums(numbers[:count, missed], targets[missed])
-        missed = missed[np.abs(sums - targets[missed]) > tolerance]
+        missed = missed[np.abs(sums - targets[missed]) > largest_error]
         if not missed.size:
             return {"needed_width": n_features * count}
     return {"needed_width": n_features * MAX_UNITS}
