@@ -12,27 +12,19 @@ from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import Record
 from simstudy.design.written import Source, read_design
 
-RECORDS: dict[str, type[Record]] = {
-    "study": document.Study, "functions": Functions, **TABLES, "precision": document.Precision,
-    "budget": document.Budget, "grids": document.Grid,
-}  # fmt: skip
-"""Tables of a design of which each entry is known by name."""
 
-
-def _table(name: str) -> Callable[..., Study]:
+def _table(name: str, record: type[Record]) -> Callable[..., Study]:
     """Return the method that fills in a table, with the signature and the help of its record."""
 
     def state(self: Study, **settings: Any) -> Study:
         self.setdefault(name, {}).update(settings)
         return self
 
-    fields, keyword = RECORDS[name].model_fields, inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(field, keyword, default=...) for field in fields]
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    entries = "\n".join(f"    {entry}\n        {field.description or entry}" for entry, field in fields.items())
+    entries = [inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=...) for each in record.model_fields]
     state.__name__, state.__qualname__ = name, f"Study.{name}"
-    state.__doc__ = f"{RECORDS[name].__doc__}\n\n    Parameters\n    ----------\n{entries}\n"
-    state.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
+    state.__doc__ = f"{record.__doc__}\n\n    Entries: {', '.join(record.model_fields)}.\n"
+    state.__signature__ = inspect.Signature([own, *entries])  # type: ignore[attr-defined]
     return state
 
 
@@ -56,14 +48,14 @@ class Study(dict[str, Any]):
     >>> study = study.estimator(bandwidth="attention").grid("size", factors={"n_heads": range(1, 4)})
     """
 
-    functions = _table("functions")
-    data = _table("data")
-    heads = _table("heads")
-    estimator = _table("estimator")
-    queries = _table("queries")
-    simulation = _table("simulation")
-    precision = _table("precision")
-    budget = _table("budget")
+    functions = _table("functions", Functions)
+    data = _table("data", TABLES["data"])
+    heads = _table("heads", TABLES["heads"])
+    estimator = _table("estimator", TABLES["estimator"])
+    queries = _table("queries", TABLES["queries"])
+    simulation = _table("simulation", TABLES["simulation"])
+    precision = _table("precision", document.Precision)
+    budget = _table("budget", document.Budget)
 
     def __init__(self, name: str, *, title: str, aim: str) -> None:
         super().__init__(study={"name": name, "title": title, "aim": aim}, profiles={"quick": {}})

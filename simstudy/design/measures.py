@@ -54,202 +54,138 @@ class Variable:
 
 _BY_SOURCE = ("source", "cell")
 
-MEASURES: dict[str, Variable] = {
-    "squared_bias": Variable(
-        _BY_SOURCE, "Y^2", "squared bias of the ensemble, averaged over queries; estimated without bias, so it may be "
-        "slightly negative", "mean_q (E f(x_q) - m(x_q))^2",
-    ),
-    "mean_squared_bias": Variable(
-        _BY_SOURCE, "Y^2", "squared bias of one head, averaged over heads and queries; estimated without bias",
-        "mean_q mean_h (E f_h(x_q) - m(x_q))^2",
-    ),
-    "mean_variance": Variable(
-        _BY_SOURCE, "Y^2", "variance of one head over redraws of the data, averaged over heads and queries",
-        "mean_q mean_h Var f_h(x_q)",
-    ),
-    "mean_covariance": Variable(
-        _BY_SOURCE, "Y^2", "covariance of two different heads over redraws, averaged over pairs and queries",
-        "mean_q mean_{h!=g} Cov(f_h(x_q), f_g(x_q))",
-    ),
-    "ensemble_variance": Variable(
-        _BY_SOURCE, "Y^2", "variance of the combined estimate, averaged over queries", "mean_q a' C(x_q) a"
-    ),
-    "mse": Variable(
-        _BY_SOURCE, "Y^2", "mean squared error of the combined estimate, averaged over queries",
-        "squared_bias + ensemble_variance",
-    ),
-    "ambiguity": Variable(
-        _BY_SOURCE, "Y^2", "squared difference of a head from the uniform average of all, averaged over heads, redraws "
-        "and queries: what the average gains on its heads",
-        "mean_squared_bias + mean_variance - mse of the uniform average",
-    ),
-    "correlation": Variable(
-        _BY_SOURCE, "1", "correlation of two different heads over redraws at a fixed query, averaged over pairs and "
-        "queries", "mean_q mean_{h!=g} C_hg / sqrt(C_hh C_gg)",
-    ),
-    "effective_heads": Variable(
-        _BY_SOURCE, "1", "number of uncorrelated heads that would average to the same variance",
-        "mean_variance / (mean_variance / H + (1 - 1/H) mean_covariance)",
-    ),
-}  # fmt: skip
+_CATALOGUE = """
+[measures: source cell]
+squared_bias | Y^2 | squared bias of the ensemble, averaged over queries; estimated without bias, so it may be slightly
+    negative | mean_q (E f(x_q) - m(x_q))^2
+mean_squared_bias | Y^2 | squared bias of one head, averaged over heads and queries; estimated without bias | mean_q
+    mean_h (E f_h(x_q) - m(x_q))^2
+mean_variance | Y^2 | variance of one head over redraws of the data, averaged over heads and queries | mean_q mean_h Var
+    f_h(x_q)
+mean_covariance | Y^2 | covariance of two different heads over redraws, averaged over pairs and queries | mean_q
+    mean_{h!=g} Cov(f_h(x_q), f_g(x_q))
+ensemble_variance | Y^2 | variance of the combined estimate, averaged over queries | mean_q a' C(x_q) a
+mse | Y^2 | mean squared error of the combined estimate, averaged over queries | squared_bias + ensemble_variance
+ambiguity | Y^2 | squared difference of a head from the uniform average of all, averaged over heads, redraws and
+    queries: what the average gains on its heads | mean_squared_bias + mean_variance - mse of the uniform average
+correlation | 1 | correlation of two different heads over redraws at a fixed query, averaged over pairs and queries |
+    mean_q mean_{h!=g} C_hg / sqrt(C_hh C_gg)
+effective_heads | 1 | number of uncorrelated heads that would average to the same variance | mean_variance /
+    (mean_variance / H + (1 - 1/H) mean_covariance)
+[statistics: source cell]
+direct_mse | Y^2 | mean squared error of the uniform average, averaged over replicates and queries without the
+    decomposition | mean_r mean_q (mean_h f_h(x_q) - m(x_q))^2, noise integrated out where it is
+query_correlation | 1 | correlation of two different heads over query points in one replicate, averaged over pairs and
+    replicates; not the correlation over redraws | mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))
+discrepancy | 1 | difference between the combined estimate and the reference computation, relative to the size of the
+    latter, averaged over replicates | mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)
+own_measure | own unit | what a function of the user's own gives of each replicate, averaged over replicates | see
+    measure_function
+regret | Y | what ants lose to those who know the best site: its quality less that of the sites visited, averaged over
+    ants, steps and replicates | mean_r mean_at (max_k Q_k - Q_site(r,a,t))
+failure_rate | 1 | share of replicates without a defined estimate, which enter no other measure; its Monte Carlo
+    standard error is never below that of Agresti and Coull | n_failed / (n_replicates + n_failed)
+decomposition_gap | 1 | relative difference of the bias-variance-covariance decomposition of the uniform average from
+    its mean squared error | (b^2 + V/H + (1 - 1/H) C) / direct_mse - 1
+ambiguity_gap | 1 | relative difference of the ambiguity decomposition of the uniform average from its mean squared
+    error | (mean_squared_bias + mean_variance - ambiguity) / direct_mse - 1
+correlation_gap | 1 | the same with covariance told by the mean variance and the correlation over redraws | (b^2 + V/H +
+    (1 - 1/H) correlation V) / direct_mse - 1
+query_correlation_gap | 1 | the same with the correlation over query points in place of that over redraws | (b^2 + V/H +
+    (1 - 1/H) query_correlation V) / direct_mse - 1
+equivalent_heads | 1 | number of heads whose uniform average would have the variance of the combined estimate, at the
+    same mean variance and covariance | (mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)
+linear_predictability | 1 | share of the variance of a head's estimate over redraws that the best linear combination of
+    the other heads' explains (squared multiple correlation), averaged over heads; of covariances averaged over queries
+    | mean_h 1 - 1 / (C_hh (C^-1)_hh)
+[indexed_measures: cell index]
+hdi | see index | head diversity indices; those called `output` come from the estimates, those called `disagreement` are
+    the regularisers of Li et al. (2018): minus the mean over all pairs of heads, of a head with itself too, of the
+    cosine of what they make of values, of the overlap of their attention (noise of one variance, integrated out) and of
+    the cosine of their outputs over redraws and queries; the others come from the geometry of the projections |
+    disagreement: -mean_hg of tr(A_h'A_g) / (|A_h| |A_g|); E mean_q sum_i w_hi w_gi; mean_q E f_h f_g / sqrt(mean_q E
+    f_h^2 mean_q E f_g^2)
+[head_measures: head]
+head_squared_bias | Y^2 | squared bias of each head, averaged over queries; estimated without bias | mean_q (E f_h(x_q)
+    - m(x_q))^2
+combination_weight | 1 | weight of each head in the ensemble; with a Monte Carlo error where it follows from estimated
+    errors of heads | a_h
+[pair_measures: pair]
+head_covariance | Y^2 | covariance of heads over redraws, averaged over queries; variances on the diagonal | mean_q
+    Cov(f_i(x_q), f_j(x_q))
+head_error_moment | Y^2 | second moment of head errors, averaged over queries; mean squared errors on the diagonal |
+    mean_q E (f_i - m)(f_j - m)
+[counts: cell]
+n_replicates | 1 | replicates that entered the measures
+n_failed | 1 | replicates without a defined estimate: counted, never redrawn
+n_batches | 1 | batches folded into the measures
+precision_reached | bool | whether every wanted Monte Carlo error was met
+n_looks | 1 | looks at the cell so far: each decided whether more replicates are wanted
+control_variate | text | what the measures rest on: plain replicates, with the reason why not an expansion, or an expansion of
+    known mean that is taken off them; only if some cell has known means
+[counts: cell look]
+look_replicates | 1 | replicates at each look, failed ones included; then 0
+[counts: source cell]
+inapplicable | text | why a theory does not apply to a cell; empty where it does
+[counts: figure cell]
+optimum_share | 1 | share of draws from the joint distribution of the estimates in which the cell has the least value
+    among those that a figure of an optimum compares; NaN in other cells
+[counts: figure cell index]
+wrong_pair_share | 1 | share of pairs of cells of which that with the larger diversity index has the larger value, among
+    the cells that a figure of an ordering compares with this one; NaN in other cells
+wrong_pair_share_mcse | 1 | Monte Carlo standard error of wrong_pair_share, over draws from the joint distribution of
+    the estimates
+[counts: cell drawn end]
+interval | unit of the estimate | ends of the interval of each of the first replicates, and truth; NaN in replicates
+    that failed, and in cells that no figure of intervals selects
+[verdicts: claim]
+verdict | text | supported, contradicted or undecided
+expected_verdict | text | verdict that the design expects, stated before the run
+statement | text | the claim in words
+origin | text | where the claim comes from, as its design says
+statistic | text | what was estimated, in the cell or pair that decides the claim
+standing_statistic | text | representative comparison: the one that the design names, or else what decides the claim
+no_verdict_because | text | why the deciding statistic allows no verdict, if so
+verdict_estimate | see statistic | estimate of the deciding statistic
+verdict_mcse | see statistic | error of verdict_estimate: Monte Carlo, and numerical of exact theory; over the
+    population that verdict_draws names, if any; NaN of a statistic that is no smooth function of estimates
+verdict_draws | text | what the claim rests on: settings drawn from a domain or these; a population or these points,
+    heads, rows, models; replicates
+these_draws | text | why the claim speaks of the draw alone, as its design says
+claimed_value | see statistic | value or bound claimed
+claimed_lower | see statistic | lower end of the interval claimed, margin included
+claimed_upper | see statistic | upper end of the interval claimed, margin included
+confidence_lower | see statistic | the truth lies below with no more than the level
+confidence_upper | see statistic | the truth lies above with no more than the level
+p_against | 1 | p-value against the claim, corrected for the numbers of comparisons and claims, holding at all looks
+    together: below the level it is contradicted
+p_in_favour | 1 | p-value for the claim, corrected for the numbers of comparisons and claims, holding at all looks
+    together: below the level it is supported
+verdict_comparisons | 1 | number of comparisons in the claim
+"""
 
-STATISTICS: dict[str, Variable] = {
-    "direct_mse": Variable(
-        _BY_SOURCE, "Y^2", "mean squared error of the uniform average, averaged over replicates and queries without "
-        "the decomposition", "mean_r mean_q (mean_h f_h(x_q) - m(x_q))^2, noise integrated out where it is",
-    ),
-    "query_correlation": Variable(
-        _BY_SOURCE, "1", "correlation of two different heads over query points in one replicate, averaged over pairs "
-        "and replicates; not the correlation over redraws", "mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))",
-    ),
-    "discrepancy": Variable(
-        _BY_SOURCE, "1", "difference between the combined estimate and the reference computation, relative to the size "
-        "of the latter, averaged over replicates", "mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)",
-    ),
-    OWN_MEASURE: Variable(
-        _BY_SOURCE, "own unit", "what a function of the user's own gives of each replicate, averaged over "
-        "replicates", "see measure_function",
-    ),
-    "regret": Variable(
-        _BY_SOURCE, "Y", "what ants lose to those who know the best site: its quality less that of the sites visited, "
-        "averaged over ants, steps and replicates", "mean_r mean_at (max_k Q_k - Q_site(r,a,t))",
-    ),
-    "failure_rate": Variable(
-        _BY_SOURCE, "1", "share of replicates without a defined estimate, which enter no other measure; its Monte "
-        "Carlo standard error is never below that of Agresti and Coull", "n_failed / (n_replicates + n_failed)",
-    ),
-    "decomposition_gap": Variable(
-        _BY_SOURCE, "1", "relative difference of the bias-variance-covariance decomposition of the uniform average "
-        "from its mean squared error", "(b^2 + V/H + (1 - 1/H) C) / direct_mse - 1",
-    ),
-    "ambiguity_gap": Variable(
-        _BY_SOURCE, "1", "relative difference of the ambiguity decomposition of the uniform average from its mean "
-        "squared error", "(mean_squared_bias + mean_variance - ambiguity) / direct_mse - 1",
-    ),
-    "correlation_gap": Variable(
-        _BY_SOURCE, "1", "the same with covariance told by the mean variance and the correlation over redraws",
-        "(b^2 + V/H + (1 - 1/H) correlation V) / direct_mse - 1",
-    ),
-    "query_correlation_gap": Variable(
-        _BY_SOURCE, "1", "the same with the correlation over query points in place of that over redraws",
-        "(b^2 + V/H + (1 - 1/H) query_correlation V) / direct_mse - 1",
-    ),
-    "equivalent_heads": Variable(
-        _BY_SOURCE, "1", "number of heads whose uniform average would have the variance of the combined estimate, at "
-        "the same mean variance and covariance",
-        "(mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)",
-    ),
-    "linear_predictability": Variable(
-        _BY_SOURCE, "1", "share of the variance of a head's estimate over redraws that the best linear combination of "
-        "the other heads' explains (squared multiple correlation), averaged over heads; of covariances averaged over "
-        "queries", "mean_h 1 - 1 / (C_hh (C^-1)_hh)",
-    ),
-}  # fmt: skip
-"""Measures beside those of an ensemble, NaN where they have no meaning: those computed of each replicate by itself and
-averaged; and below them those that follow from other measures."""
+
+def _parsed(catalogue: str) -> dict[str, dict[str, Variable]]:
+    """Variables by group, of lines ``name | unit | meaning | formula`` that go on where they are indented."""
+    groups: dict[str, dict[str, Variable]] = {}
+    for line in catalogue.strip().replace("\n    ", " ").split("\n"):
+        if line.startswith("["):
+            group, _, dims = line.strip("[]").partition(": ")
+        else:
+            name, *told = line.split(" | ")
+            groups.setdefault(group, {})[name] = Variable(tuple(dims.split()), *told)
+    return groups
+
+
+MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, _COUNTS, _VERDICTS = _parsed(_CATALOGUE).values()
+"""Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
+gives and that are averaged, then those that follow from other measures."""
 
 OCCASIONAL = (OWN_MEASURE, "regret")
 """Measures of ensembles that results hold only where a cell has them."""
 
 COUNTED = {OWN_MEASURE}
 """Measures that are numbers or shares of events, for all that is known of functions of the user's own."""
-
-INDEXED_MEASURES: dict[str, Variable] = {
-    "hdi": Variable(
-        ("cell", "index"), "see index", "head diversity indices; those called `output` come from the estimates, those "
-        "called `disagreement` are the regularisers of Li et al. (2018): minus the mean over all pairs of heads, of a "
-        "head with itself too, of the cosine of what they make of values, of the overlap of their attention (noise of "
-        "one variance, integrated out) and of the cosine of their outputs over redraws and queries; the others come "
-        "from the geometry of the projections",
-        "disagreement: -mean_hg of tr(A_h'A_g) / (|A_h| |A_g|); E mean_q sum_i w_hi w_gi; mean_q E f_h f_g / "
-        "sqrt(mean_q E f_h^2 mean_q E f_g^2)",
-    ),
-}  # fmt: skip
-
-HEAD_MEASURES: dict[str, Variable] = {
-    "head_squared_bias": Variable(
-        ("head",), "Y^2", "squared bias of each head, averaged over queries; estimated without bias",
-        "mean_q (E f_h(x_q) - m(x_q))^2",
-    ),
-    "combination_weight": Variable(
-        ("head",), "1", "weight of each head in the ensemble; with a Monte Carlo error where it follows from "
-        "estimated errors of heads", "a_h",
-    ),
-}  # fmt: skip
-
-PAIR_MEASURES: dict[str, Variable] = {
-    "head_covariance": Variable(
-        ("pair",), "Y^2", "covariance of heads over redraws, averaged over queries; variances on the diagonal",
-        "mean_q Cov(f_i(x_q), f_j(x_q))",
-    ),
-    "head_error_moment": Variable(
-        ("pair",), "Y^2", "second moment of head errors, averaged over queries; mean squared errors on the diagonal",
-        "mean_q E (f_i - m)(f_j - m)",
-    ),
-}  # fmt: skip
-
-_COUNTS: dict[str, Variable] = {
-    "n_replicates": Variable(("cell",), "1", "replicates that entered the measures"),
-    "n_failed": Variable(("cell",), "1", "replicates without a defined estimate: counted, never redrawn"),
-    "n_batches": Variable(("cell",), "1", "batches folded into the measures"),
-    "precision_reached": Variable(("cell",), "bool", "whether every wanted Monte Carlo error was met"),
-    "n_looks": Variable(("cell",), "1", "looks at the cell so far: each decided whether more replicates are wanted"),
-    "look_replicates": Variable(("cell", "look"), "1", "replicates at each look, failed ones included; then 0"),
-    "control_variate": Variable(
-        ("cell",), "text", "what the measures rest on: plain replicates, with the reason why not an expansion, or an "
-        "expansion of known mean that is taken off them; only if some cell has known means",
-    ),
-    "inapplicable": Variable(
-        _BY_SOURCE, "text", "why a theory does not apply to a cell; empty where it does"
-    ),
-    "optimum_share": Variable(
-        ("figure", "cell"), "1", "share of draws from the joint distribution of the estimates in which the cell has "
-        "the least value among those that a figure of an optimum compares; NaN in other cells",
-    ),
-    "wrong_pair_share": Variable(
-        ("figure", "cell", "index"), "1", "share of pairs of cells of which that with the larger diversity index has "
-        "the larger value, among the cells that a figure of an ordering compares with this one; NaN in other cells",
-    ),
-    "interval": Variable(
-        ("cell", "drawn", "end"), "unit of the estimate", "ends of the interval of each of the first replicates, and "
-        "truth; NaN in replicates that failed, and in cells that no figure of intervals selects",
-    ),
-    "wrong_pair_share_mcse": Variable(
-        ("figure", "cell", "index"), "1", "Monte Carlo standard error of wrong_pair_share, over draws from the joint "
-        "distribution of the estimates",
-    ),
-}  # fmt: skip
-
-_LEVEL = "corrected for the numbers of comparisons and claims, holding at all looks together"
-_VERDICTS: dict[str, Variable] = {
-    "verdict": Variable(("claim",), "text", "supported, contradicted or undecided"),
-    "expected_verdict": Variable(("claim",), "text", "verdict that the design expects, stated before the run"),
-    "statement": Variable(("claim",), "text", "the claim in words"),
-    "origin": Variable(("claim",), "text", "where the claim comes from, as its design says"),
-    "statistic": Variable(("claim",), "text", "what was estimated, in the cell or pair that decides the claim"),
-    "standing_statistic": Variable(
-        ("claim",), "text", "representative comparison: the one that the design names, or else what decides the claim"
-    ),
-    "no_verdict_because": Variable(("claim",), "text", "why the deciding statistic allows no verdict, if so"),
-    "verdict_estimate": Variable(("claim",), "see statistic", "estimate of the deciding statistic"),
-    "verdict_mcse": Variable(
-        ("claim",), "see statistic", "error of verdict_estimate: Monte Carlo, and numerical of exact theory; over the "
-        "population that verdict_draws names, if any; NaN of a statistic that is no smooth function of estimates",
-    ),
-    "verdict_draws": Variable(
-        ("claim",), "text", "what the claim rests on: settings drawn from a domain or these; a population or these "
-        "points, heads, rows, models; replicates",
-    ),
-    "these_draws": Variable(("claim",), "text", "why the claim speaks of the draw alone, as its design says"),
-    "claimed_value": Variable(("claim",), "see statistic", "value or bound claimed"),
-    "claimed_lower": Variable(("claim",), "see statistic", "lower end of the interval claimed, margin included"),
-    "claimed_upper": Variable(("claim",), "see statistic", "upper end of the interval claimed, margin included"),
-    "confidence_lower": Variable(("claim",), "see statistic", "the truth lies below with no more than the level"),
-    "confidence_upper": Variable(("claim",), "see statistic", "the truth lies above with no more than the level"),
-    "p_against": Variable(("claim",), "1", f"p-value against the claim, {_LEVEL}: below the level it is contradicted"),
-    "p_in_favour": Variable(("claim",), "1", f"p-value for the claim, {_LEVEL}: below the level it is supported"),
-    "verdict_comparisons": Variable(("claim",), "1", "number of comparisons in the claim"),
-}  # fmt: skip
 
 _COMPARISONS: dict[str, Variable] = {
     "comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to"),

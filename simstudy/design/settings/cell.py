@@ -43,8 +43,6 @@ _ONE_HEAD: dict[str, dict[str, Any]] = {
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
     "estimator": {"bandwidth": 1.0},
 }
-_WHERE_FROM = {"path", "columns", "response"}
-"""Parameters of keys that say where the contents of ``file_rows`` are: these, not those, identify data."""
 
 
 def _is_none(value: Any) -> bool:
@@ -285,7 +283,7 @@ class Cell(Record):
         """Identity of the random numbers: sizes, noise level, targets and estimators of paired cells may differ."""
         keys = self.data.key_distribution
         # By this name, whatever designs call it: drawn bits rest on it.
-        parameters = {"distribution": keys.kind} | keys.model_dump(exclude={"kind", *_WHERE_FROM})
+        parameters = {"distribution": keys.kind} | keys.model_dump(exclude={"kind"})
         law: dict[str, Any] = {"key_distribution": parameters}
         if self.file_rows is not None:
             law["rows"] = self.file_rows.keys_digest
@@ -296,15 +294,7 @@ class Cell(Record):
         """Identity of the stored batches: settings and engine, as 20 hexadecimal digits."""
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
         combined = self.estimator.combination.kind in ("fitted", "product") or self.estimator.reference != "none"
-        left_out: dict[str, Any] = {
-            "data": {"key_distribution": _WHERE_FROM},
-            "file_rows": True,
-            "heads": {"file", "query_file"},
-            "estimator": set() if combined else {"combination"},
-            "simulation": {"population"},
-            "functions": {"exact_theory", "leading_theory"},
-        }
-        settings = _without_paths(self.model_dump(exclude=left_out))
+        settings = self.model_dump(exclude={"file_rows": True, "estimator": set() if combined else {"combination"}})
         apart = {"rows": self.file_rows and self.rows.digest, "population": self.population}
         stated = {name: value for name, value in apart.items() if value}
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
@@ -322,14 +312,6 @@ TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for 
 
 def _those(**names: bool) -> frozenset[str]:
     return frozenset(name for name, holds in names.items() if holds)
-
-
-def _without_paths(settings: Any) -> Any:
-    """Settings without the paths of files, whose contents stand for them."""
-    if isinstance(settings, dict):
-        return {name: _without_paths(value) for name, value in settings.items() if name != "path"}
-    terms = isinstance(settings, tuple) and settings and isinstance(settings[0], dict)
-    return [*map(_without_paths, settings)] if terms else settings
 
 
 def _digest(content: Any) -> str:

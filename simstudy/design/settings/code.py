@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, InstanceOf, PlainSerializer
 
-from simstudy.design.settings.records import Choice, Line
+from simstudy.design.settings.records import Choice, Path
 from simstudy.errors import UserError
 
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -68,7 +68,7 @@ class OwnCode(Choice):
     builtin: ClassVar[tuple[str, ...]] = ()
     """Names that may stand for a function and need none."""
 
-    path: Line
+    path: Path
     code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] | None = None  # read from the file
 
     @property

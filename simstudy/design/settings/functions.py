@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simstudy.design.settings.code import FunctionName, OwnCode
-from simstudy.design.settings.records import Impossibility, Line, Positive, Quantity
+from simstudy.design.settings.records import Impossibility, Line, Path, Positive, Quantity
 from simstudy.errors import UserError
 
 Array = NDArray[np.float64]
@@ -117,14 +117,14 @@ class Functions(OwnCode):
     """
 
     kind: Literal["functions"] = Field("functions", exclude=True)
-    path: Line = "functions.py"
+    path: Path = "functions.py"
     process: FunctionName | None = None
     method: FunctionName
     measures: Annotated[tuple[FunctionName, ...], Field(strict=False, min_length=1)]
     one_by_one: bool = False
     time_limit: Positive | None = None
-    exact_theory: FunctionName | None = None
-    leading_theory: FunctionName | None = None
+    exact_theory: FunctionName | None = Field(None, exclude=True)
+    leading_theory: FunctionName | None = Field(None, exclude=True)
     parameters: dict[FunctionName, bool | int | float | Line] = Field(default_factory=dict)
 
     rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "ensemble.py")  # a method may call them

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.records import KINDS, Choice, Count, Line, NonNegative, Positive, Real
+from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, Path, Positive, Real
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -135,7 +135,7 @@ class FileMask(Choice):
     """Which keys each query sees, at least one: a .npy file of booleans (queries, keys), relative to the design."""
 
     kind: Literal["file"]
-    path: Line
+    path: Path
 
 
 Mask = Annotated[NoMask | CausalMask | BandedMask | FileMask, KINDS]
@@ -194,7 +194,7 @@ class FileValueProjections(Choice):
     """W_V (n_heads, v, k) and W_O (n_heads, k, c) of every head: a .npz file, relative to the design."""
 
     kind: Literal["file"]
-    path: Line
+    path: Path
 
 
 ValueProjections = Annotated[

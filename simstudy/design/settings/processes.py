@@ -12,6 +12,7 @@ from simstudy.design.settings.records import (
     Count,
     Line,
     NonNegative,
+    Path,
     Positive,
     Real,
     Several,
@@ -64,16 +65,16 @@ class AutoregressiveKeys(Choice):
 
 
 class FileKeys(Choice):
-    """Keys are rows of the user's data, all equally likely; a column of it may be the response.
+    """Keys are rows of the user's data, all equally likely; a column may be the response, all others are features.
 
     ``path`` is a .npy, .npz, .csv or .parquet file, or a data set that scikit-learn ships ("sklearn:diabetes").
     ``held_out`` rows are set aside at random, under the seed, to be queries.
     """
 
     kind: Literal["file"]
-    path: Line
-    columns: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] | None = None  # all but the response
-    response: Line | None = None
+    path: Path
+    columns: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] | None = Field(None, exclude=True)
+    response: Line | None = Field(None, exclude=True)
     sampling: Literal["with_replacement", "without"] = "with_replacement"
     standardise: bool = True  # features have mean 0 and variance 1
     held_out: Whole = 0

@@ -42,6 +42,8 @@ Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Part = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 # TOML arrays arrive as lists; the records hold tuples, so that nothing can change after validation.
 Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
+Path = Annotated[Line, Field(exclude=True)]
+"""Of a file, relative to the design: its contents and not its path identify a cell."""
 Points = Annotated[tuple[Vector, ...], Field(strict=False, min_length=1)]
 
 
@@ -84,7 +86,8 @@ class Choice(Record):
             object.__setattr__(self, "label", self._describe())
 
     def _describe(self) -> str:
-        stated = {k: v for k, v in self.model_dump(exclude={"kind"}).items() if k in self.model_fields_set}
+        named = (name for name in type(self).model_fields if name in self.model_fields_set and name != "kind")
+        stated = {name: getattr(self, name) for name in named}
         inside = _brief(stated)[1:-1]
         return f"{self.kind}({inside})" if inside else self.kind
 

@@ -49,10 +49,10 @@ class Heads(Record):
     principal_angles: Annotated[tuple[Degrees, ...], Field(strict=False)] | None = None
     spread: NonNegative | None = None
     head_seed: Seed = 0
-    file: Line | None = None
+    file: Line | None = Field(None, exclude=True)
     heads_function: OwnHeads | None = None
     query_projections: Literal["same", "opposite", "haar", "file"] = "same"
-    query_file: Line | None = None
+    query_file: Line | None = Field(None, exclude=True)
     value_projections: mechanisms.ValueProjections = mechanisms.NoValueProjections(kind="none")
 
     @model_validator(mode="before")
@@ -133,7 +133,7 @@ class Simulation(Record):
     noise_treatment: Literal["integrated", "drawn"] = "integrated"
     control: Literal["none", "expansion"] = "expansion"
     dtype: Literal["float64", "float32"] = "float64"
-    population: Population = ()
+    population: Population = Field((), exclude=True)
     batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = Field(
         default_factory=lambda known: 16 if known.get("population") else 256
     )
