@@ -121,8 +121,8 @@ n_failed | 1 | replicates without a defined estimate: counted, never redrawn
 n_batches | 1 | batches folded into the measures
 precision_reached | bool | whether every wanted Monte Carlo error was met
 n_looks | 1 | looks at the cell so far: each decided whether more replicates are wanted
-control_variate | text | what the measures rest on: plain replicates, with the reason why not an expansion, or an expansion of
-    known mean that is taken off them; only if some cell has known means
+control_variate | text | what the measures rest on: plain replicates, with the reason why not an expansion, or an
+    expansion of known mean that is taken off them; only if some cell has known means
 [counts: cell look]
 look_replicates | 1 | replicates at each look, failed ones included; then 0
 [counts: source cell]
