@@ -24,6 +24,7 @@ from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import simulate_batch
 from simstudy.report.page import require_same_design
+from simstudy.results import cells_of
 from simstudy.verdicts.predictions import predict
 
 SOURCE = """
@@ -130,7 +131,7 @@ def test_own_function__gives_the_bits_of_the_same_shipped_one(tmp_path):
 
 def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp_path):
     path = study(tmp_path, measure_function=own("squared_error"))
-    results = package.run(path, output=tmp_path / "out", executor="serial", trust=[tmp_path / "mine.py"])
+    results = cells_of(package.run(path, output=tmp_path / "out", executor="serial", trust=[tmp_path / "mine.py"]))
     assert np.isnan(results.mse.sel(source=["exact", "leading"])).all()
     assert set(results.inapplicable.sel(source="exact").values) == {
         "regression is code of the user's own, of which no closed form is known"
@@ -244,7 +245,7 @@ def test_own_measure__without_a_number_of_a_replicate_is_told(tmp_path):
 
 def test_example__of_masks_agrees_with_its_exact_theory(tmp_path):
     trust = [EXAMPLE / "masks" / "functions.py"]
-    results = package.run(EXAMPLE / "masks", output=tmp_path, executor="serial", trust=trust)
+    results = cells_of(package.run(EXAMPLE / "masks", output=tmp_path, executor="serial", trust=trust))
     assert results.verdict.item() == "supported"
     exact, empirical = results.mse.sel(source="exact"), results.mse.sel(source="empirical")
     assert (np.abs(empirical - exact) < 4 * results.mse_mcse).all() and (np.diff(exact) > 0.02).all()
@@ -252,7 +253,7 @@ def test_example__of_masks_agrees_with_its_exact_theory(tmp_path):
 
 def test_example__covers_as_often_as_was_published(tmp_path):
     trust = [EXAMPLE / "own-functions" / "functions.py"]
-    results = package.run(EXAMPLE / "own-functions", output=tmp_path, executor="serial", trust=trust)
+    results = cells_of(package.run(EXAMPLE / "own-functions", output=tmp_path, executor="serial", trust=trust))
     assert results.verdict.item() == "supported"
     counts = [np.arange(n + 1) for n in results.n_keys.values]
     exact = [stats.binom(len(k) - 1, 0.5).pmf(k)[covers(k / (len(k) - 1), len(k) - 1)].sum() for k in counts]
