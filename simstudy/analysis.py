@@ -72,7 +72,7 @@ def details(results: Results, where: Where) -> xr.Dataset:
         If no cell or several have these levels, or the details cannot be read.
     """
     cells = cells_of(results)
-    return _read(cells, _find(cells, where, "where"))
+    return _read(cells, find_cell(cells, where, "where"))
 
 
 def leave_one_out(results: Results, where: Where) -> xr.Dataset:
@@ -155,7 +155,7 @@ def contrast(
         raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
     if (index is not None) != (measure == "hdi") or (index is not None and index not in INDICES):
         raise UserError(f"index = {index!r}: state one of {', '.join(INDICES)} with measure = 'hdi' only")
-    cells = [_find(results, where, name) for where, name in ((a, "a"), (b, "b"))]
+    cells = [find_cell(results, where, name) for where, name in ((a, "a"), (b, "b"))]
     rows = coordinates_of(results)
     coordinates = one, other = [rows[cell] for cell in cells]
     if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
@@ -189,7 +189,8 @@ def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple
     return f"{shared}: {here}{word} {there}"
 
 
-def _find(results: xr.Dataset, where: Where, name: str) -> int:
+def find_cell(results: xr.Dataset, where: Where, name: str) -> int:
+    """Return the number of the one cell with these levels, or refuse them."""
     factors_of(results)  # refuses what are no results
     rows = coordinates_of(results)
     if not isinstance(where, Mapping):

@@ -4,20 +4,21 @@
 saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
+from simstudy.analysis import Where, find_cell
 from simstudy.design.document import Design
 from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure, Scale
 from simstudy.design.load import load_design
 from simstudy.design.measures import averaged_measures
 from simstudy.design.mistakes import hint, validated
 from simstudy.design.own_code import require_trust
-from simstudy.design.written import Source
 from simstudy.errors import UserError
 from simstudy.replicates.replay import INTERVAL, intervals_of, select
 from simstudy.report.figures import draw, draw_claims, draw_z_scores
@@ -203,26 +204,26 @@ def z_scores(results: Results, *measures: str) -> np.ndarray:
 
 
 def zip_plot(
-    design: Design | Source,
-    cell: str,
+    source: Results | Design | Mapping[str, Any],
+    cell: Where | str,
     *,
     replicates: int = 400,
     profile: str = "quick",
     trust: Iterable[str | Path] = (),
 ) -> np.ndarray:
-    """Draw intervals of a cell of a simulation, the worst on top.
+    """Draw intervals of a cell of a simulation, the worst on top, with the Monte Carlo limits of the coverage.
 
-    See Morris, White and Crowther (2019, Statistics in Medicine 38, 2074).  Replicates are computed again from their
-    numbers, so that functions must be trusted.
+    See Morris, White and Crowther (2019, Statistics in Medicine 38, 2074).
 
     Parameters
     ----------
-    design
-        As for `simstudy.run`.
+    source
+        Results whose design has a figure of kind ``zip``: the intervals are stored.  Or a design, as for
+        `simstudy.run`: replicates are then computed again from their numbers, so that functions must be trusted.
     cell
-        Number of a cell, or levels of factors: ``"n=40, method=wald"``.
+        Number of a cell, or levels of factors: ``{"n": 40}``, or of a design ``"n=40, method=wald"``.
     replicates
-        How many of the first replicates are drawn.
+        How many of the first replicates are drawn, of a design.
     profile, trust
         As for `simstudy.run`.
 
@@ -234,10 +235,17 @@ def zip_plot(
     Raises
     ------
     UserError
-        If the functions give no ``lower``, ``upper`` and ``truth``, or are not trusted.
+        If there are no intervals, or the functions are not trusted.
     """
-    loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
-    chosen = loaded.cells[select(loaded, cell)].cell
+    if isinstance(source, xr.DataTree | xr.Dataset):
+        results = cells_of(source)
+        number = find_cell(results, int(cell) if isinstance(cell, str) else cell, "cell")
+        if "interval" not in results or not np.isfinite(results.interval.values[number]).all(axis=-1).any():
+            raise UserError(f"cell = {cell!r}: no intervals are stored; state a figure of kind zip, or give the design")
+        coverage = float(results.coverage.values[0, number]), float(results.coverage_mcse.values[number])
+        return _panels(draw_zip(results.interval.values[number], coverage))
+    loaded = source if isinstance(source, Design) else load_design(source, profile, trust)
+    chosen = loaded.cells[select(loaded, str(cell))].cell
     require_trust([chosen])
     rows = intervals_of(chosen, replicates)
     if not np.isfinite(rows).all(axis=1).any():

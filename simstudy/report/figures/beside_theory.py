@@ -154,13 +154,11 @@ def draw_points(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, grey: np.n
 
 
 def grey_entries(cells: xr.Dataset, measure: str) -> Entries:
-    """Entry of the legend that says of which points there is no theory, and why; none if there is of all."""
+    """Entry of the legend that says of which points there is no theory, and why; none if there is of all or of none."""
     unknown = np.isnan(theory_of(cells, measure))
-    if not unknown.any():
+    if not unknown.any() or unknown.all():
         return []
     words = "; ".join(_reasons(cells.isel(cell=np.flatnonzero(unknown))))
-    if unknown.all():
-        return [f"no theory: {words}"]
     return [(RING | {"markerfacecolor": GREY}, f"filled grey: no theory, as {words}")]
 
 

@@ -35,7 +35,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
     limit = beside_theory.reach(found, margin)
     cells["grey"] = "cell", beside_theory.is_grey(cells, figure.y)
     # A single factor is named on the axis: stairs would show nothing.
-    heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.42 * len(loops)]
+    heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.52 * len(loops)]
     heights[1:1] = [beside_theory.HEIGHT] if limit else []
     drawing, panels = shared.panelled(figure, cells, *heights, columns=1)
     looks = shared.looks_of(shared.levels_of(cells, figure.hue))
@@ -105,10 +105,10 @@ def _stairs(axes: Axes, loops: Loops) -> None:
         steps = np.tile(np.repeat(np.arange(len(levels)), inner), outer)
         outer *= len(levels)
         base = len(loops) - 1 - row
-        axes.stairs(base + 0.62 * steps / max(len(levels) - 1, 1), edges, baseline=None, color=NEUTRAL, linewidth=1.1)
+        axes.stairs(base + 0.5 * steps / max(len(levels) - 1, 1), edges, baseline=None, color=NEUTRAL, linewidth=1.1)
         text = f"{setting_name(name)}: {', '.join(map(level_name, levels))}"
         # In the room that is left above the stairs.
-        axes.text(-0.5, base + 0.8, short(text, 130), fontsize=8.5, va="center", color=NEUTRAL)
+        axes.text(-0.5, base + 0.75, short(text, 130), fontsize=8.5, va="center", color=NEUTRAL)
     axes.set(yticks=[], ylim=(-0.1, len(loops)), xlim=(-0.5, len(edges) - 1.5), label=LEVELS)
     axes.tick_params(labelbottom=False, bottom=False)
     for side in ("left", "bottom"):
@@ -166,11 +166,16 @@ def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
 
 
 @own_style()
-def draw_zip(rows: np.ndarray) -> Drawing:
-    """Draw intervals minus the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed."""
-    known = rows[np.isfinite(rows).all(axis=1)]
-    share = float(((known[:, 0] <= known[:, 2]) & (known[:, 2] <= known[:, 1])).mean())
-    return _zips(rows[None], [""], 4.8, [(share, math.sqrt(share * (1.0 - share) / len(known)))])
+def draw_zip(rows: np.ndarray, coverage: tuple[float, float] | None = None) -> Drawing:
+    """Draw intervals minus the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed.
+
+    ``coverage`` with its error is that of more replicates, if it is known.
+    """
+    if coverage is None:
+        known = rows[np.isfinite(rows).all(axis=1)]
+        share = float(((known[:, 0] <= known[:, 2]) & (known[:, 2] <= known[:, 1])).mean())
+        coverage = share, math.sqrt(share * (1.0 - share) / len(known))
+    return _zips(rows[None], [""], 4.8, [coverage])
 
 
 def _zips(intervals: np.ndarray, titles: list[str], height: float, coverage: list[tuple[float, float]]) -> Drawing:

@@ -10,10 +10,11 @@ from matplotlib.patches import StepPatch
 from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, THEORIES
 from simstudy.design.mistakes import DesignError
-from simstudy.report.figures import draw
+from simstudy.report.figures import draw, image
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import positions
 from simstudy.report.figures.shared import COVERAGE
+from simstudy.report.overview import overview
 from simstudy.verdicts.figure_data import places
 
 GRID = """
@@ -194,6 +195,40 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(resul
             np.testing.assert_array_equal(told.get_xdata(), np.where(cells.noise_sd == 1.0, exact, leading))
     texts = [tick.get_text() for tick in shown[0].get_yticklabels()]
     assert texts[:2] == ["0.5, 1", "0.5, 2"] and shown[0].get_ylim() == (11.5, -0.5)
+
+
+def test_lollipop__of_many_cells_has_panels_of_its_own(results):
+    """In one column 72 sticks were 2 484 pixels tall."""
+    drawing = draw(stated("lollipop", grid="split"), "f", results)
+    titles = [axes.get_title("left") for axes in panels(drawing)]
+    assert titles == ["p = 1", "p = 2", "p = 4", "p = 8"] and drawing.get_size_inches()[1] < 6
+    assert len(panels(drawing)[0].get_yticks()) == 12
+
+
+@pytest.mark.parametrize(
+    ("factors", "kind", "shown"),
+    [
+        (None, "curve", {"x": "angle", "hue": "regression", "panel": "n_keys"}),  # the claim names x
+        ({"head_dim": 4, "noise_sd": 3}, "curve", {"x": "head_dim", "hue": "noise_sd", "panel": None}),
+        ({"noise_sd": 3, "bandwidth": 2, "regression": 2, "head_dim": 4}, "nested_loop", {"hue": "noise_sd"}),
+        ({}, "lollipop", {"hue": None}),
+    ],
+)
+def test_study_without_figures__gets_a_sensible_one(design, results, factors, kind, shown):
+    """Of its first claim; without claims of what its precision speaks of, over the factors that vary."""
+    without = design.model_copy(update={"figures": {}})
+    if factors is not None:
+        names = {name: results[name].values.tolist() for name in ("regression", "noise_sd", "bandwidth", "head_dim")}
+        fixed = [name for name in names if name not in factors]
+        cells = [i for i, grid in enumerate(results.grid.values) if grid == "split"]
+        cells = [i for i in cells if all(names[name][i] == names[name][cells[0]] for name in fixed)]
+        results = results.isel(cell=cells).assign_attrs(factors=f"split: {', '.join(factors)}")
+        planned = tuple(design.cells[i] for i in cells)
+        without = without.model_copy(update={"claims": {}, "factors": {"split": tuple(factors)}, "cells": planned})
+    figure = overview(without, results)
+    assert figure.kind == kind and figure.y == "ensemble_variance"
+    assert {name: getattr(figure, name) for name in shown} == shown
+    assert image(draw(figure, "overview", results), "svg").startswith(b"<?xml")
 
 
 @pytest.mark.parametrize(

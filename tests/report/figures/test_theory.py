@@ -105,7 +105,7 @@ def test_figure_without_any_theory__has_no_strip_and_no_grey(results):
     drawing = draw(curve(), "f", cells)
     (axes,) = drawing.axes
     assert not lines(axes, "uncovered")
-    assert "no theory: it has no formula for this measure here (7 points)" in reading(drawing)
+    assert "no theory" not in reading(drawing)
 
 
 def test_axis__begins_at_zero_where_that_costs_little_and_says_so_where_not(results):
