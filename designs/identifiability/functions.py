@@ -103,12 +103,7 @@ def compare_ranks(coordinates, directions, away, rank=1, offset="none"):
     tokens += {"none": 0.0, "random": away[:, None], "uniform": away[:, None, :1]}[offset]
     after = layer_norm(tokens)
     affine, former = affine_rank(after), affine_rank(tokens)
-    centred = [rank_of(each - each.mean(axis=2, keepdims=True)) for each in (after, tokens)]
-    return {
-        "normalised_affine_rank": affine,
-        "affine_rank_gain": affine - former,
-        "centred_rank_gain": centred[0] - centred[1],
-    }
+    return {"normalised_affine_rank": affine, "affine_rank_gain": affine - former}
 
 
 def rank_theory(n_keys=32, n_features=16, rank=1, offset="none"):
@@ -118,7 +113,7 @@ def rank_theory(n_keys=32, n_features=16, rank=1, offset="none"):
     of rank r, if it misses 0 after P, it makes the cone over it, of rank r + 1.  P removes a uniform offset.
     """
     after = min(rank + (offset == "random"), n_features - 1, n_keys - 1)
-    return {"normalised_affine_rank": after, "affine_rank_gain": after - rank, "centred_rank_gain": 0}
+    return {"normalised_affine_rank": after, "affine_rank_gain": after - rank}
 
 
 def layer_norm(tokens):

@@ -12,3 +12,9 @@ def limiting_slope(bandwidth, query_scale, bias_rate=0.0):
     like exp(-g p).
     """
     return float(1 / (bias_rate + np.log(theory.averaged_noise_ratio(np.zeros(1), bandwidth, query_scale))))
+
+
+def mean_square(amplitude, rate, n_active, query_scale):
+    """Return the error of an estimate of 0: the mean of (Σ a e^(−rate (j − 1)) sin x_j)² over Gaussian queries."""
+    squares = (amplitude * np.exp(-rate * np.arange(n_active))) ** 2
+    return float(squares.sum() * (1 - np.exp(-2 * query_scale**2)) / 2)
