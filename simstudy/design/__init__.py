@@ -1,1 +1,1 @@
-"""What a study states, and everything that can be wrong with it."""
+"""Designs: records of a study, its cells, and messages on everything that can be wrong with them."""

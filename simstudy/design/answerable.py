@@ -19,7 +19,7 @@ from typing import NamedTuple
 from simstudy.design.claims import BaseClaim, ViolatedPairs
 from simstudy.design.document import Document
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
-from simstudy.design.mistakes import DesignError, Problem, nearest, refuse
+from simstudy.design.mistakes import DesignError, Problem, mistake, nearest
 from simstudy.design.references import PlannedGrid, Reference, refer
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import by_levels, level
@@ -37,7 +37,7 @@ _NEEDED = {
     "discrepancy": "it needs a reference computation; state reference",
     "own_measure": "it is what a function of your own gives; state measure_function",
 }
-"""What gives a measure to the ensembles that lack it."""
+"""Remedy for measures that ensembles lack."""
 
 
 def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> None:
@@ -47,7 +47,7 @@ def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> 
         for first, *others in by_levels(coordinates, grid.factors or (), range(len(coordinates))):
             if others:
                 levels = tuple(level(coordinates[first], factor) for factor in grid.factors or ())
-                raise refuse(f"grids.{name}.factors", levels, "two cells have these values; remove or relabel one")
+                raise mistake(f"grids.{name}.factors", levels, "two cells have these values; remove or relabel one")
     entries = {f"claims.{name}": claim for name, claim in document.claims.items()}
     references = refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()})
     if problems := [*_unanswerable(document, grids, references)]:
@@ -184,7 +184,7 @@ def order_of(claim: BaseClaim) -> int:
 
 
 def lacking(cells: Sequence[Cell], order: int) -> str:
-    """Return what cells lack for means of powers of an order; empty if they lack nothing."""
+    """Return the moments that cells lack for means of powers of an order, in words; empty if they lack none."""
     tails = [found for found in map(tail, cells) if found.limit <= order] if order else []
     if not tails:
         return ""

@@ -9,7 +9,7 @@ from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.domain import Domain, drawn_cells
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.measures import RESERVED
-from simstudy.design.mistakes import DesignError, Problem, Steps, path_of, refuse, validated
+from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, path_of, validated
 from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import label
@@ -33,7 +33,7 @@ def cells_of(document: Document, name: str, grid: Grid, read: Read, drawn_from: 
     if not grid.domain:
         return _with_one_control(cross({}))
     if twice := sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
-        raise refuse(f"grids.{name}.domain.{twice[0]}", None, "also a factor or setting of the grid; state one")
+        raise mistake(f"grids.{name}.domain.{twice[0]}", None, "also a factor or setting of the grid; state one")
     fresh = ("seed",) if of_functions or "head_seed" in grid.all_factors else ("seed", "head_seed")
     seed = grid.settings.get("seed", document.simulation.get("seed", 0))
     domain = Domain(laws=grid.domain, cells=grid.cells)
@@ -46,7 +46,7 @@ def require_few_cells(document: Document) -> None:
     if (total := sum(sizes.values())) > MAX_CELLS:
         largest = max(sizes, key=lambda name: sizes[name])
         remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"
-        raise refuse(f"grids.{largest}.factors", sizes[largest], remedy)
+        raise mistake(f"grids.{largest}.factors", sizes[largest], remedy)
 
 
 def _crossed(document: Document, name: str, grid: Grid, read: Read, of_functions: bool) -> list[Cell]:

@@ -35,7 +35,7 @@ def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(
     On trial, functions of trusted texts are tried.
     """
     found: dict[str, Any] = {}
-    for setting, path, (field, read) in stated(cell):
+    for setting, path, (field, read) in named_files(cell):
         try:
             found[field] = read(path if path.startswith(_PREFIX) else str(folder / path), cell)
         except UserError as error:
@@ -43,7 +43,7 @@ def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(
     return read_code(cell.model_copy(update=found) if found else cell, folder, trusted, trial)
 
 
-def stated(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
+def named_files(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
     """Yield the settings that name a file, its path, the field of a cell that holds its contents, and what reads it."""
     heads, keys = cell.heads, cell.data.key_distribution
     if heads.arrangement == "file" and heads.file is not None:

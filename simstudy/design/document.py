@@ -1,4 +1,4 @@
-"""What a design file states, and the design that it becomes, as immutable records."""
+"""Records of a design file, and of the design that it becomes."""
 
 import math
 import re
@@ -107,7 +107,7 @@ class Budget(Record):
     wall_seconds: Positive | None = None
 
     def spent(self, processor_seconds: float, wall_seconds: float) -> bool:
-        """Whether either time is up."""
+        """Return true if either time is up."""
         limits = ((self.processor_seconds, processor_seconds), (self.wall_seconds, wall_seconds))
         return any(limit is not None and used >= limit for limit, used in limits)
 
@@ -136,7 +136,7 @@ class Grid(Record):
 
     @property
     def all_factors(self) -> tuple[str, ...]:
-        """What tells its cells apart: settings of the domain, and factors."""
+        """Names of the settings that differ between its cells: those of the domain, and factors."""
         return (*self.domain, *self.factors)
 
     @property
@@ -146,7 +146,7 @@ class Grid(Record):
 
 
 class OwnMeasureText(Record):
-    """What tables, figures and results say of a measure that functions of the study give.
+    """Description of a measure that functions of the study give, for tables, figures and results.
 
     What is ``counted`` is a number or share of events, which replicates may differ in, however rarely.  All else is
     smooth in the data, so that equal numbers in all replicates mean an identity.

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from simstudy.design.mistakes import RULE, DesignError, refuse
+from simstudy.design.mistakes import RULE, DesignError, mistake
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.records import Record
 
@@ -78,7 +78,7 @@ class Domain(Record):
     cells: int
 
     def words(self, holds: Literal["everywhere", "on_average"]) -> str:
-        """Return what a claim is judged on, in words."""
+        """Return the settings that a claim is judged on, in words."""
         drawn = ", ".join(f"{setting} {law.words}" for setting, law in self.laws.items())
         how = "in each of" if holds == "everywhere" else "on average over"
         return f"{how} {self.cells} settings drawn with {drawn}"
@@ -109,8 +109,8 @@ def drawn_cells(name: str, domain: Domain, fresh: tuple[str, ...], seed: Any, cr
         except DesignError as error:
             if not found and len(known) > TRIES:
                 first = error.problems[0]
-                raise refuse(first.path.replace(".settings.", ".domain."), first.value, first.remedy) from None
+                raise mistake(first.path.replace(".settings.", ".domain."), first.value, first.remedy) from None
         if len(found) == domain.cells:
             return [cell for cells in found for cell in cells]
     remedy = f"only {len(found)} different settings of the domain are possible; widen it, or ask for fewer cells"
-    raise refuse(f"grids.{name}.cells", domain.cells, remedy)
+    raise mistake(f"grids.{name}.cells", domain.cells, remedy)

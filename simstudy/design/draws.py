@@ -13,7 +13,7 @@ _IN_WORDS = {
     "queries": "query points", "heads": "random heads", "held_out": "held-out rows", "head_files": "heads of files",
     "rows": "rows of data",
 }  # fmt: skip
-"""What is drawn, by name, in the order in which it is told."""
+"""Names of draws in words, in the order of messages."""
 
 
 class Draws(NamedTuple):
@@ -47,7 +47,7 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
 
 
 def _these(part: str, cells: Iterable[Cell]) -> str:
-    """What is fixed, with its number where all cells that have it have as many."""
+    """A fixed draw in words, with its number where all cells that have it have as many."""
     found = {_number(part, cell) for cell in cells if part in cell.drawn | cell.given}
     number = found.pop() if len(found) == 1 else None
     noun = _IN_WORDS[part]
@@ -57,7 +57,7 @@ def _these(part: str, cells: Iterable[Cell]) -> str:
 
 
 def _number(part: str, cell: Cell) -> Any:
-    """How many there are of what a cell fixes; None of what is counted elsewhere."""
+    """Number of a fixed draw in a cell; None of what is counted elsewhere."""
     held_out = getattr(cell.data.key_distribution, "held_out", None)
     held_out = cell.n_queries if cell.queries.queries.kind == "held_out" else held_out
     return {"queries": cell.n_queries, "held_out": held_out, "heads": cell.heads.n_heads}.get(part)

@@ -1,4 +1,4 @@
-"""Which cells are impossible, and why: rules that tie several settings together."""
+"""Rules that tie several settings together: a cell that breaks one is impossible."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from simstudy.design.settings.tables import Heads
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 Rules = Iterator[tuple[bool, str, str]]
-"""Whether a rule is broken, the setting to change, and what to do."""
+"""For each rule: true if it is broken, the setting to change, and the remedy."""
 
 
 def features_needed(heads: Heads) -> int:

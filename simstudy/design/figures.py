@@ -14,7 +14,7 @@ _TARGET: Any = None
 
 
 class BaseFigure(Record):
-    """What all figures state: the sentence, and what is drawn of which cells."""
+    """Entries of all figures: the sentence, the measure that is drawn, and of which cells."""
 
     stored: ClassVar[tuple[str, ...]] = ()
     """Variables of the results that a run computes for the figure."""

@@ -14,8 +14,8 @@ from simstudy.design.document import NAME, Design, Document, Grid, PlannedCell, 
 from simstudy.design.domain import Domain
 from simstudy.design.figures import Figure
 from simstudy.design.measures import COUNTED
-from simstudy.design.mistakes import DesignError, Problem, Steps, refuse, validated
-from simstudy.design.own_code import texts_of, value_of
+from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, validated
+from simstudy.design.own_code import trusted_texts, value_of
 from simstudy.design.references import PlannedGrid
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.written import Source, Written, is_shipped, parse, read_design
@@ -33,7 +33,7 @@ def load_design(
     shipped = written.path is not None and is_shipped(written.path)
     named = [trust] if isinstance(trust, str | Path) else trust
     # Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
-    trusted = texts_of([*named, *(sorted(written.folder.glob("*.py")) if shipped else [])])
+    trusted = trusted_texts([*named, *(sorted(written.folder.glob("*.py")) if shipped else [])])
 
     read = partial(read_contents, folder=written.folder, trusted=trusted, trial=not shipped)
     try:
@@ -117,17 +117,17 @@ def profiles_of(design: Source) -> tuple[str, ...]:
 def _under_profile(tables: dict[str, Any], profile: str) -> dict[str, Any]:
     profiles = tables.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
-        raise refuse("profiles", profiles, "write each profile as a table [profiles.NAME]")
+        raise mistake("profiles", profiles, "write each profile as a table [profiles.NAME]")
     if tables and tables.keys() <= {"claims", "numbers"}:
-        raise refuse("", None, "claims about numbers of your own, and no design; give them to simstudy judge")
+        raise mistake("", None, "claims about numbers of your own, and no design; give them to simstudy judge")
     if profile not in profiles:
         known = (*Document.model_fields, "profiles")
         for name in (name for name in tables if name not in known):
             raise DesignError("", [Problem.unknown(name, None, known)])
         remedy = f"no such profile; the design has: {', '.join(profiles) or 'none; add [profiles.' + profile + ']'}"
-        raise refuse("profiles", profile, remedy)
+        raise mistake("profiles", profile, remedy)
     if not re.fullmatch(NAME, profile):
-        raise refuse("profiles", profile, "lower-case letters, digits and single hyphens only")
+        raise mistake("profiles", profile, "lower-case letters, digits and single hyphens only")
     return _overlay({name: table for name, table in tables.items() if name != "profiles"}, profiles[profile])
 
 
@@ -153,7 +153,7 @@ def _in_profile(problem: Problem, tables: dict[str, Any], profile: str) -> Probl
 
 
 def _with_values(raw: dict[str, Any], written: Written, trusted: frozenset[str]) -> dict[str, Any]:
-    """Return what a design states with the numbers of claims that are functions of the study, evaluated."""
+    """Return the tables of a design with the numbers of claims that are functions of the study, evaluated."""
     claims = raw.get("claims")
     for name, claim in claims.items() if isinstance(claims, dict) else ():
         for entry in ("value", "excludes") if isinstance(claim, dict) else ():
@@ -162,7 +162,7 @@ def _with_values(raw: dict[str, Any], written: Written, trusted: frozenset[str])
                 try:
                     number = value_of(stated, written.folder, trusted)
                 except UserError as error:
-                    raise refuse(f"claims.{name}.{entry}", None, str(error)) from None
+                    raise mistake(f"claims.{name}.{entry}", None, str(error)) from None
                 raw = raw | {"claims": raw["claims"] | {name: raw["claims"][name] | {entry: number}}}
     return raw
 

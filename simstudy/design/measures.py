@@ -232,7 +232,7 @@ _AVERAGED = MEASURES | STATISTICS | INDEXED_MEASURES
 _GAIN = "variance of {} over a population of query points, over what theory as a control leaves"
 _GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")
 VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS | _COMPARISONS
-"""What ``results.nc`` holds."""
+"""Variables of ``results.nc``."""
 RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)} | {
     "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",
 }  # fmt: skip
@@ -258,7 +258,7 @@ DETAILS: dict[str, Variable] = {
     "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
     **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, _BY_QUERY),
 }  # fmt: skip
-"""What ``details.nc`` holds."""
+"""Variables of ``details.nc``."""
 
 _COORDINATES = {
     "grid": "grid of the design that the cell belongs to",

@@ -50,7 +50,7 @@ class DesignError(UserError):
         super().__init__(*(f"{place}: {problem}" for problem in problems))
 
 
-def refuse(path: str, value: Any, remedy: str) -> DesignError:
+def mistake(path: str, value: Any, remedy: str) -> DesignError:
     """Return the error of one mistake, of a design that whoever loads it will name."""
     return DesignError("", [Problem(path, value, remedy)])
 

@@ -26,12 +26,12 @@ _IDENTIFIED = {"numpy", "scipy", "numba"}
 _distributions = functools.cache(packages_distributions)
 
 
-def texts_of(trust: Iterable[str | Path]) -> frozenset[str]:
+def trusted_texts(trust: Iterable[str | Path]) -> frozenset[str]:
     """Return the texts of the files that a user trusts: what was there to be read."""
     return frozenset(_text(Path(path), f"--trust {path}") for path in trust)
 
 
-def own_pieces(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
+def own_functions(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
     """Yield the user's own functions of a cell, each with the setting that states it."""
     if cell.functions is not None:
         yield "functions", cell.functions
@@ -50,7 +50,7 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str], trial: bool) ->
         If a file cannot be read, or its functions break their contract.
     """
     read: dict[OwnCode, OwnCode] = {}
-    for setting, piece in own_pieces(cell):
+    for setting, piece in own_functions(cell):
         try:
             code = _read(folder / piece.path, piece)
             read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
@@ -61,7 +61,7 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str], trial: bool) ->
     cell = cell.model_copy(update=tables | {"functions": functions})
     for wrong in () if cell.functions is None else cell.functions.impossibilities():
         raise Impossible(*wrong)  # before the trial: it is not what functions make of them that is wrong
-    for setting, piece in own_pieces(cell) if trial else ():
+    for setting, piece in own_functions(cell) if trial else ():
         try:
             if piece.code is not None and piece.code.trusted:
                 heads = cell.heads.n_heads, cell.heads.head_dim
@@ -92,7 +92,7 @@ def require_trust(cells: Iterable[Cell]) -> None:
             require_extra(f'reference = "{cell.estimator.reference}"', "torch", "models", otherwise)
         if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
             require_extra("estimator.learner", "sklearn", "learners")
-        for setting, piece in own_pieces(cell):
+        for setting, piece in own_functions(cell):
             if piece.code is None or not piece.code.trusted:
                 place = piece.path if piece.code is None else piece.code.place
                 remedy = f"which runs only if you trust it: read that file, then add --trust {place}"

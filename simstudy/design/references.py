@@ -1,4 +1,4 @@
-"""What claims and figures refer to, found once: their grid, the cells they select, and the pairs they compare."""
+"""References of claims and figures, found once: their grid, the cells they select, and the pairs they compare."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ class Reference:
 
     @property
     def versus(self) -> claims.Selection | None:
-        """What selects the cells to compare with, if it states that."""
+        """Selection of the cells to compare with, if it states one."""
         return getattr(self.entry, "versus", None)
 
     @cached_property
@@ -91,7 +91,7 @@ class Reference:
         return [[here, there] for here, there in wanted.items() if there is not None and there != here]
 
     def problem(self, field: str, remedy: str) -> Problem:
-        """Return what is wrong with what it states."""
+        """Return the mistake in one of its entries."""
         return Problem(f"{self.path}.{field}", getattr(self.entry, field), remedy)
 
 

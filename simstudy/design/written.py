@@ -76,7 +76,7 @@ def written_text(path: Path) -> str:
 
 
 def parse(place: str, text: str) -> dict[str, Any]:
-    """Return what TOML states, or JSON, as studies in Python are stored; a `DesignError` says what is wrong with it."""
+    """Return the tables of TOML, or of JSON, as studies in Python are stored; `DesignError` if it is neither."""
     try:
         raw = json.loads(text) if text.startswith("{") else tomllib.loads(text)
         _refuse_extremes(raw)
@@ -96,7 +96,7 @@ def _refuse_extremes(node: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has no type for as what TOML states in its place."""
+    """Return a value that JSON has no type for as TOML states it."""
     if isinstance(value, range):
         return {"range": [value.start, value.stop, *([] if value.step == 1 else [value.step])]}
     if isinstance(value, np.ndarray | np.generic):
@@ -117,7 +117,7 @@ def shipped_folder() -> Path:
 
 
 def is_shipped(design: Path) -> bool:
-    """Whether a design file is one of those that are shipped."""
+    """Return true if a design file is one of those that are shipped."""
     return design.resolve().parents[1] == shipped_folder().resolve()
 
 

@@ -10,7 +10,7 @@ from simstudy import theory
 from simstudy.data.heads import key_projections, overlap, query_points, query_projections
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
-from simstudy.design.own_code import own_pieces
+from simstudy.design.own_code import own_functions
 from simstudy.design.settings.cell import Cell
 from simstudy.theory import ExactPrediction, Prediction, weighting
 
@@ -99,7 +99,7 @@ def _numbers(name: str, cell: Cell) -> Theory:
 def _outside_theory(cell: Cell) -> str:
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
-    if own := [setting for setting, _ in own_pieces(cell) if setting in ("key_distribution", "regression")]:
+    if own := [setting for setting, _ in own_functions(cell) if setting in ("key_distribution", "regression")]:
         return f"{own[0]} is code of the user's own, of which no closed form is known"
     if cell.functions is not None:
         return ""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
-from simstudy.design.own_code import own_pieces
+from simstudy.design.own_code import own_functions
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GaussianQueries, UniformCombination
 from simstudy.replicates.performance import Performance
@@ -108,7 +108,7 @@ def applies(cell: Cell) -> bool:
     Under noise alone it gains little, and leaves errors that rest on few draws, those of the farthest query points.
     """
     estimator = cell.estimator
-    if cell.data.regression.kind == "zero" or any(own_pieces(cell)):
+    if cell.data.regression.kind == "zero" or any(own_functions(cell)):
         return False
     return (
         cell.population == ("queries",)

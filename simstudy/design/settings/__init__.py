@@ -1,1 +1,1 @@
-"""What a cell is made of: the settings that a design file may state, as immutable validated records."""
+"""Settings that a design file may state, as immutable validated records, and the cell that they make."""

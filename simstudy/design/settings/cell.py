@@ -93,7 +93,7 @@ class Cell(Record):
 
     @property
     def visible(self) -> Visible | None:
-        """Which keys each query sees, (query, key); None without a mask."""
+        """Visible keys of each query, (query, key); None without a mask."""
         return visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
 
     @property
@@ -118,22 +118,22 @@ class Cell(Record):
 
     @property
     def even_noise(self) -> bool:
-        """Whether the variance of the noise is the same at all keys."""
+        """True if the variance of the noise is the same at all keys."""
         return not isinstance(self.data.noise, HeteroscedasticNoise | ResidualNoise)
 
     @property
     def has_closed_forms(self) -> bool:
-        """Whether known means are closed forms; others are sums over the rows of data that keys are drawn from."""
+        """True if known means are closed forms; others are sums over the rows of data that keys are drawn from."""
         return self.data.key_distribution.kind == "gaussian" and {term.kind for term in self.data.terms} <= WAVES
 
     @property
     def controlled(self) -> bool:
-        """Whether an expansion of known mean is taken off the moments of replicates."""
+        """True if an expansion of known mean is taken off the moments of replicates."""
         return self.simulation.control != "none" and not self.without_control
 
     @property
     def without_control(self) -> str:
-        """Why the known means that `Simulation.control` needs are lacking; empty if they are not."""
+        """Reason for which the known means that `Simulation.control` needs are lacking; empty if they are not."""
         estimator, keys, closed = self.estimator, self.data.key_distribution, self.has_closed_forms
         known = closed or isinstance(keys, FileKeys)
         transformed = not estimator.plain or estimator.key_scale != "raw"
@@ -191,7 +191,7 @@ class Cell(Record):
 
     @property
     def population(self) -> tuple[str, ...]:
-        """What is that of a population, new in each batch; nothing where all is fixed."""
+        """Names of what is that of a population, new in each batch; empty where all is fixed."""
         keys = self.data.key_distribution
         rows = {"rows"} if isinstance(keys, FileKeys) and keys.sampling == "with_replacement" else set()
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)

@@ -63,7 +63,7 @@ def _namespace(text: str, place: str) -> dict[str, Any]:
 
 
 class OwnCode(Choice):
-    """What rests on functions of the user's own Python file at ``path``, relative to the design."""
+    """A setting that rests on functions of the user's own Python file at ``path``, relative to the design."""
 
     builtin: ClassVar[tuple[str, ...]] = ()
     """Names that may stand for a function and need none."""
@@ -77,7 +77,7 @@ class OwnCode(Choice):
         raise NotImplementedError
 
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
-        """Return what a function of the file makes of arrays, which it cannot change; UserError if it raises."""
+        """Return the result of a function of the file on arrays, which it cannot change; UserError if it raises."""
         if self.code is None:
             raise ValueError(f"{self.path} has not been read; load the design it belongs to")
         function = self.code.function(name)
@@ -111,7 +111,7 @@ class Own(OwnCode):
         return {self.name: self.takes}
 
     def call(self, shape: tuple[int, ...], /, *arrays: NDArray, **named: NDArray) -> NDArray[np.float64]:
-        """Return what the function makes of arrays, which it cannot change; only numbers of this shape are accepted."""
+        """Return the numbers of this shape that the function gives for arrays, which it cannot change."""
         found, place = np.asarray(self.run(self.name, *arrays, **named)), self.code.place if self.code else ""
         if found.shape != shape or found.dtype.kind not in "fiub":
             kind = f"{found.dtype} of shape {found.shape}"
@@ -119,7 +119,7 @@ class Own(OwnCode):
         return found.astype(np.float64)
 
     def of(self, shape: tuple[int, ...], /, **arrays: NDArray) -> NDArray[np.float64]:
-        """Return what the function makes of those among named arrays that it takes."""
+        """Return the numbers that the function gives for those among named arrays that it takes."""
         wanted = () if self.code is None else self.code.functions[self.name]
         return self.call(shape, **{name: arrays[name] for name in wanted})
 

@@ -1,4 +1,4 @@
-"""How an ensemble is set and where it is evaluated: rules of bandwidth, combinations of heads, query points."""
+"""Settings of an ensemble: rules of bandwidth, combinations of heads, learners, query points."""
 
 from typing import Annotated, ClassVar, Literal, get_args
 

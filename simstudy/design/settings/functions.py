@@ -47,7 +47,7 @@ QUANTITIES: dict[str, Quantity] = {
 }
 """Meaning of the measures that need no function."""
 FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
-"""What a method may raise in a replicate that is then counted as failed."""
+"""Errors of a method in a replicate that is then counted as failed."""
 Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
 """Makes what is asked for by an address, or returns what was made before."""
 
@@ -182,7 +182,7 @@ class Functions(OwnCode):
     # ---------------------------------------------------------------- what the functions give
 
     def numbers(self, draw: Draw, once: Once | None = None) -> dict[str, Array]:
-        """Return what is measured of each replicate by name, NaN where it failed; a failure for all at once raises."""
+        """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises."""
         try:
             data = self._data(draw) if once is None else once(self._address(), lambda: self._data(draw))
             if not self.one_by_one:
@@ -213,7 +213,7 @@ class Functions(OwnCode):
         return found if self.one_by_one else _one(found, 0), failure
 
     def _address(self) -> tuple[Any, ...]:
-        """What decides the data: cells that share it see the same ones."""
+        """Address of the data: cells that share it see the same ones."""
         taken = self._takes(self.process) if self.process else {}
         return self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in taken)
 

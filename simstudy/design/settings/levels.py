@@ -33,7 +33,7 @@ def setting_of(factor: str) -> str:
 
 
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
-    """Whether a cell has the levels that a claim or figure selects; a list stands for its label."""
+    """Return true if a cell has the levels that a claim or figure selects; a list stands for its label."""
     wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
     return all(level(coordinates, key) == value for key, value in wanted.items())
 

@@ -1,4 +1,4 @@
-"""What attention is made of beside logits: transformations, normalisers, masks, projections of values."""
+"""Parts of attention beside logits: transformations, normalisers, masks, projections of values."""
 
 from typing import Annotated, Literal
 
@@ -106,7 +106,7 @@ Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTrans
 # ---------------------------------------------------------------- masks
 
 Visible = NDArray[np.bool_]
-"""Whether a query may attend to a key: (query, key)."""
+"""True where a query may attend to a key: (query, key)."""
 
 
 class NoMask(Choice):
@@ -132,7 +132,7 @@ class BandedMask(Choice):
 
 
 class FileMask(Choice):
-    """Which keys each query sees, at least one: a .npy file of booleans (queries, keys), relative to the design."""
+    """Visible keys of each query, at least one: a .npy file of booleans (queries, keys), relative to the design."""
 
     kind: Literal["file"]
     path: Path

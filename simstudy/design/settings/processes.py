@@ -1,4 +1,4 @@
-"""What data may be made of: distributions of keys and noise, regression functions."""
+"""Distributions of keys and noise, and regression functions."""
 
 from typing import Annotated, Literal
 

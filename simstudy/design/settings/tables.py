@@ -69,7 +69,7 @@ class Heads(Record):
 
     @property
     def redrawn(self) -> bool:
-        """Whether every replicate has heads of its own."""
+        """True if every replicate has heads of its own."""
         return self.arrangement == "haar_redrawn"
 
 
@@ -98,12 +98,12 @@ class Estimator(Record):
     def _without_bandwidth(cls, values: Any) -> Any:
         stated = values.get("learner") if isinstance(values, dict) else None
         kind = stated.get("kind") if isinstance(stated, dict) else getattr(stated, "kind", stated)
-        idle = isinstance(kind, str) and kind in ensembles.WITHOUT_BANDWIDTH
-        return {"bandwidth": 1.0} | values if idle else values
+        ignored = isinstance(kind, str) and kind in ensembles.WITHOUT_BANDWIDTH
+        return {"bandwidth": 1.0} | values if ignored else values
 
     @property
     def plain(self) -> bool:
-        """Whether heads are those of softmax attention on the keys themselves."""
+        """True if heads are those of softmax attention on the keys themselves."""
         return (self.transformation.kind, self.normaliser.kind) == ("none", "softmax")
 
 
@@ -121,7 +121,7 @@ Population = Annotated[
 
 
 class Simulation(Record):
-    """How replicates are computed; these entries are part of the identity of stored batches.
+    """Computation of replicates; these entries are part of the identity of stored batches.
 
     "integrated" noise enters by its variance.  ``control``: an expansion of known mean is taken off each replicate,
     where such means are known; by default not in grids of which a cell has no closed forms or a population.
