@@ -6,7 +6,6 @@ from typing import Any, Literal, get_args, get_origin
 
 from simstudy.design import claims, document, figures, measures
 from simstudy.design.settings import tables
-from simstudy.design.settings.functions import QUANTITIES
 from simstudy.design.settings.records import records_in, tags
 
 PAGE = "simstudy/docs/reference.md"
@@ -38,7 +37,7 @@ def literals(annotation: Any) -> list[str]:
 
 def entry(name: str, field: Any) -> str:
     """Return an entry with its default and, where they are texts, what else it may be."""
-    default = field.get_default(call_default_factory=True)
+    default = field.get_default(call_default_factory=True, validated_data={})
     kinds = [tag for record in records_in(field.annotation) for tag in tags(record)]
     if field.is_required() and name != "kind":
         shown = f"`{name}`"
@@ -78,7 +77,7 @@ def page() -> str:
     of_heads = measures.MEASURES | measures.STATISTICS | measures.INDEXED_MEASURES
     lines += [f"- `{name}`: {each.meaning.partition(';')[0]}" for name, each in of_heads.items()]
     lines += ["", "## Measures of functions", ""]
-    lines += [f"- `{name}`: {each.meaning.partition(';')[0]}" for name, each in QUANTITIES.items()]
+    lines += [f"- `{name}`: {each.meaning.partition(';')[0]}" for name, each in measures.OF_FUNCTIONS.items()]
     return "\n".join(lines) + "\n"
 
 

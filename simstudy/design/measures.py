@@ -20,7 +20,6 @@ import numpy as np
 
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.code import OWN_MEASURE
-from simstudy.design.settings.functions import QUANTITIES as OF_FUNCTIONS
 from simstudy.design.settings.levels import setting
 from simstudy.errors import UserError
 
@@ -162,6 +161,26 @@ p_against | 1 | p-value against the claim, corrected for the numbers of comparis
 p_in_favour | 1 | p-value for the claim, corrected for the numbers of comparisons and claims, holding at all looks
     together: below the level it is supported
 verdict_comparisons | 1 | number of comparisons in the claim
+[functions: source cell]
+bias | unit of the estimate | difference between an estimate and the truth | estimate - truth
+mean_squared_error | unit of the estimate, squared | squared difference between an estimate and the truth |
+    (estimate - truth)^2
+variance | unit of the estimate, squared | variance of the errors of an estimate | mean_squared_error - bias^2
+coverage | 1 | share of intervals that cover the truth, ends included | lower <= truth <= upper
+interval_length | unit of the estimate | length of an interval | upper - lower
+rejection_rate | 1 | share of tests that reject | reject
+[comparisons: comparison]
+comparison_claim | text | claim that the comparison belongs to
+comparison_statistic | text | what was estimated
+comparison_estimate | see comparison_statistic | as verdict_estimate
+comparison_mcse | see comparison_statistic | as verdict_mcse
+comparison_claimed_lower | see comparison_statistic | as claimed_lower
+comparison_claimed_upper | see comparison_statistic | as claimed_upper
+comparison_confidence_lower | see comparison_statistic | as confidence_lower
+comparison_confidence_upper | see comparison_statistic | as confidence_upper
+comparison_p_against | 1 | as p_against, by Holm's method
+comparison_p_in_favour | 1 | as p_in_favour
+comparison_no_verdict_because | text | as no_verdict_because
 """
 
 
@@ -177,7 +196,8 @@ def _parsed(catalogue: str) -> dict[str, dict[str, Variable]]:
     return groups
 
 
-MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, _COUNTS, _VERDICTS = _parsed(_CATALOGUE).values()
+MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_OTHERS = _parsed(_CATALOGUE).values()
+_COUNTS, _VERDICTS, OF_FUNCTIONS, _COMPARISONS = _OTHERS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
 gives and that are averaged, then those that follow from other measures."""
 
@@ -186,22 +206,6 @@ OCCASIONAL = (OWN_MEASURE, "regret")
 
 COUNTED = {OWN_MEASURE}
 """Measures that are numbers or shares of events, for all that is known of functions of the user's own."""
-
-_COMPARISONS: dict[str, Variable] = {
-    "comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to"),
-    "comparison_statistic": Variable(("comparison",), "text", "what was estimated"),
-    **{
-        f"comparison_{name}": Variable(("comparison",), "see comparison_statistic", f"as {of}")
-        for name, of in {
-            "estimate": "verdict_estimate", "mcse": "verdict_mcse",
-            "claimed_lower": "claimed_lower", "claimed_upper": "claimed_upper",
-            "confidence_lower": "confidence_lower", "confidence_upper": "confidence_upper",
-        }.items()
-    },
-    "comparison_p_against": Variable(("comparison",), "1", "as p_against, by Holm's method"),
-    "comparison_p_in_favour": Variable(("comparison",), "1", "as p_in_favour"),
-    "comparison_no_verdict_because": Variable(("comparison",), "text", "as no_verdict_because"),
-}  # fmt: skip
 
 
 def _derived(of: dict[str, Variable], told: dict[str, str], *dims: str, unit: str = "") -> dict[str, Variable]:
@@ -280,8 +284,8 @@ _COORDINATES = {
 def measures_of_functions(cells: Iterable[Cell], told: Mapping[str, Any]) -> dict[str, Variable]:
     """Measures that functions give in some cells, by name: as they are told, or of a name that says all."""
     named = sorted({name for cell in cells if cell.functions is not None for name in cell.statistics})
-    known = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in OF_FUNCTIONS.items()}
-    known |= {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in told.items()}
+    known = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in told.items()}
+    known = OF_FUNCTIONS | known
     return {name: known.get(name) or Variable(_BY_SOURCE, "own unit", f"{name} by functions") for name in named}
 
 

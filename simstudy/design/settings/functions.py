@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simstudy.design.settings.code import FunctionName, OwnCode
-from simstudy.design.settings.records import Impossibility, Line, Path, Positive, Quantity
+from simstudy.design.settings.records import Impossibility, Line, Path, Positive
 from simstudy.errors import UserError
 
 Array = NDArray[np.float64]
-_UNIT = "unit of the estimate"
 SPREAD = "variance"
 """Measure that follows from two others: each replicate gives its squared error, of which the squared bias is taken."""
 _OF_ERRORS = ("bias", "mean_squared_error", SPREAD)
@@ -35,17 +34,6 @@ _KNOWN: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "rejection_rate": (("reject",), lambda reject: reject),
 }
 """Measures that need no function: the names of what they follow from, and how."""
-QUANTITIES: dict[str, Quantity] = {
-    "bias": Quantity("difference between an estimate and the truth", "estimate - truth", _UNIT),
-    "mean_squared_error": Quantity(
-        "squared difference between an estimate and the truth", "(estimate - truth)^2", f"{_UNIT}, squared"
-    ),
-    SPREAD: Quantity("variance of the errors of an estimate", "mean_squared_error - bias^2", f"{_UNIT}, squared"),
-    "coverage": Quantity("share of intervals that cover the truth, ends included", "lower <= truth <= upper"),
-    "interval_length": Quantity("length of an interval", "upper - lower", _UNIT),
-    "rejection_rate": Quantity("share of tests that reject", "reject"),
-}
-"""Meaning of the measures that need no function."""
 FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
 """Errors of a method in a replicate that is then counted as failed."""
 Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]

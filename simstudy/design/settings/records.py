@@ -1,7 +1,7 @@
 """Immutable validated records, and the numbers that they hold."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -124,14 +124,6 @@ class tagged_union:
 
 
 KINDS = tagged_union()
-
-
-class Quantity(NamedTuple):
-    """Description of one number: meaning, formula and unit, as they stand in the results."""
-
-    meaning: str
-    formula: str = ""
-    unit: str = "1"
 
 
 Impossibility = tuple[str, str]
