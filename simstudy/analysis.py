@@ -9,10 +9,11 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.measures import INDICES, LENGTHS, averaged_measures, coordinates_of, described
+from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.errors import UserError
 from simstudy.execution.store import DETAILS_FILE, read_results
-from simstudy.replicates.performance import Performance
+from simstudy.replicates.performance import Performance, block_lengths
 from simstudy.results import Results, cells_of, factors_of, setting_of, text_of
 from simstudy.verdicts.comparisons import at, paired
 from simstudy.verdicts.estimates import estimates_from
@@ -293,5 +294,6 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
         int(inside.n_used_blocks),
         int(own.n_replicates),
         int(own.n_failed),
-        by_batch=bool(own.coords.get("population", "")),
+        by_batch=(drawn := bool(own.coords.get("population", ""))),
+        block_length=N_BLOCKS if drawn else int(block_lengths(int(own.n_batches))[0]),
     )

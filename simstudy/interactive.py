@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,39 +21,35 @@ from simstudy.design.load import declared_figures, load_design
 from simstudy.design.mistakes import hint
 from simstudy.design.written import Source
 from simstudy.errors import PrecisionWarning, UserError
-from simstudy.execution.ledger import Account, Ledger
-from simstudy.execution.plan import Plan
 from simstudy.execution.store import DEFAULT_OUTPUT
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import cells_of, open_results, tree_of
+from simstudy.study import complete
 from simstudy.study import plan as plan_design
 from simstudy.study import run as run_design
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from simstudy.execution.plan import Plan
+
 __all__ = ["Findings", "Plot", "open_results", "plan", "run"]
 
 
 @functools.wraps(run_design)
 def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataTree:  # noqa: D103 - that of the wrapped
-    accounts: Sequence[Account] = ()
-    loaded = design if isinstance(design, Design) else load_design(design, profile, how.get("trust", ()))
+    trust, confirm = how.pop("trust", ()), how.pop("confirm", None)
+    if isinstance(design, Design) and confirm is not None:
+        raise UserError("confirm: stated with a loaded design; load the design with it")
+    loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
     with ProgressDisplay(quiet=not is_watched()) as display:
-        tell = how.pop("observer", display) or (lambda *_: None)
-
-        def observe(ledger: Ledger, *predicted: int) -> None:
-            nonlocal accounts
-            accounts = ledger.accounts
-            tell(ledger, *predicted)
-
-        cells = run_design(loaded, observer=observe, **how)
-    missed = [account for account in accounts if not account.reached]
-    lines = [missed_line(missed, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
-    if told := "\n".join(filter(None, lines)):
-        warnings.warn(told, PrecisionWarning, stacklevel=2)
+        cells, status, notes = complete(loaded, **{"observer": display, **how})
+    lines = [missed_line(status, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
+    for kind, told in ((PrecisionWarning, lines), (UserWarning, notes)):
+        if text := "\n".join(filter(None, told)):
+            warnings.warn(text, kind, stacklevel=2)
     results = tree_of(cells)
     results.encoding = dict(cells.encoding)
     return results

@@ -25,9 +25,8 @@ from simstudy.design.mistakes import hint
 from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.levels import Coordinates, level
 from simstudy.errors import UserError
-from simstudy.execution.store import DEFAULT_OUTPUT, Store, read_tree
+from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 
-RESULTS_FILE = "results.nc"
 LAYOUT = "tree 1"
 """Attribute of results: how they are laid out; changed with what `tree_of` makes."""
 VERDICTS, COMPARISONS, ERRORS, THEORY, RUN, FIGURES = "verdicts", "comparisons", "errors", "theory", "run", "figures"

@@ -1,14 +1,16 @@
 """Run a study: compute what is missing, join theory, judge the claims, write the results."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
@@ -20,19 +22,31 @@ from simstudy.design.own_code import require_trust
 from simstudy.design.settings.levels import selected
 from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError
-from simstudy.execution.clients import Jobs
+from simstudy.execution.executors import Executor, Jobs, open_executor
 from simstudy.execution.folder import require_writable
-from simstudy.execution.ledger import Ledger
-from simstudy.execution.plan import Plan, pilot
 from simstudy.execution.provenance import provenance
-from simstudy.execution.queue import Meter, Queue, open_queue
-from simstudy.execution.shares import Share, open_share, with_shares
-from simstudy.execution.status import Teller
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, Store, store_of
-from simstudy.results import RESULTS_FILE, read_cells, tree_of
+from simstudy.execution.shares import Share, require_same_engine
+from simstudy.execution.status import FILE as STATUS_FILE
+from simstudy.execution.status import Status, StatusWriter, is_done, read_status
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, Store, store_of
+from simstudy.results import read_cells, tree_of
 
+if TYPE_CHECKING:
+    from simstudy.execution.loop import Meter
+    from simstudy.execution.plan import Plan
+    from simstudy.execution.state import RunState
+
+# What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
 Observer = Callable[..., Any]
-"""Takes the ledger, and once all is simulated how many cells have their theory."""
+"""Takes the state of a run, and once all is simulated how many cells have their theory."""
+
+
+class Completed(NamedTuple):
+    """A study that is done: its results, where its cells stand, and what to tell of how that went."""
+
+    results: xr.Dataset
+    status: Status
+    notes: list[str]
 
 
 def run(
@@ -50,7 +64,8 @@ def run(
     """Run a study to the precision of its design and return its results.
 
     Stored batches are not computed again; interrupt at any time and call again to continue.  Results are written to
-    ``<output>/<study>/<profile>/``.  They are the same to the bit for any executor, workers and interruptions.
+    ``<output>/<study>/<profile>/``, and nothing is done where they are those of the design, code and batches.  They are
+    the same to the bit for any executor, workers and interruptions.
 
     Parameters
     ----------
@@ -98,47 +113,79 @@ def run(
         design = load_design(design, profile, trust, confirm)
     elif confirm is not None:
         raise UserError("confirm: stated with a loaded design; load the design with it")
+    how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
+    return complete(design, output=output, observer=observer, **how).results
+
+
+def complete(
+    design: Design,
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    executor: str | Jobs = "threads",
+    workers: int | None = None,
+    trust_network: bool = False,
+    observer: Observer | None = None,
+) -> Completed:
+    """Run a study as `run` does, and also return where its cells stand."""
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
-    store = with_shares(store)
     _require_own_folder(design, store)
+    if found := _found_done(design, store, "cuda" if executor == "cuda" else "cpu"):
+        return found
+    from simstudy.execution.loop import Meter
+
     meter = Meter()
     tell = observer or (lambda *_: None)
     with contextlib.ExitStack() as held:
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
-        with open_queue(executor, workers, trust_network, lambda: held.enter_context(store.locked())) as queue:
+        with open_executor(executor, workers, trust_network, lambda: held.enter_context(store.locked())) as opened:
             told: dict[int, Any] = {}
-            ledger = open_ledger(design, store, queue.device, told)
-            teller = Teller(store, design)
-            simulate(ledger, queue, meter, teller, tell, budget=design.budget)
-            teller(ledger, last=True)
-            how: dict[str, Any] = {"executor": str(executor), "workers": queue.workers()}
+            state = open_state(design, store, opened.device, told)
+            writer = StatusWriter(store, design)
+            simulate(state, opened, meter, writer, tell, budget=design.budget)
+            writer.write(state)
+            how: dict[str, Any] = {"executor": str(executor), "workers": opened.workers()}
         store.flush()  # a disk that took no batch takes no results
-        how |= {**ledger.tally(), **meter.read()}
-        results, details = _judged(ledger, design, lambda predicted: tell(ledger, predicted), queue.device, told)
-        machine = provenance(queue.device, [planned.cell for planned in design.cells])
+        how |= {**state.tally(), **meter.read()}
+        results, details = _judged(state, design, lambda predicted: tell(state, predicted), opened.device, told)
+        machine = provenance(opened.device, [planned.cell for planned in design.cells])
         how |= {name: machine[name] for name in ("device", "processor", "system")}
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
         store.write_dataset(RESULTS_FILE, tree_of(results))
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
-    # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-    return read_cells(store)
+        state.fold()
+        status = writer.write(state, opened.device)
+        notes = list(opened.aside)
+        if damaged := how["batches_damaged"]:
+            notes.append(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+        # As they will be read ever after: reports are the same bytes whoever writes them, and when.
+        return Completed(read_cells(store), status, notes)
+
+
+def _found_done(design: Design, store: Store, device: str) -> Completed | None:
+    """Return what lies there already if a run would do nothing else than write it again."""
+    if STATUS_FILE not in store.files.names():
+        return None
+    with store.locked():
+        status = read_status(design, store)
+        if status is None or not is_done(status, store, device):
+            return None
+        return Completed(read_cells(store), status, [])
 
 
 @threadpool_limits.wrap(limits=1)
 def _judged(
-    ledger: Ledger, design: Design, tell: Callable[[int], None], device: str, told: dict[int, Any]
+    state: RunState, design: Design, tell: Callable[[int], None], device: str, told: dict[int, Any]
 ) -> tuple[xr.Dataset, xr.Dataset]:
-    # Imported here: with the theory they take a second, which a command that only looks need not wait for.
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
-    joined, details = assemble(design, ledger.accounts, tell, device, told)
-    found = [joined, judge(design, ledger.accounts, told), *_zipped(design)]
+    joined, details = assemble(design, state.accounts, tell, device, told)
+    found = [joined, judge(design, state.accounts, told), *_zipped(design)]
     return xr.merge(found, combine_attrs="override"), details
 
 
@@ -147,6 +194,8 @@ def _zipped(design: Design) -> Iterator[xr.Dataset]:
     figures = [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]
     if not figures:
         return
+    import numpy as np
+
     from simstudy.replicates.replay import INTERVAL, intervals_of
 
     intervals = np.full((len(design.cells), ZIPPED, len(INTERVAL)), np.nan)
@@ -165,22 +214,28 @@ def run_share(
     workers: int | None = None,
     trust_network: bool = False,
     observer: Observer | None = None,
-) -> Store:
-    """Compute what is missing of the cells of a share, by its precision alone; return the folder that has it."""
+) -> tuple[int, Path]:
+    """Compute what is missing of the cells of a share, by its precision alone; return how many, and their file."""
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_trust(planned.cell for planned in design.cells)
-    part, store = share.of(design), store_of(design, output)
+    part, store = share.of(design), store_of(design, output, share.name)
     require_writable(store.folder)
-    store = share.store(with_shares(store))
-    with open_queue(executor, workers, trust_network) as queue, store.locked():
-        open_share(store)
-        simulate(Ledger(part, store), queue, Meter(), observer or (lambda *_: None), budget=part.budget)
-    return store
+    if not part.cells:
+        return 0, store.place
+    from simstudy.execution.loop import Meter
+    from simstudy.execution.state import RunState
+
+    with open_executor(executor, workers, trust_network) as opened, store.locked():
+        require_same_engine(design, store)
+        simulate(RunState(part, store), opened, Meter(), observer or (lambda *_: None), budget=part.budget)
+    return len(part.cells), store.place
 
 
-def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[int, Any] | None = None) -> Ledger:
-    """Return the ledger of a design with the rule of its claims and the control variate over query points, if any."""
+def open_state(design: Design, store: Store, device: str = "cpu", told: dict[int, Any] | None = None) -> RunState:
+    """Return the state of a run with the rule of its claims and the control variate over query points, if any."""
+    from simstudy.execution.state import RunState
+
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
         from simstudy.verdicts.judge import wanted_by_claims
@@ -190,25 +245,28 @@ def open_ledger(design: Design, store: Store, device: str = "cpu", told: dict[in
         from simstudy.verdicts.query_control import QueryControl
 
         given["control"] = QueryControl(design.cells)
-    return Ledger(design, store, device, **given)
+    return RunState(design, store, device, **given)
 
 
-def simulate(ledger: Ledger, queue: Queue, meter: Meter, *observers: Callable[[Ledger], Any], budget: Budget) -> None:
+def simulate(
+    state: RunState, executor: Executor, meter: Meter, *observers: Callable[[RunState], Any], budget: Budget
+) -> None:
     """Compute batches until the stopping rule wants no more of any cell, or the budget is spent.
 
     Observers are called after each task.
     """
-    ledger.state_cells()
-    queue.add(ledger.first_tasks())
+    from simstudy.execution.loop import run_tasks
+
+    streams = deque([state.first_tasks()])
     for observer in observers:
-        observer(ledger)
-    for task, outcome in queue:
+        observer(state)
+    for task, outcome in run_tasks(executor, streams):
         meter.add(outcome)
-        queue.add(ledger.record(task, outcome.batches))
+        streams.append(state.record(task, outcome.batches))
         if spent := budget.spent(meter.cpu_seconds, meter.wall_seconds):
-            ledger.cut()
+            state.cut()
         for observer in observers:
-            observer(ledger)
+            observer(state)
         if spent:
             break
 
@@ -221,12 +279,13 @@ def plan(
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
 ) -> Plan:
     """Run a `pilot` of a study, by the rule and the control that the run will have."""
+    from simstudy.execution.plan import pilot
+
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
-    store = with_shares(store)
-    with open_queue(executor) as queue, store.locked():
-        return pilot(open_ledger(design, store, queue.device), store, queue, track)
+    with open_executor(executor) as opened, store.locked():
+        return pilot(open_state(design, store, opened.device), store, opened, track)
 
 
 def _require_own_folder(design: Design, store: Store) -> None:

@@ -16,14 +16,16 @@ from typing import Any, NamedTuple, Self
 
 from builders import DESIGN, edited
 from kills import FOLDER, numbers
-from stored import stated_cell
 
 from simstudy.execution import folder as doors
+from simstudy.execution.batches import payloads
 from simstudy.execution.store import Store
 
-SMALL = edited(DESIGN, "mse = 0.05", "mse = 0.5").replace("angle = [0, 45, 90]", "angle = [0, 90]")
+SMALL = edited(DESIGN, "mse = 0.05", "mse = 0.01").replace("angle = [0, 45, 90]", "angle = [0, 90]")
+SMALL = edited(SMALL, "max_replicates = 512", "max_replicates = 320")
 ERRORS = {
-    "open": errno.EMFILE, "read": errno.EIO, "write": errno.ENOSPC, "truncate": errno.EIO, "fsync": errno.EIO,
+    "open": errno.EMFILE, "pwrite": errno.ENOSPC, "ftruncate": errno.EIO,
+    "read": errno.EIO, "write": errno.ENOSPC, "truncate": errno.EIO, "fsync": errno.EIO,
     "rename": errno.ENOSPC, "mkdir": errno.ENOSPC, "unlink": errno.EIO, "stat": errno.EIO, "fstat": errno.EIO,
     "listdir": errno.EIO, "scandir": errno.EIO, "flock": errno.ENOLCK,
 }  # fmt: skip
@@ -173,11 +175,10 @@ def outcome(output: Path) -> dict[str, Any]:
     folder = output / FOLDER
     texts = {name: (folder / name).read_bytes() for name in ("verdicts.csv", "comparisons.csv", "cells.csv")}
     # As the program reads them: an entry that a disk has lost may stand behind that of a whole batch.
-    store, stored = Store(folder), {}
-    for cell in store.files.at("batches").names():
-        stated = stated_cell(folder / "batches" / cell)
-        read = store.read_batches(cell, store.stored_batches(cell), stated)
-        stored |= {(cell, number): [field.tobytes() for field in moments] for number, moments in read.items()}
+    store = Store(folder)
+    places = [place for stored in store.index.values() for place in stored.entries()]
+    found = payloads(store.files, places)
+    stored = {(entry.identity, entry.n_batches, entry.first): payload for entry, payload in found if payload}
     return {"results": numbers(folder / "results.nc"), "batches": stored, **texts}
 
 

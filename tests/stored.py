@@ -1,42 +1,47 @@
 """Stored batches one by one: names as if each had a file, ``batches/<cell identity>/<number>.batch``."""
 
-import contextlib
-import functools
-import json
+import os
 from pathlib import Path
 
-from simstudy.design.settings.cell import Cell
-from simstudy.execution.batch_files import ENTRY, LENGTH, Segment, record_of, segments
+from simstudy.execution.batches import Entry, index_of, scan
 from simstudy.execution.folder import Folder
 
 PATTERN = "batches/*/*.batch"
 
 
-def rows(folder: Path) -> dict[str, int]:
-    """Names of all batches below a folder, and where each stands: elsewhere once it is stored again."""
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("batches/*") if path.suffix != ".lock")
+
+
+def entries(folder: Path) -> dict[str, tuple[Path, Entry]]:
+    """Names of all single batches below a folder, each with its file and place: elsewhere once it is stored again."""
     found = {}
-    for cell in sorted({path.parent for path in folder.rglob("*.index")}):
-        name = cell.relative_to(folder).as_posix()
-        for segment in segments(Folder(cell)):
-            found |= {f"{name}/{batch:07d}.batch": row for batch, row in segment.batches().items()}
+    for path in files(folder):
+        study = path.parent.parent
+        name = "" if study == folder else f"{study.relative_to(folder).as_posix()}/"
+        for identity, stored in index_of(Folder(path.parent), [path.name]).items():
+            for number, (_, entry) in stored.single.items():
+                found[f"{name}batches/{identity}/{number:07d}.batch"] = path, entry
     return found
 
 
+def rows(folder: Path) -> dict[str, int]:
+    return {name: entry.start for name, (_, entry) in entries(folder).items()}
+
+
 def batches(folder: Path) -> dict[str, bytes]:
-    return {name: record(folder / name) for name in sorted(rows(folder))}
+    return {name: path.read_bytes()[entry.start : entry.stop] for name, (path, entry) in entries(folder).items()}
 
 
 def record(batch: Path) -> bytes:
-    path, first, last = _place(batch)
-    return path.read_bytes()[first:last]
+    path, entry = _place(batch)
+    return path.read_bytes()[entry.start : entry.stop]
 
 
 def overwrite(batch: Path, content: bytes) -> None:
     """Put other bytes in the place of a batch; those that lack are zero, as of a block that a disk has lost."""
-    path, first, last = _place(batch)
-    with path.open("r+b") as file:
-        file.seek(first)
-        file.write(content[: last - first].ljust(last - first, b"\0"))
+    path, entry = _place(batch)
+    _put(path, entry.start, content[: entry.size].ljust(entry.size, b"\0"))
 
 
 def flip(batch: Path, place: int = 0) -> None:
@@ -47,41 +52,23 @@ def flip(batch: Path, place: int = 0) -> None:
 
 def remove(batch: Path) -> None:
     """Let a batch be none, and all others be where they are."""
-    segment, row = _row(batch)
-    with segment.path("index").open("r+b") as file:
-        file.seek(row * ENTRY.itemsize)
-        file.write(b"\xff" * 8)
+    path, entry = _place(batch)
+    _put(path, entry.start - len(entry.head()), b"\0")
 
 
 def torn(folder: Path) -> list[str]:
-    """Files below a folder with bytes behind the last whole batch: some are being written, or were."""
-    found = []
-    for segment in (segment for cell in folder.glob("batches/*") for segment in segments(Folder(cell))):
-        n_whole, rest = divmod(segment.path("index").stat().st_size, ENTRY.itemsize)
-        with contextlib.suppress(FileNotFoundError):  # the index is there first
-            if rest or segment.path("records").stat().st_size > n_whole * _size(segment.folder.path):
-                found.append(segment.path("records").name)
-    return found
+    """Files of batches below a folder with bytes behind the last whole entry: they are being written, or were."""
+    whole = {
+        path: max((entry.stop for entry in scan(Folder(path.parent), path.name)), default=0) for path in files(folder)
+    }
+    return [path.name for path, stop in whole.items() if path.stat().st_size > stop]
 
 
-def _row(batch: Path) -> tuple[Segment, int]:
-    number = int(batch.stem)
-    segment = Segment(Folder(batch.parent), number // LENGTH)
-    return segment, segment.batches()[number]
+def _put(path: Path, place: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        os.pwrite(file.fileno(), content, place)
 
 
-def _place(batch: Path) -> tuple[Path, int, int]:
-    segment, row = _row(batch)
-    size = _size(batch.parent)
-    return segment.path("records"), row * size, (row + 1) * size
-
-
-@functools.cache
-def _size(cell: Path) -> int:
-    """Bytes of a batch of the cell with this folder."""
-    return record_of(stated_cell(cell)).itemsize
-
-
-def stated_cell(folder: Path) -> Cell:
-    """What the cell with this folder of batches is; JSON has no tuples."""
-    return Cell.model_validate(json.loads((folder / "cell.json").read_text())["cell"], strict=False)
+def _place(batch: Path) -> tuple[Path, Entry]:
+    study = batch.parent.parent.parent
+    return entries(study)[batch.relative_to(study).as_posix()]

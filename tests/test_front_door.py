@@ -10,7 +10,7 @@ from pages import lacking
 
 import simstudy
 from simstudy.design.load import load_design
-from simstudy.execution.ledger import Ledger
+from simstudy.execution.state import RunState
 from simstudy.execution.store import Store
 from simstudy.report import progress
 from simstudy.report.progress import ProgressDisplay
@@ -148,9 +148,9 @@ def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path, m
     design = load_design(write_design(tmp_path))
     told: list[tuple[bool, float | None]] = []
 
-    def watch(ledger: Ledger, predicted: int | None = None) -> None:
-        display(ledger, predicted)
-        told.append((all(account.done for account in ledger.accounts), display._bar.tasks[0].total))
+    def watch(state: RunState, predicted: int | None = None) -> None:
+        display(state, predicted)
+        told.append((all(account.done for account in state.accounts), display._bar.tasks[0].total))
 
     with ProgressDisplay(quiet=True) as display:
         run(design, output=tmp_path / "out", executor="serial", observer=watch)
@@ -164,5 +164,5 @@ def test_last_state_of_a_run__is_shown_however_soon_it_comes(tmp_path, monkeypat
     with ProgressDisplay(quiet=True) as display:
         run(load_design(write_design(tmp_path)), output=tmp_path / "out", executor="serial", observer=display)
     (task,) = display._bar.tasks
-    _, expected, *_ = display.ledger.standing
+    _, expected, *_ = display.state.standing
     assert task.completed == task.total == expected

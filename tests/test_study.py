@@ -156,11 +156,14 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
     assert process.command(["report", *command]) == 0
     assert contents(folder) == first
     assert process.command(["run", *command, "--executor", "serial"]) == 0
+    assert {name for name, content in contents(folder).items() if content != first[name]} == set()
+    (folder / "results.nc").unlink()
+    assert process.command(["run", *command, "--executor", "serial"]) == 0
     again = contents(folder)
     assert again.keys() == first.keys()
     # A netCDF file holds the time when it was written, to the second.
     changed = {name for name in again if again[name] != first[name]}
-    assert changed - {"details.nc"} == {"provenance.json", "results.nc", ".status.json"}
+    assert changed - {"details.nc"} == {"provenance.json", "results.nc", ".status.json", ".report.json"}
     details, same = (read_results_of(tmp_path / "d", files["details.nc"]) for files in (first, again))
     assert details.identical(same)
     results, same = (read_results_of(tmp_path / "r", files["results.nc"]) for files in (first, again))
@@ -193,7 +196,7 @@ def test_unwritable_output__is_found_before_anything_is_computed(design, tmp_pat
     def computed(*_):
         raise AssertionError("computed")
 
-    monkeypatch.setattr("simstudy.execution.queue.simulate_batch", computed)
+    monkeypatch.setattr("simstudy.execution.loop.simulate_batch", computed)
     with pytest.raises(AssertionError):  # the control: without an obstacle a batch is computed
         run(design, output=tmp_path / "free", executor="serial")
     (tmp_path / "file").write_text("in the way")

@@ -41,22 +41,23 @@ def run(
     if share is None:
         raise typer.Exit(run_and_report(loaded, output, quiet, claims, **how))
     with ProgressDisplay(quiet) as display:
-        stored = run_share(loaded, Share.parse(share), output=output, observer=display, **how)
+        n_cells, stored = run_share(loaded, Share.parse(share), output=output, observer=display, **how)
     if not quiet:
-        say(f"share {share}: {len(display.ledger.accounts)} cells done", f"stored   {stored.folder}")
+        say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
 
 
 def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
+    from simstudy.execution.status import is_reported, note_report
     from simstudy.report import tables
     from simstudy.report.answer import sentence
     from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
     from simstudy.report.terminal import counted, say, show_table, warn
-    from simstudy.study import run as run_study
+    from simstudy.study import complete
 
     store = cli.store_for(loaded, output)
     with ProgressDisplay(quiet) as display:
-        results = run_study(loaded, output=output, observer=display, **how)
+        results, status, notes = complete(loaded, output=output, observer=display, **how)
     lines = tables.verdict_lines(results)
     if not quiet:
         if claims:
@@ -67,19 +68,18 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bo
         say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
         if loaded.confirmation:
             say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
-    missed = [account for account in display.ledger.accounts if not account.reached]
-    for short in (missed_line(missed, loaded), undecided_line(results, loaded) if loaded.claims else ""):
-        if short:
-            warn(short)
-    if damaged := sum(len(account.damaged) for account in display.ledger.accounts):
-        warn(f"{damaged} stored batches were damaged and have been computed again; check the disk")
-    # Imported and drawn here: nobody has to wait for pictures to read a verdict.
-    from simstudy.report.page import write_report
+    missed = missed_line(status, loaded)
+    if told := [*filter(None, (missed, undecided_line(results, loaded) if loaded.claims else "")), *notes]:
+        warn(*told)
+    if not is_reported(status, store):
+        # Imported and drawn here: nobody has to wait for pictures to read a verdict.
+        from simstudy.report.page import write_report
 
-    with store.locked():
-        page = write_report(results, loaded, store)
+        with store.locked():
+            write_report(results, loaded, store)
+            note_report(status, store)
     if not quiet:
-        say(f"page: {page}")
+        say(f"page: {store.folder / 'report.html'}")
     if not all(line.as_expected for line in lines):
         return cli.EXIT_NOT_AS_EXPECTED
     return cli.EXIT_PRECISION_MISSED if missed else 0
@@ -95,41 +95,26 @@ def submit(
     threads: Annotated[int, typer.Option(help="Cores of each job.")] = 1,
     memory: Annotated[str, typer.Option(help="Memory of each job; simstudy plan predicts it.")] = "2GB",
     walltime: Annotated[str, typer.Option(help="Longest time of a job, as hours:minutes:seconds.")] = "01:00:00",
-    queue: Annotated[str | None, typer.Option(help="Queue or partition of the batch system.")] = None,
-    interface: Annotated[str | None, typer.Option(help="Network between nodes, such as ib0; all by default.")] = None,
-    scratch: Annotated[str, typer.Option(help="Node-local folder; the shell of a job expands it.")] = "${TMPDIR:-/tmp}",
-    directive: Annotated[list[str], typer.Option(help='Option of the batch system: "--account=me".')] = [],  # noqa: B006
-    setup: Annotated[list[str], typer.Option(help='First shell line of a job: "module load x".')] = [],  # noqa: B006
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
     trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
 ) -> None:
     """Run a study on a cluster by jobs that this command starts and supervises.
 
-    It replaces lost jobs. Ctrl-C ends all jobs, and the same command continues the study.
+    It replaces lost jobs. Ctrl-C ends all jobs, and the same command continues the study. The configuration of
+    dask-jobqueue states what else a cluster wants: queue, interface, local-directory, job-extra-directives,
+    job-script-prologue.
     """
     from simstudy.design.written import find_design
-    from simstudy.execution.clients import Jobs, job_script
+    from simstudy.execution.executors import Jobs, job_script
     from simstudy.execution.folder import Folder
     from simstudy.report.terminal import say
 
     path = find_design(design)
     require_plain("design", str(path))
     loaded, store = cli.opened(path, profile, output, trust, confirm, to_write=True)
-    asked = Jobs(
-        system,
-        jobs,
-        threads,
-        memory,
-        walltime,
-        queue,
-        interface,
-        scratch,
-        tuple(directive),
-        tuple(setup),
-        store.folder.absolute() / "logs",
-        Folder(store.folder.absolute()),
-    )
+    logs, keys = store.folder.absolute() / "logs", Folder(store.folder.absolute())
+    asked = Jobs(system, jobs, threads, memory, walltime, logs, keys)
     store.files.require_ours()  # before Dask makes the folder of logs
     if show:
         say(*job_script(asked).split("\n"))
@@ -150,14 +135,12 @@ def status(
     The command writes nothing. Standard errors are those that the run last computed; if there are none yet, only
     batches are counted. `simstudy replay --cell` takes the numbers of cells.
     """
-    from simstudy.execution.shares import with_shares
-    from simstudy.execution.status import counted, told
+    from simstudy.execution.status import counted, read_status
     from simstudy.report.progress import status_line, status_record, status_table
     from simstudy.report.terminal import say, say_json, show_table
 
     loaded, store = cli.opened(design, profile, output, confirm=confirm)
-    store = with_shares(store)
-    found = told(loaded, store) or counted(loaded, store)
+    found = read_status(loaded, store) or counted(loaded, store)
     if as_json:
         say_json(status_record(found, loaded, store))
     else:

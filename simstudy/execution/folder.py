@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -25,13 +25,7 @@ ASIDE = ".partial"
 """Folder of what is not whole yet, and of what only the holder of the lock needs."""
 _HELD = ("", "figures", ASIDE, "logs", "replays", "batches")
 """Folders in which links are looked for before anything is computed."""
-_OURS = re.compile(
-    r"(results|details|heads)\.nc|report\.html|(verdicts|comparisons|cells)\.csv|(provenance|share)\.json"
-    r"|\.(lock|(owner|status)\.json)|batches(/[0-9a-f]{20})?|figures(/.*)?|\.partial(/.*)?"
-    r"|logs(/.*)?|replays(/.*\.nc)?|confirmed|shares"
-)
-"""Names that the program makes."""
-_DELETED = re.compile(r"\.owner\.json|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
+_DELETED = re.compile(r"batches/[0-9]+-of-[0-9]+|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
 """Names that the program deletes: no others are."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -69,29 +63,46 @@ class Folder:
         except Missing:
             return []
 
-    def read(self, name: str, limit: int, start: int | None = None) -> bytes:
-        """Return a regular file of so many bytes at most, or so many of it from a place on; Missing if there is none.
-
-        Raises UserError if it cannot be read.
-        """
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[BinaryIO]:
+        """Open a regular file to be read; Missing if there is none, UserError if it cannot be read."""
         with self._told(name), self._file(name, os.O_RDONLY) as opened, open(opened, "rb", closefd=False) as file:
-            if start is not None:
-                file.seek(start)
-                return file.read(limit)
-            if os.fstat(opened).st_size > limit:
+            yield file
+
+    def read(self, name: str, limit: int) -> bytes:
+        """Return a regular file of so many bytes at most; raises as `reading`."""
+        with self.reading(name) as file:
+            if os.fstat(file.fileno()).st_size > limit:
                 where = self.path / name
                 raise UserError(f"{where}: cannot be read: longer than {limit} bytes; move it, and run again")
             return file.read()
 
-    @contextlib.contextmanager
-    def appending(self, name: str) -> Iterator[BinaryIO]:
-        """Open a file at its end, and make it and its folder if there is none; raises OSError as well."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        with self._file(name, flags) as opened, open(opened, "ab", closefd=False) as file:
-            yield file
+    def append(self, name: str, parts: Iterable[bytes]) -> int:
+        """Append to a file, which is made with its folder if there is none, and return where it ends."""
+        try:
+            with (
+                self._file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT) as opened,
+                open(opened, "ab", closefd=False) as file,
+            ):
+                file.writelines(parts)
+                file.flush()
+                return file.tell()
+        except OSError as error:
+            raise refused(self.path / name, error, "written") from error
 
-    def write(self, name: str, content: bytes, flush: bool = True, mode: int = 0o666) -> Path:
-        """Write a file beside its place and rename it into place; nothing is left behind on failure."""
+    def cut(self, name: str, size: int) -> None:
+        """Cut a file off at a size, if it is there and longer."""
+        with self.reading(name) as file:
+            if os.fstat(file.fileno()).st_size <= size:
+                return
+        try:
+            with self._file(name, os.O_RDWR) as opened, open(opened, "ab", closefd=False) as file:
+                file.truncate(size)
+        except OSError as error:
+            raise refused(self.path / name, error, "written") from error
+
+    def write(self, name: str, content: bytes | Iterable[bytes], flush: bool = True, mode: int = 0o666) -> Path:
+        """Write a file, or its parts, beside its place and rename it into place; a failure leaves nothing behind."""
         aside = uuid.uuid4().hex
         try:
             with self.at(ASIDE)._opened(make=True) as partial, self._above(name, make=True) as (folder, last):
@@ -99,7 +110,7 @@ class Folder:
                 try:
                     opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode, dir_fd=partial)
                     with open(opened, "wb") as file:
-                        file.write(content)
+                        file.writelines([content] if isinstance(content, bytes) else content)
                         file.flush()
                         if flush:
                             os.fsync(opened)
@@ -128,8 +139,11 @@ class Folder:
             raise refused(self.path / name, error, "written") from error
 
     @contextlib.contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """Hold a lock on a file; raises Held if another process holds it, UserError if the file cannot be locked."""
+    def locked(self, name: str, content: bytes) -> Iterator[None]:
+        """Hold a lock on a file, which tells meanwhile who does.
+
+        Raises Held if another process holds it, UserError if the file cannot be locked.
+        """
         with contextlib.ExitStack() as held:
             try:
                 opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
@@ -141,17 +155,23 @@ class Folder:
                     raise refused(self.path / name, error, "written") from error
                 remedy = "mount it with locks (flock), or choose an --output on another"
                 raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
-            yield
+            try:
+                os.ftruncate(opened, 0)
+                os.pwrite(opened, content, 0)
+            except OSError as error:
+                raise refused(self.path / name, error, "written") from error
+            try:
+                yield
+            finally:
+                os.ftruncate(opened, 0)
 
     def require_ours(self) -> None:
-        """Refuse links, pipes and files of others in the place of what the program writes."""
+        """Refuse links, pipes and files of others where the program writes."""
         for name in _HELD:
             folder = self.at(name) if name else self
             with contextlib.suppress(Missing), folder._told(), folder._opened() as opened:
                 for entry in sorted(os.listdir(opened)):
-                    place = f"{name}/{entry}" if name else entry
-                    if _OURS.fullmatch(place):
-                        self._require_ours(place, opened, entry, folders=name in ("", "batches"))
+                    self._require_ours(f"{name}/{entry}" if name else entry, opened, entry, folders=True)
 
     @contextlib.contextmanager
     def _told(self, name: str = "") -> Iterator[None]:

@@ -1,17 +1,19 @@
 """What a study will take: a pilot of a few batches of each cell, stored like any other, and what follows from it."""
 
 import os
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.execution.batch_files import ENTRY, record_of
-from simstudy.execution.ledger import Account, Ledger, cost
-from simstudy.execution.queue import Meter, Queue
+from simstudy.execution.batches import DRAWN, size_of
+from simstudy.execution.executors import Executor
+from simstudy.execution.loop import Meter, run_tasks
+from simstudy.execution.state import CellProgress, RunState, cost
 from simstudy.execution.store import Store
+from simstudy.replicates.performance import halvings_of
 
 PILOT_BATCHES = 4
 """Batches of each cell in the pilot: 64 blocks, from which an MCSE is known to a tenth or so."""
@@ -42,9 +44,9 @@ class Plan(NamedTuple):
 
 
 def pilot(
-    ledger: Ledger,
+    state: RunState,
     store: Store,
-    queue: Queue,
+    executor: Executor,
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
 ) -> Plan:
     """Compute the first missing batches of every unfinished cell, and predict what the rest will take.
@@ -53,23 +55,21 @@ def pilot(
     """
     meter = Meter()
     seconds: dict[str, list[float]] = defaultdict(list)
-    ledger.state_cells()
-    tasks = ledger.pilot_tasks(PILOT_BATCHES)
-    queue.add(tasks)
-    for task, outcome in track(queue, len(tasks)):
+    tasks = state.pilot_tasks(PILOT_BATCHES)
+    for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
         meter.add(outcome)
-        ledger.record(task, outcome.batches)
+        state.record(task, outcome.batches)
         costs = [cost(cell) for cell in task.cells]
-        for identity, share in zip(ledger.identities(task), costs, strict=True):
+        for identity, share in zip(state.identities(task), costs, strict=True):
             seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
-    workers = queue.workers()
-    accounts = [account if account.finished else ledger.preview(account) for account in ledger.accounts]
+    workers = executor.workers()
+    accounts = [account if account.finished else state.preview(account) for account in state.accounts]
     # The first batch on a worker waits for the compiler: the median does not.
     grids = _grids(accounts, {identity: float(np.median(times)) for identity, times in seconds.items()}, store)
     return Plan(grids, min(workers, os.cpu_count() or 1), meter.read()["peak_memory_largest_process_MiB"])
 
 
-def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> list[GridPlan]:
+def _grids(accounts: list[CellProgress], seconds: dict[str, float], store: Store) -> list[GridPlan]:
     plans: dict[str, GridPlan] = {}
     planned: dict[str, int] = defaultdict(int)
     for account in accounts:
@@ -80,7 +80,15 @@ def _grids(accounts: list[Account], seconds: dict[str, float], store: Store) -> 
         grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
         grid.cells += 1
         grid.replicates += account.expected * account.batch_size
-        grid.bytes += account.expected * (record_of(account.planned.cell).itemsize + ENTRY.itemsize)
+        grid.bytes += _bytes(account)
         grid.batches += missing
         grid.cpu_seconds += missing * seconds.get(account.identity, 0.0)
     return list(plans.values())
+
+
+def _bytes(account: CellProgress) -> int:
+    """Size on disk of all batches of a cell, once they are folded."""
+    cell, n = account.planned.cell, account.expected
+    if cell.population and not cell.controlled and halvings_of(n):
+        return n * size_of(cell, 1, DRAWN)
+    return size_of(cell, n, halvings_of(n)) if not cell.population else n * size_of(cell, 1, 0)

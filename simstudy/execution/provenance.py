@@ -101,36 +101,24 @@ def code_of(path: Path) -> str:
     folder, key = kept("sources", _own_digest), hashlib.sha256(content).digest()
     if folder and (known := folder.read(key)):
         return known.decode()
-    # Written out here rather than by `ast.dump`, which shows what is empty in some versions of Python only.
-    parts: list[str] = []
-    _write(ast.parse(content), parts)
-    code = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    tree = ast.parse(content)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            # A constant that stands alone is a docstring, or computes as little.
+            node.body = [each for each in body if not _is_constant(each)]  # type: ignore[attr-defined]
+    code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
     if folder:
         folder.write(key, code.encode())
     return code
 
 
+def _is_constant(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
 @functools.cache
 def _own_digest() -> str:
     return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:32]
-
-
-def _write(node: Any, parts: list[str]) -> None:
-    if isinstance(node, list):
-        for each in node:
-            # A constant that stands alone is a docstring, or computes as little.
-            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)):
-                _write(each, parts)
-    elif isinstance(node, ast.AST):
-        parts.append(type(node).__name__)
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if value is not None and value != []:
-                parts.append(name)
-                _write(value, parts)
-    else:
-        parts.append(repr(node))
-    parts.append(")")
 
 
 LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")

@@ -1,7 +1,7 @@
 """Shares of a study: sets of cells that can be computed without any word between those who compute them.
 
 The stopping rule looks at a cell alone, so whoever has all of a cell can run it to its end.  Cells that would make up
-one task stay together, so a share draws no data that another share also draws for the same task.
+one task stay together as long as there are enough of these for all shares.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
-from simstudy.execution.provenance import engine, provenance
+from simstudy.execution import batches
+from simstudy.execution.provenance import engine
 from simstudy.execution.store import Store
-
-RECORD = "share.json"
 
 
 class Share(NamedTuple):
@@ -31,58 +30,42 @@ class Share(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Share:
         """Return the share that a text such as "3/8" names."""
-        match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         share = cls(*map(int, match.groups())) if match else cls(0, 0)
         if not 1 <= share.number <= share.total:
             raise UserError(f"share = {text!r}: must be number/total, such as 3/8, from 1/8 to 8/8")
         return share
 
+    @property
+    def name(self) -> str:
+        """Name of the file of the share."""
+        return f"{self.number}-of-{self.total}"
+
     def of(self, design: Design) -> Design:
-        """Return the design with the cells of this share only."""
-        found = units(design)
-        if self.total > len(found):
-            raise UserError(f"share = {str(self)!r}: the design has work for {len(found)} shares only; ask for fewer")
-        cells = [planned for unit in found[self.number - 1 :: self.total] for planned in unit]
+        """Return the design with the cells of this share only: none, if there are more shares than cells."""
+        # Imported here: who looks at a study need not wait for what computes it.
+        from simstudy.execution.state import of_one_task, sharing_data
+
+        alike: dict[str, list[PlannedCell]] = defaultdict(list)
+        for planned in design.cells:
+            alike[planned.cell.identity(engine(cells=[planned.cell]))].append(planned)
+        groups = sharing_data(alike.values(), lambda cells: cells[0].cell)
+        units = [list(chain.from_iterable(unit)) for group in groups for unit in of_one_task(group)]
+        if len(units) < self.total:
+            units = list(alike.values())
+        cells = chain.from_iterable(units[self.number - 1 :: self.total])
         return design.model_copy(update={"cells": tuple(cells)})
 
-    def store(self, whole: Store) -> Store:
-        """Return the store of this share; what the whole study has stored already counts as stored here."""
-        return Store(whole.files.at("shares", f"{self.number}-of-{self.total}"), known=(whole,))
 
-
-def units(design: Design) -> list[list[PlannedCell]]:
-    """Return the cells in the smallest sets that a share may hold: a pure function of the design."""
-    # Imported here: who looks at a study need not wait for what computes it.
-    from simstudy.execution.ledger import of_one_task, sharing_data
-
-    alike: dict[str, list[PlannedCell]] = defaultdict(list)
-    for planned in design.cells:
-        alike[planned.cell.identity(engine(cells=[planned.cell]))].append(planned)
-    groups = sharing_data(alike.values(), lambda cells: cells[0].cell)
-    return [list(chain.from_iterable(unit)) for group in groups for unit in of_one_task(group)]
-
-
-def with_shares(whole: Store) -> Store:
-    """Return the store of a study that also sees what its shares have stored so far."""
-    shares = whole.files.at("shares")
-    known = tuple(Store(shares.at(name)) for name in shares.names() if "-of-" in name)
-    return Store(whole.files, known=known)
-
-
-def open_share(store: Store) -> None:
-    """Write down who computes a share, unless its neighbours are computed by another engine."""
-    (whole,) = store.known
-    for neighbour in with_shares(whole).known:
-        require_engine(neighbour)
-    store.write_json(RECORD, provenance())
-
-
-def require_engine(share: Store) -> None:
-    """Refuse a share whose bits differ from those computed here: a run would compute all of it again."""
-    record = share.read_json(RECORD)
-    theirs = record.get("engine", engine())
-    if theirs != engine():
-        raise UserError(
-            f"{share.folder / RECORD}: computed by engine {theirs} on {record.get('processor')!r}, this is engine "
-            f"{engine()}; use nodes of one processor type and one installation"
-        )
+def require_same_engine(design: Design, store: Store) -> None:
+    """Refuse to compute a share beside another whose batches have other bits: a run would compute all of it again."""
+    own = {planned.cell.identity(engine(cells=[planned.cell])) for planned in design.cells}
+    for name in store.files.at("batches").names():
+        if re.fullmatch("[0-9]+-of-[0-9]+", name):
+            found = batches.index_of(store.files, [f"batches/{name}"])
+            if found and not own & found.keys():
+                raise UserError(
+                    f"{store.folder / 'batches' / name}: computed for another design or by another engine than "
+                    f"{engine(cells=[design.cells[0].cell])}; use nodes of one processor type and one installation, or "
+                    "move the file"
+                )

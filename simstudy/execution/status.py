@@ -1,14 +1,16 @@
-"""How far each cell of a study is: as a run last told it beside its batches, or else how many of these there are.
+"""How far each cell of a study is: as a run last wrote it beside its batches, or else how many of these there are.
 
-To look takes all that a run needs, the compiled kernels and often the theory; to read what was told takes neither.
-So a run tells every second where it stands.  Batches that have come since are counted in their indices; errors,
-failures and what is still to come are those of the last look at each cell.
+To look takes all that a run needs, the compiled kernels and often the theory; to read what was written takes neither.
+So a run writes every second where it stands.  Batches that have come since are counted; errors, failures and what is
+still to come are those of the last look at each cell.  What a run wrote last, when all was done, also tells whether
+results still are those of what is stored, so that nothing is done again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -18,16 +20,20 @@ from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing
 from simstudy.execution.provenance import PACKAGE, contents, engine, installation
-from simstudy.execution.store import MAX_STATEMENT_BYTES, Store, due
+from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store, due
 
 if TYPE_CHECKING:
-    from simstudy.execution.ledger import Ledger
+    from simstudy.execution.state import RunState
 
-FILE = ".status.json"
+FILE, REPORT = ".status.json", ".report.json"
 TELL_SECONDS = 1.0
-"""Time between two times that a run tells where it stands."""
+"""Time between two times that a run writes where it stands."""
 TELL_SHARE = 0.02
 """Share of its time that a run spends on that at most: of thousands of cells it takes as long as many batches."""
+MAX_STATUS_BYTES = 1 << 28
+"""Largest file of this kind that is read."""
+_SETTINGS = ("NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES")
+"""Beginnings of the names of environment variables that decide last bits."""
 
 
 class CellStatus(Record):
@@ -62,8 +68,9 @@ class Status(Record):
 
     # Digest of the design, code and installation of the run; empty where batches are counted, not looked at
     origin: str
-    as_of: float  # When that was told, in seconds of `time.time`
+    as_of: float  # When that was written, in seconds of `time.time`
     cells: tuple[CellStatus, ...]  # Each cell
+    results: str = ""  # Digest of what results rest on and of the results; empty before they are written
 
     @property
     def finished(self) -> int:
@@ -71,45 +78,72 @@ class Status(Record):
         return sum(cell.finished for cell in self.cells)
 
 
-class Teller:
-    """Who writes down where the ledger of a run stands, now and then."""
+class StatusWriter:
+    """Writes down where a run stands, now and then."""
 
     def __init__(self, store: Store, design: Design) -> None:
         self._store = store
-        self._origin = _origin(design)
+        self._origin = origin_of(design)
         self._due = -math.inf
 
-    def __call__(self, ledger: Ledger, last: bool = False) -> None:
-        """Write down where each cell stands as of the last look at it, if it is time to, or for the last time."""
+    def __call__(self, state: RunState) -> None:
+        """Write down where each cell stands as of the last look at it, if it is time to."""
         began = time.monotonic()
-        if last or began >= self._due:
-            status = status_of(ledger, self._origin)
-            self._store.write_text(FILE, status.model_dump_json(), flush=False)
+        if began >= self._due:
+            self.write(state)
             self._due = due(began, TELL_SECONDS, TELL_SHARE)
 
+    def write(self, state: RunState, device: str = "") -> Status:
+        """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
+        status = status_of(state, self._origin)
+        if device:
+            status = status.model_copy(update={"results": _digest_of_results(self._store, device)})
+        self._store.write_text(FILE, status.model_dump_json(), flush=False)
+        return status
 
-def told(design: Design, store: Store) -> Status | None:
-    """Return where a study stands as the last run told it; None if it was of another design, code or batches."""
+
+def read_status(design: Design, store: Store) -> Status | None:
+    """Return where a study stands as the last run wrote it; None if it was of another design, code or batches."""
     try:
-        status = Status.model_validate_json(store.files.read(FILE, MAX_STATEMENT_BYTES))
+        status = Status.model_validate_json(store.files.read(FILE, MAX_STATUS_BYTES))
     except (Missing, ValidationError):
         return None
-    if status.origin != _origin(design) or len(status.cells) != len(design.cells):
+    if len(status.cells) != len(design.cells) or status.origin != origin_of(design):
         return None
-    numbers = {cell.identity: store.stored_batches(cell.identity) for cell in status.cells}
-    stored = [sum(number < cell.target for number in numbers[cell.identity]) for cell in status.cells]
-    if any(now < cell.stored for now, cell in zip(stored, status.cells, strict=True)):
-        return None
-    cells = (cell.model_copy(update={"stored": now}) for now, cell in zip(stored, status.cells, strict=True))
+    cells = []
+    for cell in status.cells:
+        now = sum(number < cell.target for number in store.stored_batches(cell.identity))
+        if now < cell.stored:
+            return None
+        cells.append(cell.model_copy(update={"stored": now}))
     return status.model_copy(update={"cells": tuple(cells)})
 
 
-def _origin(design: Design) -> str:
+def is_done(status: Status | None, store: Store, device: str) -> bool:
+    """Whether a run would compute and judge nothing, and write what is there already."""
+    if status is None or not status.results or any(cell.cut or not cell.finished for cell in status.cells):
+        return False
+    return store.is_whole() and status.results == _digest_of_results(store, device)
+
+
+def _digest_of_results(store: Store, device: str) -> str:
+    digest = hashlib.sha256(f"{device} {store.digest()}".encode())
+    for name in (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE):
+        try:
+            digest.update(hashlib.sha256(store.files.read(name, MAX_RESULTS_BYTES)).digest())
+        except Missing:
+            return ""
+    return digest.hexdigest()
+
+
+def origin_of(design: Design) -> str:
+    """Return a digest of all that results rest on but the batches: design, files that it names, code, installation."""
     # The engine is not asked for, as to compile takes longer than to read all sources, on which it depends.
     read = contents([planned.cell for planned in design.cells]), installation()
-    stated = repr((design.text, design.profile, design.confirmation, read))
-    sources = (path.read_bytes() for path in sorted(PACKAGE.rglob("*.py")))
-    return hashlib.sha256(b"".join([stated.encode(), *sources])).hexdigest()
+    settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(_SETTINGS))
+    stated = repr((design.text, design.profile, design.confirmation, read, settings))
+    files = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+    return hashlib.sha256(b"".join([stated.encode(), *(path.read_bytes() for path in files)])).hexdigest()
 
 
 def counted(design: Design, store: Store) -> Status:
@@ -122,13 +156,13 @@ def counted(design: Design, store: Store) -> Status:
     return Status(origin="", as_of=time.time(), cells=tuple(cells))
 
 
-def status_of(ledger: Ledger, origin: str) -> Status:
+def status_of(state: RunState, origin: str) -> Status:
     """Return where a study stands, as of the last look at each cell."""
-    # Imported here: who reads what was told computes nothing.
-    from simstudy.execution.ledger import cost
+    # Imported here: who reads what was written computes nothing.
+    from simstudy.execution.state import cost
 
     cells = []
-    for account in ledger.accounts:
+    for account in state.accounts:
         worst = account.shortfall
         cells.append(
             CellStatus(
@@ -164,3 +198,20 @@ def seconds_left(status: Status, store: Store) -> float | None:
     if done == 0 or elapsed <= 0:  # the latter on a clock that was set back
         return None
     return sum((cell.expected - cell.stored) * cell.work for cell in status.cells) * elapsed / done
+
+
+def is_reported(status: Status, store: Store) -> bool:
+    """Whether page, tables and figures lie there as they were made of these results."""
+    found = store.read_json(REPORT)
+    return found.get("made_of") == [status.origin, status.results] and found.get("files") == _files(store)
+
+
+def note_report(status: Status, store: Store) -> None:
+    """Write down what page, tables and figures were made of."""
+    store.write_json(REPORT, {"made_of": [status.origin, status.results], "files": _files(store)})
+
+
+def _files(store: Store) -> dict[str, str]:
+    names = [name for name in store.files.names() if name.endswith((".html", ".csv"))]
+    names += [f"figures/{name}" for name in store.files.at("figures").names()]
+    return {name: hashlib.sha256(store.files.read(name, MAX_RESULTS_BYTES)).hexdigest() for name in names}

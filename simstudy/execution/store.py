@@ -2,17 +2,17 @@
 
 Layout of a study folder::
 
-    batches/<cell identity>/0000.records  .index  batches 0 to 4095 of a cell, and what each of them is
-    batches/<cell identity>/cell.json             settings and engine, of which the identity is a digest
+    batches/run  batches/3-of-8                  the batches that a run, or a share of it, has stored
     results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
-    .lock  .owner.json  .status.json  .partial/  who writes here, how far that is, and what is not whole yet
+    .lock  .status.json  .report.json  .partial/ who writes here, how far that is, and what is not whole yet
     confirmed/<digest>/                          the same with other random numbers (run --confirm)
 
 A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  Batches are
-appended instead, each of them whole or not stored.  Their folder is named by what decides their contents, so a changed
-design or engine looks elsewhere instead of reusing what no longer holds.  They are flushed to disk a second's worth at
-a time, or more if that takes long, as flushing each takes longer than computing it: what a loss of power spoils of it
-its digest tells, and it is computed again.  Whoever writes holds the lock of the folder; whoever reads, never.
+appended instead, each of them whole or not stored.  They are named by a digest of all that decides their contents, so a
+changed design or engine looks for others instead of reusing what no longer holds.  They are flushed to disk a second's
+worth at a time, or more if that takes long, as flushing each takes longer than computing it: what a loss of power
+spoils of it its digest tells, and it is computed again.  Whoever writes holds the lock of the file; whoever reads, no
+lock.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ import json
 import os
 import platform
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterator
-from functools import partial
-from multiprocessing.pool import ThreadPool
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,38 +34,27 @@ from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.records import Record
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import (
-    DIGEST_LENGTH,
-    LENGTH,
-    Segment,
-    Statement,
-    by_segment,
-    pack,
-    segments,
-    with_digest,
-)
-from simstudy.execution.folder import ASIDE, Folder, Held, Missing, refused
-from simstudy.replicates.moments import Moments
+from simstudy.execution import batches
+from simstudy.execution.batches import Entry, Stored
+from simstudy.execution.folder import ASIDE, Folder, Held, Missing
+from simstudy.replicates.moments import Draw, Moments
 
 if TYPE_CHECKING:
     import netCDF4
     import xarray as xr
     from xarray.backends import NetCDF4DataStore
 
-_STATEMENT = "cell.json"
-DETAILS_FILE, PROVENANCE_FILE = "details.nc", "provenance.json"
+RUN = "batches/run"
+DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE = "details.nc", "provenance.json", "results.nc"
+DIGEST_LENGTH = 64
 MAX_JSON_BYTES = 1 << 20
-"""Largest record that is read: of an owner, of a share."""
-MAX_STATEMENT_BYTES = 1 << 28
-"""Largest statement of a cell that is read: it may hold the heads of a file, number by number."""
+"""Largest record that is read: of an owner, of where results come from."""
 GATHER_SECONDS = 0.05
 """Time for which batches may wait for others that are written with them: the work that a kill may cost."""
 FLUSH_SECONDS = 1.0
 """Time after which written batches are flushed to disk: the work that a loss of power may cost."""
 DISK_SHARE = 0.05
-"""Share of its time that a run spends on either at most: files of hundreds of cells take longer than those times."""
-FLUSHED_AT_ONCE = 16
-"""Files flushed at the same time: the disk then takes a tenth of the time for each."""
+"""Share of its time that a run spends on either at most."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
 MAX_RESULTS_BYTES = 1 << 34
@@ -79,6 +66,11 @@ _WORTH_BYTES = 2048
 DEFAULT_OUTPUT = Path("outputs")
 
 
+def with_digest(content: bytes) -> bytes:
+    """Append the digest of a file."""
+    return content + hashlib.sha256(content).hexdigest().encode()
+
+
 def due(began: float, seconds: float, share: float) -> float:
     """Return when to do again what began then: in so many seconds, or in more, for it to take a share of the time."""
     ended = time.monotonic()
@@ -86,7 +78,7 @@ def due(began: float, seconds: float, share: float) -> float:
 
 
 class Owner(Record):
-    """The process that last held the lock of a folder."""
+    """The process that holds a lock, or held it when it was killed."""
 
     pid: Annotated[int, Field(ge=1, lt=2**31)]
     host: str
@@ -108,81 +100,100 @@ class Owner(Record):
 
 
 class Store:
-    """Folder of one study under one profile; batches of the ``known`` stores, which are only read, count as stored."""
+    """Folder of one study under one profile; a run writes to it, or a share, such as ``3-of-8``, of a run."""
 
-    def __init__(self, folder: Path | Folder, known: tuple[Store, ...] = ()) -> None:
+    def __init__(self, folder: Path | Folder, share: str = "") -> None:
         self.files = folder if isinstance(folder, Folder) else Folder(folder)
-        self.known = known
-        self._waiting: dict[Segment, dict[int, bytes]] = defaultdict(dict)
+        self._lock, self._own = (f"batches/{share}.lock", f"batches/{share}") if share else (".lock", RUN)
+        self._index: batches.Index | None = None
+        self._waiting: list[tuple[Entry, bytes]] = []
         self._gathers = False
         self._write_due, self._flush_due = 0.0, time.monotonic() + FLUSH_SECONDS
-        self._unflushed: set[tuple[Folder, str]] = set()
+        self._unflushed = False
 
     @property
     def folder(self) -> Path:
         """Path of the folder, for people and programs that read it."""
         return self.files.path
 
+    @property
+    def place(self) -> Path:
+        """Path of the file that batches are written to, for people."""
+        return self.folder / self._own
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder against other writers, and remove what a killed one left half written."""
+        """Hold what is written to against other writers, and remove what a killed one left half written."""
         import psutil
 
+        born = psutil.Process().create_time()
+        own = Owner(pid=os.getpid(), host=platform.node(), born=born, started=time.time())
+        self.files.require_ours()
         with contextlib.ExitStack() as held:
-            self.files.require_ours()
             try:
-                held.enter_context(self.files.locked(".lock"))
+                held.enter_context(self.files.locked(self._lock, own.model_dump_json().encode()))
             except Held:
                 holder, remedy = "another process", "wait for it, or choose another --output"
-                with contextlib.suppress(ValueError):
-                    owner = Owner.model_validate(self.read_json(".owner.json"))
+                if owner := self._owner(self._lock):
                     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.started))
                     holder = f"process {owner.pid} on {owner.host} since {since}"
                 raise UserError(f"{self.folder}: in use by {holder}; {remedy}") from None
-            try:
+            if self._own == RUN:
                 for name in self.files.at(ASIDE).names():
                     self.files.delete(f"{ASIDE}/{name}")
-                born = psutil.Process().create_time()
-                owner = Owner(pid=os.getpid(), host=platform.node(), born=born, started=time.time())
-                self.write_json(".owner.json", owner.model_dump())
-                self._gathers = True
-                self._write_due = max(self._write_due, time.monotonic() + GATHER_SECONDS)
+            self._index = None
+            self._cut_torn_end()
+            self._gathers = True
+            self._write_due = max(self._write_due, time.monotonic() + GATHER_SECONDS)
+            try:
                 yield
                 self.flush()
             finally:
                 self._gathers = False
-                try:
-                    self._write()
-                finally:
-                    self.files.delete(".owner.json")
+                self._write()
+
+    def _owner(self, lock: str) -> Owner | None:
+        with contextlib.suppress(Missing, ValueError):
+            return Owner.model_validate_json(self.files.read(lock, MAX_JSON_BYTES))
+        return None
 
     def owner(self) -> Owner | None:
-        """Return who holds the lock, or held it when killed, here or else in a known folder; None if all ended well."""
-        with contextlib.suppress(ValueError):
-            return Owner.model_validate(self.read_json(".owner.json"))
-        return next(filter(None, (store.owner() for store in self.known)), None)
+        """Return who holds a lock of the study, or held it when killed; None if all ended well."""
+        shares = (f"batches/{name}" for name in self.files.at("batches").names() if name.endswith(".lock"))
+        return next(filter(None, map(self._owner, (self._lock, ".lock", *shares))), None)
 
-    def _cell(self, identity: str) -> Folder:
-        return self.files.at("batches", identity)
+    def _cut_torn_end(self) -> None:
+        """Remove what a killed process left behind the last whole entry."""
+        stop = max((entry.stop for entry in batches.scan(self.files, self._own)), default=0)
+        with contextlib.suppress(Missing):
+            self.files.cut(self._own, stop)
 
-    def place(self, identity: str, batch: int) -> str:
-        """Return where a batch is stored, for people."""
-        return f"{Segment(self._cell(identity), batch // LENGTH).path('records')}, batch {batch}"
+    @property
+    def index(self) -> batches.Index:
+        """What is stored, by cell: what others wrote as of the first look at it, and all that was written from here."""
+        if self._index is None:
+            names = [f"batches/{name}" for name in self.files.at("batches").names() if not name.endswith(".lock")]
+            # One's own counts where it stands in several.
+            self._index = batches.index_of(self.files, sorted(names, key=lambda name: (name == self._own, name)))
+        return self._index
 
-    def stored_batches(self, identity: str) -> frozenset[int]:
-        """Return the numbers of the batches on disk, whole or damaged."""
+    def stored(self, identity: str) -> Stored:
+        """Return what is stored of a cell."""
         self._write()
-        own = (segment.batches() for segment in segments(self._cell(identity)))
-        return frozenset().union(*own, *(store.stored_batches(identity) for store in self.known))
+        return self.index.get(identity) or Stored()
+
+    def stored_batches(self, identity: str) -> set[int]:
+        """Return the numbers of the batches that are stored, whole or damaged."""
+        return self.stored(identity).numbers
 
     def batches_since(self, identity: str, moment: float) -> int:
         """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
-        stored = (segment for store in (self, *self.known) for segment in segments(store._cell(identity)))
-        return sum(int((segment.entries()["stored"] > moment).sum()) for segment in stored)
+        return sum(entry.n_batches for _, entry in self.stored(identity).entries() if entry.stored > moment)
 
-    def write_batch(self, identity: str, batch: int, moments: Moments, cell: Cell) -> None:
+    def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
         """Store one batch, whole or not at all, and durably soon, by `FLUSH_SECONDS`, or at the next `flush`."""
-        self._waiting[Segment(self._cell(identity), batch // LENGTH)][batch] = pack(batch, moments, cell)
+        payload = batches.pack(moments)
+        self._waiting.append((batches.entry_of(identity, 0, batch, 1, time.time(), payload), payload))
         now = time.monotonic()
         if now >= self._flush_due:
             self.flush()
@@ -190,54 +201,93 @@ class Store:
             self._write()
 
     def _write(self) -> None:
-        """Write what waits, the batches of a segment together."""
-        began = time.monotonic()
-        waiting, self._waiting = self._waiting, defaultdict(dict)
-        for segment, records in waiting.items():
-            try:
-                segment.append(records)
-            except OSError as error:
-                raise refused(segment.path("records"), error, "written") from error
-            self._unflushed |= {(segment.folder, segment.name(kind)) for kind in ("index", "records")}
+        """Append what waits."""
+        if not self._waiting:
+            return
+        began, index = time.monotonic(), self.index
+        waiting, self._waiting = self._waiting, []
+        stop = self.files.append(self._own, [each for entry, payload in waiting for each in (entry.head(), payload)])
+        self._unflushed = True
+        for entry, _ in reversed(waiting):
+            stop -= entry.size
+            index[entry.identity].add(self._own, entry._replace(start=stop))
+            stop -= len(entry.head())
         self._write_due = due(began, GATHER_SECONDS, DISK_SHARE)
 
     def flush(self) -> None:
-        """Wait until the batches so far, and the names of their files, are on disk; UserError if it fails."""
+        """Wait until the batches so far, and the name of their file, are on disk; UserError if it fails."""
         began = time.monotonic()
         self._write()
-        written, self._unflushed = self._unflushed, set()
-        if written:
-            with ThreadPool(FLUSHED_AT_ONCE) as pool:
-                # Reversed, records come before the index that tells of them.
-                for name in sorted({name for _, name in written}, reverse=True):
-                    pool.map(partial(Folder.flush, name=name), [cell for cell, each in written if each == name])
-                pool.map(Folder.flush, {cell for cell, _ in written})
+        if self._unflushed:
+            self._unflushed = False
+            self.files.flush(self._own)
             self.files.at("batches").flush()
         self._flush_due = due(began, FLUSH_SECONDS, DISK_SHARE)
 
-    def read_batches(self, identity: str, batches: Collection[int], cell: Cell) -> dict[int, Moments]:
-        """Return of these batches, by number, all but what is missing, damaged, another's or impossible."""
-        self._write()
-        found: dict[int, Moments] = {}
-        for number, numbers in by_segment(sorted(set(batches))):
-            found |= Segment(self._cell(identity), number).read(numbers, cell)
-        for store in self.known:
-            found |= store.read_batches(identity, set(batches) - found.keys(), cell)
-        return found
+    def read_batches(self, identity: str, numbers: Collection[int], cell: Cell) -> dict[int, Moments | Draw]:
+        """Return of single batches, by number, all but what is missing, damaged or impossible."""
+        stored = self.stored(identity).single
+        found = self._read([stored[number] for number in numbers if number in stored], cell)
+        return {entry.first: moments for entry, moments in found}
 
-    def state_cell(self, identity: str, statement: Statement) -> None:
-        """Write down what a cell is, unless that stands there already."""
-        content = statement.model_dump_json().encode() + b"\n"
-        with contextlib.suppress(Missing):
-            if self._cell(identity).read(_STATEMENT, MAX_STATEMENT_BYTES) == content:
-                return
-        self._write()
-        self.files.write(f"batches/{identity}/{_STATEMENT}", content, flush=False)
-        self._unflushed.add((self._cell(identity), _STATEMENT))
+    def read_folded(self, identity: str, cell: Cell) -> tuple[Entry, Moments] | None:
+        """Return what the first batches, up to some number, were folded to; None if that is damaged, or none was."""
+        folded = self.stored(identity).folded
+        return next(self._read([folded], cell), None) if folded else None
+
+    def _read(self, places: Iterable[tuple[str, Entry]], cell: Cell) -> Iterator[tuple[Entry, Any]]:
+        for entry, payload in batches.payloads(self.files, places):
+            moments = None if payload is None else batches.unpack(payload, entry, cell)
+            if moments is not None:
+                yield entry, moments
+
+    def entries_of(self, identity: str, beyond: int = 0) -> Iterator[tuple[Entry, bytes]]:
+        """Yield what is stored of a cell as it is, or of it the single batches from a number on; nothing damaged."""
+        stored = self.stored(identity)
+        places = [place for place in stored.single.values() if place[1].first >= beyond]
+        places += [each for each in (stored.folded, stored.looks) if each and not beyond]
+        found = batches.payloads(self.files, places)
+        yield from ((entry, payload) for entry, payload in found if payload is not None)
+
+    def looks(self, identity: str) -> tuple[int, ...]:
+        """Return the numbers of batches at which a cell was looked at before its batches were folded."""
+        looks = self.stored(identity).looks
+        found = [payload for _, payload in batches.payloads(self.files, [looks] if looks else []) if payload]
+        return batches.unpack_looks(found[0]) if found else ()
+
+    def is_whole(self) -> bool:
+        """Whether no payload that counts is damaged."""
+        places = (each for stored in self.index.values() for each in stored.entries())
+        return all(payload is not None for _, payload in batches.payloads(self.files, places))
+
+    def digest(self) -> str:
+        """Return a digest of all that is stored."""
+        heads = (
+            entry._replace(start=0, stored=0.0).head() for each in self.index.values() for _, entry in each.entries()
+        )
+        return hashlib.sha256(b"".join(sorted(heads))).hexdigest()
+
+    def replace(self, cells: Collection[str], made: Iterable[tuple[Entry, bytes]]) -> None:
+        """Put other entries in the place of all of some cells, in one file; a share that runs now keeps its own."""
+        self.flush()
+        with contextlib.ExitStack() as held:
+            taken = []
+            for name in {name for stored in self.index.values() for name, _ in stored.entries()} - {RUN}:
+                with contextlib.suppress(Held):
+                    held.enter_context(self.files.locked(f"{name}.lock", b""))
+                    taken.append(name)
+            others = (stored.entries() for identity, stored in self.index.items() if identity not in cells)
+            kept = [place for entries in others for place in entries if place[0] in (RUN, *taken)]
+            whole = ((entry, payload) for entry, payload in batches.payloads(self.files, kept) if payload is not None)
+            self.files.write(RUN, (part for entry, payload in chain(made, whole) for part in (entry.head(), payload)))
+            for name in taken:
+                self.files.delete(name)
+        self._index = None
 
     def write_dataset(self, name: str, dataset: xr.Dataset | xr.DataTree) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        return self.files.write(name, with_digest(netcdf(dataset)))
+        content = netcdf(dataset)
+        return self.files.write(name, with_digest(content))
 
     def write_text(self, name: str, text: str, flush: bool = True) -> Path:
         """Store a text file of the study and return its path; not flushed, a loss of power may spoil it."""
@@ -262,10 +312,10 @@ class Store:
         return Path(os.path.normpath(self.folder.absolute() / stated)) if isinstance(stated, str) else None
 
 
-def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT) -> Store:
+def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT, share: str = "") -> Store:
     """Return the store of a design: ``<output>/<study>/<profile>``, or ``confirmed/<digest>`` in it."""
     folder = Folder(Path(output), (design.study.name, design.profile))
-    return Store(folder.at("confirmed", design.confirmation.digest) if design.confirmation else folder)
+    return Store(folder.at("confirmed", design.confirmation.digest) if design.confirmation else folder, share)
 
 
 def netcdf(data: xr.Dataset | xr.DataTree) -> bytes:

@@ -27,6 +27,14 @@ class Moments(NamedTuple):
     failed: NDArray[np.int64]  # (n_failed,) Replicates without a defined estimate, which entered no sum
 
 
+class Draw(NamedTuple):
+    """All that a batch of a population tells: averages over its queries, which no further batch changes."""
+
+    n_defined: int
+    averages: tuple[Array, ...] | None  # Fields of `Averages`; None with fewer than two blocks that have a replicate
+    failed: NDArray[np.int64]
+
+
 def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int, *, controlled: bool = False) -> Moments:
     """Return the moments of no replicate."""
     n_queries = len(target)

@@ -33,12 +33,12 @@ from simstudy.attention.combinations import Combine, fixed
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.functions import SPREAD
 from simstudy.replicates.measures import NUMBERS, Means, Measures, measures_at
-from simstudy.replicates.moments import Array, Moments, stack
+from simstudy.replicates.moments import Array, Moments
 
 CHUNK_BYTES = 64 << 20
 """Largest array of leave-one-out means held at once."""
-FINE_BATCHES = 256
-"""Batches of a cell whose blocks are never folded: some thousands of blocks know an error to a percent."""
+MOST_BLOCKS = 128
+"""Blocks that a cell is folded to as soon as it has more: they know an error to some 7 percent."""
 
 
 class Performance(NamedTuple):
@@ -54,9 +54,9 @@ class Performance(NamedTuple):
     # Standard error of a measure beyond its contributions: of the quadratic part of the squared bias, and of a
     # failure rate of which few failures say little
     remainder: dict[str, float]
-    # n_blocks, n_replicates, n_failed: Blocks and replicates with a defined estimate, and replicates without.  For
-    # a population of query points and heads a block, which is what errors and contributions are of, is a whole
-    # batch.
+    # n_blocks, n_replicates, n_failed: Blocks of batches and replicates with a defined estimate, and replicates
+    # without.  For a population of query points and heads a block, which is what errors and contributions are of, is
+    # a whole batch.
     n_blocks: int
     n_replicates: int
     n_failed: int
@@ -64,6 +64,7 @@ class Performance(NamedTuple):
     # Variance over the population without a control variate over that with one, where there is one
     gain: dict[str, float] | None = None
     estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
+    block_length: int = 1  # Blocks of a batch that each contribution is of, but for the last
 
 
 def performance(
@@ -91,7 +92,7 @@ def performance(
     for name, error in quadratic.items():
         mcse[name] = np.hypot(mcse[name], error)
     remainder |= {name: float(quadratic[name]) for name in quadratic if name in contribution}
-    return found
+    return found._replace(block_length=int(lengths[0]))
 
 
 def averaged(of_blocks: Array, statistics: Sequence[str]) -> Measures:
@@ -212,32 +213,30 @@ def means_of(sums: Moments, left_out: slice) -> Means:
     return mean(sums.error_sum), mean(sums.product_sum), mean(sums.statistic_sum)
 
 
-def fold(batches: list[Moments], first: int = 0) -> Moments:
-    """Return the blocks of consecutive batches, of which ``first`` begins one, as `block_starts` says."""
-    blocks = stack(batches)
-    start = first * N_BLOCKS
-    starts = block_starts(start + len(blocks.n_defined))
-    places = starts[np.searchsorted(starts, start) :] - start
-    sums = (np.add.reduceat(each, places) for each in blocks[:5])
-    # A copy: a view would keep the whole array in memory.
-    return Moments._make([*sums, blocks.target.copy(), blocks.failed])
+def halvings_of(n_batches: int) -> int:
+    """Return how often pairs of neighbouring blocks are added until so many batches are `MOST_BLOCKS` at most."""
+    return (-(-n_batches * N_BLOCKS // MOST_BLOCKS) - 1).bit_length() if n_batches else 0
 
 
-def block_starts(n_blocks: int) -> NDArray[np.int64]:
-    """Return where folded blocks begin: after `FINE_BATCHES` 16 are one, from 16 times as many on 256, and so forth."""
-    begin, length = FINE_BATCHES * N_BLOCKS, N_BLOCKS
-    found = [np.arange(min(n_blocks, begin))]
-    while begin < n_blocks:
-        found.append(np.arange(begin, min(n_blocks, begin * N_BLOCKS), length))
-        begin, length = begin * N_BLOCKS, length * N_BLOCKS
-    return np.concatenate(found)
+def whole_batches(n_batches: int) -> int:
+    """Return how many of so many batches, from the first on, whole blocks are made of."""
+    per_block = max(1, (1 << halvings_of(n_batches)) // N_BLOCKS)
+    return n_batches // per_block * per_block
+
+
+def halved(blocks: Moments, times: int) -> Moments:
+    """Return blocks of which neighbours were added so many times, the last as it is where it has none."""
+    for _ in range(times):
+        sums = []
+        for each in blocks[:5]:
+            pairs = each[:-1:2] + each[1::2]
+            sums.append(np.concatenate([pairs, each[-1:]]) if len(each) % 2 else pairs)
+        blocks = Moments._make([*sums, blocks.target, blocks.failed])
+    return blocks
 
 
 def block_lengths(n_batches: int) -> NDArray[np.int64]:
     """Return of how many blocks of batches each block is that so many batches are folded to."""
-    return np.diff(block_starts(n_batches * N_BLOCKS), append=n_batches * N_BLOCKS)
-
-
-def whole_blocks(n_batches: int) -> int:
-    """Return with how many of so many batches a block ends to which no further batch belongs."""
-    return int(block_starts(n_batches * N_BLOCKS + 1)[-1]) // N_BLOCKS
+    length = 1 << halvings_of(n_batches)
+    starts = np.arange(0, n_batches * N_BLOCKS, length)
+    return np.diff(starts, append=n_batches * N_BLOCKS)

@@ -9,15 +9,15 @@ contributions of which there is one for each batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from simstudy.attention.combinations import Combine, combine_heads
 from simstudy.data.heads import overlap
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.replicates.measures import NUMBERS, Averages, averages, measures_of
-from simstudy.replicates.moments import PLAIN, Array, Moments, controlled, stack
+from simstudy.replicates.moments import PLAIN, Array, Draw, Moments, controlled, stack
 from simstudy.replicates.performance import (
     Performance,
     averaged,
@@ -33,21 +33,34 @@ if TYPE_CHECKING:
 # Index legend: g geometry (batch), k block within it, then what `Averages` says.
 
 
-def measured(cell: Cell, batches: Sequence[Moments], lengths: np.ndarray | None = None) -> Performance | None:
+def measured(
+    cell: Cell, batches: Sequence[Moments] | Sequence[Draw], lengths: np.ndarray | None = None
+) -> Performance | None:
     """Return the performance of a cell, from its batches in index order; None with too few defined estimates."""
-    combine, (blocks, estimator) = combine_heads(cell), _less_control(cell, batches)
+    combine, estimator = combine_heads(cell), PLAIN
+    if isinstance(batches[0], Moments):
+        whole = cast(Sequence[Moments], batches)
+        blocks, estimator = _less_control(cell, whole)
+        if cell.population:
+            sums = zip(*(np.split(each, len(whole)) for each in blocks[1:3]), strict=True)
+            less = (each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(whole, sums, strict=True))
+            batches = [draw_of(cell, number, each) for number, each in enumerate(less)]
     if cell.population:
-        if sum(map(_usable, batches)) < 2:
+        draws = cast(Sequence[Draw], batches)
+        if sum(draw.averages is not None for draw in draws) < 2:
             return None
-        overlaps = [_overlap(cell.in_batch(number)) for number in range(len(batches))]
-        sums = zip(*(np.split(each, len(batches)) for each in blocks[1:3]), strict=True)
-        batches = [each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(batches, sums, strict=True)]
-        found = population_performance(batches, combine, cell.statistics, overlaps)
+        found = population_performance(draws, combine, cell.statistics)
     elif _usable(blocks):
         found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths)
     else:
         return None
     return found._replace(estimator=estimator)
+
+
+def draw_of(cell: Cell, number: int, batch: Moments) -> Draw:
+    """Return what a batch of a population tells."""
+    own = _within(batch, _overlap(cell.in_batch(number))) if _usable(batch) else None
+    return Draw(int(batch.n_defined.sum()), own, batch.failed)
 
 
 def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]:
@@ -76,23 +89,20 @@ def _overlap(cell: Cell) -> Array:
     return NUMBERS if found is None else found
 
 
-def population_performance(
-    batches: Sequence[Moments], combine: Combine, statistics: Sequence[str], overlaps: Sequence[Array]
-) -> Performance:
-    """Return every measure of a cell with its error over the population, and the error given what was drawn."""
-    used = np.array([_usable(batch) for batch in batches])
-    kept = [drawn for drawn, use in zip(zip(batches, overlaps, strict=True), used, strict=True) if use]
-    own = Averages(*map(np.stack, zip(*map(_within, kept), strict=True)))
-    n = len(kept)
+def population_performance(draws: Sequence[Draw], combine: Combine, statistics: Sequence[str]) -> Performance:
+    """Return every measure of a cell with its error over the population."""
+    used = np.array([draw.averages is not None for draw in draws])
+    own = Averages(*map(np.stack, zip(*(draw.averages for draw in draws if draw.averages), strict=True)))
+    n = len(own.covariance)
     mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
     left_out = Averages(*((n * whole - each) / (n - 1) for whole, each in zip(mean, own, strict=True)))
     whole, others = (measures_of(each, combine, statistics) for each in (mean, left_out))
-    n_defined = np.array([batch.n_defined.sum() for batch in batches])
-    n_failed = sum(len(batch.failed) for batch in batches)
+    n_defined = np.array([draw.n_defined for draw in draws])
+    n_failed = sum(len(draw.failed) for draw in draws)
     of_all = {name: values[0] for name, values in whole.items()}
     numbers = averaged(own.statistics, statistics)
-    over = jackknifed(of_all, others, numbers, np.ones(n), used, np.ones(len(batches)), n_defined, n_failed)
-    return over._replace(by_batch=True)
+    over = jackknifed(of_all, others, numbers, np.ones(n), used, np.ones(len(draws)), n_defined, n_failed)
+    return over._replace(by_batch=True, block_length=N_BLOCKS)
 
 
 def _usable(batch: Moments) -> bool:
@@ -100,9 +110,8 @@ def _usable(batch: Moments) -> bool:
     return int(np.count_nonzero(batch.n_defined)) >= 2
 
 
-def _within(drawn: tuple[Moments, Array]) -> Averages:
+def _within(batch: Moments, through: Array) -> Averages:
     """Averages of one geometry without bias: a jackknife over its blocks."""
-    batch, through = drawn
     _, sums = defined(batch)
     found, _ = averages(means_of(sums, slice(None)), sums.target, through)
     size = sums.n_defined / sums.n_defined.sum()

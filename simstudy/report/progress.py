@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     # Who looks at a study need not wait for what computes it.
     import xarray as xr
 
-    from simstudy.execution.ledger import Account, Ledger
     from simstudy.execution.plan import Plan
+    from simstudy.execution.state import RunState
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
 SHOW_SECONDS = 0.1
-"""Time between two looks at the ledger."""
+"""Time between two looks at the state of a run."""
 _UNKNOWN = "time left unknown"
 MOST_ROWS = 100
 """Cells of a grid in the table of `status`: nobody reads more, and to draw 20 000 takes half a minute."""
@@ -45,7 +45,7 @@ MOST_ROWS = 100
 class ProgressDisplay:
     """Observer of a run; use it as a context manager around the run, a quiet one to take note without showing it."""
 
-    ledger: Ledger
+    state: RunState
 
     def __init__(self, quiet: bool = False) -> None:
         self._logged = time.monotonic()
@@ -65,9 +65,9 @@ class ProgressDisplay:
             self._show()
         self._bar.stop()
 
-    def __call__(self, ledger: Ledger, predicted: int | None = None) -> None:
+    def __call__(self, state: RunState, predicted: int | None = None) -> None:
         """Show the state of the run, if it is time to; the last one in any case."""
-        self.ledger, self._predicted = ledger, predicted
+        self.state, self._predicted = state, predicted
         began = time.monotonic()
         self._unseen = began < self._due
         if not self._unseen:
@@ -76,14 +76,14 @@ class ProgressDisplay:
 
     def _show(self) -> None:
         """Cells, error against target, and the time left, which follows the estimated cost of what is to simulate."""
-        ledger, predicted, now = self.ledger, self._predicted, time.monotonic()
-        done, expected, _, finished = ledger.standing
-        text = f"{finished}/{len(ledger.accounts)} cells"
+        state, predicted, now = self.state, self._predicted, time.monotonic()
+        done, expected, _, finished = state.standing
+        text = f"{finished}/{len(state.accounts)} cells"
         if predicted is not None:
             text += f", theory of {predicted}"
-        elif ratios := [each.shortfall.ratio for each in ledger.accounts if each.shortfall]:
+        elif ratios := [each.shortfall.ratio for each in state.accounts if each.shortfall]:
             text += f", error at most {labels.number(max(ratios), 2)} of the target"
-        total = expected if ledger.work_known else None
+        total = expected if state.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text)
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
             self._logged = now
@@ -92,7 +92,7 @@ class ProgressDisplay:
             if speed := self._bar.tasks[self._task].speed:
                 share, seconds = f"{done / expected:.0%} of the work", (expected - done) / speed
                 left = f"{share}, {duration(seconds)} left"
-                if not ledger.work_known:  # before each cell was looked at, that up to its first look
+                if not state.work_known:  # before each cell was looked at, that up to its first look
                     left = f"{share} up to the first looks, {duration(seconds)} left to them"
             say(text + (f", {left}" if predicted is None else ""))
 
@@ -166,20 +166,19 @@ def status_line(status: Status, store: Store) -> str:
     return f"{text}, {_UNKNOWN}" if seconds is None else f"{text}, about {duration(seconds)} left"
 
 
-def missed_line(missed: Sequence[Account], design: Design) -> str:
+def missed_line(status: Status, design: Design) -> str:
     """Return how many cells stopped short of their target, by how much the furthest, and how to go on; empty if none.
 
     A target that was missed by all is told by the cell that is furthest from it.
     """
+    missed = [pair for pair in zip(status.cells, design.cells, strict=True) if not pair[0].reached]
     if not missed:
         return ""
-    account = max(missed, key=lambda each: each.shortfall.ratio if each.shortfall else math.inf)
-    planned, worst, reason = account.planned, account.shortfall, ""
-    if worst and worst.measure:
-        reason = f"MCSE of {worst.measure} {worst.mcse:.2g}, target {worst.wanted:.2g}, "
-    if account.cut:
+    cell, planned = max(missed, key=lambda pair: (pair[0].mcse or 0.0) / pair[0].wanted if pair[0].wanted else math.inf)
+    reason = f"MCSE of {cell.measure} {cell.mcse:.2g}, target {cell.wanted:.2g}, " if cell.measure else ""
+    if cell.cut:
         reason += f"budget of {design.budget.words} spent; run again to go on"
-    elif not worst:
+    elif not cell.defined:
         reason = "undefined estimates; see failed replicates by simstudy replay"
     else:
         reason += f"ceiling of {planned.precision.max_replicates:,} replicates; raise max_replicates to go on"

@@ -18,8 +18,8 @@ from simstudy.design.document import Design
 from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
 from simstudy.design.settings.cell import ATTENDED, TABLE_OF
-from simstudy.execution.ledger import Account
 from simstudy.execution.provenance import provenance
+from simstudy.execution.state import CellProgress
 from simstudy.verdicts.figure_data import stored_numbers
 from simstudy.verdicts.predictions import Theory, Told, predict, values_of
 
@@ -34,7 +34,7 @@ ATTRIBUTES = ("study", "profile", "title", "engine", "simstudy_version", "commit
 
 def assemble(
     design: Design,
-    accounts: Sequence[Account],
+    accounts: Sequence[CellProgress],
     tell: Callable[[int], None] = lambda _: None,
     device: str = "cpu",
     told: Told | None = None,
@@ -81,7 +81,7 @@ def coordinates(design: Design) -> dict[str, Any]:
     return coords
 
 
-def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
+def _counts(accounts: Sequence[CellProgress]) -> dict[str, Any]:
     total = np.array([account.done * account.batch_size for account in accounts])
     failed = np.array([len(account.failed) for account in accounts])
     looks = np.zeros((len(accounts), max(len(account.looks) for account in accounts)), int)
@@ -97,7 +97,7 @@ def _counts(accounts: Sequence[Account]) -> dict[str, Any]:
     }
 
 
-def _estimator(account: Account) -> str:
+def _estimator(account: CellProgress) -> str:
     cell = account.planned.cell
     if cell.controlled and account.performance:
         return account.performance.estimator
@@ -105,7 +105,7 @@ def _estimator(account: Account) -> str:
     return f"plain: {why}" if why else "plain"
 
 
-def _drawn(design: Design, accounts: Sequence[Account], figures: Sequence[BaseFigure]) -> dict[str, np.ndarray]:
+def _drawn(design: Design, accounts: Sequence[CellProgress], figures: Sequence[BaseFigure]) -> dict[str, np.ndarray]:
     """What figures show of draws from the joint distribution of the estimates: optima, and pairs in the wrong order."""
     arrays: dict[str, np.ndarray] = {}
     for position, figure in enumerate(figures):
@@ -117,7 +117,7 @@ def _drawn(design: Design, accounts: Sequence[Account], figures: Sequence[BaseFi
     return arrays
 
 
-def _by_source(accounts: Sequence[Account], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
+def _by_source(accounts: Sequence[CellProgress], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
     reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
     arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
     measured = {name for account in accounts for name in account.planned.cell.statistics}
@@ -165,7 +165,7 @@ def _attributes(design: Design, device: str) -> dict[str, Any]:
 
 
 def details(
-    accounts: Sequence[Account],
+    accounts: Sequence[CellProgress],
     theories: Sequence[Mapping[str, Theory]],
     coordinates: Mapping[str, Any],
     attributes: Mapping[str, Any],
@@ -209,7 +209,7 @@ def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np
     return arrays
 
 
-def _queries(account: Account, theories: Mapping[str, Theory]) -> dict[str, np.ndarray]:
+def _queries(account: CellProgress, theories: Mapping[str, Theory]) -> dict[str, np.ndarray]:
     measured = account.performance
     if measured is None or not account.planned.by_query:
         return {}

@@ -14,8 +14,8 @@ from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, OWN_ME
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.functions import SPREAD
 from simstudy.design.settings.levels import Coordinates
-from simstudy.execution.ledger import Account
-from simstudy.replicates.performance import FINE_BATCHES, Performance, block_starts
+from simstudy.execution.state import CellProgress
+from simstudy.replicates.performance import Performance
 from simstudy.verdicts.evidence import Array, Contrast
 
 HEADS_ROUNDING = 1e-10
@@ -43,19 +43,16 @@ class Estimates:
     times: float = 1.0  # Multiple of the blocks for which errors are forecast
     # (condition,) Rounding errors relative to the values, added to their errors: smaller differences are no findings
     rounding: Any = GIVEN_ROUNDING
+    lengths: Any = 1  # (condition,) Blocks of a batch that each contribution is of: powers of two
 
     def repeated(self, times: float) -> Estimates:
         """Return the estimates expected from that multiple of the blocks, with means and distribution as estimated."""
         return replace(self, n_blocks=np.floor(self.n_blocks * times), times=times)
 
-    @property
-    def degrees(self) -> Array:
-        """Degrees of freedom of each error, (condition,): of the contributions that are stored, minus 1.
-
-        That is the only place which knows that a contribution may be of several blocks that were folded into one.
-        """
-        stored = np.array([len(each) for each in self.contributions]) * self.times
-        return np.asarray(np.minimum(self.n_blocks, stored) - 1.0)
+    def degrees(self, chosen: list[int]) -> Array:
+        """Degrees of freedom of the errors of some conditions together: of the contributions of each, minus 1."""
+        stored = np.array([len(each) for each in self._shares(chosen)]) * self.times
+        return np.asarray(np.minimum(self.n_blocks[chosen], stored) - 1.0)
 
     def combine(self, terms: dict[int, float]) -> Contrast:
         """Return Σ c_j θ_j over conditions j with its Monte Carlo error, paired block by block in a stream."""
@@ -64,12 +61,12 @@ class Estimates:
         extra = ((factors * self.remainders[chosen]) ** 2).sum()
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
-        counts = self.n_blocks[chosen].min(), self.degrees[chosen].min()
+        counts = self.n_blocks[chosen].min(), self.degrees(chosen).min()
         return contrast_of(value, influence, extra, *counts, rounding, unseen, self.times)
 
     def differences(self, chosen: list[int]) -> Contrast:
         """Return θ_i − θ_j for all conditions i and j, in arrays (i, j)."""
-        influence, values, degrees = self.placed(chosen), self.values[chosen], self.degrees[chosen]
+        influence, values, degrees = self.placed(chosen), self.values[chosen], self.degrees(chosen)
         extra, trials, n_blocks = self.remainders[chosen] ** 2, self.trials[chosen], self.n_blocks[chosen]
         rows, roundings = [], self._roundings(chosen)
         for i, value in enumerate(values):
@@ -82,17 +79,29 @@ class Estimates:
     def _roundings(self, chosen: list[int]) -> Array:
         return np.abs(self.values * self.rounding)[chosen]
 
+    def _shares(self, chosen: list[int]) -> list[Array]:
+        """Contributions of blocks that are as long as the longest of their stream: what their parts do together."""
+        lengths = np.broadcast_to(self.lengths, len(self.values))
+        longest: dict[Any, int] = defaultdict(int)
+        for j in chosen:
+            longest[self.streams[j]] = max(longest[self.streams[j]], int(lengths[j]))
+        shares = []
+        for j in chosen:
+            times = longest[self.streams[j]] // int(lengths[j])
+            own = self.contributions[j]
+            shares.append(np.add.reduceat(own, np.arange(0, len(own), times)) if times > 1 and len(own) else own)
+        return shares
+
     def placed(self, chosen: list[int]) -> Array:
         """Return the contributions of blocks, (row, condition): rows of different streams are apart."""
-        sizes: dict[Any, int] = defaultdict(int)
-        for j in chosen:
-            sizes[self.streams[j]] = max(sizes[self.streams[j]], len(self.contributions[j]))
+        shares, sizes = self._shares(chosen), defaultdict[Any, int](int)
+        for j, own in zip(chosen, shares, strict=True):
+            sizes[self.streams[j]] = max(sizes[self.streams[j]], len(own))
         starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
         rows = np.zeros((sum(sizes.values()), len(chosen)))
-        for column, j in enumerate(chosen):
+        for column, (j, own) in enumerate(zip(chosen, shares, strict=True)):
             # A condition with fewer blocks contributes nothing to the further ones.
-            start, own = starts[self.streams[j]], self.contributions[j]
-            rows[start : start + len(own), column] = own
+            rows[starts[self.streams[j]] : starts[self.streams[j]] + len(own), column] = own
         return rows
 
     def draws(self, chosen: list[int], count: int = N_DRAWS) -> Array:
@@ -132,7 +141,7 @@ def contrast_of(
     return Contrast(value, mcse, n_blocks, degrees, skewness, largest, unseen, rounding)
 
 
-def estimates_of(accounts: Sequence[Account], measure: str, index: str | None = None) -> Estimates:
+def estimates_of(accounts: Sequence[CellProgress], measure: str, index: str | None = None) -> Estimates:
     """Return the estimates of one measure in some cells; of ``hdi``, of one index."""
     cells = [account.planned.cell for account in accounts]
     streams = [(cell.simulation.seed, account.batch_size) for cell, account in zip(cells, accounts, strict=True)]
@@ -158,7 +167,9 @@ def estimates_from(
     rows = [_of_cell(p, measure, place, by_batch, counted) for p in measured]
     values, contributions, n_blocks, remainders, trials, roundings = map(list, zip(*rows, strict=True))
     numbers = np.array(n_blocks), np.array(remainders), np.array(trials)
-    return Estimates(conditions, np.array(values), contributions, streams, *numbers, rounding=np.array(roundings))
+    lengths = np.array([p.block_length if p else 1 for p in measured])
+    rounding = np.array(roundings)
+    return Estimates(conditions, np.array(values), contributions, streams, *numbers, rounding=rounding, lengths=lengths)
 
 
 def _of_cell(
@@ -173,12 +184,9 @@ def _of_cell(
     if counted:
         # Of a population each block is one draw, and replicates within it are not independent.
         trials = p.n_blocks if p.by_batch else p.n_replicates
-    if by_batch and p.by_batch:
-        share = np.add.reduceat(share, np.unique(block_starts(len(share) * N_BLOCKS) // N_BLOCKS))
-    elif by_batch:
-        # Beside cells whose batches are one draw each, a cell with fixed points contributes by batch as well.
-        fine, longer = np.split(share, [FINE_BATCHES * N_BLOCKS])
-        share, n_blocks = np.concatenate([fine.reshape(-1, N_BLOCKS).sum(axis=1), longer]), n_blocks // N_BLOCKS
+    if by_batch and not p.by_batch:
+        # Beside cells whose batches are one draw each, a cell with fixed points has as many blocks as batches.
+        n_blocks //= N_BLOCKS
     of_heads = measure in MEASURES | STATISTICS | INDEXED_MEASURES and measure != OWN_MEASURE
     rounding = HEADS_ROUNDING if of_heads else OWN_ROUNDING
     if measure == SPREAD and value:  # a difference of squares

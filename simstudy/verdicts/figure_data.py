@@ -10,7 +10,7 @@ import xarray as xr
 from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, THEORIES, coordinates_of
 from simstudy.design.settings.levels import by_levels, level, selected
-from simstudy.execution.ledger import Account
+from simstudy.execution.state import CellProgress
 from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Array, Estimates, estimates_of
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
@@ -22,7 +22,7 @@ SHARE_DRAWS = 999
 # ---------------------------------------------------------------- of draws of the estimates, stored by the run
 
 
-def stored_numbers(figure: BaseFigure, accounts: list[Account], factors: tuple[str, ...]) -> dict[str, Array]:
+def stored_numbers(figure: BaseFigure, accounts: list[CellProgress], factors: tuple[str, ...]) -> dict[str, Array]:
     """Return what a figure shows of draws of the estimates, by name; NaN in cells that it does not select."""
     estimates = estimates_of(accounts, figure.y)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, figure.where)]

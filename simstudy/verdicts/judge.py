@@ -34,7 +34,7 @@ from simstudy.design.draws import draws_of
 from simstudy.design.feasibility import batches_of
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.settings.levels import selected
-from simstudy.execution.ledger import Account
+from simstudy.execution.state import CellProgress
 from simstudy.verdicts.comparisons import (
     Comparison,
     Predictions,
@@ -58,7 +58,9 @@ SIMULATED = 0.1
 """Share of the squared error of a mean over a domain below which more replicates are not asked for."""
 
 
-def on_grid(claim: BaseClaim, design: Design, accounts: Sequence[Account], told: Told) -> tuple[list[int], Selected]:
+def on_grid(
+    claim: BaseClaim, design: Design, accounts: Sequence[CellProgress], told: Told
+) -> tuple[list[int], Selected]:
     """Return the cells of the grid of a claim by their number, and what the claim speaks of in them."""
     positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
     found = [accounts[i] for i in positions]
@@ -71,7 +73,7 @@ def on_grid(claim: BaseClaim, design: Design, accounts: Sequence[Account], told:
     return positions, of
 
 
-def selected_by(claim: BaseClaim, accounts: Sequence[Account], factors: tuple[str, ...]) -> Selected:
+def selected_by(claim: BaseClaim, accounts: Sequence[CellProgress], factors: tuple[str, ...]) -> Selected:
     """Return what a claim speaks of in the cells of its grid, without theory."""
     estimates = estimates_of(accounts, claim.measure, claim.index)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, claim.where)]
@@ -79,7 +81,7 @@ def selected_by(claim: BaseClaim, accounts: Sequence[Account], factors: tuple[st
     return Selected(estimates, chosen, factors, diversity=diversity, doubtful=without_error(claim, accounts))
 
 
-def without_error(claim: BaseClaim, accounts: Sequence[Account]) -> dict[int, str]:
+def without_error(claim: BaseClaim, accounts: Sequence[CellProgress]) -> dict[int, str]:
     """Return the cells in which what a claim speaks of has no Monte Carlo error, and why."""
     if not (order := order_of(claim)):
         return {}
@@ -168,7 +170,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return result
 
 
-def judge(design: Design, accounts: Sequence[Account], told: Told) -> xr.Dataset:
+def judge(design: Design, accounts: Sequence[CellProgress], told: Told) -> xr.Dataset:
     """Return a verdict on every claim of the design, along ``claim``, and all comparisons, along ``comparison``.
 
     What theories were ``told`` to say of cells is not evaluated again.
@@ -233,7 +235,7 @@ def _columns(dimension: str, prefix: str, rows: Sequence[Mapping[str, Any]]) -> 
     return {name: np.array(each, object if of[name].unit == "text" else None) for name, each in columns.items()}
 
 
-def _behind(claim: BaseClaim, design: Design, accounts: Sequence[Account]) -> dict[str, str]:
+def _behind(claim: BaseClaim, design: Design, accounts: Sequence[CellProgress]) -> dict[str, str]:
     """What a claim rests on, in words: settings, what is drawn and what is fixed, and how many replicates and draws."""
     replicates = f"{_range({each.done * each.batch_size for each in accounts})} replicates"
     draws = {each.done for each in accounts if each.planned.cell.population}
@@ -248,7 +250,7 @@ def _range(numbers: set[int]) -> str:
     return str(max(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
 
 
-def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) -> list[int]:
+def wanted_by_claims(design: Design, told: Told, accounts: Sequence[CellProgress]) -> list[int]:
     """Return the batches that bring the score of each open comparison to a verdict, in all its cells alike."""
     wanted = [account.target for account in accounts]
     by_precision = {each.planned.grid for each in accounts if each.planned.precision.stop == "precision"}
@@ -262,7 +264,7 @@ def wanted_by_claims(design: Design, told: Told, accounts: Sequence[Account]) ->
     return wanted
 
 
-def _targets(comparison: Comparison, accounts: Sequence[Account], level: float) -> Iterator[tuple[int, int]]:
+def _targets(comparison: Comparison, accounts: Sequence[CellProgress], level: float) -> Iterator[tuple[int, int]]:
     """Cells of a comparison with the batches that it wants of them; none if it is proven, or cannot be."""
     if comparison.evidence.in_favour < level or not comparison.cells:
         return

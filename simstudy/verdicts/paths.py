@@ -102,7 +102,14 @@ def _slope(estimates: Estimates, leverage: Array, logarithmic: bool, vertices: S
         for cell, derivative in vertex.terms.items():
             terms[cell] += weight * derivative * (1.0 if logarithmic else np.exp(vertex.value))
     if not terms:
-        return Contrast(value, 0.0, int(estimates.n_blocks.min()), estimates.degrees.min(), 0.0, 0.0)
+        return Contrast(
+            value,
+            0.0,
+            int(estimates.n_blocks.min()),
+            estimates.degrees([*range(len(estimates.values))]).min(),
+            0.0,
+            0.0,
+        )
     return estimates.combine(terms)._replace(value=value)
 
 

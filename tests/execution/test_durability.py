@@ -1,6 +1,7 @@
 """Nothing that happens to a run, kills among them, changes its results, wastes what is stored, or is told twice."""
 
 import contextlib
+import re
 import resource
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from stored import batches, flip, overwrite, record, remove
 from simstudy.__main__ import command
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
-from simstudy.execution.ledger import Ledger
+from simstudy.execution.state import RunState
 from simstudy.execution.store import Store, store_of
 from simstudy.study import run
 
@@ -42,16 +43,16 @@ def design(tiny, tmp_path):
 
 def computed(monkeypatch) -> list[tuple]:
     """List the batches that are computed from now on, by cell and number."""
-    from simstudy.execution import queue
+    from simstudy.execution import loop
 
     calls: list[tuple] = []
-    original = queue.simulate_batch
+    original = loop.simulate_batch
 
     def counted(cells, batch, device):
         calls.extend((cell, batch) for cell in cells)
         return original(cells, batch, device)
 
-    monkeypatch.setattr(queue, "simulate_batch", counted)
+    monkeypatch.setattr(loop, "simulate_batch", counted)
     return calls
 
 
@@ -81,7 +82,7 @@ def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monke
         with pytest.raises(UserError, match=rf"in use by process {process.pid} on .* since .*; wait for it, or choose"):
             run(design, output=tmp_path, executor="serial")
         assert store.owner().alive and store.owner().pid == process.pid
-        Ledger(design, store).first_tasks()  # who only reads is not in anybody's way
+        RunState(design, store).first_tasks()  # who only reads is not in anybody's way
         process.kill()
         process.communicate()
     assert store.owner().alive is False
@@ -102,7 +103,8 @@ def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypa
     assert not (first.mse == second.mse).sel(source="empirical").any()
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == n_new  # back to the first design: all its batches are there
-    monkeypatch.setattr("simstudy.execution.ledger.engine", lambda *_: "another engine")
+    monkeypatch.setattr("simstudy.execution.state.engine", lambda *_: "another engine")
+    (tmp_path / FOLDER / "results.nc").unlink()
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == n_new + int(first.n_batches.sum())
     assert before.items() < batches(tmp_path).items()
@@ -119,9 +121,7 @@ def disk_with_room_for(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
 
 
-@pytest.mark.parametrize(
-    ("size", "place"), [(50, ".owner.json"), (3_000, ".records"), (150_000, "details.nc"), (10_000_000, None)]
-)
+@pytest.mark.parametrize(("size", "place"), [(3_000, "run"), (150_000, "details.nc"), (10_000_000, None)])
 @pytest.mark.usefixtures("undrawn")
 def test_disk_that_is_full__is_one_message_and_nothing_torn(tiny, tmp_path, capsys, size, place):
     path, output = write_design(tmp_path), tmp_path / "out"
@@ -135,7 +135,7 @@ def test_disk_that_is_full__is_one_message_and_nothing_torn(tiny, tmp_path, caps
     assert f"{place}: cannot be written" in said and "and run again" in said
     assert len(said.strip().splitlines()) == 1
     stored = batches(output)
-    assert bool(stored) == (place != ".owner.json")
+    assert stored
     assert not (output / FOLDER / "results.nc").exists()
     assert list((output / FOLDER / ".partial").iterdir()) == []
     results = run(path, output=output, executor="serial")
@@ -145,7 +145,7 @@ def test_disk_that_is_full__is_one_message_and_nothing_torn(tiny, tmp_path, caps
 
 def tasks_left(design, output: Path) -> int:
     """Batches that a run would still compute before its next look, cell by cell."""
-    return sum(len(task.cells) for task in Ledger(design, store_of(design, output)).first_tasks())
+    return sum(len(task.cells) for task in RunState(design, store_of(design, output)).first_tasks())
 
 
 EXTENSIONS = {
@@ -166,6 +166,7 @@ EXTENSIONS = {
     ],
 )
 def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypatch, extension):
+    monkeypatch.setattr(RunState, "fold", lambda _: None)
     stored = batches(tiny.copied(tmp_path / "grown"))
     wider = load_design(write_design(tmp_path, edited(DESIGN, *extension)))
     calls = computed(monkeypatch)
@@ -183,18 +184,54 @@ def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypat
         assert n_computed == int(results.n_batches[results.angle == 30].sum()) > 0
 
 
+LONG = edited(edited(DESIGN, "mse = 0.05", "mse = 0.01"), "seed = 7", 'seed = 7\ncontrol = "none"')
+LONG = edited(LONG, "max_replicates = 512", "max_replicates = 1200")
+DRAWN = (
+    edited(LONG, "seed = 7", 'seed = 7\npopulation = ["queries"]')
+    + '[queries]\nqueries = {kind = "gaussian", count = 2}\n'
+)
+
+
+@pytest.mark.parametrize("text", [LONG, edited(LONG, "= 1200", "= 10_000"), DRAWN], ids=["fixed", "many", "drawn"])
+def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(text, tmp_path, monkeypatch):
+    design = load_design(write_design(tmp_path, text))
+    with monkeypatch.context() as unfolded:
+        unfolded.setattr(RunState, "fold", lambda _: None)
+        wanted = run(design, output=tmp_path / "raw", executor="serial").drop_attrs()
+    found = run(design, output=tmp_path / "folded", executor="serial").drop_attrs()
+    assert found.identical(wanted) and int(found.n_batches.max()) > 8
+    raw, folded = (tmp_path / name / FOLDER / "batches" / "run" for name in ("raw", "folded"))
+    assert folded.stat().st_size < 0.7 * raw.stat().st_size
+    calls = computed(monkeypatch)
+    state = folded.parents[1] / ".status.json"
+    state.unlink()
+    assert run(design, output=tmp_path / "folded", executor="serial").drop_attrs().identical(wanted) and not calls
+    whole = folded.read_bytes()
+    # What is damaged is computed again, all that was folded with it as well.
+    folded.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    assert run(design, output=tmp_path / "folded", executor="serial").drop_attrs().identical(wanted)
+    assert 0 < len(calls) < int(found.n_batches.sum())
+    # More precision goes on where it stopped: nothing is computed again, and all counts that was.
+    tighter = edited(re.sub(r"= (1200|10_000)\b", "= 30_000", text), "mse = 0.01", "mse = 0.006")
+    further = load_design(write_design(tmp_path, tighter))
+    calls.clear()
+    more = run(further, output=tmp_path / "folded", executor="serial")
+    assert len(calls) == int((more.n_batches - found.n_batches).sum()) > 0
+    moved = (more.mse - found.mse).sel(source="empirical") / found.mse_mcse
+    assert text == DRAWN or float(abs(moved).max()) < 4.0  # of few draws tails are heavy
+
+
 TEARING = """
 import time
-from simstudy.execution.batch_files import Segment
-append = Segment.append
-def torn(self, records):
-    append(self, {batch: record[:100] for batch, record in records.items()})
-    time.sleep(60)
-Segment.append = torn
+from simstudy.execution import store
+pack = store.batches.pack
+def torn(moments):
+    return pack(moments._replace(error_sum=moments.error_sum + 1e-9))
+store.batches.pack = torn
 """
 FORGETFUL = """
 from simstudy.execution.store import Store
-Store.stored_batches = lambda *_: frozenset()
+Store.stored_batches = lambda *_: set()
 """
 # Files of figures are killed and compared as all others; what is drawn in them takes longer than all else.
 BLANK_FIGURES = """

@@ -19,10 +19,10 @@ from simstudy.execution.store import Store
 
 FILES = (
     "results.nc", "details.nc", "report.html", "verdicts.csv", "comparisons.csv", "cells.csv", "provenance.json",
-    ".lock", ".owner.json", ".status.json", "figures/a.png", "replays/a.nc",
-    "share.json", "logs/array.sh",
+    ".lock", ".status.json", ".report.json", "figures/a.png", "replays/a.nc", "batches/run", "batches/1-of-2",
+    "logs/array.sh",
 )  # fmt: skip
-FOLDERS = ("figures", ".partial", "logs", "replays", "batches", "confirmed", "shares")
+FOLDERS = ("figures", ".partial", "logs", "replays", "batches", "confirmed")
 KINDS: dict[str, Callable[[Path, Path], None]] = {
     "file": lambda place, home: place.symlink_to(home / "canary"),
     "folder": lambda place, home: place.symlink_to(home, target_is_directory=True),
@@ -93,15 +93,13 @@ def test_link_or_pipe_where_a_writer_expects_its_own__is_one_line_and_changes_no
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["0000.index", "0000.records", "cell.json"])
+@pytest.mark.parametrize("name", ["run", "1-of-2", "1-of-2.lock"])
 def test_link_or_pipe_among_batches__is_one_line_for_every_command(name, kind, home, tmp_path, tiny, in_process):
     study = tiny.copied(tmp_path / "out") / "tiny" / "quick"
-    identity = Store(study).files.at("batches").names()[0]
-    (study / "batches" / identity / name).unlink()
-    KINDS[kind](study / "batches" / identity / name, home)
-    (study / "results.nc").unlink()
+    (study / "batches" / name).unlink(missing_ok=True)
+    KINDS[kind](study / "batches" / name, home)
     path, before = write_design(tmp_path), contents(home)
-    for command in (["run", path, "--executor", "serial"], ["plan", path]):
+    for command in (["run", path, "--executor", "serial"], ["run", path, "--share", "1/2"], ["plan", path]):
         given = [*command, "--output", tmp_path / "out"]
         result = in_process(*given)
         assert result.returncode == 2 and result.stderr.count("\n") == 1, (command[0], result.stderr, result.stdout)
@@ -177,10 +175,12 @@ def test_nothing_in_the_current_folder__is_imported_or_read_as_settings(checkout
 def test_only_what_the_program_makes__is_deleted(tmp_path):
     folder = Folder(tmp_path)
     (tmp_path / ".partial").mkdir()
-    for name in ("notes.txt", ".partial/notes.txt", f".partial/{'a' * 32}"):
+    (tmp_path / "batches").mkdir()
+    for name in ("notes.txt", ".partial/notes.txt", f".partial/{'a' * 32}", "batches/run", "batches/1-of-2"):
         (tmp_path / name).write_text("mine")
         folder.delete(name)
     assert (tmp_path / "notes.txt").exists() and os.listdir(tmp_path / ".partial") == ["notes.txt"]
+    assert os.listdir(tmp_path / "batches") == ["run"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a file of a second user")

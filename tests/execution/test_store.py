@@ -1,32 +1,44 @@
-"""Files of a study: whole or absent, checked when read."""
+"""Nothing that is read is believed, and nothing that was stored is lost: batches and results on disk."""
 
 import contextlib
 import errno
-import hashlib
+import json
 import os
+import re
 import shutil
 import stat
+import tracemalloc
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
+from builders import DESIGN, edited, write_design
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stored import rows
+from stored import entries
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.design.load import load_design
 from simstudy.errors import UserError
-from simstudy.execution import batch_files
-from simstudy.execution.batch_files import LENGTH, Segment, record_of, same, segments
-from simstudy.execution.folder import Folder, refused
-from simstudy.execution.store import Store, read_results
+from simstudy.execution import loop, state
+from simstudy.execution.batches import scan
+from simstudy.execution.executors import open_executor
+from simstudy.execution.folder import refused
+from simstudy.execution.loop import Task, run_tasks
+from simstudy.execution.state import RunState
+from simstudy.execution.status import status_of
+from simstudy.execution.store import RUN, Store, read_results, with_digest
 from simstudy.replicates.moments import Moments, empty
+from simstudy.report.progress import status_line, status_table
 
 CELL = SimpleNamespace(
-    n_queries=1, n_members=2, statistics=("one",), controlled=True, simulation=SimpleNamespace(batch_size=32)
+    n_queries=1, n_members=2, statistics=("one",), controlled=True, population=(),
+    simulation=SimpleNamespace(batch_size=32),
 )  # fmt: skip
+ID, OTHER = "ab" * 10, "cd" * 10
 
 
 def some_moments(seed: int = 0) -> Moments:
@@ -40,117 +52,125 @@ def store(tmp_path) -> Store:
     return Store(tmp_path / "study" / "quick")
 
 
-def only(store: Store) -> Segment:
-    """The segment of the only cell."""
-    (segment,) = segments(store.files.at("batches", "abc"))
-    return segment
-
-
 def same_bits(one: dict[int, Moments], other: dict[int, Moments]) -> bool:
-    return one.keys() == other.keys() and all(same(one[batch], other[batch]) for batch in one)
+    def bits(all_of: dict[int, Moments]) -> dict[int, list[bytes]]:
+        return {batch: [each.tobytes() for each in moments] for batch, moments in all_of.items()}
+
+    return bits(one) == bits(other)
 
 
-def test_batches__are_read_back_to_the_bit_from_any_segment_in_order_of_their_numbers(store):
-    written = {batch: some_moments(batch) for batch in (3, LENGTH, 2, 0, LENGTH - 1)}
+def put(store: Store, *numbers: int, identity: str = ID) -> dict[int, Moments]:
+    written = {batch: some_moments(batch) for batch in numbers}
     for batch, moments in written.items():
-        store.write_batch("abc", batch, moments, CELL)
-    assert same_bits(store.read_batches("abc", range(2 * LENGTH), CELL), written)
-    assert list(store.read_batches("abc", [LENGTH, 2], CELL)) == [2, LENGTH]
-    assert store.stored_batches("abc") == written.keys()
-    assert store.stored_batches("other") == frozenset() and store.read_batches("abc", [4], CELL) == {}
+        store.write_batch(identity, batch, moments)
+    return written
 
 
-def test_large_segments__are_read_a_piece_at_a_time(store, monkeypatch):
-    written = {batch: some_moments(batch) for batch in (5, 1, 4, 0, 3)}
-    for batch, moments in written.items():
-        store.write_batch("abc", batch, moments, CELL)
-    asked, original = [], Folder.read
-    monkeypatch.setattr("simstudy.execution.batch_files.CHUNK_BYTES", 2 * record_of(CELL).itemsize)
-    monkeypatch.setattr(Folder, "read", lambda *given: asked.append(given[2:]) or original(*given))
-    assert same_bits(store.read_batches("abc", range(9), CELL), written)
-    size = record_of(CELL).itemsize
-    assert asked[1:] == [(2 * size, 0), (2 * size, 2 * size), (size, 4 * size)]
-
-
-def test_batch_of_another_address__is_not_used(store):
-    """Neither under another number, nor in the folder of another cell."""
-    store.write_batch("abc", 0, some_moments(), CELL)
-    shutil.copytree(store.folder / "batches" / "abc", store.folder / "batches" / "other")
-    assert store.stored_batches("other") == {0} and store.read_batches("other", [0], CELL) == {}
-    index = store.folder / "batches" / "abc" / "0000.index"
-    index.write_bytes(b"\x01" + index.read_bytes()[1:])
-    assert store.stored_batches("abc") == {1} and store.read_batches("abc", [0, 1], CELL) == {}
-    index.write_bytes(b"\xff" * 8 + index.read_bytes()[8:])
-    assert store.stored_batches("abc") == frozenset()
-
-
-def test_foreign_files__are_no_batches(store):
-    store.write_batch("abc", 0, some_moments(), CELL)
-    for name in ("²²²².index", "1.index", "notes.txt", ".0000.index"):
-        (store.folder / "batches" / "abc" / name).write_text("")
-    assert store.stored_batches("abc") == {0}
+def test_batches__are_read_back_to_the_bit_from_all_files_that_lie_there(store):
+    written = put(store, 3, 4096, 2, 0)
+    written |= put(Store(store.folder, "2-of-3"), 7)
+    put(store, 5, identity=OTHER)
+    (store.folder / "batches" / "1-of-3.lock").write_text("")
+    for reader in (Store(store.folder), Store(store.folder, "1-of-3")):
+        assert same_bits(reader.read_batches(ID, range(9999), CELL), written)
+        assert reader.stored_batches(ID) == written.keys() and reader.stored_batches("ef" * 10) == set()
+    assert same_bits(put(store, 7), store.read_batches(ID, [7], CELL))  # its own counts
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bit_or_cut_file__costs_the_batches_there_alone(store, data):
     shutil.rmtree(store.folder, ignore_errors=True)
-    written = {batch: some_moments(batch) for batch in range(3)}
-    for batch, moments in written.items():
-        store.write_batch("abc", batch, moments, CELL)
-    path, size = data.draw(
-        st.sampled_from([(only(store).path("records"), record_of(CELL).itemsize), (only(store).path("index"), 48)])
-    )
+    written = put(Store(store.folder), *range(3))
+    path = store.folder / RUN
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
-    lost = range(place // size, 3)
+    struck = place // (len(content) // 3)
     if data.draw(st.booleans()):
         content[place] ^= 1 << data.draw(st.integers(0, 7))
-        lost = [place // size] if path.suffix == ".records" or not 8 <= place % size < 16 else []  # but for its time
+        lost = [struck]
     else:
         del content[place:]
+        lost = [*range(struck, 3)]
     path.write_bytes(bytes(content))
-    assert same_bits(store.read_batches("abc", range(3), CELL), {b: written[b] for b in written if b not in lost})
-    for batch in lost:  # and what is computed again is there, whatever the harm
-        store.write_batch("abc", batch, written[batch], CELL)
-    assert same_bits(store.read_batches("abc", range(3), CELL), written)
+    found = Store(store.folder)
+    assert same_bits(found.read_batches(ID, range(3), CELL), {b: written[b] for b in written if b not in lost})
+    assert not found.is_whole() or len(found.stored_batches(ID)) == 3 - len(lost)
+    with found.locked():  # and what is computed again is there, whatever the harm
+        put(found, *lost)
+    assert same_bits(Store(store.folder).read_batches(ID, range(3), CELL), written)
 
 
-def test_record_that_is_gone__is_damaged_whatever_the_index_states(store):
-    for batch in range(2):
-        store.write_batch("abc", batch, some_moments(batch), CELL)
-    index, records = only(store).path("index"), only(store).path("records")
-    entries = np.frombuffer(index.read_bytes(), batch_files.ENTRY).copy()
-    entries["digest"][1] = np.void(hashlib.sha256(b"abc/1/").digest())  # of a record that holds nothing
-    index.write_bytes(entries.tobytes())
-    os.truncate(records, record_of(CELL).itemsize)
-    assert same_bits(store.read_batches("abc", [0, 1], CELL), {0: some_moments(0)})
-    assert store.read_batches("abc", [1], CELL) == {}
+def test_torn_end__is_no_batch_and_is_cut_off_by_the_next_writer(store):
+    put(store, 0)
+    path = store.folder / RUN
+    whole = path.stat().st_size
+    path.write_bytes(path.read_bytes() * 2)
+    os.truncate(path, 2 * whole - 1)
+    assert Store(store.folder).stored_batches(ID) == {0}
+    with store.locked():
+        assert path.stat().st_size == whole
 
 
-@pytest.mark.parametrize("name", ["records", "index"])
-def test_torn_end__is_no_batch_and_is_cut_off_by_the_next(store, name):
-    store.write_batch("abc", 0, some_moments(0), CELL)
-    path = only(store).path(name)
-    path.write_bytes(path.read_bytes() + b"torn")
-    assert store.stored_batches("abc") == {0}
-    store.write_batch("abc", 1, some_moments(1), CELL)
-    assert same_bits(store.read_batches("abc", [0, 1], CELL), {batch: some_moments(batch) for batch in (0, 1)})
-    assert path.stat().st_size % {"records": record_of(CELL).itemsize, "index": 48}[name] == 0
+def test_endless_file__is_not_searched_without_end(store, monkeypatch):
+    put(store, 0)
+    monkeypatch.setattr("simstudy.execution.batches.FARTHEST", 1 << 24)
+    os.truncate(store.folder / RUN, 1 << 40)  # of holes
+    tracemalloc.start()
+    assert Store(store.folder).read_batches(ID, [0], CELL).keys() == {0}
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 23
+    (store.folder / ".status.json").touch()
+    os.truncate(store.folder / ".status.json", 1 << 40)
+    with pytest.raises(UserError, match=r"status\.json: cannot be read: longer than"):
+        store.files.read(".status.json", 1 << 20)
 
 
-def test_batch_that_is_stored_again__counts_as_it_was_stored_last(store):
-    for seed in (0, 1):
-        store.write_batch("abc", 0, some_moments(seed), CELL)
-    assert same_bits(store.read_batches("abc", [0], CELL), {0: some_moments(1)})
+def changed(array, *values):
+    array = array.copy()
+    array.flat[: len(values)] = values
+    return array
+
+
+def with_failures(moments: Moments, *failed: int) -> Moments:
+    """Failures of the replicates, all of which the first block seems to lack."""
+    counts = changed(moments.n_defined, moments.n_defined[0] - len(failed))
+    return moments._replace(n_defined=counts, failed=np.array(failed, np.int64))
+
+
+WRONG = {
+    "a count too many": lambda m: m._replace(n_defined=changed(m.n_defined, 3)),
+    "a count below zero": lambda m: m._replace(n_defined=changed(m.n_defined, -1)),
+    "a failure unnamed": lambda m: m._replace(n_defined=changed(m.n_defined, 1)),
+    "a failure of another block": lambda m: with_failures(m, 31),
+    "a failure of another batch": lambda m: with_failures(m, 64),
+    "a failure before the first": lambda m: with_failures(m, -1),
+    "an infinite sum": lambda m: m._replace(error_sum=changed(m.error_sum, np.inf)),
+    "an undefined sum": lambda m: m._replace(product_sum=changed(m.product_sum, np.nan)),
+    "a sum whose square overflows": lambda m: m._replace(product_sum=changed(m.product_sum, 1e200)),
+    "an undefined target": lambda m: m._replace(target=changed(m.target, np.nan)),
+    "another size": lambda m: m._replace(target=np.zeros(0)),
+}
+
+
+@pytest.mark.parametrize("forge", WRONG.values(), ids=WRONG.keys())
+def test_batch_that_cannot_be__is_damaged(forge, store):
+    store.write_batch(ID, 0, forge(some_moments()))
+    assert store.stored_batches(ID) == {0} and store.read_batches(ID, [0], CELL) == {}
+    for failed in ((), (0,), (1, 0)):  # the control: what is forged is refused for its contents alone
+        store.write_batch(ID, 0, with_failures(some_moments(), *failed))
+        assert store.read_batches(ID, [0], CELL)[0].failed.tolist() == sorted(failed)
+    unknown = changed(some_moments().statistic_sum, np.nan)  # as are statistics that have no meaning
+    store.write_batch(ID, 0, some_moments()._replace(statistic_sum=unknown))
+    assert store.read_batches(ID, [0], CELL)
 
 
 def test_batches_since__counts_those_stored_later(store, monkeypatch):
     for now in (10.0, 20.0, 30.0):
-        monkeypatch.setattr("simstudy.execution.batch_files.time.time", lambda now=now: now)
-        store.write_batch("abc", int(now), some_moments(), CELL)
-    assert [store.batches_since("abc", moment) for moment in (0.0, 15.0, 30.0)] == [3, 2, 0]
-    assert Store(store.folder / "none", known=(store,)).batches_since("abc", 15.0) == 2
+        monkeypatch.setattr("simstudy.execution.store.time.time", lambda now=now: now)
+        put(store, int(now))
+    assert [store.batches_since(ID, moment) for moment in (0.0, 15.0, 30.0)] == [3, 2, 0]
 
 
 @pytest.mark.parametrize("call", ["rename", "fsync"])
@@ -164,87 +184,110 @@ def test_failed_write__leaves_nothing_behind(store, call, monkeypatch):
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []
 
 
-def test_batches__are_flushed_together_and_with_the_folders_that_name_them(store, monkeypatch):
+def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store, monkeypatch):
     flushed: list[int] = []
     monkeypatch.setattr("simstudy.execution.folder.os.fsync", lambda file: flushed.append(os.fstat(file).st_ino))
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
     with store.locked():
-        flushed.clear()
-        for batch in (0, 1):
-            store.write_batch("abc", batch, some_moments(), CELL)
-        assert store.stored_batches("abc") == {0, 1} and flushed == []
-        segment = only(store)
-    paths = (segment.path("records"), segment.path("index"), segment.folder.path, segment.folder.path.parent)
-    assert flushed == [path.stat().st_ino for path in paths]
-    flushed.clear()
+        put(store, 0, 1)
+        assert store.stored_batches(ID) == {0, 1} and flushed == []
+    path = store.folder / RUN
+    assert flushed == [path.stat().st_ino, path.parent.stat().st_ino]
     store.flush()
-    assert flushed == []
+    assert len(flushed) == 2
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 0.0)
     monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e9)
     store.flush()
-    store.write_batch("abc", 2, some_moments(), CELL)
+    put(store, 2)
     assert len(flushed) == 4
     monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e-9)
     store.flush()
-    store.write_batch("abc", 3, some_moments(), CELL)
+    put(store, 3)
     assert len(flushed) == 4  # a slow disk is asked less often
-    monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 1e9)
-    monkeypatch.setattr("simstudy.execution.store.GATHER_SECONDS", 1e-9)
-    with store.locked():
-        store.write_batch("abc", 4, some_moments(), CELL)
-        assert rows(store.folder).keys() == {f"batches/abc/{batch:07d}.batch" for batch in range(4)}
 
 
-def test_disk_that_fails_later__is_told(store, monkeypatch):
-    def failing(_: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    with pytest.raises(UserError, match=r"0000\.records: cannot be written \(Input/output error\)"), store.locked():
-        store.write_batch("abc", 0, some_moments(), CELL)
-        monkeypatch.setattr("simstudy.execution.folder.os.fsync", failing)
-
-
-@pytest.mark.parametrize("refused", [stat.S_ISDIR, stat.S_ISREG])
-def test_file_system_that_flushes_no_folders__will_do_and_one_that_flushes_no_files_not(store, refused, monkeypatch):
+@pytest.mark.parametrize("refused_by", [None, stat.S_ISDIR, stat.S_ISREG])
+def test_disk_that_fails_later__is_told_but_not_one_that_flushes_no_folders(store, refused_by, monkeypatch):
     def flush(file: int) -> None:
-        if refused(os.fstat(file).st_mode):
-            raise OSError(22, "Invalid argument")
+        if refused_by is None or refused_by(os.fstat(file).st_mode):
+            raise OSError(22 if refused_by else 5, "as told")
 
-    store.write_batch("abc", 0, some_moments(), CELL)
-    monkeypatch.setattr("simstudy.execution.folder.os.fsync", flush)
-    with contextlib.nullcontext() if refused is stat.S_ISDIR else pytest.raises(UserError, match="Invalid argument"):
-        store.flush()
-
-
-def test_missing_results__are_one_message(tmp_path):
-    with pytest.raises(UserError, match="run the study first"):
-        read_results(tmp_path / "results.nc")
-    (tmp_path / "results.nc").write_text("not netCDF")
-    with pytest.raises(UserError, match="damaged, or not the results"):
-        read_results(tmp_path / "results.nc")
-    store = Store(tmp_path)
-    path = store.write_dataset("results.nc", xr.Dataset({"a": ("x", [1.0])}))
-    assert read_results(path).a.item() == 1.0
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])  # netCDF itself reads this without complaint, or something in it
-    with pytest.raises(UserError, match="damaged, or not the results"):
-        read_results(path)
-    (tmp_path / "not.nc").write_bytes(b"no netCDF" + hashlib.sha256(b"no netCDF").hexdigest().encode())
-    with pytest.raises(UserError, match="no results can be read"):
-        read_results(tmp_path / "not.nc")
+    told = pytest.raises(UserError, match=r"run: cannot be written \(as told\)")
+    with contextlib.nullcontext() if refused_by is stat.S_ISDIR else told, store.locked():
+        put(store, 0)
+        monkeypatch.setattr("simstudy.execution.folder.os.fsync", flush)
 
 
 def test_batches_that_wait__are_written_for_whoever_reads_and_when_the_work_fails(store, monkeypatch):
     monkeypatch.setattr("simstudy.execution.store.GATHER_SECONDS", 3600.0)
     with pytest.raises(KeyboardInterrupt), store.locked():
-        store.write_batch("abc", 0, some_moments(0), CELL)
-        assert not segments(store.files.at("batches", "abc"))
-        assert same(store.read_batches("abc", [0], CELL)[0], some_moments(0)) and only(store)
-        store.write_batch("abc", 1, some_moments(1), CELL)
+        put(store, 0)
+        assert not [*scan(store.files, RUN)]
+        assert store.read_batches(ID, [0], CELL) and [*scan(store.files, RUN)]
+        put(store, 1)
         raise KeyboardInterrupt
-    assert only(store).batches() == {0: 0, 1: 1}
-    store.write_batch("abc", 2, some_moments(2), CELL)  # without the lock nothing waits
-    assert only(store).batches().keys() == {0, 1, 2}
+    assert len([*scan(store.files, RUN)]) == 2
+    put(store, 2)  # without the lock nothing waits
+    assert len(entries(store.folder)) == 3
+
+
+OWNER = {"pid": 1, "host": "here", "born": 1.0, "started": 1.0}
+GARBLED = [
+    "", "{", "[]", "null", "[" * 200_000, json.dumps({"pid": 1}),
+    *(json.dumps(OWNER | wrong) for wrong in (
+        {"pid": "1"}, {"pid": True}, {"pid": -1}, {"pid": 2**70}, {"host": 1}, {"born": None}, {"born": float("nan")},
+        {"started": 1e300}, {"started": "now"}, {"more": 1},
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GARBLED, ids=range(len(GARBLED)))
+def test_garbled_owner__is_nobody(text, store):
+    store.folder.mkdir(parents=True)
+    (store.folder / ".lock").write_text(text)
+    assert store.owner() is None
+    (store.folder / ".lock").write_text(json.dumps(OWNER))
+    assert store.owner().host == "here"
+
+
+def test_results_that_are_missing_or_damaged__are_one_message(tmp_path):
+    path, store = tmp_path / "results.nc", Store(tmp_path)
+    with pytest.raises(UserError, match="run the study first"):
+        read_results(path)
+    store.write_dataset("results.nc", xr.Dataset({"a": ("x", [1.0])}))
+    assert read_results(path).a.item() == 1.0
+    content = path.read_bytes()
+    # netCDF itself reads half a file without complaint, or something in it.
+    for harmed in (b"not netCDF", content[: len(content) // 2]):
+        path.write_bytes(harmed)
+        with pytest.raises(UserError, match="damaged, or not the results"):
+            read_results(path)
+    path.write_bytes(with_digest(b"no netCDF"))
+    with pytest.raises(UserError, match="no results can be read"):
+        read_results(path)
+    # One long text among many short ones: held, they take as much room as the longest each.
+    texts = ["why a theory does not apply " * 9, *("" for _ in range(10_000))]
+    store.write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", texts)}))
+    assert read_results(path).a[2] == 2.0
+
+
+def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
+    text = edited(DESIGN, "batch_size = 32", "batch_size = 16")
+    vast = load_design(write_design(tmp_path, re.sub("_replicates = [0-9]+", "_replicates = 160_000_000", text)))
+    made = []
+    monkeypatch.setattr(state, "Task", lambda *given: made.append(given) or Task(*given))
+    monkeypatch.setattr(loop, "AHEAD", 10)
+    store = Store(tmp_path / "study")
+    run_state = RunState(vast, store)
+    with open_executor("serial") as executor:
+        next(run_tasks(executor, deque([run_state.first_tasks()])))
+    # Three turns of one worker, and the tasks that wait: six cells share each batch.
+    assert len(made) <= 3 + 2 * 10
+    assert sum(account.missing for account in run_state.accounts) == 6 * 10_000_000
+    status = status_of(run_state, "x")
+    status_table(status, vast)
+    assert "0 of 6 cells finished" in status_line(status, store)
+    assert len(RunState(vast, store).pilot_tasks(4)) == 4
 
 
 @pytest.mark.parametrize("told", ["read", "written"])

@@ -1,7 +1,6 @@
 """What reaches a terminal or a log: text that nobody can steer it with, one line for a mistake, how far a run is."""
 
 import ast
-import dataclasses
 import os
 import shlex
 import signal
@@ -23,8 +22,8 @@ from simstudy import __main__ as process
 from simstudy.design.document import Precision
 from simstudy.design.load import load_design
 from simstudy.execution.folder import Folder
-from simstudy.execution.ledger import Ledger
 from simstudy.execution.provenance import PACKAGE
+from simstudy.execution.state import RunState
 from simstudy.execution.status import status_of
 from simstudy.execution.store import Store
 from simstudy.replicates.performance import Performance
@@ -224,14 +223,14 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(progress, "due", lambda began, seconds, _: began + seconds)
     monkeypatch.setattr(progress, "say", said.append)
-    ledger = SimpleNamespace(accounts=[SimpleNamespace(shortfall=None)], work_known=looked_at)
+    state = SimpleNamespace(accounts=[SimpleNamespace(shortfall=None)], work_known=looked_at)
     display = ProgressDisplay()
     display._bar.get_time = lambda: now[0]
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
     for now[0], replicates, work in [(0.0, 0, 0), (300.0, 0, 0), (305.0, 16, 50), (310.0, 32, 100)]:
-        ledger.standing = work, 400, replicates, 0
-        ledger.accounts[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
-        display(ledger)
+        state.standing = work, 400, replicates, 0
+        state.accounts[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
+        display(state)
     assert said == ["0/1 cells, time left unknown", told]
 
 
@@ -272,28 +271,29 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
 
 def test_precision_that_is_missed__is_told(tmp_path):
     design = load_design(write_design(tmp_path))
-    account = Ledger(design, Store(tmp_path)).accounts[0]
-    account.performance = Performance({"mse": 1.0}, {"mse": 0.2}, {"mse": np.array([0.2])}, {}, 64, 64, 0)
-    line = (
-        "short of the target{}: angle = 0.0, bandwidth = 0.5: MCSE of mse 0.2, target 0.05, ceiling of 512 replicates; "
+    state = RunState(design, Store(tmp_path))
+    for account, mcse in zip(state.accounts, (0.1, 0.2, 0.01, 0.01, 0.01, 0.01), strict=True):
+        account.done = account.target
+        account.performance = Performance({"mse": 1.0}, {"mse": mcse}, {"mse": np.array([0.2])}, {}, 64, 64, 0)
+    status = status_of(state, "x")
+    assert missed_line(status, design) == (
+        "2 cells short of the target, furthest angles: angle = 0.0, bandwidth = 1.0: MCSE of mse 0.2, target 0.05, "
+        "ceiling of 512 replicates; raise max_replicates to go on"
     )
-    line += "raise max_replicates to go on"
-    assert missed_line([account], design) == "1 cell " + line.format(", angles")
-    closer = dataclasses.replace(account, performance=account.performance._replace(mcse={"mse": 0.1}))
-    assert missed_line([closer, account], design) == "2 cells " + line.format(", furthest angles")
-    assert missed_line([], design) == ""
+    reached = [cell.model_copy(update={"reached": True}) for cell in status.cells]
+    assert missed_line(status.model_copy(update={"cells": tuple(reached)}), design) == ""
 
 
 def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_path, monkeypatch):
     design = load_design(write_design(tmp_path))
-    ledger = Ledger(design, Store(tmp_path))
-    assert [*progress.status_table(status_of(ledger, "x"), design).columns[0].cells] == ["", *"012345"]
+    state = RunState(design, Store(tmp_path))
+    assert [*progress.status_table(status_of(state, "x"), design).columns[0].cells] == ["", *"012345"]
     monkeypatch.setattr(progress, "MOST_ROWS", 3)
-    for account, ratio in zip(ledger.accounts, (0.9, 0.2, 1.4, 0.3, 0.0, 0.0), strict=True):
+    for account, ratio in zip(state.accounts, (0.9, 0.2, 1.4, 0.3, 0.0, 0.0), strict=True):
         account.done = account.target
         precise = Performance({"mse": 1.0}, {"mse": 0.05 * ratio}, {}, {}, 0, account.done, 64, 0)
         account.performance = precise if ratio else None
-    ledger.accounts[4].done = 0
-    table = progress.status_table(status_of(ledger, "x"), design)
+    state.accounts[4].done = 0
+    table = progress.status_table(status_of(state, "x"), design)
     assert [*table.columns[0].cells] == ["", "2", "4", "5", ""]
     assert [*table.columns[1].cells][-1] == "3 cells nearer to their target: see --json"

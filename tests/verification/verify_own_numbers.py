@@ -19,7 +19,7 @@ from simstudy.execution.store import store_of
 from simstudy.judging.claims import ClaimsFile, read_claims
 from simstudy.judging.judged import judgement_of
 from simstudy.judging.table import Columns, numbers_of, table_of
-from simstudy.study import open_ledger
+from simstudy.study import open_state
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.judge import judge
 
@@ -32,17 +32,17 @@ def rejudged(design: Design, output: Path) -> Iterator[tuple[xr.Dataset, xr.Data
 
     For the claims on each measure of each grid together, but for those that compare with theory or a diversity index.
     """
-    ledger = open_ledger(design, store_of(design, output))
-    ledger.first_tasks()
+    state = open_state(design, store_of(design, output))
+    state.first_tasks()
     told: dict[int, Any] = {}
     on = {name: (claim.grid, claim.measure, claim.index) for name, claim in design.claims.items() if _own(claim)}
     for (grid, measure, index), names in itertools.groupby(sorted(on, key=lambda name: str(on[name])), key=on.get):
         claims = {name: design.claims[name] for name in names}
-        accounts = [account for account in ledger.accounts if account.planned.grid == grid]
+        accounts = [account for account in state.accounts if account.planned.grid == grid]
         stated = {name: _own(claim) for name, claim in claims.items()}
         estimates = estimates_of(accounts, measure, index)
         own = simstudy.judge(estimates, stated, factors=design.factors[grid]).dataset
-        yield own, judge(design.model_copy(update={"claims": claims}), ledger.accounts, told)
+        yield own, judge(design.model_copy(update={"claims": claims}), state.accounts, told)
 
 
 def _own(claim: BaseClaim) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from commands import UNDRAWN
 from kills import FOLDER, environment
 from strangers import certificates, in_environment
 
-from simstudy.execution.clients import TCP_TIMEOUT
+from simstudy.execution.executors import TCP_TIMEOUT
 
 # Together they take as long as fifty other tests; `test_queue` has a lost scheduler and dead workers in the suite.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.rare]

@@ -18,6 +18,7 @@ from strangers import Listener, break_in, listeners, readable_by_others
 from simstudy.execution.store import Store
 
 pytestmark = pytest.mark.timeout(900)
+LOOPBACK = {"DASK_JOBQUEUE__SLURM__INTERFACE": "lo"}
 SMALL = ("--memory", "1GB", "--walltime", "00:20:00")
 
 
@@ -40,7 +41,7 @@ def failing_sbatch(folder: Path, slurm: Slurm, calls: range) -> dict[str, str]:
     script.chmod(0o755)
     # By default Dask gives a worker that it lost a quarter of a minute to come back.
     lost = {"DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s"}
-    return environment(SLURM_CONF=slurm.conf, PATH=f"{folder}:{os.environ['PATH']}", **lost)
+    return environment(SLURM_CONF=slurm.conf, PATH=f"{folder}:{os.environ['PATH']}", **lost, **LOOPBACK)
 
 
 @pytest.mark.rare
@@ -50,7 +51,7 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, design: Path, calm: Calm
     And the first attempts to replace them fail.
     """
     output, log = tmp_path / "out", tmp_path / "log"
-    arguments = command("submit", design, "--output", output, *SMALL, "--interface", "lo")
+    arguments = command("submit", design, "--output", output, *SMALL)
     variables = failing_sbatch(tmp_path, slurm, range(3, 5))
     with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
         try:
@@ -88,10 +89,11 @@ def of_the_jobs(output: Path) -> set[Listener]:
 def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, open_folder, tmp_path, end):
     design, output = write_design(tmp_path, ENDLESS), open_folder / "my out"
     log = open_folder / "log"
-    arguments = command("submit", design, "--output", output, *SMALL, "--interface", "lo", "--jobs", "1")
+    arguments = command("submit", design, "--output", output, *SMALL, "--jobs", "1")
+    variables = environment(SLURM_CONF=slurm.conf, **LOOPBACK)
     with (
         log.open("w") as file,
-        subprocess.Popen(arguments, stdout=file, stderr=file, env=environment(SLURM_CONF=slurm.conf)) as process,
+        subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process,
     ):
         try:
             wait_until(lambda: stored(output) >= 6, process)
@@ -101,7 +103,7 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
             assert break_in(opened) == ([], [])
             readable = readable_by_others(output)
             (key,) = (output / FOLDER / ".partial").glob("tls-*")
-            assert any(path.suffix == ".records" for path in readable) and key not in readable
+            assert any(path.name == "run" for path in readable) and key not in readable
             assert process.poll() is None
             process.send_signal(end)
             assert process.wait(PATIENCE) == (130 if end == signal.SIGINT else -end), log.read_text()
@@ -119,16 +121,17 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
 
 
 def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, design: Path, tmp_path: Path):
-    arguments = command("submit", design, "--output", tmp_path / "out", "--queue", "nowhere")
-    done = subprocess.run(arguments, capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf))
+    arguments = command("submit", design, "--output", tmp_path / "out")
+    variables = environment(SLURM_CONF=slurm.conf, DASK_JOBQUEUE__SLURM__QUEUE="nowhere")
+    done = subprocess.run(arguments, capture_output=True, text=True, env=variables)
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert "nvalid partition" in done.stderr and "mend --queue" in done.stderr
+    assert "nvalid partition" in done.stderr and "mend --walltime" in done.stderr
     assert not slurm.known()
 
 
 @pytest.mark.rare
 def test_jobs_that_end_at_once__are_not_waited_for(slurm: Slurm, design: Path, tmp_path: Path):
-    arguments = command("submit", design, "--output", tmp_path / "out", *SMALL, "--interface", "lo")
+    arguments = command("submit", design, "--output", tmp_path / "out", *SMALL)
     done = subprocess.run(
         [*arguments, "--setup", "exit 1"], capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf)
     )

@@ -1,37 +1,46 @@
-"""Which batches are done, which are wanted next, and what each cell's measures are so far.
+"""The state of a run: which batches are done, which are wanted next, and what each cell's measures are so far.
 
 A design may want ten million batches of a cell.  So what is wanted is a number, and tasks are made as they are needed:
 memory and time follow what is stored and what is in flight.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.batch_files import Statement, by_segment
+from simstudy.execution.batches import DRAWN, Entry, entry_of, pack, pack_looks
+from simstudy.execution.loop import Task
 from simstudy.execution.provenance import engine
-from simstudy.execution.queue import Task
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
-from simstudy.replicates.moments import Moments
-from simstudy.replicates.performance import Performance, block_lengths, fold, whole_blocks
-from simstudy.replicates.population import measured
+from simstudy.replicates.moments import Draw, Moments, stack
+from simstudy.replicates.performance import (
+    Performance,
+    block_lengths,
+    halved,
+    halvings_of,
+    whole_batches,
+)
+from simstudy.replicates.population import draw_of, measured
 from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
 
 T = TypeVar("T")
 
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
+PIECE = 64
+"""Batches of a cell that are held at once, or as many as one block is made of."""
 
 
 @dataclass
-class Account:
-    """Where one planned cell stands: ``target`` batches are wanted, ``done`` were folded at the last look."""
+class CellProgress:
+    """Where one planned cell stands: ``target`` batches are wanted, ``done`` were there at the last look."""
 
     planned: PlannedCell
     identity: str
@@ -83,10 +92,10 @@ def cost(cell: Cell) -> float:
     return cell.simulation.batch_size * data.n_keys * (per_key + weights)
 
 
-class Ledger:
-    """Accounts of all cells of a design, kept up to date as batches arrive.
+class RunState:
+    """Progress of all cells of a design, kept up to date as batches arrive.
 
-    ``rule``: from the accounts of all cells, none of which wants a batch for itself, to how many are wanted for the
+    ``rule``: from the progress of all cells, none of which wants a batch for itself, to how many are wanted for the
     whole; ``control``: from a cell and its performance to one with smaller errors.
     """
 
@@ -95,7 +104,7 @@ class Ledger:
         design: Design,
         store: Store,
         device: str = "cpu",
-        rule: Callable[[Sequence[Account]], Sequence[int]] | None = None,
+        rule: Callable[[Sequence[CellProgress]], Sequence[int]] | None = None,
         control: Callable[[Cell, Performance], Performance] = lambda _, performance: performance,
     ) -> None:
         self._store = store
@@ -103,31 +112,28 @@ class Ledger:
         self._control = control
         # Batches of different devices differ in their last bits, and are never mixed.
         self._device = device
-        self.accounts: list[Account] = []
+        self.accounts: list[CellProgress] = []
         self._identities: dict[int, str] = {}
-        self._sharers: dict[str, list[Account]] = defaultdict(list)
+        self._sharers: dict[str, list[CellProgress]] = defaultdict(list)
         for planned in design.cells:
             cell = planned.cell
             identity = self._identities[id(cell)] = cell.identity(engine(device, [cell]))
             sharers = self._sharers[identity]
-            stored = sharers[0].stored if sharers else set(store.stored_batches(identity))
+            stored = sharers[0].stored if sharers else store.stored_batches(identity)
+            looks = sharers[0].looks if sharers else store.looks(identity)
             target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
-            sharers.append(Account(planned, identity, target, stored))
+            # Batches that were folded together are looked at together.
+            target = max([target, *looks[-1:]])
+            sharers.append(CellProgress(planned, identity, target, stored, looks=list(looks)))
             self.accounts.append(sharers[-1])
         self._queued: set[tuple[str, int]] = set()
         self._written: set[tuple[str, int]] = set()
-
-    def state_cells(self) -> None:
-        """Write down beside the batches of each cell what it is, for those who compute them again."""
-        for identity, sharers in self._sharers.items():
-            cell = sharers[0].planned.cell
-            self._store.state_cell(identity, Statement(engine=engine(self._device, [cell]), cell=cell))
 
     def first_tasks(self) -> Iterator[Task]:
         """Look at what is stored and return the tasks to begin with, made as they are asked for."""
         for account in self.accounts:
             self._advance(account)
-        self._look_at_all()
+        self._apply_stopping_rule()
         return self._tasks(self.accounts)
 
     def pilot_tasks(self, n_batches: int) -> list[Task]:
@@ -135,7 +141,7 @@ class Ledger:
         for account in self.accounts:
             self._advance(account)
 
-        def stop(account: Account) -> int:
+        def stop(account: CellProgress) -> int:
             missing = (batch for batch in range(account.target) if batch not in account.stored)
             return next(islice(missing, n_batches, None), account.target)
 
@@ -149,8 +155,8 @@ class Ledger:
     def record(self, task: Task, batches: list[Moments]) -> Iterator[Task]:
         """Store the moments of a task and return further tasks, made as they are asked for."""
         touched = []
-        for cell, identity, moments in zip(task.cells, self.identities(task), batches, strict=True):
-            self._store.write_batch(identity, task.batch, moments, cell)
+        for identity, moments in zip(self.identities(task), batches, strict=True):
+            self._store.write_batch(identity, task.batch, moments)
             self._written.add((identity, task.batch))
             self._queued.discard((identity, task.batch))
             for account in self._sharers[identity]:
@@ -159,7 +165,7 @@ class Ledger:
                 if not account.missing and not account.finished:
                     self._advance(account)
                     touched.append(account)
-        return self._tasks([*touched, *self._look_at_all()])
+        return self._tasks([*touched, *self._apply_stopping_rule()])
 
     @property
     def standing(self) -> tuple[float, float, int, int]:
@@ -185,8 +191,8 @@ class Ledger:
             "batches_reused": sum(done.values()) - sum(batch < done[identity] for identity, batch in self._written),
         }
 
-    def preview(self, account: Account) -> Account:
-        """Return the account of a cell as of the batches stored so far, for those who wait."""
+    def preview(self, account: CellProgress) -> CellProgress:
+        """Return the progress of a cell as of the batches stored so far, for those who wait."""
         stored = _stored_of(account)
         whole, damaged = self._read(account, stored)
         seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
@@ -194,7 +200,7 @@ class Ledger:
             self._measure(seen, whole)
         return seen
 
-    def _advance(self, account: Account) -> None:
+    def _advance(self, account: CellProgress) -> None:
         """Look at a cell as long as everything for its next look is stored."""
         _count(account)
         while not account.missing and not account.finished:
@@ -212,9 +218,9 @@ class Ledger:
                     account.target = account.done
             account.missing = 0
 
-    def _look_at_all(self) -> list[Account]:
+    def _apply_stopping_rule(self) -> list[CellProgress]:
         """Ask the rule when no cell wants more, whatever the order of batches; return those that it wants more of."""
-        raised: list[Account] = []
+        raised: list[CellProgress] = []
         while self._rule is not None and all(account.finished for account in self.accounts):
             wanted = self._rule(self.accounts)
             further = [(a, min(n, GROWTH * a.done)) for a, n in zip(self.accounts, wanted, strict=True) if n > a.target]
@@ -226,31 +232,41 @@ class Ledger:
             raised += [account for account, _ in further]
         return raised
 
-    def _read(self, account: Account, batches: Sequence[int]) -> tuple[list[Moments], set[int]]:
-        """Return what these batches of a cell, in order, fold to as they are read, and which of them are damaged."""
-        cell, done = account.planned.cell, 0
-        parts: list[Moments] = []
-        unfolded: list[Moments] = []
-        damaged: set[int] = set()
-        for _, numbers in by_segment(batches):
-            read = self._store.read_batches(account.identity, numbers, cell)
-            damaged.update(number for number in numbers if number not in read)
-            unfolded += [read[number] for number in numbers if number in read]
-            whole = done if cell.population else whole_blocks(done + len(unfolded))
-            if whole > done:
-                parts.append(fold(unfolded[: whole - done], done))
-                unfolded, done = unfolded[whole - done :], whole
-        if unfolded and not cell.population:
-            return [*parts, fold(unfolded, done)], damaged
-        return parts or unfolded, damaged
+    def _read(self, account: CellProgress, numbers: Sequence[int]) -> tuple[list[Any], set[int]]:
+        """Return what batches of a cell, in order, come to, and which of them are damaged.
 
-    def _look(self, account: Account) -> bool:
+        That is the moments of all, folded together, or of a population what each batch tells.
+        """
+        cell, identity = account.planned.cell, account.identity
+        halvings = 0 if cell.population else halvings_of(len(numbers))
+        folded = None if cell.population else self._store.read_folded(identity, cell)
+        if folded is not None and len(numbers) < folded[0].n_batches:
+            folded = None
+        # What was folded before goes on where it ended; else each piece holds whole blocks.
+        first, within = (folded[0].n_batches, folded[0].halvings) if folded else (0, halvings)
+        step = max(PIECE, (1 << within) // N_BLOCKS)
+        parts: list[Any] = [folded[1]] if folded else []
+        damaged = set[int]()
+        for start in range(first, len(numbers), step):
+            piece = numbers[start : start + step]
+            read = self._store.read_batches(identity, piece, cell)
+            damaged.update(number for number in piece if number not in read)
+            found: dict[int, Any] = {number: read[number] for number in piece if number in read}
+            if cell.population and cell.controlled:  # whether the control is taken off depends on all batches
+                parts += found.values()
+            elif cell.population:
+                parts += [b if isinstance(b, Draw) else draw_of(cell, number, b) for number, b in found.items()]
+            elif found:
+                parts.append(halved(stack([*found.values()]), within))
+        if cell.population or not parts:
+            return parts, damaged
+        return [halved(stack(parts), halvings - within)], damaged
+
+    def _look(self, account: CellProgress) -> bool:
         """Measure all that is wanted of a cell; return False if damaged batches, now missing, have to come first."""
         whole, damaged = self._read(account, range(account.target))
-        for batch in damaged:
-            if (account.identity, batch) in self._written:
-                place = self._store.place(account.identity, batch)
-                raise UserError(f"{place}: cannot be read back; check the disk of the outputs, and run again")
+        if any((account.identity, batch) in self._written for batch in damaged):
+            raise UserError(f"{self._store.place}: cannot be read back; check the disk of the outputs, and run again")
         if damaged:
             account.damaged |= damaged
             account.stored -= damaged
@@ -258,7 +274,7 @@ class Ledger:
                 _count(sharer)
             return False
         account.done = account.target
-        account.looks.append(account.done)
+        account.looks += [account.done] * (account.done not in account.looks)
         self._measure(account, whole)
         if account.performance is not None:
             precision = account.planned.precision
@@ -266,7 +282,41 @@ class Ledger:
         _count(account)
         return True
 
-    def _measure(self, account: Account, batches: list[Moments]) -> None:
+    def fold(self) -> None:
+        """Let finished cells take less room: batches that were looked at are stored as they were folded for that."""
+        done = {}
+        for identity, sharers in self._sharers.items():
+            first = sharers[0]
+            # Cells that share batches but not their number are looked at again batch by batch.
+            alike = all(each.finished and not each.cut and each.looks == first.looks for each in sharers)
+            if alike and halvings_of(first.done) and self._store.looks(identity) != tuple(first.looks):
+                done[identity] = first
+        if done:
+            self._store.replace(done.keys(), (each for account in done.values() for each in self._folded(account)))
+
+    def _folded(self, account: CellProgress) -> Iterator[tuple[Entry, bytes]]:
+        """Yield what takes the place of the batches of a cell, those behind the last whole block as they are."""
+        cell, identity, now = account.planned.cell, account.identity, time.time()
+        moments, damaged = self._read(account, range(account.done))
+        if damaged:
+            yield from self._store.entries_of(identity)
+            return
+        if cell.population:
+            halvings, whole, count = 0 if cell.controlled else DRAWN, account.done, 1
+        else:
+            halvings, whole = halvings_of(account.done), whole_batches(account.done)
+            count, n_blocks = whole, whole * N_BLOCKS >> halvings
+            sums, failed = (each[:n_blocks] for each in moments[0][:5]), moments[0].failed
+            kept = failed[failed < whole * account.batch_size]
+            moments = [Moments._make([*sums, moments[0].target, kept])]
+        for first, each in enumerate(moments):
+            payload = pack(each)
+            yield entry_of(identity, halvings, first, count, now, payload), payload
+        looks = pack_looks(account.looks)
+        yield entry_of(identity, 0, 0, 0, now, looks), looks
+        yield from self._store.entries_of(identity, beyond=whole)
+
+    def _measure(self, account: CellProgress, batches: list[Moments]) -> None:
         account.failed = tuple(int(replicate) for batch in batches for replicate in batch.failed)
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
@@ -275,7 +325,7 @@ class Ledger:
         account.performance = performance and self._control(cell, performance)
 
     def _tasks(
-        self, accounts: Iterable[Account], stop: Callable[[Account], int] = lambda account: account.target
+        self, accounts: Iterable[CellProgress], stop: Callable[[CellProgress], int] = lambda account: account.target
     ) -> Iterator[Task]:
         """Yield missing batches, those of a cell below a number: cells that share data are evaluated together."""
         for sharers in sharing_data(accounts, lambda account: account.planned.cell, self._device):
@@ -285,7 +335,7 @@ class Ledger:
                 cells = [account.planned.cell for account in wanted if self._claim(account, batch)]
                 yield from (Task(tuple(together), batch) for together in of_one_task(cells))
 
-    def _claim(self, account: Account, batch: int) -> bool:
+    def _claim(self, account: CellProgress, batch: int) -> bool:
         """Take a batch to be computed, unless it is stored or in flight."""
         address = (account.identity, batch)
         if batch in account.stored or address in self._queued:
@@ -294,12 +344,12 @@ class Ledger:
         return True
 
 
-def _stored_of(account: Account) -> list[int]:
+def _stored_of(account: CellProgress) -> list[int]:
     """Return the numbers of the batches that are wanted and stored, in order."""
     return sorted(batch for batch in account.stored if batch < account.target)
 
 
-def _count(account: Account) -> None:
+def _count(account: CellProgress) -> None:
     account.missing = account.target - len(_stored_of(account))
 
 

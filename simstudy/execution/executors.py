@@ -1,4 +1,4 @@
-"""Dask clients of all kinds: on this machine, on its GPUs, on a running scheduler, on jobs of a batch system.
+"""What batches are submitted to: threads, processes, GPUs, a running scheduler of Dask, jobs of a batch system.
 
 Whoever reaches a scheduler or a worker of Dask can run code as its user.  So what is started here talks over TLS, with
 certificates of its own that end with it.
@@ -7,6 +7,7 @@ certificates of its own that end with it.
 import contextlib
 import ipaddress
 import logging
+import math
 import os
 import re
 import shlex
@@ -15,17 +16,25 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from threadpoolctl import threadpool_limits
+
 from simstudy.errors import UserError, require_extra, require_plain
 from simstudy.execution.folder import ASIDE, Folder
-from simstudy.kernels.devices import cuda_problem, visible_gpus
 
+MAX_WORKERS = 1024
+"""Most workers on one machine: a system that can start no more threads would end the run as a defect."""
+COUNT_SECONDS = 1.0
+"""Time after which the workers of a scheduler are counted again: asking it for them takes as long as short batches."""
 WORKER_SECONDS = 30
 """How long to wait for a scheduler without workers to get some."""
 BUSY_SECONDS = 60.0
@@ -55,29 +64,127 @@ _QUOTED = r"[^\w%@+=:,./-]"
 """Characters that mean something in a directive of a batch system."""
 
 
+class Executor:
+    """Threads of this process, which do not keep it from ending; others have the same methods."""
+
+    device = "cpu"
+
+    def __init__(self, pool: Any, count: int) -> None:
+        self._pool, self._count = pool, count
+        self.aside: list[str] = []
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
+        """Return the future of a call."""
+        future: Future = Future()
+        self._pool.apply_async(function, arguments, {}, future.set_result, future.set_exception)
+        return future
+
+    def workers(self) -> int:
+        """Return how many calls run at once."""
+        return self._count
+
+    def result(self, future: Future) -> Any:
+        """Return what a call that has ended returned; UserError if that was lost."""
+        return future.result()
+
+    def wait_for_workers(self) -> None:
+        """Do nothing, or raise UserError if there have been no workers for long."""
+
+    def set_aside(self, worker: Any) -> None:
+        """Submit nothing to a worker of another engine any more, and say so in ``aside``; UserError if none is left."""
+        raise NotImplementedError  # threads have the engine of their process
+
+
+class DaskExecutor(Executor):
+    """A client of Dask; ``without_workers`` is called while it has none."""
+
+    def __init__(self, client: Any, device: str = "cpu", without_workers: Callable[[], None] | None = None) -> None:
+        super().__init__(client.get_executor(pure=False), 0)
+        self.device, self._client, self._without_workers = device, client, without_workers
+        self._address = client.scheduler.address
+        self._counted, self._last_seen = -math.inf, time.monotonic()
+        self._unlike: set[str] = set()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
+        """Return the future of a call."""
+        future: Future = self._pool.submit(function, *arguments)
+        return future
+
+    def workers(self) -> int:
+        """Return how many calls run at once, by the threads that the scheduler had within the last second."""
+        if time.monotonic() - self._counted >= COUNT_SECONDS:
+            try:
+                threads = self._client.nthreads()
+            except OSError:  # also a connection that is closed, or that was not taken in time
+                raise self._lost() from None
+            mine = {address: count for address, count in threads.items() if address not in self._unlike}
+            if self._unlike and mine:
+                self._pool = self._client.get_executor(pure=False, workers=sorted(mine))
+            self._count, self._counted = sum(mine.values()), time.monotonic()
+        return self._count
+
+    def result(self, future: Future) -> Any:
+        """Return what a call that has ended returned; UserError if its workers died or the scheduler is lost."""
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
+        self._last_seen = time.monotonic()
+        try:
+            return future.result()
+        except KilledWorker:
+            raise UserError(
+                "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
+                "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
+            ) from None
+        except (CancelledError, CommClosedError):
+            raise self._lost() from None
+
+    def _lost(self) -> UserError:
+        return UserError(
+            f"executor = {self._address!r}: the Dask scheduler is lost; start it again, and run again: finished "
+            "batches are stored"
+        )
+
+    def wait_for_workers(self) -> None:
+        """Raise UserError if there have been no workers for long and none will come."""
+        if self.workers():
+            self._last_seen = time.monotonic()
+        elif time.monotonic() - self._last_seen > WORKER_SECONDS:
+            if self._without_workers is None:
+                raise no_workers(self._address, WORKER_SECONDS)
+            self._without_workers()
+            self._last_seen = time.monotonic()
+
+    def set_aside(self, worker: Any) -> None:
+        """Submit nothing to a worker of another engine any more, and say so in ``aside``; UserError if none is left."""
+        said = f"a worker on {worker.host} would give other bits (engine {worker.engine})"
+        remedy = "install the same simstudy and libraries there, and use nodes of one processor type"
+        if worker.address not in self._unlike:
+            self._unlike.add(worker.address)
+            self._counted = -math.inf
+            self.aside.append(f"{said} and computed nothing; {remedy}")
+        if not self.workers():
+            raise UserError(f"{said}, and no other worker is left; {remedy}")
+
+
 @dataclass(frozen=True)
 class Jobs:
-    """Equal jobs on a batch system, of which what is impossible is refused; ``keys`` is the folder of the study."""
+    """Equal jobs on a batch system, of which what is impossible is refused; ``keys`` is the folder of the study.
+
+    What else a cluster wants, such as a queue, an interface or lines of the script, is stated in the configuration of
+    dask-jobqueue.
+    """
 
     system: str = "slurm"
     jobs: int = 2
     threads: int = 1
     memory: str = "2GB"
     walltime: str = "01:00:00"
-    queue: str | None = None
-    interface: str | None = None
-    scratch: str = "${TMPDIR:-/tmp}"
-    directives: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
     logs: Path = Path("logs")
     keys: Folder = field(default_factory=lambda: Folder(Path()))
 
     def __post_init__(self) -> None:
-        import psutil
-
-        for name in ("queue", "interface", "scratch", "directives", "setup", "logs"):
-            value = getattr(self, name)
-            require_plain(name, " ".join(value) if isinstance(value, tuple) else str(value))
+        require_plain("logs", str(self.logs))
         if self.system not in SUBMIT_COMMANDS:
             raise UserError(f"system = {self.system!r}: unknown; choose {', '.join(SUBMIT_COMMANDS)}")
         if min(self.jobs, self.threads) < 1:
@@ -88,9 +195,6 @@ class Jobs:
             raise UserError(
                 f"walltime = {self.walltime!r}: must be hours:minutes:seconds, a minute or more, such as 01:30:00"
             )
-        if self.interface is not None and self.interface not in psutil.net_if_addrs():
-            known = ", ".join(psutil.net_if_addrs())
-            raise UserError(f"interface = {self.interface!r}: this machine has none of that name; choose from {known}")
         # sbatch ends an argument at a space, also after a backslash, but not between quotes.  The others know none.
         if re.search(r'[\\"]' if self.system == "slurm" else rf"{_QUOTED}|%", str(self.logs)):
             raise UserError(f"{self.logs}: {self.system} cannot write logs to such a name; choose another --output")
@@ -105,6 +209,42 @@ class Jobs:
         return (hours * 60 + minutes) * 60 + seconds
 
 
+@contextlib.contextmanager
+def open_executor(
+    executor: str | Jobs,
+    workers: int | None = None,
+    trust_network: bool = False,
+    claim: Callable[[], None] = lambda: None,
+) -> Iterator[Executor]:
+    """Open an executor; ``claim`` locks the folder once that can be used, before a job or a key is made."""
+    whole = isinstance(workers, int) and not isinstance(workers, bool)
+    if workers is not None and not (whole and 1 <= workers <= MAX_WORKERS):
+        wanted = f"must be a whole number from 1 to {MAX_WORKERS}; leave it out for all cores"
+        raise UserError(f"workers = {workers!r}: {wanted}")
+    if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):
+        require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
+    count = workers or os.cpu_count() or 1
+    # Threads of the numerical library would compete with workers, and last bits depend on their number.
+    with threadpool_limits(1), contextlib.ExitStack() as held:
+        if isinstance(executor, Jobs):
+            yield held.enter_context(job_cluster(executor, claim))
+            return
+        if executor in ("serial", "threads"):
+            count = 1 if executor == "serial" else count
+            opened = Executor(held.enter_context(ThreadPool(count)), count)
+        elif executor == "processes":
+            opened = DaskExecutor(held.enter_context(local_client({str(number): {} for number in range(count)})))
+        elif executor == "cuda":
+            opened = DaskExecutor(held.enter_context(local_client(gpu_environments(workers))), "cuda")
+        elif "://" in str(executor):
+            opened = DaskExecutor(held.enter_context(remote_client(executor, trust_network)))
+        else:
+            known = "serial, threads, processes, cuda, or an address such as tls://host:8786"
+            raise UserError(f"executor = {executor!r}: unknown; choose {known}")
+        claim()
+        yield opened
+
+
 def no_workers(address: str, seconds: float) -> UserError:
     """Return what to tell of a scheduler at an address that had no workers for so long."""
     return UserError(
@@ -115,6 +255,8 @@ def no_workers(address: str, seconds: float) -> UserError:
 
 def gpu_environments(workers: int | None) -> dict[str, dict[str, str]]:
     """Return the environments of processes that each see one GPU alone, by its name."""
+    from simstudy.kernels.devices import cuda_problem, visible_gpus
+
     if problem := cuda_problem():
         raise UserError(f"executor = 'cuda': {problem}, or choose another executor")
     gpus = visible_gpus()
@@ -206,7 +348,7 @@ def _credentials(address: str, trust_network: bool) -> Any:
 
 
 @contextlib.contextmanager
-def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[tuple[Any, Callable[[], None]]]:
+def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[DaskExecutor]:
     """Keep jobs running that are workers of a scheduler in this process."""
     import dask
     from distributed import Client
@@ -237,12 +379,13 @@ def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[tuple[Any, Ca
         if not submissions.accepted:
             reason = "; ".join(line.strip() for line in submissions.refusal.splitlines() if line.strip())
             raise UserError(
-                f"{jobs.system} refuses the job: {reason}; mend --queue, --walltime, --memory or --directive"
+                f"{jobs.system} refuses the job: {reason}; mend --walltime or --memory, or the configuration of "
+                f"dask-jobqueue (jobqueue.{jobs.system})"
             )
         # `scale` alone would not replace a job that is lost.  As many as wanted whatever the load: the queue hands
         # out few tasks at a time, from which the scheduler would infer that few workers are needed.
         cluster.adapt(minimum_jobs=jobs.jobs, maximum_jobs=jobs.jobs, interval="1s")
-        yield client, lambda: _require_live(jobs, cluster)
+        yield DaskExecutor(client, without_workers=lambda: _require_live(jobs, cluster))
 
 
 @contextlib.contextmanager
@@ -305,8 +448,8 @@ def _require_live(jobs: Jobs, cluster: Any) -> None:
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if not asked.stdout.strip() and (asked.returncode == 0 or "Invalid job id" in asked.stderr):
         raise UserError(
-            f"slurm jobs {numbers}: ended without becoming workers; {jobs.logs} has their logs; mend --setup, "
-            "--interface or --memory, and submit again: finished batches are stored"
+            f"slurm jobs {numbers}: ended without becoming workers; {jobs.logs} has their logs; mend --memory, or "
+            "the configuration of dask-jobqueue, and submit again: finished batches are stored"
         )
 
 
@@ -329,11 +472,15 @@ def _cluster_class(jobs: Jobs) -> Any:
 
 
 def _asked(jobs: Jobs) -> dict[str, Any]:
-    """Return what dask-jobqueue is told about a job."""
-    # Workers leave in order, a little apart, before the batch system ends them.
+    """Return what dask-jobqueue is told about a job, with what its configuration adds."""
+    import dask
+
+    stated = dask.config.get(f"jobqueue.{jobs.system}", {})
+    scratch = stated.get("local-directory") or "${TMPDIR:-/tmp}"
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     # A directive by which Slurm writes a log for each job, whatever their folder.
     log = [f'--output="{str(jobs.logs).replace("%", "%%")}/%j.log"'] if jobs.system == "slurm" else []
+    # Workers leave in order, a little apart, before the batch system ends them.
     lifetime = ["--lifetime", f"{0.9 * jobs.seconds:.0f}s", "--lifetime-stagger", f"{0.05 * jobs.seconds:.0f}s"]
     return {
         "python": shlex.quote(sys.executable),
@@ -342,19 +489,17 @@ def _asked(jobs: Jobs) -> dict[str, Any]:
         "memory": jobs.memory,
         # LSF counts hours and minutes.
         "walltime": jobs.walltime[:-3] if jobs.system == "lsf" else jobs.walltime,
-        "queue": jobs.queue,
-        "interface": jobs.interface,
         "local_directory": '"$scratch"',
         "log_directory": str(jobs.logs),
         # Paths of logs are quoted by us; dask-jobqueue writes them as they are.
         **({"job_directives_skip": ["#SBATCH -e ", "#SBATCH -o "]} if log else {}),
-        "job_extra_directives": [*log, *jobs.directives],
+        "job_extra_directives": [*log, *(stated.get("job-extra-directives") or ())],
         "job_script_prologue": [
             f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}",
             *(f"export {name}={shlex.quote(value)}" for name, value in (CHILDREN | passed).items()),
-            *jobs.setup,
+            *(stated.get("job-script-prologue") or ()),
             # Nobody else may enter it, or have made it before.
-            f'scratch=$(mktemp -d "{jobs.scratch}/simstudy-XXXXXXXXXX") || exit 1',
+            f'scratch=$(mktemp -d "{scratch}/simstudy-XXXXXXXXXX") || exit 1',
             "trap 'rm -rf \"$scratch\"' EXIT",
         ],
         "worker_extra_args": [*lifetime, "--no-dashboard", "--worker-class", "simstudy.execution.nodes.PagelessWorker"],

@@ -1,0 +1,243 @@
+"""The file of batches: one that is appended to, each entry whole or none, with an index that is made as it is read.
+
+An entry is a head and a payload.  The head says which batches of which cell the payload holds, how long it is, and its
+digest, and has a digest of its own; so a flipped bit costs one entry, wherever it is.  What a killed process leaves
+behind the last whole entry nobody reads, and the next writer cuts off.  A batch that was damaged and computed again
+stands there twice, and the last one counts.  Nothing in the bytes is believed unchecked.  The digests show damage, not
+forgery: whoever forges numbers also forges digests.
+
+A payload is the moments of one batch; or of all batches from the first on, folded together; or what one batch of a
+population tells; or the numbers of batches at which a cell was looked at, the last of them as many as were folded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from simstudy.data.geometry import GEOMETRIC_INDICES
+from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.execution.folder import Folder, Missing
+from simstudy.replicates.moments import Draw, Moments
+
+LARGEST_SUM = 1e100
+"""Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
+MAGIC = b"\x93batch\r\n"
+_HEAD = struct.Struct("<8s10sHqqdq16s8s")
+_CHUNK = 1 << 20
+FARTHEST = 1 << 30
+"""Bytes that are searched for the next entry behind one whose head is damaged."""
+DRAWN = 40
+"""In the place of halvings, which are fewer: what a batch of a population tells, in the place of its moments."""
+
+
+class Entry(NamedTuple):
+    """What an entry holds, and where its payload stands in the file."""
+
+    identity: str  # Of the cell, 20 hexadecimal digits
+    halvings: int  # How often pairs of blocks were added
+    first: int  # Number of the first batch
+    n_batches: int  # How many batches; 0 for the looks at a cell
+    stored: float  # When, in seconds of `time.time`
+    size: int  # Bytes of the payload
+    digest: bytes
+    start: int = -1
+
+    @property
+    def stop(self) -> int:
+        """Place behind the payload."""
+        return self.start + self.size
+
+    def head(self) -> bytes:
+        """Bytes that precede the payload."""
+        told = MAGIC, bytes.fromhex(self.identity), *self[1:7]
+        return _HEAD.pack(*told, _digest(_HEAD.pack(*told, b""), 8))
+
+
+def _digest(content: bytes, size: int = 16) -> bytes:
+    return hashlib.sha256(content).digest()[:size]
+
+
+def entry_of(identity: str, halvings: int, first: int, count: int, stored: float, payload: bytes) -> Entry:
+    """Return the entry of a payload."""
+    return Entry(identity, halvings, first, count, stored, len(payload), _digest(payload))
+
+
+@dataclass
+class Stored:
+    """What is stored of a cell: single batches, those folded together, and the looks, each with the file it lies in."""
+
+    single: dict[int, tuple[str, Entry]] = field(default_factory=dict)
+    folded: tuple[str, Entry] | None = None
+    looks: tuple[str, Entry] | None = None
+
+    def add(self, name: str, entry: Entry) -> None:
+        """Take note of an entry of a file, which counts instead of an earlier one."""
+        if not entry.n_batches:
+            self.looks = name, entry
+        elif entry.n_batches > 1:
+            self.folded = name, entry
+        else:
+            self.single[entry.first] = name, entry
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """Yield all that count."""
+        yield from (each for each in (self.folded, self.looks) if each)
+        yield from self.single.values()
+
+    @property
+    def numbers(self) -> set[int]:
+        """Numbers of the batches, whole or damaged."""
+        return set(self.single).union(range(self.folded[1].n_batches) if self.folded else ())
+
+
+Index = dict[str, Stored]
+
+
+def scan(folder: Folder, name: str, start: int = 0) -> Iterator[Entry]:
+    """Yield the whole entries of a file from a place on, in order; none if there is no such file."""
+    try:
+        with folder.reading(name) as file:
+            size = os.fstat(file.fileno()).st_size
+            while start + _HEAD.size <= size:
+                file.seek(start)
+                told = _HEAD.unpack(file.read(_HEAD.size))
+                if told[0] == MAGIC and told[-1] == _digest(_HEAD.pack(*told[:-1], b""), 8):
+                    entry = Entry._make([told[1].hex(), *told[2:-1], start + _HEAD.size])
+                    if entry.stop > size or min(entry[2:4]) < 0 or entry.size < 0 or entry.halvings > DRAWN:
+                        return
+                    yield entry
+                    start = entry.stop
+                else:
+                    start = _next(file, start + 1, size)
+    except Missing:
+        return
+
+
+def _next(file: BinaryIO, start: int, size: int) -> int:
+    """Return where the next entry may begin; what is damaged over a longer way is not searched."""
+    stop = min(size, start + FARTHEST)
+    while start < stop:
+        file.seek(start)
+        chunk = file.read(_CHUNK)
+        if (found := chunk.find(MAGIC)) >= 0:
+            return start + found
+        start += max(1, len(chunk) - len(MAGIC) + 1)
+    return size
+
+
+def index_of(folder: Folder, names: Iterable[str]) -> Index:
+    """Return what the files of these names hold, by cell."""
+    index: Index = defaultdict(Stored)
+    for name in names:
+        for entry in scan(folder, name):
+            index[entry.identity].add(name, entry)
+    return index
+
+
+def payloads(folder: Folder, places: Iterable[tuple[str, Entry]]) -> Iterator[tuple[Entry, bytes | None]]:
+    """Yield entries with their payloads, in the order of their places; None for one that is damaged."""
+    by_file: dict[str, list[Entry]] = defaultdict(list)
+    for name, entry in places:
+        by_file[name].append(entry)
+    for name, entries in by_file.items():
+        try:
+            with folder.reading(name) as file:
+                for entry in sorted(entries, key=lambda entry: entry.start):
+                    file.seek(entry.start)
+                    payload = file.read(entry.size)
+                    yield entry, payload if _digest(payload) == entry.digest else None
+        except Missing:
+            yield from ((entry, None) for entry in entries)
+
+
+def pack(moments: Moments | Draw) -> bytes:
+    """Return moments, or what was drawn, as a payload."""
+    if isinstance(moments, Draw):
+        told = moments.n_defined, moments.averages is not None
+        parts = (np.array(told, float), *(moments.averages or ()), np.sort(moments.failed))
+        return b"".join(np.asarray(each).tobytes() for each in parts)
+    return b"".join(each.tobytes() for each in (*moments[:-1], np.sort(moments.failed)))
+
+
+def _shapes(cell: Cell, count: int, halvings: int) -> list[tuple[int, ...]]:
+    """Shapes of the fields of the moments of so many batches, but for the failed replicates."""
+    n_blocks, n_queries, n_members = -(-count * N_BLOCKS >> halvings), cell.n_queries, cell.n_members
+    n_pairs = n_members * (n_members + 1) // 2
+    return [
+        (n_blocks,),
+        (n_blocks, n_queries, n_members),
+        (n_blocks, n_queries, n_pairs),
+        (n_blocks, len(GEOMETRIC_INDICES) + len(cell.statistics)),
+        (n_blocks, n_queries, (n_members + n_pairs) * cell.controlled),
+        (n_queries,),
+    ]
+
+
+def _draw_shapes(cell: Cell) -> list[tuple[int, ...]]:
+    """Shapes of the averages of a draw."""
+    n = cell.n_members
+    return [(n, n), (n, n), (n, n), (n,), (n, n), (), (), (), (len(GEOMETRIC_INDICES) + len(cell.statistics),)]
+
+
+def _unpack_draw(payload: bytes, entry: Entry, cell: Cell) -> Draw | None:
+    shapes, size = _draw_shapes(cell), cell.simulation.batch_size
+    n_defined, known = np.frombuffer(payload[:16], "<f8") if len(payload) >= 16 else (-1.0, 0.0)
+    ends = list(accumulate((8 * math.prod(shape) for shape in (shapes if known else [])), initial=16))
+    if len(payload) < ends[-1] or len(payload) % 8:
+        return None
+    parts = [np.frombuffer(payload[first:last], "<f8") for first, last in pairwise(ends)]
+    failed = np.frombuffer(payload[ends[-1] :], "<i8")
+    inside = failed - entry.first * size
+    if n_defined + len(failed) != size or not (np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < size))):
+        return None
+    fields = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]
+    return Draw(int(n_defined), tuple(fields) if known else None, failed)
+
+
+def size_of(cell: Cell, count: int, halvings: int) -> int:
+    """Return the bytes of an entry of so many batches without failures."""
+    shapes = _draw_shapes(cell) if halvings == DRAWN else _shapes(cell, count, halvings)
+    return _HEAD.size + sum(8 * math.prod(shape) for shape in shapes)
+
+
+def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
+    """Return the moments in a payload; None if their counts or sums are none that batches of the cell can have."""
+    if entry.halvings == DRAWN:
+        return _unpack_draw(payload, entry, cell) if cell.population and entry.n_batches == 1 else None
+    shapes = _shapes(cell, entry.n_batches, entry.halvings)
+    ends = list(accumulate((8 * math.prod(shape) for shape in shapes), initial=0))
+    if len(payload) < ends[-1] or len(payload) % 8:
+        return None
+    parts = [payload[first:last] for first, last in pairwise(ends)]
+    fields = [np.frombuffer(part, "<f8").reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+    counted, failed = np.frombuffer(parts[0], "<i8"), np.frombuffer(payload[ends[-1] :], "<i8")
+    size = cell.simulation.batch_size
+    length, inside = size // N_BLOCKS << entry.halvings, failed - entry.first * size
+    replicates = np.minimum(length, entry.n_batches * size - length * np.arange(len(counted)))
+    possible = np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < entry.n_batches * size))
+    if not possible or not np.array_equal(counted + np.bincount(inside // length, minlength=len(counted)), replicates):
+        return None
+    if not all((np.abs(each) <= LARGEST_SUM).all() for each in (*fields[1:3], *fields[4:])):
+        return None
+    return Moments._make([counted, *fields[1:], failed])
+
+
+def pack_looks(looks: Sequence[int]) -> bytes:
+    """Return the numbers of batches at which a cell was looked at as a payload."""
+    return np.array(looks, "<i8").tobytes()
+
+
+def unpack_looks(payload: bytes) -> tuple[int, ...]:
+    """Return the numbers of batches in a payload; none that cannot be."""
+    looks = np.frombuffer(payload[: len(payload) // 8 * 8], "<i8")
+    return tuple(looks.tolist()) if looks.size and looks[0] > 0 and np.all(np.diff(looks) > 0) else ()

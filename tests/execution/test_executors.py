@@ -1,0 +1,351 @@
+"""Executors that cannot do the work tell so, never silence or a traceback; and none of them opens a door."""
+
+import os
+import sys
+import threading
+from collections import deque
+
+import dask
+import distributed  # noqa: F401  # its defaults must be there before any are set aside
+import numpy as np
+import pytest
+from builders import minimal_cell, write_design
+from commands import simstudy
+from strangers import break_in, certificates, cluster, listeners, require_second_user
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from simstudy import study
+from simstudy.design.load import load_design
+from simstudy.errors import UserError
+from simstudy.execution import executors, loop
+from simstudy.execution.executors import open_executor
+from simstudy.execution.loop import Task, run_tasks
+from simstudy.replicates.batch import simulate_batch
+from simstudy.verdicts import assemble
+
+
+@pytest.fixture
+def local():
+    """A cluster of one worker in this process."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def executor(local):
+    with open_executor(local.scheduler_address) as executor:
+        yield executor
+
+
+def drained(executor, tasks) -> list:
+    return list(run_tasks(executor, deque([iter(tasks)])))
+
+
+def batches(count: int, **settings) -> list[Task]:
+    return [Task((minimal_cell(**settings),), batch) for batch in range(count)]
+
+
+def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(executors, "WORKER_SECONDS", 1)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        pytest.raises(UserError, match="no workers for 1 s; start some"),
+        open_executor(cluster.scheduler_address),
+    ):
+        raise AssertionError("opened")
+
+
+def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch, local, executor):
+    monkeypatch.setattr(executors, "WORKER_SECONDS", 1)
+    local.scale(0)
+    with pytest.raises(UserError, match=r"no workers for 1 s; start some.*finished batches are stored"):
+        drained(executor, batches(20, n_keys=10_000))
+
+
+@pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
+def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypatch):
+    """Killed, as by the end of its job; its workers leave by themselves, and nobody connects to it again."""
+    again = []
+
+    async def connect(address, **_):
+        again.append(address)
+        raise OSError("refused")
+
+    lost = pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$")
+    with (
+        cluster(tmp_path / "cluster", protocol) as found,
+        dask.config.set(found.settings),
+        lost,
+        open_executor(found.address) as executor,
+    ):
+        monkeypatch.setattr("distributed.client.connect", connect)
+        for _ in run_tasks(executor, deque([iter(batches(1000, n_keys=10_000))])):
+            found.scheduler.kill()
+    assert not again
+
+
+def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, executor):
+    def unanswered():
+        raise OSError("Timed out trying to connect")
+
+    assert executor._client.rpc.timeout == executors.BUSY_SECONDS > 30.0
+    monkeypatch.setattr(executor._client, "nthreads", unanswered)
+    with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored$"):
+        drained(executor, batches(1))
+
+
+def test_busy_scheduler__is_waited_for_at_connection_as_later(monkeypatch):
+    """One that took more than 10 s to answer beside other work was no scheduler."""
+    waited = []
+
+    def connect(_, timeout, **__):
+        waited.append(timeout)
+        raise OSError("Timed out trying to connect")
+
+    monkeypatch.setattr("simstudy.execution.nodes.FirmClient", connect)
+    with pytest.raises(UserError, match="no Dask scheduler answers there"), open_executor("tcp://127.0.0.1:9"):
+        raise AssertionError("opened")
+    assert waited == [executors.BUSY_SECONDS]
+
+
+def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp_path):
+    from distributed import LocalCluster, Security
+
+    place, settings = {"host": "127.0.0.1", "security": Security.temporary()}, certificates(tmp_path)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0", **place) as cluster:
+        for harm, message in (
+            (lambda: None, r"^executor = 'tls://[^\n]*no Dask scheduler answers[^\n]*mend the certificates$"),
+            (lambda: (tmp_path / "client_key.pem").write_text("no key"), r"^executor = [^\n]*mend the certificates$"),
+            ((tmp_path / "client_cert.pem").unlink, r"^executor = [^\n]*mend the certificates$"),
+        ):
+            harm()
+            refused = pytest.raises(UserError, match=message)
+            with dask.config.set(settings), refused, open_executor(cluster.scheduler_address):
+                raise AssertionError("opened")
+
+
+@pytest.mark.usefixtures("warm_processes")
+def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
+    # A lambda travels to the worker by value; the signature is that of `compute`.
+    monkeypatch.setattr(loop, "compute", lambda task, device, engine: os._exit(1))
+    told = pytest.raises(UserError, match=r"workers died.*lower batch_size")
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), open_executor("processes", 1) as found, told:
+        drained(found, batches(1))
+
+
+def test_loop__returns_every_task_also_those_added_while_iterating():
+    tasks = batches(3)
+    streams, done = deque([iter(tasks[:2])]), set()
+    with open_executor("threads", 2) as executor:
+        for task, outcome in run_tasks(executor, streams):
+            assert len(outcome.batches) == 1 and outcome.peak_MiB > 1
+            if not done:
+                streams.append(iter(tasks[2:]))
+            done.add(task.batch)
+    assert done == {0, 1, 2}
+
+
+def spied(executor, monkeypatch) -> list[int]:
+    """List how many tasks each turn has."""
+    turns, submit = [], executor.submit
+    monkeypatch.setattr(executor, "submit", lambda f, tasks, *more: turns.append(len(tasks)) or submit(f, tasks, *more))
+    return turns
+
+
+def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own(monkeypatch):
+    made = minimal_cell(batch_size=16)
+    with open_executor("threads", 1) as executor:
+        turns = spied(executor, monkeypatch)
+        found = {task.batch: outcome.batches[0] for task, outcome in drained(executor, batches(60, batch_size=16))}
+    assert sum(turns) == len(found) == 60 and max(turns) > 1
+    for batch in (0, 17, 59):
+        np.testing.assert_array_equal(found[batch].error_sum, simulate_batch([made], batch)[0].error_sum)
+
+
+def test_next_turn__is_handed_out_before_outcomes_are_stored(monkeypatch):
+    monkeypatch.setattr(loop, "TASKS_PER_THREAD", 1)
+    monkeypatch.setattr(loop, "TURN_SECONDS", 1e-9)
+    with open_executor("threads", 1) as executor:
+        turns = spied(executor, monkeypatch)
+        outcomes = run_tasks(executor, deque([iter(batches(3, batch_size=16))]))
+        next(outcomes)
+        assert turns == [1, 1]
+        list(outcomes)
+
+
+@pytest.mark.parametrize("seconds", [3600.0, 0.0])
+def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, monkeypatch, executor):
+    """To ask the scheduler for them takes as long as a short batch."""
+    monkeypatch.setattr(executors, "COUNT_SECONDS", seconds)
+    counted, original = [], executor._client.nthreads
+    monkeypatch.setattr(executor._client, "nthreads", lambda: counted.append(1) or original())
+    assert len(drained(executor, batches(12, batch_size=16))) == 12
+    assert (len(counted) == 1) == (seconds > 0.0)  # without any time between, at each pass
+
+
+def test_processes__are_as_many_as_asked_and_import_nothing_from_folders_that_others_made(tmp_path, monkeypatch):
+    """Neither from the current one nor from one that waits in the place of Dask's."""
+    here, scratch = tmp_path / "here", tmp_path / "tmp" / "dask-scratch-space"
+    for folder in (here, scratch):
+        folder.mkdir(parents=True)
+        for name in (*sys.stdlib_module_names, "numpy", "numba", "distributed", "simstudy", "sitecustomize"):
+            (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    scratch.chmod(0o777)
+    if os.geteuid() == 0:  # else it is one's own
+        os.chown(scratch, 65534, 65534)
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    before = list(sys.path)
+    with executors.local_client({"0": {}, "1": {}}) as client:
+        assert list(client.nthreads().values()) == [1, 1]
+        found = client.run(lambda dask_worker: (sys.path, os.stat(dask_worker.local_directory).st_mode & 0o777))
+        assert sys.path == before
+    for path, mode in found.values():
+        assert not any(str(tmp_path) in entry for entry in path) and mode & 0o077 == 0
+    assert not (tmp_path / "run").exists() and os.listdir(tmp_path / "tmp") == ["dask-scratch-space"]
+
+
+def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
+    """A turn that runs for long, as of large batches, keeps neither the error nor the end of the queue back."""
+    never = threading.Event()
+
+    def compute(tasks, *_):
+        if tasks[0].batch:
+            never.wait(600)
+        raise ZeroDivisionError("as raised there")
+
+    monkeypatch.setattr(loop, "compute", compute)
+    with pytest.raises(ZeroDivisionError, match="as raised there"), open_executor("threads", 2) as executor:
+        drained(executor, [Task((minimal_cell(),), 1), Task((minimal_cell(),), 0)])
+    never.set()
+
+
+def numerical_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads", "processes"])
+def test_numerical_library__has_one_thread_where_a_run_is_judged(executor):
+    """Last bits of theory depended on how many there were, so that executors gave different results."""
+    with threadpool_limits(2):
+        with open_executor(executor, 1):
+            assert numerical_threads() == {1}
+        assert numerical_threads() == {2}
+
+
+def test_numerical_library__has_one_thread_in_a_worker_that_somebody_else_started():
+    task = batches(1)
+    with threadpool_limits(2):
+        loop.compute(task, "cpu", loop.engine_of(task, "cpu"))
+        assert numerical_threads() == {1}
+
+
+def test_numerical_library__has_one_thread_where_a_run_ends(tmp_path, monkeypatch):
+    """The queue is closed by then; a design without claims meets theory here first."""
+    seen, original = [], assemble.assemble
+
+    def spied(*given):
+        seen.append(numerical_threads())
+        return original(*given)
+
+    monkeypatch.setattr(assemble, "assemble", spied)
+    with threadpool_limits(2):
+        study.run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+    assert seen == [{1}]
+
+
+def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch, local, executor):
+    """Such a worker would store its bits under the name of ours."""
+    from distributed import get_worker
+
+    local.scale(2)
+    executor._client.wait_for_workers(2)
+    unlike = []
+
+    def engine(device, cells):
+        try:
+            address = get_worker().address
+        except ValueError:
+            return "that of the client"
+        unlike[:] = unlike or [address]
+        return "that of the worker" if address in unlike else "that of the client"
+
+    monkeypatch.setattr(loop, "engine", engine)
+    assert sorted(task.batch for task, _ in drained(executor, batches(12, batch_size=16))) == [*range(12)]
+    (note,) = executor.aside
+    assert "would give other bits (engine that of the worker) and computed nothing; install the same" in note
+    unlike += executor._client.nthreads()
+    with pytest.raises(UserError, match=r"other bits \(engine that of the worker\), and no other worker is left"):
+        drained(executor, batches(1))
+
+
+@pytest.mark.parametrize("workers", [0, True, "2", 1025])
+def test_workers_that_no_machine_has__are_refused(workers):
+    """A thread that cannot be started was called a defect of simstudy."""
+    with pytest.raises(UserError, match="must be a whole number from 1 to 1024"), open_executor("threads", workers):
+        pass
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads"])
+def test_executors_of_one_process__open_no_socket(executor):
+    before = listeners(os.getpid())
+    with open_executor(executor, 2) as opened:
+        assert [listeners(os.getpid()) - before for _ in run_tasks(opened, deque([iter(batches(4))]))] == [set()] * 4
+
+
+def test_threads__run_without_the_library_that_could_listen(tmp_path):
+    told = "import sys; sys.exit = lambda code: print(code, 'distributed' in sys.modules)"
+    arguments = ("run", write_design(tmp_path), "--output", tmp_path, "--executor", "threads", "--workers", 2)
+    assert simstudy(*arguments, before=told).stdout.splitlines()[-1] in ("0 False", "3 False")
+
+
+@pytest.mark.usefixtures("warm_processes")
+@pytest.mark.parametrize("executor", ["processes", pytest.param("cuda", marks=pytest.mark.rare)])
+def test_local_cluster__listens_on_loopback_and_refuses_a_second_user(executor, monkeypatch):
+    require_second_user()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr("simstudy.kernels.devices.cuda_problem", lambda: "")
+    monkeypatch.setattr("simstudy.kernels.devices.visible_gpus", lambda: ["0"])
+    before = listeners(os.getpid())
+    with open_executor(executor, 1) as started:
+        opened = listeners(os.getpid()) - before
+        # Scheduler, nanny and worker, and nothing that serves pages.
+        assert len(opened) == 3 and {one.host for one in opened} == {"127.0.0.1"}
+        assert break_in(opened) == ([], [])
+        assert started.workers() == 1
+
+
+def test_plain_cluster__lets_a_second_user_in():
+    """The control: without TLS the same attempts succeed."""
+    from distributed import Client, Nanny, Scheduler, SpecCluster
+
+    require_second_user()
+    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    nannies = {"0": {"cls": Nanny, "options": {**place, "nthreads": 1}}}
+    before = listeners(os.getpid())
+    with SpecCluster(nannies, {"cls": Scheduler, "options": place}, silence_logs=50) as cluster, Client(cluster):
+        opened = listeners(os.getpid()) - before
+        assert len(opened) == 5  # with the pages of scheduler and worker
+        ways, users = break_in(opened, ["tcp"], seconds=100.0)
+    assert {"as_client tcp", "as_peer tcp", "as_worker tcp"} <= set(ways) and users == ["uid-0"]
+
+
+@pytest.mark.parametrize("address", ["tcp://10.77.0.1:8786", "tcp://host:8786", "tcp://127.0.0.1.org:1", "ws://host:1"])
+def test_scheduler_elsewhere_without_tls__needs_a_word_of_trust(address):
+    with pytest.raises(UserError, match=r"anybody on the network can run code as you; use tls://.*--trust-network"):
+        executors._credentials(address, False)
+    assert executors._credentials(address, True)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1"])
+def test_scheduler_on_this_machine__needs_none(address):
+    assert executors._credentials(address, False)
+
+
+def test_scheduler_with_tls__wants_certificates_of_the_configuration():
+    with pytest.raises(UserError, match=r"certificates are missing; set distributed.comm.tls.ca-file and"):
+        executors._credentials("tls://host:8786", False)
