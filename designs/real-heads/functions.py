@@ -10,14 +10,15 @@ import functools
 import importlib.metadata
 import importlib.util
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
 from scipy.special import softmax
 from scipy.stats import spearmanr
 
+from simstudy import capture
 from simstudy.theory import logit_moments, origin_correlation
-from simstudy.transformers.capture import ONE_AT_A_TIME, capture
 
 MODELS = {  # version of the package of that name, folder of the weights in it, vocabulary beside them
     "rxnmapper": ("0.4.3", "models/transformers/albert_heads_8_uspto_all_1310k", "vocab.txt"),
@@ -25,6 +26,7 @@ MODELS = {  # version of the package of that name, folder of the weights in it, 
 }
 WIDTH = 512  # tokens to which texts are filled up with 0, the padding of both models
 SINK = 0.2  # part of the weight of a mean head above which an end of texts is an attention sink
+ONE_AT_A_TIME = threading.Lock()
 MASKED = 7  # one token in so many is masked where a loss is measured
 
 # Groups of molecules, and reactions of them: a is a ring, x another group, r and s are either.

@@ -3,6 +3,7 @@
 Index legend: l attention of the model, in the order in which it is computed; h, g head; t query; s key; b text.
 """
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -25,17 +26,19 @@ SOURCES = ("observed", "half", "constant", "exact")
 QUERIES = 4
 """Queries of one attention, at most, at which theory is evaluated."""
 _TILE = 256
+_OF_TOKENIZERS = {"input_ids", "attention_mask", "token_type_ids"}
 _PAIRS, _HEAD = ("layer", "source", "head_i", "head_j"), ("layer", "head")
 
 MEANINGS = {
     "weight_correlation": (
-        _PAIRS, "correlation of the outputs of two heads if values are noise, with variances averaged over queries",
-        "G_ij / (G_ii G_jj)^(1/2) averaged over texts, G_ij = mean_t sum_s w_its w_jts",
+        _PAIRS, "correlation of the outputs of two heads at a query if values are noise, mean of queries and texts",
+        "mean_t G_ij / (G_ii G_jj)^(1/2), G_ij = sum_s w_its w_jts",
     ),
     "layer_correlation": (("layer", "source"), "mean weight_correlation of two heads of a layer", "mean"),
     "mean_correlation": (("source",), "mean of layer_correlation over all layers", "mean"),
     "effective_heads": (
-        ("layer", "source"), "heads that the average of heads is worth in variance", "H tr(G) / sum_ij G_ij",
+        ("layer", "source"), "heads that the average of heads is worth in variance",
+        "H tr(G) / sum_ij G_ij, G averaged over queries",
     ),
     "prediction_rank": (("source",), "rank correlation with the observed correlation over pairs of heads", "Spearman"),
     "prediction_error": (
@@ -59,7 +62,7 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
     """Measure how correlated the heads of every attention of a model are, and what theory predicts from other texts.
 
     Correlation of two heads is that of their outputs if values are noise: G_hg / (G_hh G_gg)^(1/2) with
-    G_hg = sum_s w_hs w_gs over the tokens, averaged over the queries that are no padding.
+    G_hg = sum_s w_hs w_gs over the tokens, averaged over the queries that are no padding and see a key.
 
     Parameters
     ----------
@@ -68,9 +71,9 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
         (layer, head, feature, dimension), with ``"scale"`` (1/√dimension by default) and ``"causal"`` (False);
         or ``{"weights": ...}`` of shape (layer, text, head, query, key).
     inputs
-        What the model takes: a mapping of keyword arguments (such as a tokenizer returns), a tensor, a function without
-        arguments that runs the model, or any number of these, one after another.  For W_Q and W_K the states (layer,
-        text, token, feature) that enter attention.  At least four texts.
+        What the model takes: a mapping of keyword arguments (such as a tokenizer returns, whose texts are run one by
+        one), a tensor, a function without arguments that runs the model, or any number of these, one after another.
+        For W_Q and W_K the states (layer, text, token, feature) that enter attention.  At least four texts.
     seed
         Seed of the choice of queries at which theory is evaluated.
 
@@ -117,6 +120,9 @@ def _runs(model: Any, inputs: Any) -> Iterator[Callable[[], Any]]:
         raise UserError("inputs: give what the model takes, such as the output of its tokenizer")
     if callable(inputs):
         yield inputs
+    elif isinstance(inputs, Mapping) and inputs.keys() <= _OF_TOKENIZERS and all(map(torch.is_tensor, inputs.values())):
+        for texts in zip(*(each.split(1) for each in inputs.values()), strict=True):  # a model holds one at a time
+            yield functools.partial(model, **dict(zip(inputs, texts, strict=True)))
     elif isinstance(inputs, Mapping):
         yield lambda: model(**inputs)
     elif torch.is_tensor(inputs):
@@ -140,33 +146,42 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
 
     def visit(call: Any) -> None:
         valid = None if call.valid is None else call.valid.cpu().numpy()
-        sums = _of_tiles(call.tiles(_TILE), valid, torch)
+        means = _of_tiles(call.tiles(_TILE), valid, torch)
         reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
         reason = "queries and keys were not seen, weights alone" if call.query is None else reason
-        place(call.name).add(sums, call, valid, reason, call.visible().cpu().numpy())
+        place(call.name).add(means, call, valid, reason, call.visible().cpu().numpy())
 
     with torch.no_grad(), capture(model, visit):
         run()
 
 
-def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tuple[Array, Array]:
-    """Gram (b, h, h) and mean weights (b, h, s) over the queries that are no padding."""
+def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tuple[Array, Array, Array]:
+    """Means over queries: Gram and correlations (b, h, h), weights (b, h, s); not of padding and what sees no key."""
     gram: Any = 0.0
+    correlation: Any = 0.0
     share: Any = 0.0
     count: Any = 0.0
     for rows, weights in tiles:
-        part = weights.float()
+        by_query = weights.float().transpose(1, 2)
+        grams = (by_query @ by_query.mT).double()  # (b, t, h, h)
+        size = grams.diagonal(dim1=-2, dim2=-1).sqrt()
+        kept = (size > 0).all(-1)
         if valid is not None:
-            kept = torch.as_tensor(valid[:, rows], device=part.device)
-            part = part * kept[:, None, :, None]
-            count = count + kept.sum(-1).double()
-        else:
-            count = count + torch.full((len(part),), float(part.shape[-2]), dtype=torch.float64, device=part.device)
-        flat = part.flatten(2)
-        gram = gram + (flat @ flat.transpose(1, 2)).double()
-        share = share + part.sum(-2).double()
+            kept &= torch.as_tensor(valid[:, rows], device=kept.device)
+        grams, size = grams * kept[..., None, None], torch.where(kept[..., None], size, 1.0)
+        gram = gram + grams.sum(1)
+        correlation = correlation + (grams / size[..., :, None] / size[..., None, :]).sum(1)
+        share = share + (kept[:, None, None].to(by_query.dtype) @ by_query.transpose(1, 2))[..., 0, :].double()
+        count = count + kept.sum(-1).double()
     count = count.clamp_min(1.0)[:, None, None]
-    return (gram / count).cpu().numpy(), (share / count).cpu().numpy()
+    gram, correlation, share = ((each / count).cpu().numpy() for each in (gram, correlation, share))
+    return gram, correlation, share
+
+
+def _of_weights(weights: Array) -> tuple[Array, Array, Array]:
+    """The same of weights (b, h, t, s) as arrays."""
+    grams = np.einsum("bhts,bgts->bthg", weights, weights)
+    return grams.mean(axis=1), _correlation(grams).mean(axis=1), weights.mean(axis=2)
 
 
 def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str], "Layer"]) -> None:
@@ -176,8 +191,7 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         if given.ndim != 5 or not np.isfinite(given).all():
             raise UserError(f"weights have shape {given.shape}; give finite numbers (layer, text, head, query, key)")
         for number, texts in enumerate(given):
-            sums = np.einsum("bhts,bgts->bhg", texts, texts) / texts.shape[2], texts.mean(axis=2)
-            layer(str(number)).add(sums, None, None, "queries and keys were not given, weights alone")
+            layer(str(number)).add(_of_weights(texts), None, None, "queries and keys were not given, weights alone")
         return
     known = {"W_Q", "W_K", "scale", "causal"}
     if not {"W_Q", "W_K"} <= arrays.keys() <= known:
@@ -197,33 +211,34 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         q, k = (np.einsum("btf,hfd->bhtd", texts, w) for w in (w_q, w_k))
         logits = scale * q @ k.swapaxes(-1, -2)
         weights = softmax(logits if ahead is None else np.where(ahead, -np.inf, logits), axis=-1)
-        sums = np.einsum("bhts,bgts->bhg", weights, weights) / weights.shape[2], weights.mean(axis=2)
         kept = np.ones((q.shape[2], k.shape[2]), bool) if ahead is None else ~ahead
         seen = np.broadcast_to(kept, weights[:, 0].shape)
-        layer(str(number)).add(sums, SimpleNamespace(query=q, key=k, scale=scale), None, "", seen)
+        layer(str(number)).add(_of_weights(weights), SimpleNamespace(query=q, key=k, scale=scale), None, "", seen)
 
 
 class Layer:
-    """What is kept of one attention while texts pass: of each text a Gram, and moments of keys and some queries."""
+    """What is kept of one attention while texts pass: means of each text, moments of keys, and some queries."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
         self.gram: list[Array] = []
+        self.correlation: list[Array] = []
         self.sink: list[Array] = []
         self.reason = ""
         self.scale, self._n_seen = 0.0, 0
         self._queries: list[tuple[Array, int]] = []  # (h, d) of odd texts, and the keys that each sees
         self._moments: list[Any] = [0.0, 0.0, 0.0]  # number, sum (h, d) and products (h d, h d) of keys of even texts
 
-    def add(self, sums: tuple[Array, Array], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
+    def add(self, means: tuple[Array, Array, Array], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
         """Add the texts of one call."""
-        gram, share = sums
+        gram, correlation, share = means
         if not np.isfinite(gram).all():
             raise UserError("weights of attention are not finite; give other texts, or the model in float32")
         self.reason = self.reason or reason
         for text in range(len(gram)):
             odd = len(self.gram) % 2 == 1
             self.gram.append(gram[text])
+            self.correlation.append(correlation[text])
             self.sink.append(share[text].max(axis=-1))
             if call is None or self.reason:
                 continue
@@ -238,7 +253,7 @@ class Layer:
         keys = _numbers(key)[:, seen]
         flat = keys.swapaxes(0, 1).reshape(keys.shape[1], -1)
         for place, new in enumerate((len(flat), flat.sum(axis=0), flat.T @ flat)):
-            self._moments[place] = self._moments[place] + new
+            self._moments[place] += new  # in place: products are as large as the model's own weights of keys
 
     def _add_queries(self, query: Any, valid: Any, seen: Any) -> None:
         """Keep a random sample of all queries so far, of constant size."""
@@ -257,7 +272,7 @@ class Layer:
             raise UserError(f"{name}: attention of {len(self.gram)} sequences beside {n_texts}; inspect it alone")
         if windows > 1:
             self.reason = self.reason or "attention is computed in windows, of which theory knows nothing"
-            for kept in (self.gram, self.sink):
+            for kept in (self.gram, self.correlation, self.sink):
                 kept[:] = [np.mean(kept[start : start + windows], axis=0) for start in range(0, len(kept), windows)]
 
     def theory(self) -> tuple[Array, Array]:
@@ -330,15 +345,15 @@ def _of_layer(layer: Layer) -> dict[str, Any]:
     gram = np.array(layer.gram)
     even, odd = gram[::2], gram[1::2]
     theory, variance = layer.theory()
-    own, half, exact = _correlation(odd), _correlation(even), _pseudo_values(theory)
+    own, half = np.array(layer.correlation[1::2]), np.array(layer.correlation[::2])
+    exact = _correlation(theory)
     level, itself = _average(half), np.eye(gram.shape[-1])
     constant, of_constant = np.where(itself, 1.0, level.mean()), np.where(itself, 0.0, _error(level))
-    predicted = _correlation(theory.mean(axis=0))
     worth = [_effective_heads(each) for each in (odd, even, theory)]
     effective = np.array([*worth[:2], (np.nan, np.nan), worth[2]])
     sink = np.array(layer.sink)[1::2]
     return {
-        "weight_correlation": np.array([own.mean(axis=0), half.mean(axis=0), constant, predicted]),
+        "weight_correlation": np.array([own.mean(axis=0), half.mean(axis=0), constant, exact.mean(axis=0)]),
         "weight_correlation_mcse": np.array([_error(own), _error(half), of_constant, _error(exact)]),
         "effective_heads": effective[:, 0],
         "effective_heads_mcse": effective[:, 1],
@@ -366,13 +381,6 @@ def _error(units: Array) -> Any:
 def _error_of_mean(layers: Sequence[Array]) -> float:
     """Standard error of the mean over layers of the same units; NaN where some layer has other ones."""
     return float(_error(np.mean(layers, axis=0))) if len({len(each) for each in layers}) == 1 else np.nan
-
-
-def _pseudo_values(grams: Array) -> Array:
-    """Jackknife pseudo-values of the correlation that a mean of Grams (t, h, h) has."""
-    n = len(grams)
-    others = (grams.sum(axis=0) - grams) / max(n - 1, 1)
-    return n * _correlation(grams.mean(axis=0)) - (n - 1) * _correlation(others)
 
 
 def _correlation(gram: Array) -> Array:
