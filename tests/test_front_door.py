@@ -58,18 +58,6 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp
     assert code == 0 and [command(*each)[0] for each in said] == [0, 0]
 
 
-def test_describe__teaches(command):
-    for name, told in {
-        "ridge": ("amplitude · wave", "frequency", "sin, cos"), "data": ("n_keys", "required", "student_t"),
-        "regression": ("additive",), "claims": ("larger_than",), "larger_than": ("versus",), "mse": ("squared_bias +",),
-        "measures": ("equivalent_heads",), "grids": ("factors",), "functions": ("one_by_one",),
-    }.items():  # fmt: skip
-        code, shown, _ = command("describe", name)
-        assert code == 0 and all(each in shown for each in told), name
-    code, shown, errors = command("describe", "regresion")
-    assert (code, shown) == (2, "") and 'did you mean "regression"?' in errors
-
-
 def test_json__has_the_keys_of_the_documentation(command, tmp_path):
     path = write_design(tmp_path / "tiny")
     found = {name: json.loads(command(name, *rest)[1]) for name, rest in (

@@ -1,11 +1,11 @@
-"""Designs: write one with ``init`` and ``describe``, ``list`` and ``check`` those that are written."""
+"""Designs: write one with ``init``, ``list`` and ``check`` those that are written."""
 
 from __future__ import annotations
 
 import importlib.resources
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -121,47 +121,3 @@ def init(
         raise UserError(f"{folder}: cannot be written ({error.strerror}); give another name or go elsewhere") from None
     trust = f" --trust {folder / 'functions.py'}" if functions else ""
     say(f"study    {folder}", f"now      simstudy check {folder}{trust}", f"         simstudy run {folder}{trust}")
-
-
-@cli.app.command()
-def describe(
-    name: Annotated[str, typer.Argument(help="Table (heads), setting (regression) or kind (ridge, larger_than).")],
-) -> None:
-    """Explain what a design can state in a table, as a setting, or of a kind."""
-    from typing import get_args
-
-    from pydantic_core import PydanticUndefined
-    from rich.table import Table
-
-    from simstudy.design.document import Document
-    from simstudy.design.measures import INDEXED_MEASURES, MEASURES, STATISTICS
-    from simstudy.design.mistakes import hint
-    from simstudy.design.settings.cell import TABLE_OF, Cell
-    from simstudy.design.settings.records import records_in, tags
-    from simstudy.report.terminal import entry, show_table
-
-    known: list[Any] = [Document, Cell]
-    for record in known:  # which grows by what they hold
-        held = (each for field in record.model_fields.values() for each in records_in(field.annotation))
-        known += [each for each in held if each not in known]
-    named: dict[str, Any] = {t: f.annotation for record in (Document, Cell) for t, f in record.model_fields.items()}
-    named |= {each: named[table].model_fields[each].annotation for each, table in TABLE_OF.items()}
-    found = [record for record in known if name in tags(record)] or records_in(named.get(name))
-    measures = {
-        each: of for each, of in (MEASURES | STATISTICS | INDEXED_MEASURES).items() if name in (each, "measures")
-    }
-    if not found and not measures:
-        names = dict.fromkeys([*named, *MEASURES, *(tag for each in known for tag in tags(each))])
-        raise UserError(f"{name}: no table, kind or measure; {hint(name, [*names])}")
-    table = Table("entry", "meaning, or alternatives", "default")
-    for each, measure in measures.items():
-        table.add_row(each, f"{measure.meaning}: {measure.formula}", "")
-    for record in found:
-        table.add_section()
-        table.add_row(entry((" ".join(tags(record)) or name, "bold")), " ".join((record.__doc__ or "").split()))
-        for each, field in record.model_fields.items() if len(found) < 9 else ():
-            kinds = [str(value) for value in get_args(field.annotation) if isinstance(value, str)]
-            kinds += [tag for inner in records_in(field.annotation) for tag in tags(inner)]
-            default = "" if field.default is PydanticUndefined else getattr(field.default, "label", field.default)
-            table.add_row(f"  {each}", ", ".join(kinds), "required" if field.is_required() else str(default))
-    show_table(table)

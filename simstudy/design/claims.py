@@ -53,77 +53,65 @@ LEVEL = 0.05
 """Chance of a wrong contradiction or support among all claims of a study."""
 
 
-SELECTION: Any = Field(
-    default_factory=dict, description="settings and the value each must have, to select cells of the grid"
-)
-NUMERIC: Any = Field(description="a numeric factor of the grid")
-_SOURCE: Any = Field(None, description="theory that claims it, in place of value")
-_NUMBER: Any = Field(description="the number claimed, or { function = NAME } of the study that gives it")
+SELECTION: Any = Field(default_factory=dict)
 Factors = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class BaseClaim(Record):
-    """What all claims state: the sentence, where it is tested, on what, and the verdict foreseen."""
+    """Entries of all claims: the sentence, the grid and cells on which it is tested, the measure, the expected verdict.
+
+    ``index`` is a diversity index, for the measure "hdi".  ``where`` selects cells by settings and their values.  On a
+    grid with a domain the claim ``holds`` in each setting that is drawn, or on average.  ``these_draws`` says why the
+    claim speaks of the query points, heads and rows that were drawn alone.  ``stands`` selects the cell whose first
+    comparison represents the claim, by default the one that decides it.
+    """
 
     kind: str
-    statement: Line = Field(min_length=1, description="the claim as a sentence")
-    grid: str = Field(description="name of the grid on which the claim is tested; simstudy judge needs none")
+    statement: Line = Field(min_length=1)
+    grid: str
     measure: MeasureName
-    index: IndexName | None = Field(None, description='diversity index; for measure = "hdi" only')
+    index: IndexName | None = None
     where: Selection = SELECTION
-    holds: Literal["everywhere", "on_average"] = Field(
-        "everywhere",
-        description='on a grid with a domain: "everywhere", in each setting that is drawn from it, or "on_average"',
-    )
-    expected: Verdict = Field("supported", description="verdict foreseen before the run")
-    these_draws: Line = Field(
-        "", description="why the claim speaks of the query points, heads and rows that were drawn, and of no others"
-    )
-    origin: Origin = Field("unstated", description="where the claim comes from")
-    stands: Selection | None = Field(
-        None, description="settings of a cell whose first comparison represents the claim; else what decides it does"
-    )
+    holds: Literal["everywhere", "on_average"] = "everywhere"
+    expected: Verdict = "supported"
+    these_draws: Line = ""
+    origin: Origin = "unstated"
+    stands: Selection | None = None
 
 
 class AgreesWithTheory(BaseClaim):
-    """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin."""
+    """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin; exact at any n, or leading."""
 
     kind: Literal["agrees_with_theory"]
-    source: Theory = Field(
-        "leading", description='"leading": leading order in n; "exact": any n, in a grid with exact = true'
-    )
-    margin: Positive = Field(description="largest relative difference that still counts as agreement")
+    source: Theory = "leading"
+    margin: Positive
 
 
 class Monotone(BaseClaim):
     """Along x, other factors fixed, each step of the measure goes in the direction."""
 
     kind: Literal["monotone"]
-    x: str = NUMERIC
+    x: str
     direction: Direction
 
 
 class PairedClaim(BaseClaim):
-    """What claims on a measure, or on its difference or ratio to a paired cell, state: the cell, and which of these."""
+    """Entries of claims on a measure, or on its difference or ratio to the cell of other factors ``versus``."""
 
-    versus: Selection | None = Field(None, description="settings of the cell to compare with, other factors equal")
-    compared: Literal["difference", "ratio"] = Field(
-        "difference", description='"difference" from, or "ratio" to the cell that versus selects'
-    )
+    versus: Selection | None = None
+    compared: Literal["difference", "ratio"] = "difference"
 
 
 class WithinMargin(BaseClaim):
-    """What claims on a number state: the number, how far off it still counts as equal, and what it must not be."""
+    """Entries of claims on a number: the number, a margin, and the number that would be found if it were wrong."""
 
     value: Real | None
-    margin: NonNegative = Field(description="largest absolute difference that still counts as equal")
-    excludes: Real | None = Field(
-        None, description="what would be found if the claim were wrong: farther from value than the margin"
-    )
+    margin: NonNegative
+    excludes: Real | None = None
 
     @property
     def tells_apart(self) -> bool:
-        """Whether what the claim excludes is outside its margin."""
+        """True if what the claim excludes is outside its margin."""
         return self.excludes is None or (self.value is not None and abs(self.excludes - self.value) > self.margin)
 
 
@@ -131,7 +119,7 @@ class Equals(PairedClaim, WithinMargin):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
     kind: Literal["equals"]
-    value: Real = _NUMBER
+    value: Real
 
 
 class LargerThan(PairedClaim):
@@ -141,46 +129,44 @@ class LargerThan(PairedClaim):
     """
 
     kind: Literal["larger_than"]
-    value: Real = Field(0.0, description="the value that must be exceeded, or { function = NAME } that gives it")
+    value: Real = 0.0
 
 
 class Slope(WithinMargin):
     """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
 
     kind: Literal["slope"]
-    x: str = NUMERIC
+    x: str
     scale: Scale = "linear"
-    value: Real = _NUMBER
+    value: Real
 
 
 class ViolatedPairs(BaseClaim):
-    """Few pairs of selected cells have the measure and a diversity index in the wrong order."""
+    """Few pairs of selected cells have measure and diversity index in the wrong order, at each level of ``by``."""
 
     kind: Literal["violated_pairs"]
     measure: MeasureName = "mse"
-    against: IndexName = Field(description="a diversity index")
-    by: str | None = Field(None, description="a factor of the grid; its levels are judged apart")
+    against: IndexName
+    by: str | None = None
     direction: Direction = "decreasing"
-    at_most: Share = Field(description="largest share of pairs claimed, in [0, 1)")
+    at_most: Share
 
 
 class OptimumClaim(BaseClaim):
-    """What claims on the place of the least value state: where it is sought, and what is tuned at each place."""
+    """Entries of claims on the place x of the least value: factors to ``tune`` at each x, and the theory of it."""
 
     measure: MeasureName = "mse"
-    x: str = Field(description="a numeric factor of the grid, over which the measure is minimised")
-    tune: Factors = Field((), description="factors of the grid that take their best level at each x")
-    source: Theory | None = _SOURCE
+    x: str
+    tune: Factors = ()
+    source: Theory | None = None
 
 
 class Optimum(OptimumClaim):
     """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed."""
 
     kind: Literal["optimum"]
-    value: Positive | None = Field(None, description="the optimum claimed; or state source")
-    ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
-        1.0, description="largest ratio to the optimum claimed, at least 1"
-    )
+    value: Positive | None = None
+    ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
 
 
 class OptimumSlope(OptimumClaim, WithinMargin):
@@ -190,9 +176,9 @@ class OptimumSlope(OptimumClaim, WithinMargin):
     """
 
     kind: Literal["optimum_slope"]
-    along: str = NUMERIC
-    scale: Literal["log_x", "log_log"] = Field("log_x", description='"log_x" (x* against ln z) or "log_log"')
-    value: Real | None = Field(None, description="the slope claimed, or { function = NAME }; or state source")
+    along: str
+    scale: Literal["log_x", "log_log"] = "log_x"
+    value: Real | None = None
 
 
 _Kinds = AgreesWithTheory | Monotone | Equals | LargerThan | Slope | ViolatedPairs | Optimum | OptimumSlope

@@ -1,6 +1,6 @@
 """The figures that a design declares before the run, as immutable records; `report.figures` draws them."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,7 +10,6 @@ from simstudy.design.settings.records import Line, Record, tagged_union
 ZIPPED, MOST_ZIPS = 200, 12
 """Replicates of a cell, and cells, whose intervals a figure shows."""
 Scale = Literal["linear", "log"]
-_TARGET: Any = None
 
 
 class BaseFigure(Record):
@@ -36,11 +35,11 @@ class CurveFigure(PanelFigure):
     """y against factor x, beside theory."""
 
     kind: Literal["curve"] = "curve"
-    x: str = claims.NUMERIC
+    x: str
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
     limit: claims.TheoreticalMeasure | None = None
-    target: float | None = _TARGET
+    target: float | None = None
 
 
 class DiversityFigure(PanelFigure):
@@ -66,7 +65,7 @@ class OptimumFigure(PanelFigure):
     stored = ("optimum_share",)
 
     kind: Literal["optimum"]
-    x: str = claims.NUMERIC
+    x: str
     x_scale: Scale = "linear"
     over: str
     tune: claims.Factors = ()
@@ -77,14 +76,14 @@ class NestedLoopFigure(PanelFigure):
 
     kind: Literal["nested_loop"]
     y_scale: Scale = "linear"
-    target: float | None = _TARGET
+    target: float | None = None
 
 
 class LollipopFigure(PanelFigure):
     """y in every cell as a stick from ``target``, or from 0."""
 
     kind: Literal["lollipop"]
-    target: float | None = _TARGET
+    target: float | None = None
 
 
 class ZipFigure(BaseFigure):

@@ -28,7 +28,7 @@ _FIXED: dict[str, Any] = {
     "these_draws": (Literal[""], ""),
     "stands": (None, None),
     "holds": (Literal["everywhere"], "everywhere"),
-    "statement": (Line, Field("", description="the claim as a sentence")),
+    "statement": (Line, Field("")),
 }
 _CHANGED: dict[type[BaseClaim], dict[str, Any]] = {
     designed.Equals: {},
@@ -51,7 +51,7 @@ class ClaimsFile(Record):
     """A file of claims: which columns of the numbers are what, and claims by name."""
 
     numbers: Columns = Columns()
-    claims: Annotated[dict[Name, OwnClaim], Field(min_length=1, description="at least one [claims.NAME]")]
+    claims: Annotated[dict[Name, OwnClaim], Field(min_length=1)]
 
 
 class Stated(NamedTuple):
