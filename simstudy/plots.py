@@ -21,11 +21,10 @@ from simstudy.design.mistakes import hint, validated
 from simstudy.design.own_code import require_trust
 from simstudy.errors import UserError
 from simstudy.replicates.replay import INTERVAL, intervals_of, select
-from simstudy.report.figures import draw, draw_claims, draw_z_scores
+from simstudy.report.figures import draw, draw_z_scores
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS, draw_zip
 from simstudy.report.figures.whole import compared_measures
-from simstudy.report.tables import verdict_lines
 from simstudy.results import Results, cells_of, named_grid, setting_of
 
 
@@ -145,32 +144,6 @@ def lollipop(
         If the results have no such measure, grid or factor.
     """
     return _drawn(LollipopFigure, results, grid, where, y=y, hue=hue, panel=panel, target=target)
-
-
-def verdicts(results: Results) -> np.ndarray:
-    """Draw every claim: the decisive estimate with its error and interval, in the interval claimed.
-
-    Each on a scale of its own, from 0 to 1.
-
-    Parameters
-    ----------
-    results
-        As of `curve`.
-
-    Returns
-    -------
-    array of matplotlib.axes.Axes, shape (2,)
-        Words, and drawing.
-
-    Raises
-    ------
-    UserError
-        If the results make no claim.
-    """
-    lines = verdict_lines(cells_of(results))
-    if not lines:
-        raise UserError("results: hold no verdicts, as their design makes no claim")
-    return _panels(draw_claims(lines))
 
 
 def z_scores(results: Results, *measures: str) -> np.ndarray:

@@ -138,13 +138,6 @@ def test_nested_loop__has_axes_for_each_panel(results):
     assert axes.shape == (2,) and {each.get_ylabel() for each in axes} == {"mean squared error [Y²]"}
 
 
-def test_verdicts__are_drawn_and_refused_where_there_are_none(results):
-    words, drawn = plots.verdicts(results)
-    assert len(words.texts) == len(drawn.patches) == 3
-    with pytest.raises(UserError, match="hold no verdicts"):
-        plots.verdicts(results.drop_dims(["claim", "comparison"]))
-
-
 def test_z_scores__are_drawn_in_order_against_normal_quantiles(results):
     (axes,) = plots.z_scores(results, "mse")
     (line,) = (each for each in axes.lines if each.get_label() == "leading")

@@ -166,7 +166,10 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path):
         open_results(path)
     store, tree = Store(tmp_path), tree_of(made_up)
     for change, told in (
-        ({"layout": ""}, r"results\.nc: laid out by another version of simstudy \(0.0.9, commit some commit\); run the study again"),
+        (
+            {"layout": ""},
+            r"results\.nc: laid out by another version of simstudy \(0.0.9, commit some commit\); run the study again",
+        ),
         ({"layout": LAYOUT, "title": 7.0}, "laid out by another version"),
     ):
         tree.attrs |= {"simstudy_version": "0.0.9"} | change

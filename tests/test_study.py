@@ -171,7 +171,7 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
     assert [name for name in results.attrs if results.attrs[name] != same.attrs[name]] == ["run"]
     assert process.command(["report", *command, "--figures", "pdf"]) == 0
     added = {Path(name).name for name in contents(folder).keys() - again.keys()}
-    assert added == {f"{name}.pdf" for name in ("mse", "least", "order", "all_claims")}
+    assert added == {f"{name}.pdf" for name in ("mse", "least", "order")}
 
 
 def read_results_of(path: Path, content: bytes) -> xr.Dataset:

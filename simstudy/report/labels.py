@@ -8,8 +8,6 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.measures import VARIABLES
 from simstudy.design.settings.levels import setting
 
-ALL_CLAIMS = "all_claims"
-"""Name of the figure of all claims: none that a design may give to one of its own."""
 Z_SCORES = "z_scores"
 """Name of the figure that compares all cells with theory."""
 OVERVIEW = "overview"

@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +49,9 @@ _PROVENANCE = {
 def write_report(results: xr.Dataset, design: Design, store: Store, vector: str | None = None) -> Path:
     """Write page, figures and tables of a study; results of another text of the design are refused.
 
-    ``vector``: also write the figures and one of all claims as ``pdf`` or ``svg``.
+    ``vector``: also write the figures as ``pdf`` or ``svg``.
     """
     require_same_design(results, design, store)
-    for name, content in report_files(results, design).items():
-        store.files.write(name, content)
-    if vector:
-        lines = tables.verdict_lines(results)
-        for name, content in figure_files(results, design, lines, vector).items():
-            store.files.write(f"figures/{name}.{vector}", content)
-    return store.folder / PAGE
-
-
-def report_files(results: xr.Dataset, design: Design) -> dict[str, bytes]:
-    """Return the files of a report by name."""
     pictures = figure_files(results, design)
     texts = {
         "cells.csv": tables.csv_of(tables.cell_frame(results)),
@@ -71,16 +60,20 @@ def report_files(results: xr.Dataset, design: Design) -> dict[str, bytes]:
         PAGE: render(results, design, pictures),
     }
     files = {f"figures/{name}.png": picture for name, picture in pictures.items()}
-    return files | {name: text.encode() for name, text in texts.items()}
+    files |= {name: text.encode() for name, text in texts.items()}
+    if vector:
+        drawn = figure_files(results, design, vector)
+        files |= {f"figures/{name}.{vector}": picture for name, picture in drawn.items()}
+    for name, content in files.items():
+        store.files.write(name, content)
+    return store.folder / PAGE
 
 
-def figure_files(
-    results: xr.Dataset, design: Design, lines: Sequence[tables.VerdictLine] = (), suffix: str = "png"
-) -> dict[str, bytes]:
-    """Return the figures of a study by name: its own, cells against theory, and the claims of ``lines``."""
+def figure_files(results: xr.Dataset, design: Design, suffix: str = "png") -> dict[str, bytes]:
+    """Return the figures of a study by name: its own, and cells against theory."""
     with contextlib.chdir(Path(__file__).parent):
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
-        from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
+        from simstudy.report.figures import draw, draw_z_scores, image
 
     files = {
         name: image(draw(figure, name, results, margin_of(design, figure)), suffix)
@@ -88,7 +81,7 @@ def figure_files(
     }
     if (drawing := draw_z_scores(results)) is not None:
         files[labels.Z_SCORES] = image(drawing, suffix)
-    return files | ({labels.ALL_CLAIMS: image(draw_claims(lines), suffix)} if lines else {})
+    return files
 
 
 def figures_of(design: Design, results: xr.Dataset) -> dict[str, BaseFigure]:

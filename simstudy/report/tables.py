@@ -230,8 +230,6 @@ def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
                 "estimate": _estimate(row),
                 "claimed": between(row.claimed_lower, row.claimed_upper),
                 "confidence": between(row.confidence_lower, row.confidence_upper, row.mcse),
-                "p_against": p_value_text(row.p_against),
-                "p_in_favour": p_value_text(row.p_in_favour),
                 "finding": row.no_verdict_because or side,
                 "picture": shared and shared._replace(marks=(next(marks[axis]),)),
             }

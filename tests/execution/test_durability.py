@@ -238,7 +238,7 @@ BLANK_FIGURES = """
 from matplotlib.figure import Figure
 from simstudy.report import figures
 figures.draw = lambda *_: Figure()
-figures.draw_claims = figures.draw_z_scores = lambda *_: None
+figures.draw_z_scores = lambda *_: None
 """
 
 

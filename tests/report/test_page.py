@@ -9,15 +9,13 @@ import pandas as pd
 import pytest
 from builders_results import DESIGN, build_design, build_results
 from jinja2 import UndefinedError
-from matplotlib.colors import to_rgb
 from pages import Page
 
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.report import page as page_module
-from simstudy.report.figures import draw, draw_claims, draw_z_scores, image
-from simstudy.report.figures.whole import COLOUR_OF, UNEXPECTED
+from simstudy.report.figures import draw, draw_z_scores, image
 from simstudy.report.labels import Z_SCORES
 from simstudy.report.page import render, write_report
 from simstudy.report.tables import (
@@ -176,22 +174,6 @@ def test_page__shows_every_comparison_of_a_claim_below_it_on_one_axis(results, d
     assert [line["finding"] for line in lines] == ["inside", "undecided", "too few blocks"]
 
 
-def test_figure_of_claims__shows_each_estimate_in_the_interval_claimed(results):
-    lines = verdict_lines(results)
-    drawing = draw_claims(lines)
-    words, axes = drawing.axes
-    assert [text.get_text().split(":")[0] for text in words.texts] == [line.claim for line in lines]
-    for line, bar in zip(lines, axes.patches, strict=True):
-        assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx(line.picture.claimed)
-    marks = [line.picture.marks[0] for line in lines]
-    drawn = [[tuple(part.get_xdata()) for part in axes.lines[which::3]] for which in range(3)]
-    assert drawn == [[mark.confidence for mark in marks], [mark.error for mark in marks],
-                     [(mark.estimate,) for mark in marks]]  # fmt: skip
-    colours = [bar.get_facecolor()[:3] for bar in axes.patches]
-    assert colours == [to_rgb(colour) for colour in (COLOUR_OF["supported"], COLOUR_OF["contradicted"], UNEXPECTED)]
-    assert "the first 200 of 201 claims" in draw_claims([lines[0]] * 201).get_suptitle()
-
-
 def test_cells__round_trip_through_csv(folder, results):
     table = pd.read_csv(folder / "cells.csv")
     assert len(table) == results.sizes["cell"]
@@ -277,7 +259,7 @@ def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
     assert {(line.estimate, line.claimed, line.confidence, line.p_against) for line in lines} == {("–",) * 4}
     show_table(verdict_table(lines))
     assert capsys.readouterr().out.count("undecided") == 3
-    for drawing in (draw_claims(lines), *(draw(figure, name, undefined) for name, figure in design.figures.items())):
+    for drawing in [draw(figure, name, undefined) for name, figure in design.figures.items()]:
         assert image(drawing, "svg").startswith(b"<?xml")
     assert draw_z_scores(undefined) is None
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")

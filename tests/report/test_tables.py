@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from simstudy.report.labels import ALL_CLAIMS, OVERVIEW, Z_SCORES
+from simstudy.report.labels import OVERVIEW, Z_SCORES
 from simstudy.report.page import figure_files
 from simstudy.report.tables import csv_of, verdict_frame, verdict_lines, verdict_table
 from simstudy.report.terminal import show_table
@@ -61,6 +61,6 @@ def test_figure_files__are_those_of_the_design_and_the_same_whatever_matplotlib_
     few = design.model_copy(update={"figures": {}})
     with mpl.rc_context({"text.usetex": True, "axes.facecolor": "red", "savefig.dpi": 10, "svg.fonttype": "path"}):
         assert figure_files(results, few)[Z_SCORES] == files[Z_SCORES]
-        again = figure_files(results, few, verdict_lines(results), "svg")
-    assert list(again) == [OVERVIEW, Z_SCORES, ALL_CLAIMS]
+        again = figure_files(results, few, "svg")
+    assert list(again) == [OVERVIEW, Z_SCORES]
     assert all(b"<svg" in each and b"<text" in each for each in again.values())

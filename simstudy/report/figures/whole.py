@@ -1,6 +1,4 @@
-"""Figures of a whole study, which no design declares: all claims, and all cells against theory."""
-
-from collections.abc import Sequence
+"""The figure of a whole study, which no design declares: all cells against theory."""
 
 import numpy as np
 import xarray as xr
@@ -8,60 +6,9 @@ from matplotlib.figure import Figure as Drawing
 from scipy.special import ndtri
 
 from simstudy.design.measures import MEASURES, THEORIES
-from simstudy.report.figures.shared import COLOURS, NEUTRAL, canvas, label_y, legends, looks_of, own_style, short
+from simstudy.report.figures.shared import NEUTRAL, canvas, label_y, legends, looks_of, own_style
 from simstudy.report.labels import THEORY_NAMES, measure_name
-from simstudy.report.tables import VerdictLine
 from simstudy.verdicts.figure_data import by_source, z_scores
-
-COLOUR_OF = {"supported": COLOURS[2], "contradicted": COLOURS[0], "undecided": NEUTRAL}
-UNEXPECTED = COLOURS[1]
-"""Colour of claims that did not come out as expected, whatever their verdict."""
-ROW_HEIGHT, WIDTH = 0.5, 11.0
-"""Inches."""
-CHARACTERS = 96
-"""Of a line beside the picture."""
-MAX_CLAIMS = 200
-"""Rows that are drawn: a picture with more can be neither rendered nor read."""
-
-
-@own_style()
-def draw_claims(lines: Sequence[VerdictLine]) -> Drawing:
-    """Draw a row for each claim, on its own scale: decisive estimate, interval claimed, interval of the truth."""
-    shown = lines[:MAX_CLAIMS]
-    drawing = Drawing(figsize=(WIDTH, ROW_HEIGHT * len(shown) + 0.9), layout="constrained")
-    words, axes = drawing.subplots(1, 2, sharey=True, width_ratios=(6, 5))
-    for row, line in enumerate(shown):
-        colour = COLOUR_OF[line.verdict] if line.outcome == "expected" else UNEXPECTED
-        text = short(line.statistic, CHARACTERS)
-        outcome = line.verdict + ("" if line.outcome == "expected" else f", not as expected ({line.expected})")
-        words.text(
-            0,
-            row,
-            f"{line.claim}: {outcome}\n{text}\n{line.estimate}; claimed {line.claimed}",
-            va="center",
-            fontsize=8,
-            color=colour,
-        )
-        if line.picture:
-            claimed, (mark,) = line.picture.claimed, line.picture.marks
-            axes.barh(row, claimed[1] - claimed[0], left=claimed[0], height=0.6, color=colour, alpha=0.18)
-            if mark:
-                axes.plot(mark.confidence, (row, row), color=colour, linewidth=1.0)
-                axes.plot(mark.error, (row, row), color=colour, linewidth=3.0, solid_capstyle="butt")
-                axes.plot(mark.estimate, row, "o", color=colour)
-    words.set(ylim=(len(shown) - 0.5, -0.5), xlim=(0, 1))
-    words.axis("off")
-    axes.set(xlim=(0, 1), xticks=[])
-    text = f"band: claimed; dot: estimate ± 1.96 MCSE; line: {shown[0].level} interval, "
-    text += "at any number of looks\n"
-    text += "green: supported, blue: contradicted, as expected; orange: not as expected"
-    drawing.supxlabel(text, fontsize=8)
-    axes.tick_params(left=False, labelleft=False)
-    axes.grid(visible=False)
-    if len(lines) > len(shown):
-        drawing.suptitle(f"the first {len(shown)} of {len(lines)} claims")
-    return drawing
-
 
 FURTHEST = 8.0
 """z-scores beyond are drawn at the edge."""
