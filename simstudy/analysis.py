@@ -170,9 +170,8 @@ def contrast(
     estimates = estimates_from(coordinates, streams, measured, measure, index)
     found, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
     text = (index or measure) + _statement(one, other, factors_of(results), word)
-    return ExploratoryContrast(
-        text, float(found.value), float(found.mcse), *interval(found, ERROR_RATE / 2), together, doubt(found)
-    )
+    numbers = float(found.value), float(found.mcse * found.widening), *interval(found, ERROR_RATE / 2)
+    return ExploratoryContrast(text, *numbers, together, doubt(found))
 
 
 def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple[str, ...]], word: str) -> str:
@@ -234,6 +233,8 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
         state = file.stat() if file.exists() else None  # `read_results` refuses one that is missing
         stored = _stored(file, state and (state.st_mtime_ns, state.st_size))
         same = all(stored.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
+        if same and stored.attrs["numbers"] != results.attrs["numbers"]:
+            raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
         for position, other in enumerate(coordinates_of(stored) if same else ()):
             if all(text_of(row, name) == text_of(other, name) for name in other):
                 return _of_one_cell(stored, position)
@@ -251,7 +252,7 @@ def _stored(file: Path, _state: tuple[int, int] | None) -> xr.Dataset:
 
 def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
     """Cut the rows of one cell out of those of all, and lay out its pairs of heads."""
-    part = stored.drop_dims("ordered", errors="ignore")
+    part = stored
     for dimension, count in LENGTHS.items():
         if dimension in part.dims:
             start, length = int(stored[count][:cell].sum()), int(stored[count][cell])
@@ -284,8 +285,6 @@ def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -
     estimate, mcse = own[measure], own[f"{measure}_mcse"]
     if measure != "hdi":
         estimate = estimate.sel(source="empirical")
-    if not np.allclose(np.sqrt((share**2).sum(axis=0) + remainder**2), mcse.values, rtol=1e-9, equal_nan=True):
-        raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
     return Performance(
         {measure: estimate.values},
         {measure: mcse.values},

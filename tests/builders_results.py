@@ -201,6 +201,7 @@ def _counts(n_cells: int) -> dict[str, Any]:
         "n_replicates": 2048 - failed,
         "n_failed": failed,
         "n_batches": np.full(n_cells, 8),
+        "error_over": np.array(["over replicates"] * n_cells, object),
         "precision_reached": np.arange(n_cells) % 10 != 9,
         "n_looks": np.full(n_cells, 2),
         "look_replicates": np.tile([1024, 2048], (n_cells, 1)),

@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "design",
         "errors",
     },
-    "verdicts": {"execution", "replicates.performance", "theory", "data", "design"},
+    "verdicts": {"execution", "replicates.intervals", "replicates.performance", "theory", "data", "design"},
     "report": {"results", "verdicts", "execution", "design", "errors"},
     "judging": {"report", "verdicts", "execution", "design", "errors"},
 }

@@ -1,6 +1,6 @@
 """The random draws that a claim rests on: of a population, or once by the seed."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from simstudy.design.claims import BaseClaim
@@ -38,10 +38,14 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
     cells = Reference("", claim, grid).cells
     # Other diversity indices are those of heads alone.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
-    looked_at = {"heads", "head_files"} if alone else set(_IN_WORDS)
-    population = {part for cell in cells for part in cell.population} & looked_at
-    fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & looked_at
-    given = {part for cell in cells for part in cell.given} & looked_at
+    return draws_in(cells, {"heads", "head_files"} if alone else _IN_WORDS.keys())
+
+
+def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _IN_WORDS.keys()) -> Draws:
+    """Return the draws that measures of cells rest on."""
+    population = {part for cell in cells for part in cell.population} & {*looked_at}
+    fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & {*looked_at}
+    given = {part for cell in cells for part in cell.given} & {*looked_at}
     these = tuple(_these(part, cells) for part in _IN_WORDS if part in fixed | given)
     return Draws(tuple(sorted(population)), tuple(sorted(fixed)), these)
 

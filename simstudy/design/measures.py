@@ -116,6 +116,7 @@ head_error_moment | Y^2 | second moment of head errors, averaged over queries; m
     mean_q E (f_i - m)(f_j - m)
 [counts: cell]
 n_replicates | 1 | replicates that entered the measures
+error_over | text | what errors of the cell are over, and which draws they are given
 n_failed | 1 | replicates without a defined estimate: counted, never redrawn
 n_batches | 1 | batches folded into the measures
 precision_reached | bool | whether every wanted Monte Carlo error was met

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from simstudy.attention.combinations import Combine, fixed
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.functions import SPREAD
+from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.measures import NUMBERS, Means, Measures, measures_at
 from simstudy.replicates.moments import Array, Moments
 
@@ -63,8 +64,14 @@ class Performance(NamedTuple):
     by_batch: bool = False  # Whether blocks are whole batches, as those of a population are
     # Variance over the population without a control variate over that with one, where there is one
     gain: dict[str, float] | None = None
+    # By measure: errors as they are printed over ``mcse``, NaN with too few blocks; see `intervals`
+    widening: Measures | None = None
     estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
     block_length: int = 1  # Blocks of a batch that each contribution is of, but for the last
+
+    def printed(self, name: str) -> Array:
+        """Error of a measure as it is printed."""
+        return np.asarray(self.mcse[name] * (self.widening or {})[name])
 
 
 def performance(
@@ -115,12 +122,15 @@ def jackknifed(
     rate, share, lacking = failures(n_defined, n_failed, lengths)
     estimate, mcse = {"failure_rate": rate}, {"failure_rate": np.hypot(np.sqrt((share**2).sum()), lacking)}
     contribution, lacks = {"failure_rate": share}, {"failure_rate": lacking}
+    wider: Measures = {"failure_rate": widening_of(share)}
     for name, values in left_out.items():
         estimate[name], share = jackknife(whole[name], values, sizes, lengths[used], numbers.get(name))
         mcse[name] = np.sqrt((share**2).sum(axis=0))
+        wider[name] = widening_of(share)
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
-    return Performance(estimate, mcse, contribution, lacks, int(lengths[used].sum()), int(n_defined.sum()), n_failed)
+    counts = int(lengths[used].sum()), int(n_defined.sum()), n_failed
+    return Performance(estimate, mcse, contribution, lacks, *counts, widening=wider)
 
 
 def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple[Array, Array, float]:

@@ -97,6 +97,8 @@ def with_error(estimate: float, mcse: float) -> str:
     """Return an estimate and its error to two significant digits of the error, ``0.5123 ± 0.0021``, or "–"."""
     if math.isnan(estimate):
         return UNDEFINED
+    if math.isnan(mcse):
+        return f"{number(estimate, 6)} (too few replicates)"
     if not (math.isfinite(estimate) and math.isfinite(mcse)) or mcse == 0:
         return f"{number(estimate, 6)} ± {number(mcse)}"
     decimals = _decimals(mcse)

@@ -209,6 +209,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     sizes = (int(each.sum()) for each in (cells.n_replicates, cells.n_failed, ~cells.precision_reached.astype(bool)))
     size = "{}, {:,} replicates, {} failed, {} short of the target".format(counted(len(levels), "cell"), *sizes)
     return {
+        "errors": "; ".join(dict.fromkeys(cells["error_over"].values.tolist())),
         "told": [f"{labels.THEORY_NAMES[source]} theory" for source in told],
         "measures": [labels.measure_name(measure) for measure in measures],
         "name": name,

@@ -27,7 +27,7 @@ _ESTIMATORS = {
     "plain": "plain averages over replicates, without control variate",
     "expansion": "averages over replicates less a control variate of known mean",
 }
-_COUNTS = ("n_replicates", "n_failed", "n_batches", "precision_reached")
+_COUNTS = ("error_over", "n_replicates", "n_failed", "n_batches", "precision_reached")
 
 
 class VerdictLine(NamedTuple):
@@ -147,13 +147,15 @@ def measure_words(results: xr.Dataset, design: Design) -> str:
     known = np.flatnonzero(np.isfinite(values))
     ends = dict.fromkeys(known[np.argsort(values[known])][[0, -1]].tolist()) if len(known) else {}
     told = " to ".join(with_error(float(values[end]), float(errors[end])) for end in ends)
-    return f"{measure_name(name)}: {told or 'undefined'}"
+    over = "; ".join(dict.fromkeys(results["error_over"].values.tolist()))
+    return f"{measure_name(name)}: {told or 'undefined'} ({over})"
 
 
 def measure_table(results: xr.Dataset, design: Design) -> Table:
     """Return the measures that a design asks for of each cell, for the terminal."""
     names = asked_measures(results, design)
-    table = Table("cell", *map(measure_name, names), title="Estimates ± MCSE", title_justify="left")
+    over = "; ".join(dict.fromkeys(results["error_over"].values.tolist()))
+    table = Table("cell", *map(measure_name, names), title=f"Estimates ± MCSE ({over})", title_justify="left")
     for i, planned in enumerate(design.cells[:MAX_LISTED]):
         cell = results.isel(cell=i).sel(source="empirical")
         estimates = (with_error(float(cell[name]), float(cell[f"{name}_mcse"])) for name in names)

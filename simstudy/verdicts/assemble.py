@@ -15,8 +15,10 @@ import xarray as xr
 from simstudy.data.heads import query_points
 from simstudy.design import measures
 from simstudy.design.document import Design
+from simstudy.design.draws import draws_in
 from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
+from simstudy.design.moments_needed import ORDER, lacking
 from simstudy.design.settings.cell import ATTENDED, TABLE_OF
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
@@ -28,7 +30,7 @@ _NUMERIC = {
     "batch_size",
 }  # fmt: skip
 _RULES = ("bandwidth_rule",)
-ATTRIBUTES = ("study", "profile", "title", "engine", "simstudy_version", "commit", "measures")
+ATTRIBUTES = ("numbers", "study", "profile", "title", "engine", "simstudy_version", "commit", "measures")
 """Attributes of the results that their details have as well."""
 
 
@@ -51,7 +53,7 @@ def assemble(
     arrays |= _by_source(accounts, theories)
     undefined = np.full(len(INDICES), np.nan)
     arrays["hdi"] = np.array([a.performance.estimate["hdi"] if a.performance else undefined for a in accounts])
-    arrays["hdi_mcse"] = np.array([a.performance.mcse["hdi"] if a.performance else undefined for a in accounts])
+    arrays["hdi_mcse"] = np.array([a.performance.printed("hdi") if a.performance else undefined for a in accounts])
     coords: dict[str, Any] = coordinates(design)
     # Every dimension has names along it, so that results of several studies can be joined.
     coords |= {"source": list(SOURCES), "index": list(INDICES), "look": np.arange(arrays["look_replicates"].shape[1])}
@@ -60,6 +62,8 @@ def assemble(
         coords["figure"] = list(figures)
         arrays |= _drawn(design, accounts, list(figures.values()))
     attributes = _attributes(design, device)
+    # Details belong to the results of the same numbers.
+    attributes["numbers"] = hashlib.blake2b(arrays["failure_rate"].tobytes() + arrays["mse"].tobytes()).hexdigest()[:16]
     return labelled(arrays, coords, attributes), details(accounts, theories, coordinates(design), attributes)
 
 
@@ -89,6 +93,7 @@ def _counts(accounts: Sequence[CellProgress]) -> dict[str, Any]:
         row[: len(account.looks)] = np.array(account.looks) * account.batch_size
     return {
         "n_replicates": total - failed,
+        "error_over": np.array([draws_in([a.planned.cell]).text or "over replicates" for a in accounts], object),
         "n_failed": failed,
         "n_batches": np.array([account.done for account in accounts]),
         "precision_reached": np.array([account.reached for account in accounts]),
@@ -125,8 +130,7 @@ def _by_source(accounts: Sequence[CellProgress], theories: Sequence[dict[str, Th
     for name in dict.fromkeys([*always, *sorted(measured - {ATTENDED})]):
         empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
         arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
-        errors = [float(a.performance.mcse.get(name, np.nan)) if a.performance else np.nan for a in accounts]
-        arrays[f"{name}_mcse"] = np.array(errors)
+        arrays[f"{name}_mcse"] = np.array([_error(account, name) for account in accounts])
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
@@ -134,6 +138,14 @@ def _by_source(accounts: Sequence[CellProgress], theories: Sequence[dict[str, Th
         arrays[f"{name}_gain"] = np.array([gain.get(name, np.nan) if gain else np.nan for gain in gains])
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     return arrays
+
+
+def _error(account: Account, name: str) -> float:
+    """Error of a measure as it is printed: infinite where its moments do not exist, NaN with too few blocks."""
+    found = account.performance
+    if found is None or name not in found.mcse:
+        return np.nan
+    return np.inf if lacking([account.planned.cell], 2 * ORDER.get(name, 0)) else float(found.printed(name))
 
 
 def _attributes(design: Design, device: str) -> dict[str, Any]:
@@ -189,7 +201,7 @@ def details(
         arrays[f"{name}_remainder"] = [p.remainder.get(name, 0.0) if p else 0.0 for p in measured]
     for name in measures.HEAD_MEASURES | measures.PAIR_MEASURES:
         arrays[name] = np.concatenate([np.zeros(0), *(p.estimate[name].ravel() for p in measured if p)])
-        arrays[f"{name}_mcse"] = np.concatenate([np.zeros(0), *(p.mcse[name].ravel() for p in measured if p)])
+        arrays[f"{name}_mcse"] = np.concatenate([np.zeros(0), *(p.printed(name).ravel() for p in measured if p)])
     if asked:
         arrays["query_point"] = _points([each["query_point"] for each in queries if each])
     coords = {**coordinates, "index": list(measures.INDICES)} | ({"source": list(measures.SOURCES)} if asked else {})
@@ -220,7 +232,7 @@ def _queries(account: CellProgress, theories: Mapping[str, Theory]) -> dict[str,
         undefined = np.full(n_queries, np.nan)
         told = [theories[source].by_query.get(measure, undefined) for source in measures.THEORIES]
         arrays[name] = np.array([measured.estimate[name], *told])
-        arrays[f"{name}_mcse"] = measured.mcse[name]
+        arrays[f"{name}_mcse"] = measured.printed(name)
         arrays[f"{name}_numerical_error"] = theories["exact"].errors_by_query.get(measure, undefined)
     return arrays
 

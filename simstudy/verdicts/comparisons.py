@@ -76,13 +76,15 @@ class Comparison(NamedTuple):
     confidence: Callable[[float], Bounds]
     cells: tuple[int, ...] = ()  # What it is computed from
     doubt: str = ""  # Why there can be no verdict; empty if there can
+    widening: float = 1.0  # Error as it is printed, over the standard error
 
 
 def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, cells: Iterable[int] = ()) -> Comparison:
     """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
     evidence, reach = all_hold(evidence_between(contrast, bounds)), partial(interval, contrast)
     value, mcse = float(contrast.value), float(contrast.mcse)
-    return Comparison(statistic, value, mcse, *bounds, stated, evidence, reach, tuple(cells), doubt(contrast))
+    why, wider = doubt(contrast), float(contrast.widening)
+    return Comparison(statistic, value, mcse, *bounds, stated, evidence, reach, tuple(cells), why, wider)
 
 
 def undecided(statistic: str, why: str) -> Comparison:

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from simstudy.design.settings.cell import MIN_BLOCKS
+from simstudy.replicates.intervals import students_of, widening
 
 Array = NDArray[np.float64]
 
@@ -59,12 +60,18 @@ class Contrast(NamedTuple):
     # What rounding may have moved the value by, where blocks differ by that alone: no standard error, but no finding
     rounding: Any = 0.0
     fewest: Any = MIN_BLOCKS  # Contributions below which nothing is decided
+    concentration: Any = 0.0  # Sum of the fourth powers of contributions over the fourth power of the error
 
     @property
     def few_decide(self) -> Any:
         """Whether one block holds so much of the squared error that no normal law is to be trusted."""
         blocks = np.clip(np.asarray(self.degrees) + 1.0, 1.0, MIN_BLOCKS)
         return np.asarray(self.largest_share) > LARGEST_SHARE * np.sqrt(MIN_BLOCKS / blocks)
+
+    @property
+    def widening(self) -> Any:
+        """Error as it is printed, over the standard error."""
+        return widening(self.skewness, self.concentration, np.asarray(self.degrees) + 1)
 
     @property
     def error(self) -> Any:
@@ -183,15 +190,6 @@ def _log_evidence(z: ArrayLike, n_blocks: ArrayLike) -> Array:
 def anytime_score(level: float, n_blocks: float) -> float:
     """Return the normal score at which `anytime_p` is the level: the half-width of a confidence sequence in MCSE."""
     return float(scipy.optimize.brentq(lambda z: _log_evidence(z, n_blocks) + np.log(level), 0.0, 60.0))
-
-
-def students_of(z: ArrayLike, skewness: float, degrees: float) -> Array:
-    """Return the t whose skewness-corrected normal score is z: what bounds (estimate − t·MCSE) are made of."""
-    z = np.asarray(z, float)
-    corrected = -np.sign(z) * special.stdtrit(degrees, special.ndtr(-np.abs(z)))
-    if abs(skewness) < 1e-8:
-        return np.asarray(corrected)
-    return np.asarray(3.0 * (np.cbrt(1.0 + skewness * (corrected - skewness / 6.0)) - 1.0) / skewness)
 
 
 class Evidence(NamedTuple):

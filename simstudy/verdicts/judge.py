@@ -222,8 +222,8 @@ def _row(found: Comparison, evidence: Evidence, level: float, decided: bool) -> 
     low, high = found.confidence(level)
     return {
         "statistic": found.statistic, "no_verdict_because": "" if decided else found.doubt,
-        "estimate": found.estimate, "mcse": found.mcse, "claimed_lower": found.lower, "claimed_upper": found.upper,
-        "confidence_lower": low, "confidence_upper": high,
+        "estimate": found.estimate, "mcse": found.mcse * found.widening,
+        "claimed_lower": found.lower, "claimed_upper": found.upper, "confidence_lower": low, "confidence_upper": high,
         **{f"p_{side}": float(min(p * LEVEL / level, 1.0)) for side, p in evidence._asdict().items()},
     }  # fmt: skip
 

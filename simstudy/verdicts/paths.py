@@ -132,7 +132,18 @@ def _compared(
         return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
 
     cells = tuple(itertools.chain(*(each.all_cells for each in profiles)))
-    return Comparison(text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why)
+    return Comparison(
+        text,
+        float(found.value),
+        float(found.mcse),
+        *bounds,
+        value,
+        evidence,
+        confidence,
+        cells,
+        why,
+        float(found.widening),
+    )
 
 
 def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:

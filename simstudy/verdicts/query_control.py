@@ -25,6 +25,7 @@ from simstudy.design.document import PlannedCell
 from simstudy.design.own_code import own_functions
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GaussianQueries, UniformCombination
+from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.performance import Performance
 from simstudy.theory import Prediction, damped_leading_order, measures_by_query, product_head, regression_function
 
@@ -157,7 +158,9 @@ def _of_heads(cell: Cell, points: bytes) -> Prediction:
 def _controlled(performance: Performance, drawn: dict[str, Array], expected: dict[str, Array]) -> Performance:
     gain: dict[str, float] = {}
     changed: dict[str, Any] = {"gain": gain}
-    changed |= {name: dict(getattr(performance, name)) for name in ("estimate", "mcse", "contribution", "remainder")}
+    changed |= {
+        name: dict(getattr(performance, name)) for name in ("estimate", "mcse", "contribution", "remainder", "widening")
+    }
     for name in CONTROLLED:
         share, raw = performance.contribution[name], float(performance.mcse[name])
         # Draws must show what L averages to, not only points that it hardly tells apart: no slope reaches so far.
@@ -173,6 +176,7 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
         contribution = (values - values.mean()) / unit
         mcse = np.hypot(np.linalg.norm(contribution), error)
         found = {"estimate": values.mean(), "mcse": mcse, "contribution": contribution, "remainder": float(error)}
+        found["widening"] = widening_of(contribution)
         for field, value in found.items():
             changed[field][name] = value
         gain[name] = float((raw / mcse) ** 2) if mcse > 0.0 else np.inf
