@@ -137,7 +137,7 @@ def build_results(design: Design) -> xr.Dataset:
         exact = np.where([reason == "" for reason in exact_reasons], 1.01 * leading, np.nan)
         arrays[name] = np.array([leading + mcse * wobble, exact, np.where(theory, leading, np.nan)])
         arrays[f"{name}_numerical_error"] = 1e-9 * np.abs(exact)
-        arrays |= {f"{name}_mcse": mcse, f"{name}_gain": np.nan * mcse}
+        arrays |= {f"{name}_mcse": mcse}
     reasons = ["" if applies else "query far beyond the keys" for applies in theory]
     arrays["inapplicable"] = np.array([[""] * len(cells), exact_reasons, reasons], dtype=object)
     arrays["hdi"] = np.array([row["_hdi"] for row in rows])

@@ -39,7 +39,7 @@ Ends = Annotated[list[Any], AfterValidator(_ends)]
 
 
 class Law(Record):
-    """The law of one setting: a table with one entry."""
+    """The law of one setting: a table with one entry, [lowest, highest] or values; whole ends give whole numbers."""
 
     uniform: Ends | None = None
     log_uniform: Annotated[Ends, AfterValidator(_positive)] | None = None

@@ -234,9 +234,7 @@ _BY_QUERY = {
     for name, of in MEASURES.items()
 }
 _AVERAGED = MEASURES | STATISTICS | INDEXED_MEASURES
-_GAIN = "variance of {} over a population of query points, over what theory as a control leaves"
-_GAINS = _derived(MEASURES, {"gain": _GAIN}, "cell", unit="1")
-VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _GAINS | _COUNTS | _VERDICTS | _COMPARISONS
+VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _COUNTS | _VERDICTS | _COMPARISONS
 """Variables of ``results.nc``."""
 RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.dims)} | {
     "grid", "keys", "cell", "estimator", "drop", "tolerance", "indexers", "errors", "theory", "run", "figures",

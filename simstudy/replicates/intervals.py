@@ -1,8 +1,4 @@
-"""Errors as they are printed: ± 1.96 of them covers the truth with 95 %, also from few, skewed, heavy-tailed blocks.
-
-A standard error alone does not: few blocks may hold most of its square, and where blocks are skewed it goes with the
-estimate.
-"""
+"""Errors as they are printed: ± 1.96 of them covers the truth with 95 %, also from few, skewed, heavy-tailed blocks."""
 
 from typing import Any
 

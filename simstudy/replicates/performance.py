@@ -62,10 +62,7 @@ class Performance(NamedTuple):
     n_replicates: int
     n_failed: int
     by_batch: bool = False  # Whether blocks are whole batches, as those of a population are
-    # Variance over the population without a control variate over that with one, where there is one
-    gain: dict[str, float] | None = None
-    # By measure: errors as they are printed over ``mcse``, NaN with too few blocks; see `intervals`
-    widening: Measures | None = None
+    widening: Measures | None = None  # By measure: errors as they are printed over ``mcse``
     estimator: str = "plain"  # ``plain``, with the reason where an expansion was asked for, or ``expansion``
     block_length: int = 1  # Blocks of a batch that each contribution is of, but for the last
 
@@ -129,8 +126,8 @@ def jackknifed(
         wider[name] = widening_of(share)
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
-    counts = int(lengths[used].sum()), int(n_defined.sum()), n_failed
-    return Performance(estimate, mcse, contribution, lacks, *counts, widening=wider)
+    n_blocks, n_replicates = int(lengths[used].sum()), int(n_defined.sum())
+    return Performance(estimate, mcse, contribution, lacks, n_blocks, n_replicates, n_failed, widening=wider)
 
 
 def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple[Array, Array, float]:

@@ -6,10 +6,8 @@ of a mean of independent draws, and the jackknife over batches gives its estimat
 contributions of which there is one for each batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,9 +24,6 @@ from simstudy.replicates.performance import (
     means_of,
     performance,
 )
-
-if TYPE_CHECKING:
-    from simstudy.attention.expansion import Known, LeftOut
 
 # Index legend: g geometry (batch), k block within it, then what `Averages` says.
 
@@ -70,18 +65,14 @@ def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]
         return blocks._replace(control_sum=blocks.control_sum[..., :0]), PLAIN
     blocks, estimator = controlled(blocks)
     if estimator == PLAIN:
-        known = _known(cell)
+        # Imported here: it compiles, which those who read plain moments need not wait for.
+        from simstudy.attention.expansion import known_of
+
+        known: Any = known_of(cell)
         if not isinstance(known, str):
             known = "replicates do not differ" if cell.even_noise else "outcomes are noise alone, of uneven variance"
         estimator = f"{PLAIN}: {known}"
     return blocks, estimator
-
-
-def _known(cell: Cell) -> Known | LeftOut | str:
-    # Imported here: it compiles, which those who read plain moments need not wait for.
-    from simstudy.attention.expansion import known_of
-
-    return known_of(cell)
 
 
 def _overlap(cell: Cell) -> Array:

@@ -14,11 +14,11 @@ import xarray as xr
 
 from simstudy.data.heads import query_points
 from simstudy.design import measures
+from simstudy.design.answerable import ORDER, lacking
 from simstudy.design.document import Design
 from simstudy.design.draws import draws_in
 from simstudy.design.figures import BaseFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
-from simstudy.design.moments_needed import ORDER, lacking
 from simstudy.design.settings.cell import ATTENDED, TABLE_OF
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
@@ -134,13 +134,11 @@ def _by_source(accounts: Sequence[CellProgress], theories: Sequence[dict[str, Th
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
-        gains = [a.performance and a.performance.gain for a in accounts]
-        arrays[f"{name}_gain"] = np.array([gain.get(name, np.nan) if gain else np.nan for gain in gains])
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     return arrays
 
 
-def _error(account: Account, name: str) -> float:
+def _error(account: CellProgress, name: str) -> float:
     """Error of a measure as it is printed: infinite where its moments do not exist, NaN with too few blocks."""
     found = account.performance
     if found is None or name not in found.mcse:

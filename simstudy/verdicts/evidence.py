@@ -1,22 +1,17 @@
 """Evidence on inequalities: of one, corrected for skewness and valid at all looks together; and of many.
 
-For a contrast with n independent block contributions, t = (estimate − bound)/MCSE has its skewness removed by Hall's
+For a contrast with independent block contributions, t = (estimate − bound)/MCSE has its skewness removed by Hall's
 (1992) cubic, becomes a normal score z by the tail of Student's t, and then a p-value: the reciprocal of the one-sided
 normal mixture 2 √(ρ/(n + ρ)) exp(S²/2(n + ρ)) Φ(S/√(n + ρ)) at S = z√n.  That is a test martingale of Brownian motion
 (Robbins 1970; Howard et al. 2021), which sums of influence values follow asymptotically (Waudby-Smith et al. 2024):
 whoever adds replicates and looks again, as often as they like, is wrong no more often than the level says.
 
-Where one block holds much of the squared error, no approximation by a normal law is to be trusted.  What is left is
-Kolmogorov's inequality, which asks for a variance alone, spread over all looks by doublings of the blocks: far weaker,
-but enough where an identity holds to rounding and its largest deviations are far below the margin.
+Where one block holds much of the squared error, Kolmogorov's inequality is left, spread over all looks by doublings.
+What counts events and has the same number in every block shows no error: if exceptions by one in a share q of
+replicates move the estimate by d, N replicates without any have probability (1 − q)^N ≤ exp(−d·unseen).
 
-What counts events, and has the same number in every block, shows no error at all, as an exception may be too rare to be
-seen.  If exceptions by one in a share q of replicates move the estimate by d, then N replicates without any have
-probability (1 − q)^N ≤ exp(−d·unseen): a test martingale as well, and the rule of three where the level is 5 %.
-
-A claim is a statement on inequalities between estimates.  Each has two one-sided p-values: ``against`` it (small if
-the data refute it) and ``in_favour`` of it (small if they prove it).  "The inequalities that fail weigh at most so
-much" covers all that is needed: "all hold", and a share of pairs.
+A claim is a statement on inequalities.  Each has two p-values: ``against`` it (small if the data refute it) and
+``in_favour`` of it (small if they prove it).  "The inequalities that fail weigh at most so much" covers all claims.
 """
 
 from __future__ import annotations
@@ -48,17 +43,14 @@ class Contrast(NamedTuple):
 
     value: Any
     mcse: Any  # Standard error, 0 if blocks differ by rounding alone
-    # Blocks of replicates as they were simulated, or draws of a population: the time of bounds that hold at all looks
-    n_blocks: Any
-    # Degrees of freedom of the error: contributions that it is computed from, minus 1; blocks may be stored in sums
-    degrees: Any
+    n_blocks: Any  # Blocks as simulated, or draws of a population: the time of bounds that hold at all looks
+    degrees: Any  # Of freedom of the error: contributions that it is of, minus 1; some may be of several blocks
     skewness: Any  # Of the value: sum of the cubes of contributions over the cube of the error
     largest_share: Any  # Share of the squared error that the largest contribution has
-    # Replicates over what an exception by one in all of them moves the value by, if the measure counts events and
-    # no block differs from the others; infinite otherwise
+    # Replicates over what an exception by one in all of them moves the value by, if events are counted and all blocks
+    # are alike; infinite otherwise
     unseen: Any = np.inf
-    # What rounding may have moved the value by, where blocks differ by that alone: no standard error, but no finding
-    rounding: Any = 0.0
+    rounding: Any = 0.0  # What rounding may have moved the value by, where blocks differ by that alone
     fewest: Any = MIN_BLOCKS  # Contributions below which nothing is decided
     concentration: Any = 0.0  # Sum of the fourth powers of contributions over the fourth power of the error
 

@@ -19,8 +19,6 @@ from simstudy.verdicts.orderings import tied, violated_share
 SHARE_DRAWS = 999
 """Draws that give the error of a share of pairs."""
 
-# ---------------------------------------------------------------- of draws of the estimates, stored by the run
-
 
 def stored_numbers(figure: BaseFigure, accounts: list[CellProgress], factors: tuple[str, ...]) -> dict[str, Array]:
     """Return what a figure shows of draws of the estimates, by name; NaN in cells that it does not select."""
@@ -54,9 +52,6 @@ def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]
             shares[cells, k] = violated_share(index.values[cells], -of.estimates.values[None, cells])[0]
             errors[cells, k] = violated_share(index.values[cells], -draws).std()
     return shares, errors
-
-
-# ---------------------------------------------------------------- of labelled results
 
 
 class Place(NamedTuple):

@@ -144,8 +144,7 @@ def _doubted(comparison: Comparison, of: Selected) -> Comparison:
     whys = [why for cell, why in of.doubtful.items() if cell in (comparison.cells or of.doubtful)]
     if not whys:
         return comparison
-    nothing = undecided(comparison.statistic, whys[0])
-    return comparison._replace(evidence=NOTHING, confidence=nothing.confidence, cells=(), doubt=whys[0])
+    return comparison._replace(evidence=NOTHING, confidence=undecided("", "").confidence, cells=(), doubt=whys[0])
 
 
 def decide(comparisons: list[Comparison], level: float) -> Judgement:

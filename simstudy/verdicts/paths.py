@@ -36,7 +36,6 @@ CURVED = 2.0
 """Curvature in MCSE above which a vertex is taken for a smooth function of the means."""
 MOST_WAYS = 512
 """Ways in which levels may be least beyond which there is no verdict."""
-TOO_MANY = f"levels may be least in more than {MOST_WAYS} ways"
 
 
 class Vertex(NamedTuple):
@@ -72,14 +71,13 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
         if len(profiles) < 2:
             continue
         leverage = leverages(np.log([each.z for each in profiles]))
-        if claim.value is None:
-            value = float(leverage @ (np.log(optima) if claim.scale == "log_log" else optima))
-        else:
-            value = claim.value
-        kind = "log-log slope" if claim.scale == "log_log" else "slope in the logarithm"
+        log_log, value = claim.scale == "log_log", claim.value
+        if value is None:
+            value = float(leverage @ (np.log(optima) if log_log else optima))
+        kind = "log-log slope" if log_log else "slope in the logarithm"
         text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{each.z:g}' for each in profiles)}"
         text += of.place(cells[0], claim.along, claim.x, *claim.tune)
-        slope = partial(_slope, of.estimates, leverage, claim.scale == "log_log")
+        slope = partial(_slope, of.estimates, leverage, log_log)
         yield _compared(text, of, profiles, slope, (value - claim.margin, value + claim.margin), value)
 
 
@@ -121,7 +119,7 @@ def _compared(
     possible = [_possible(of.estimates, profile, DOUBT * of.level / len(profiles)) for profile in profiles]
     few = math.prod(map(len, possible)) <= MOST_WAYS
     ways = [statistic(vertices) for vertices in itertools.product(*possible)] if few else []
-    evidence, why = NOTHING, TOO_MANY
+    evidence, why = NOTHING, f"levels may be least in more than {MOST_WAYS} ways"
     if ways:
         each = evidence_between(Contrast(*(np.array(column, float) for column in zip(*ways, strict=True))), bounds)
         evidence = all_hold(Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))

@@ -1,15 +1,10 @@
 """Theory as a control variate over the query points of a population.
 
-How errors vary from one query to another is mostly known: L, leading order in n, damped where few keys are near.  In
-draw g of the query points let θ_g be a measure by simulation and L_g the average of L.  The population value is
-estimated by the mean of θ_g − c_g (L_g − E L), with E L over all queries by randomised quasi-Monte Carlo, and c_g the
-slope of θ on L by the other draws, which an error of E L makes less steep: what it brings in, and what L takes off,
-are least together.  As these are independent of draw g, each term has the right expectation whatever L
-is, and no condition of validity selects cells or points; where L says nothing, slopes are near 0.  L is cut to what the
-error of an average of outcomes can be, so that it has a mean whatever the expansion does at far points, and left off a
-measure where its own draws miss that mean by far.  The error of E L is the remainder.
-
-Avramidis and Wilson (1993) split samples in this way for control variates; Owen (1995) is for the scrambled sequence.
+In draw g of the query points let θ_g be a measure by simulation and L_g the average of L, leading order in n, damped
+where few keys are near.  The population value is estimated by the mean of θ_g − c_g (L_g − E L), with E L by randomised
+quasi-Monte Carlo and c_g the slope of θ on L by the other draws (Avramidis and Wilson 1993): each term has the right
+expectation whatever L is.  L is cut to what the error of an average of outcomes can be, so that it has a mean, and left
+off a measure where its own draws miss that mean by far.  The error of E L is the remainder.
 """
 
 import functools
@@ -71,9 +66,8 @@ class QueryControl:
         at_points = _theory(cell, points)
         drawn = {name: each.reshape(performance.n_blocks, -1).mean(axis=1) for name, each in at_points.items()}
         for log2 in range(LOG2_FEWEST, most + 1):
-            controlled = _controlled(performance, drawn, _expected(cell, log2))
-            errors = [(controlled.remainder[name], controlled.mcse[name]) for name in controlled.gain or {}]
-            if all(remainder <= COUNTS * mcse for remainder, mcse in errors):
+            controlled, names = controlled_by(performance, drawn, _expected(cell, log2))
+            if all(controlled.remainder[name] <= COUNTS * controlled.mcse[name] for name in names):
                 break
         return controlled
 
@@ -104,10 +98,7 @@ def _log2_most(cell: Cell) -> int:
 
 
 def applies(cell: Cell) -> bool:
-    """Whether leading order is derived for a cell whose query points alone are a population, and pays.
-
-    Under noise alone it gains little, and leaves errors that rest on few draws, those of the farthest query points.
-    """
+    """Whether leading order is derived for a cell whose query points alone are a population, and pays."""
     estimator = cell.estimator
     if cell.data.regression.kind == "zero" or any(own_functions(cell)):
         return False
@@ -155,12 +146,13 @@ def _of_heads(cell: Cell, points: bytes) -> Prediction:
     return damped_leading_order(*heads, np.frombuffer(points).reshape(-1, cell.data.n_features))
 
 
-def _controlled(performance: Performance, drawn: dict[str, Array], expected: dict[str, Array]) -> Performance:
-    gain: dict[str, float] = {}
-    changed: dict[str, Any] = {"gain": gain}
-    changed |= {
-        name: dict(getattr(performance, name)) for name in ("estimate", "mcse", "contribution", "remainder", "widening")
-    }
+def controlled_by(
+    performance: Performance, drawn: dict[str, Array], expected: dict[str, Array]
+) -> tuple[Performance, list[str]]:
+    """Return measures less L by draw, with E L by randomisation, and the names of those it is taken off."""
+    names: list[str] = []
+    fields = ("estimate", "mcse", "contribution", "remainder", "widening")
+    changed: dict[str, Any] = {name: dict(getattr(performance, name)) for name in fields}
     for name in CONTROLLED:
         share, raw = performance.contribution[name], float(performance.mcse[name])
         # Draws must show what L averages to, not only points that it hardly tells apart: no slope reaches so far.
@@ -175,12 +167,11 @@ def _controlled(performance: Performance, drawn: dict[str, Array], expected: dic
         error = abs(slope.mean()) * np.sqrt(variance)
         contribution = (values - values.mean()) / unit
         mcse = np.hypot(np.linalg.norm(contribution), error)
-        found = {"estimate": values.mean(), "mcse": mcse, "contribution": contribution, "remainder": float(error)}
-        found["widening"] = widening_of(contribution)
-        for field, value in found.items():
+        found = values.mean(), mcse, contribution, float(error), widening_of(contribution)
+        for field, value in zip(fields, found, strict=True):
             changed[field][name] = value
-        gain[name] = float((raw / mcse) ** 2) if mcse > 0.0 else np.inf
-    return performance._replace(**changed)
+        names.append(name)
+    return performance._replace(**changed), names
 
 
 def _slopes(values: Array, control: Array, variance: float) -> Array:
