@@ -34,6 +34,5 @@ def widening(skewness: Any, concentration: Any, n_blocks: Any) -> Array:
 
 def widening_of(share: Any) -> Array:
     """Return the same from contributions (block, ...)."""
-    error = np.sqrt((share**2).sum(axis=0))
-    part = share / np.where(error > 0.0, error, 1.0)
+    part = share / np.where((error := np.sqrt((share**2).sum(axis=0))) > 0.0, error, 1.0)
     return widening((part**3).sum(axis=0), (part**4).sum(axis=0), len(share))

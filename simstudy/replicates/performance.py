@@ -126,8 +126,8 @@ def jackknifed(
         wider[name] = widening_of(share)
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
-    n_blocks, n_replicates = int(lengths[used].sum()), int(n_defined.sum())
-    return Performance(estimate, mcse, contribution, lacks, n_blocks, n_replicates, n_failed, widening=wider)
+    counts = int(lengths[used].sum()), int(n_defined.sum()), n_failed
+    return Performance(estimate, mcse, contribution, lacks, *counts, widening=wider)
 
 
 def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple[Array, Array, float]:

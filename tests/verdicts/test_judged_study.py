@@ -13,6 +13,7 @@ from test_judge import cells, verdict
 
 from simstudy import run, theory
 from simstudy.design.claims import LEVEL, Claim
+from simstudy.results import cells_of
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.evidence import NOTHING, Evidence
 from simstudy.verdicts.judge import comparisons_of, judge, judge_claim, selected_by
@@ -170,8 +171,11 @@ def test_formulas_that_are_one_percent_off__are_all_contradicted(tmp_path, monke
 
     def verdicts():
         results = run(design, output=tmp_path / "out", executor="serial")
-        assert set(results.control_variate.values) == {"expansion"} and results.n_replicates.values.max() <= 512
-        return set(results.verdict.values)
+        assert (
+            set(cells_of(results).control_variate.values) == {"expansion"}
+            and cells_of(results).n_replicates.values.max() <= 512
+        )
+        return set(results["verdicts"].verdict.values)
 
     assert verdicts() == {"supported"}
     right = theory.predicted_measures
