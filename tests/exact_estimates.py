@@ -30,7 +30,7 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     performance = SimpleNamespace(
         estimate=values, contribution=parts, remainder={measure: settings.get("remainder", 0.0)},
         n_blocks=settings.get("n_blocks", len(parts[measure])), n_replicates=settings.get("n_replicates", 0),
-        by_batch=settings.get("by_batch", False),
+        by_batch=(by_batch := settings.get("by_batch", False)), block_length=16 if by_batch else 1,
         mcse={name: np.hypot(np.linalg.norm(part), settings.get("remainder", 0.0)) for name, part in parts.items()},
     )  # fmt: skip
     # An instance has no data whose moments might not exist.
