@@ -1,7 +1,13 @@
-"""Any process, methods and measures as functions of Python: their source becomes the file that a design names."""
+"""Any process, methods and measures as callables of Python.
+
+The source of plain functions becomes the file that a design names.  Of others, such as partials, closures and methods,
+the file states the digest of what they rest on, and they travel by value.
+"""
 
 import builtins
 import dis
+import functools
+import hashlib
 import inspect
 import math
 import re
@@ -10,15 +16,18 @@ import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import packages_distributions
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import xarray as xr
 
 from simstudy.design.builder import Study
 from simstudy.design.document import NAME
 from simstudy.design.settings.cell import OF_FUNCTIONS
+from simstudy.design.settings.code import BY_VALUE
 from simstudy.design.written import read_design
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
@@ -34,9 +43,10 @@ _FUTURE = "from __future__ import annotations"
 def simulate(
     name: str,
     process: Callable[..., Any],
-    methods: Sequence[Callable[..., Any]],
+    methods: Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]],
     measures: Sequence[str | Callable[..., Any]],
     *,
+    version: str | None = None,
     factors: Mapping[str, Sequence[Any]] | None = None,
     mcse: Mapping[str, float] | None = None,
     claims: Mapping[str, Mapping[str, Any]] | None = None,
@@ -57,12 +67,15 @@ def simulate(
     name
         Name of the study and of its folder, in lower-case letters, digits and single hyphens.
     process
-        Function of ``draw`` (many replicates) or ``rng`` (one) and of factors, which returns data by name.
+        Callable of ``draw`` (many replicates) or ``rng`` (one) and of factors, which returns data by name.
     methods
-        Functions of data and factors that return estimates, ends of intervals, or anything by name.
+        Callables of data and factors that return estimates, ends of intervals, or anything by name; those without a
+        name of their own in a dict by name.
     measures
         Names of numbers that the methods return, of built-in measures (bias, mean_squared_error, variance, coverage,
-        interval_length, rejection_rate), and functions of data, results and factors.
+        interval_length, rejection_rate, failure_rate), and functions of data, results and factors.
+    version
+        Identifies what callables rest on, where that has no source: change it when they change.
     factors
         Levels by the name that the functions take.
     mcse
@@ -101,14 +114,18 @@ def simulate(
             raise UserError(f"measures = {each!r}: give names and functions")
     if taken := {*factors} & {*OF_FUNCTIONS, "seed", "batch_size"}:
         raise UserError(f"factors: {min(taken)!r} is an argument of simulate; give the factor another name")
-    own = [each for each in measures if callable(each)]
-    text = source_text([process, *methods, *own])
+    named = methods if isinstance(methods, Mapping) else _by_name("methods", methods)
+    own = _by_name("measures", [each for each in measures if callable(each)])
+    drawn = _by_name("process", [process], "process")
+    if twice := {*named} & {*own} | {*drawn} & ({*named} | {*own}):
+        raise UserError(f"{min(twice)} is the name of two functions; give one of them another name")
+    text = source_text(drawn | {**named} | own, version)
     functions: dict[str, Any] = {
-        "process": process.__name__,
+        "process": next(iter(drawn)),
         "one_by_one": one_by_one,
-        "measures": [each.__name__ if callable(each) else each for each in measures],
+        "measures": [_name_of(each) if callable(each) else each for each in measures],
     } | ({} if time_limit is None else {"time_limit": time_limit})
-    study = Study(name, title=name, aim=f"Methods {', '.join(m.__name__ for m in methods)} on {process.__name__}.")
+    study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.")
     study.simulation(batch_size=batch_size, seed=seed).functions(**functions).budget(**budget)
     study.precision(
         absolute_mcse={**mcse},
@@ -116,7 +133,7 @@ def simulate(
         max_replicates=max_replicates,
         stop="both" if claims else "precision",
     )
-    levels = {**factors, "method": [method.__name__ for method in methods]}
+    levels = {**factors, "method": [*named]}
     study.grid(GRID, {factor: list(values) for factor, values in levels.items()})
     for claim, entries in claims.items():
         study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
@@ -139,15 +156,137 @@ def _require(kind: type, wanted: str, given: Mapping[str, Any]) -> None:
             raise UserError(f"{place} = {each!r}: give a {wanted}")
 
 
-def source_text(functions: Sequence[Callable[..., Any]]) -> str:
-    """Return a Python file that defines functions and everything of their modules that they use."""
+def _name_of(function: Callable[..., Any]) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _by_name(place: str, given: Iterable[Callable[..., Any]], otherwise: str = "") -> dict[str, Callable[..., Any]]:
+    """Callables by their own names, refused where two have one name or one has none."""
+    found: dict[str, Callable[..., Any]] = {}
+    for each in given:
+        name = _name_of(each) if callable(each) else ""
+        name = name if name.isidentifier() else otherwise
+        if not name or name in found:
+            remedy = "give methods as a dict by name" if place == "methods" else "give a function with a name"
+            raise UserError(f"{place}: {each!r} has no name of its own; {remedy}")
+        found[name] = each
+    return found
+
+
+def source_text(
+    functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]], version: str | None = None
+) -> str:
+    """Return a Python file that defines functions: by the source of all that they use, or by what they rest on."""
     known: dict[str, Any] = {}
     texts = [_FUTURE]
-    for function in functions:
-        if not isinstance(function, types.FunctionType):
-            raise UserError(f"{function!r}: give a function that is defined by def")
-        _add(function.__name__, function, "a design", known, texts)
+    named = functions if isinstance(functions, Mapping) else {_name_of(each): each for each in functions}
+    for name, function in named.items():
+        plain = isinstance(function, types.FunctionType) and not function.__closure__
+        if plain and function.__name__ == name:
+            _add(name, function, "a design", known, texts)
+        else:
+            texts.append(_stand_in(name, function, version))
     return "\n\n".join(texts) + "\n"
+
+
+def _stand_in(name: str, function: Callable[..., Any], version: str | None) -> str:
+    """Return the text of a function that calls one by value, whose digest it states."""
+    if not callable(function):
+        raise UserError(f"{name} = {function!r}: give a function")
+    try:
+        takes = [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        raise UserError(f"{name}: what it takes is unknown; wrap it in a function that is defined by def") from None
+    rests_on = [f"version {version}"] if version is not None else [*_rests_on(name, function, {})]
+    digest = hashlib.blake2b("\0".join([name, *rests_on]).encode(), digest_size=16).hexdigest()
+    modules = {sys.modules.get(getattr(each, "__module__", None) or "") for each in (function, _unbound(function))}
+    own = [each for each in modules if each and each.__name__ != "__main__" and not _installed(each.__name__)]
+    for module in own:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        BY_VALUE[digest] = cloudpickle.dumps(function)
+    except Exception as error:
+        raise UserError(f"{name}: cannot be sent to workers: {type(error).__name__}: {error}") from None
+    finally:
+        for module in own:
+            cloudpickle.unregister_pickle_by_value(module)
+    kinds = inspect.Parameter
+    takes = [each for each in takes if each.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)]
+    first = sum(each.kind is kinds.POSITIONAL_ONLY for each in takes)
+    stated = [each.name + ("" if each.default is kinds.empty else "=...") for each in takes]
+    n_positional = sum(each.kind is not kinds.KEYWORD_ONLY for each in takes)
+    if n_positional < len(stated):
+        stated.insert(n_positional, "*")
+    return f"def {name}({', '.join(stated)}):\n    return _call({digest!r}, locals(), {first})"
+
+
+def _unbound(function: Any) -> Any:
+    """What a partial or method is of; of an object its class."""
+    if isinstance(function, functools.partial):
+        return _unbound(function.func)
+    return function if isinstance(function, types.FunctionType | types.MethodType | type) else type(function)
+
+
+def _rests_on(name: str, value: Any, seen: dict[int, Any]) -> Iterator[str]:
+    """Yield texts that change with whatever a callable rests on: sources of modules, and values that are bound."""
+    if isinstance(value, (*_CONSTANTS, complex, bytes, np.generic)):
+        yield repr(value)
+    elif id(value) not in seen:
+        seen[id(value)] = value  # kept, so that no other value has its id
+        text, parts = _taken_apart(name, value)
+        yield f"{type(value).__name__} {text}("
+        for part in parts:
+            yield from _rests_on(name, part, seen)
+        yield ")"
+
+
+def _taken_apart(name: str, value: Any) -> tuple[str, Iterable[Any]]:
+    match value:
+        case functools.partial():
+            return "", (value.func, *value.args, value.keywords)
+        case types.MethodType():
+            return "", (value.__func__, value.__self__)
+        case types.FunctionType():
+            used = inspect.getclosurevars(value)
+            bound = {**used.nonlocals, **used.globals}, value.__defaults__, value.__kwdefaults__
+            return f"{value.__qualname__} of {_source_of(name, value)}", bound if not _installed(
+                value.__module__
+            ) else ()
+        case np.ndarray() if value.dtype.kind != "O":
+            return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}", ()
+        case Mapping():
+            return "", (list(value.keys()), list(value.values()))
+        case list() | tuple() | set() | frozenset():
+            return "", value if isinstance(value, list | tuple) else sorted(value, key=repr)
+        case type() | types.ModuleType():
+            return f"{value.__name__} of {_source_of(name, value)}", ()
+    if hasattr(value, "__dict__"):
+        return "", (type(value), vars(value))
+    if not hasattr(value, "__name__"):
+        raise _without_source(name, value)
+    return _source_of(name, value), ()
+
+
+def _without_source(name: str, value: Any) -> UserError:
+    remedy = "give version=TEXT, and another text when it changes"
+    return UserError(f"{name} rests on {type(value).__name__}, which has no source; {remedy}")
+
+
+def _source_of(name: str, value: Any) -> str:
+    """The source of the module that defines something, its version where that is installed; of a script its own."""
+    module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
+    top = module.partition(".")[0]
+    try:
+        if module == "__main__":
+            return inspect.getsource(value)
+        if top and _installed(module):
+            own = f"{module}.{getattr(value, '__qualname__', '')}"
+            return f"{own} {[version_of(each) for each in sorted({*packages_distributions().get(top, ())})]}"
+        return inspect.getsource(sys.modules[module])
+    except (OSError, TypeError, KeyError):
+        raise _without_source(name, value) from None
 
 
 def _add(name: str, value: Any, user: str, known: dict[str, Any], texts: list[str]) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES, Cell
-from simstudy.design.settings.code import Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
+from simstudy.design.settings.code import BY_VALUE, Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.functions import Draw, Functions
 from simstudy.design.settings.processes import Sum
@@ -53,7 +53,9 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str], trial: bool) ->
     for setting, piece in own_functions(cell):
         try:
             code = _read(folder / piece.path, piece)
-            read[piece] = piece.model_copy(update={"code": Code(code.text, code.place, code.text in trusted)})
+            by_value = tuple((digest, each) for digest, each in BY_VALUE.items() if digest in code.text)
+            code = Code(code.text, code.place, code.text in trusted, by_value)
+            read[piece] = piece.model_copy(update={"code": code})
         except UserError as error:
             raise Impossible(setting, str(error)) from None
     tables = {name: _replaced(getattr(cell, name), read) for name in TABLES} if read else {}

@@ -1,10 +1,12 @@
 """Processes, methods and measures of the user's own: against a loop in NumPy over single replicates."""
 
+import functools
 import json
 import math
 import runpy
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -16,6 +18,7 @@ import simstudy
 from simstudy import plots
 from simstudy.attention.functions import AddressedDraw
 from simstudy.design.load import load_design
+from simstudy.design.settings.code import BY_VALUE
 from simstudy.design.settings.functions import _covers
 from simstudy.errors import UserError
 from simstudy.execution.status import counted
@@ -341,7 +344,12 @@ def unbounded(x, n):
         ({"claims": 3}, "claims = 3: give a dict"),
         ({"claims": {"c": 3}}, "claims.c = 3: give a dict"),
         ({"factors": {"n": [N], "shift": [mean]}}, "is of type function; give text, numbers, lists"),
-        ({"method": lambda x: {"estimate": x}}, "give a function that is defined by def"),
+        ({"method": lambda x: {"estimate": x}}, "has no name of its own; give methods as a dict by name"),
+        (
+            {"method": functools.partial(mean, n=threading.Lock())},
+            "rests on lock, which has no source; give version=",
+        ),
+        ({"measures": ["failure_rate"]}, "failure_rate is told beside others; name another measure too"),
     ],
 )
 def test_mistakes__are_told_in_one_line(how, message, tmp_path):
@@ -373,6 +381,67 @@ def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_pa
     assert results.coverage.sel(source="empirical").item() == 1.0 and results.n_failed.item() == 0
     known = np.array([[0.0, 0.0, np.nan], [1.0, np.inf, 1.0], [np.nan, 1.0, 0.5]])
     assert np.array_equal(_covers(*known), [np.nan, 1.0, np.nan], equal_nan=True)
+
+
+class Trimmed:
+    """A mean of the middle."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def __call__(self, x):
+        return {"estimate": np.sort(x, axis=-1)[:, self.k : N - self.k].mean(axis=-1)}
+
+    def median(self, x, /):
+        return {"estimate": np.median(x, axis=-1)}
+
+
+def shrunk(x, by):
+    return {"estimate": by * x.mean(axis=-1)}
+
+
+def scaled(c):
+    def closure(x):
+        return {"estimate": c * x.mean(axis=-1)}
+
+    return closure
+
+
+def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_what_it_rests_on(tmp_path):
+    def run(by, executor="serial", **how):
+        methods = {
+            "half": functools.partial(shrunk, by=by), "own": lambda x: {"estimate": x.mean(axis=-1)},
+            "twice": scaled(2.0), "trimmed": Trimmed(3), "middle": Trimmed(3).median,
+        }  # fmt: skip
+        given = ["bias", "failure_rate"], {"n": [N], "shift": [0.5]}
+        return simstudy.simulate("any", sample, methods, given[0], factors=given[1], min_replicates=BATCH,
+                                 batch_size=BATCH, output=tmp_path, executor=executor, **how)  # fmt: skip
+
+    found = run(0.5, "processes")
+    x = AddressedDraw(load_design(tmp_path / "any" / "design.json").cells[0].cell.data_id, 0, BATCH).normals(N) + 0.5
+    middle = np.sort(x, axis=1)[:, 3 : N - 3].mean()
+    means = [0.5 * x.mean(), x.mean(), 2.0 * x.mean(), middle, np.median(x, axis=1).mean()]
+    n = json.loads(found.attrs["run"])["batches_computed"]
+    assert found["simulation"].bias.values.ravel()[:5] + 0.5 == pytest.approx(means, abs=1e-2)
+    assert (found["simulation"].failure_rate.values == 0.0).all()
+    # Other objects of the same kind are the same methods; with another value that is bound they are others.
+    assert [json.loads(run(by).attrs["run"])["batches_computed"] for by in (0.5, 0.6)] == [0, n]
+    (tmp_path / "any" / "quick" / "results.nc").unlink()
+    BY_VALUE.clear()
+    design = tmp_path / "any" / "design.json"
+    with pytest.raises(UserError, match="functions that are no text; call simulate again"):
+        simstudy.run(design, output=tmp_path / "other", executor="serial", trust=[design.with_name("functions.py")])
+
+
+def test_correlated_normals__have_the_covariance_by_cholesky():
+    covariance = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
+    draw = AddressedDraw("0" * 32, 0, 4096)
+    found = draw.correlated_normals(covariance, 5)
+    assert found.shape == (4096, 5, 3)
+    np.testing.assert_allclose(np.cov(found.reshape(-1, 3).T), covariance, atol=0.05)
+    np.testing.assert_array_equal(AddressedDraw("0" * 32, 7, 2).correlated_normals(covariance, 5), found[7:9])
+    with pytest.raises(np.linalg.LinAlgError):
+        draw.correlated_normals(np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("page, verdicts", [("README.md", []), ("simstudy/docs/your-methods.md", ["supported"])])

@@ -3,6 +3,7 @@
 import ast
 import functools
 import hashlib
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,6 +18,10 @@ from simstudy.errors import UserError
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
+BY_VALUE: dict[str, bytes] = {}
+"""Callables of this process that are no source text, by the digest of what they rest on, pickled."""
+
+
 @dataclass(frozen=True)
 class Code:
     """The text of a Python file, by which two are equal, and where it was found; that it is trusted is never stored."""
@@ -24,6 +29,7 @@ class Code:
     text: str
     place: str = field(default="", compare=False)
     trusted: bool = field(default=False, compare=False)
+    by_value: tuple[tuple[str, bytes], ...] = field(default=(), compare=False, repr=False)  # of `BY_VALUE`
 
     @property
     def label(self) -> str:
@@ -39,7 +45,7 @@ class Code:
         """Return a function that the file defines."""
         if not self.trusted:
             raise UserError(f"{self.place}: its code runs only if you trust it; read it, then add --trust {self.place}")
-        return _namespace(self.text, self.place)[name]
+        return _namespace(self.text, self.place, self.by_value)[name]
 
 
 @functools.lru_cache(maxsize=64)
@@ -53,8 +59,21 @@ def _functions(text: str) -> dict[str, dict[str, bool]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _namespace(text: str, place: str) -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "simstudy_own", "__file__": place}
+def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
+    pickled = dict(by_value)
+
+    @functools.cache
+    def known(digest: str) -> Callable[..., Any]:
+        if digest not in pickled:
+            raise UserError(f"{place}: is of functions that are no text; call simulate again, as you did")
+        return pickle.loads(pickled[digest])  # made in the process that called simulate
+
+    def call(digest: str, given: dict[str, Any], first: int) -> Any:
+        stated = {name: value for name, value in given.items() if value is not ...}
+        arguments = [stated.pop(name) for name in [*given][:first] if name in stated]
+        return known(digest)(*arguments, **stated)
+
+    names: dict[str, Any] = {"__name__": "simstudy_own", "__file__": place, "_call": call}
     try:
         exec(compile(text, place, "exec"), names)
     except Exception as error:

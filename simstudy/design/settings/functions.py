@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from simstudy.errors import UserError
 Array = NDArray[np.float64]
 SPREAD = "variance"
 """Measure that follows from two others: each replicate gives its squared error, of which the squared bias is taken."""
+FAILURE_RATE = "failure_rate"
+"""Measure of all functions, which may be asked for."""
 _OF_ERRORS = ("bias", "mean_squared_error", SPREAD)
 
 
@@ -59,6 +62,16 @@ class Draw:
     def uniforms(self, *shape: int) -> Array:
         """Return uniforms in (0, 1), as `normals`."""
         return self._filled(False, shape)
+
+    def correlated_normals(self, covariance: Any, *shape: int) -> Array:
+        """Return normals (replicate, *shape, variable) of mean 0 and a positive definite covariance.
+
+        By Cholesky's root, which is unique: that of eigenvalues, as in NumPy, differs between processors where they
+        repeat.
+        """
+        root = np.linalg.cholesky(np.asarray(covariance, float))
+        z = self.normals(math.prod(shape) * len(root)).reshape(-1, *shape, len(root))
+        return np.stack([sum(a * z[..., k] for k, a in enumerate(row[: j + 1])) for j, row in enumerate(root)], axis=-1)
 
     def generators(self) -> Sequence[np.random.Generator]:
         """Return a generator for each replicate."""
@@ -116,7 +129,7 @@ class Functions(OwnCode):
     parameters: dict[FunctionName, bool | int | float | Line] = Field(default_factory=dict)
 
     rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "ensemble.py")  # a method may call them
-    builtin: ClassVar[tuple[str, ...]] = tuple(_KNOWN)
+    builtin: ClassVar[tuple[str, ...]] = (*_KNOWN, FAILURE_RATE)
 
     def __hash__(self) -> int:
         """Hash without parameters, which a dictionary holds."""
@@ -126,7 +139,8 @@ class Functions(OwnCode):
     def measured(self) -> tuple[str, ...]:
         """Measures stated; those of errors come together."""
         of_errors = _OF_ERRORS if {*_OF_ERRORS} & {*self.measures} else ()
-        return (*of_errors, *(name for name in dict.fromkeys(self.measures) if name not in _OF_ERRORS))
+        told_anyway = (*_OF_ERRORS, FAILURE_RATE)
+        return (*of_errors, *(name for name in dict.fromkeys(self.measures) if name not in told_anyway))
 
     @property
     def uses_functions(self) -> dict[str, tuple[str, ...]]:
@@ -138,6 +152,8 @@ class Functions(OwnCode):
 
     def impossibilities(self) -> Iterator[Impossibility]:
         """Yield what the stated names and the functions of the file do not give."""
+        if not self.measured:
+            yield "measures", f"{FAILURE_RATE} is told beside others; name another measure too"
         if self.time_limit and not self.one_by_one:
             yield "time_limit", "needs one_by_one = true: it is the time of one replicate"
         taken = {name for function in self.uses_functions for name in self._takes(function)}
