@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 from builders import DESIGN, edited, write_design
-from stored import batches, remove, rows
+from stored import batches, flip, remove, rows
 
 import simstudy
+from simstudy import study
 from simstudy.design.load import load_design
 from simstudy.errors import PrecisionWarning
 from simstudy.execution import status
@@ -16,6 +17,7 @@ from simstudy.execution.loop import Meter
 from simstudy.execution.state import RunState
 from simstudy.execution.status import FILE, Status, StatusWriter, counted, read_status, seconds_left, status_of
 from simstudy.execution.store import Store, store_of
+from simstudy.report import page
 from simstudy.report.progress import status_line
 from simstudy.results import cells_of
 from simstudy.study import open_state, plan, run
@@ -239,3 +241,42 @@ def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
     stored = [*rows(tmp_path)]
     found = plan(design, output=tmp_path, executor="serial")
     assert found.grids[0].batches == 0 == found.seconds(1) and [*rows(tmp_path)] == stored
+
+
+CHANGED = {
+    "nothing": lambda _: None,
+    "a batch": lambda folder: flip(folder / min(rows(folder))),
+    "results": lambda folder: (folder / "results.nc").write_bytes((folder / "results.nc").read_bytes()[:-1]),
+    "details": lambda folder: (folder / "details.nc").unlink(),
+    "provenance": lambda folder: (folder / "provenance.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(finished, change, tmp_path, monkeypatch):
+    design, store = finished
+    CHANGED[change](store.folder)
+    opened, original = [], study.open_state
+    monkeypatch.setattr(study, "open_state", lambda *given: opened.append(1) or original(*given))
+    run(design, output=tmp_path, executor="serial")
+    assert bool(opened) == (change != "nothing")
+    run(design, output=tmp_path, executor="serial")
+    assert len(opened) == (change != "nothing")
+    monkeypatch.setattr(status, "installation", lambda: "other libraries")
+    run(design, output=tmp_path, executor="serial")
+    assert len(opened) == (change != "nothing") + 1
+
+
+def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_process, monkeypatch):
+    drawn, original = [], page.write_report
+    monkeypatch.setattr(page, "write_report", lambda *given: drawn.append(1) or original(*given))
+    command = ["run", write_design(tmp_path), "--output", tmp_path / "out", "--executor", "serial"]
+    folder = tmp_path / "out" / "tiny" / "quick"
+    for change, count in (
+        (lambda: None, 1), (lambda: None, 1), ((folder / "cells.csv").unlink, 2),
+        (lambda: (folder / "report.html").write_text("another"), 3), ((folder / ".status.json").unlink, 4),
+    ):  # fmt: skip
+        if folder.exists():
+            change()
+        assert in_process(*command).returncode == 0
+        assert len(drawn) == count
