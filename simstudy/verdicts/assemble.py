@@ -111,7 +111,6 @@ def _estimator(account: CellProgress) -> str:
 
 
 def _drawn(design: Design, accounts: Sequence[CellProgress], figures: Sequence[BaseFigure]) -> dict[str, np.ndarray]:
-    """What figures show of draws from the joint distribution of the estimates: optima, and pairs in the wrong order."""
     arrays: dict[str, np.ndarray] = {}
     for position, figure in enumerate(figures):
         inside = [i for i, account in enumerate(accounts) if account.planned.grid == figure.grid]
@@ -139,7 +138,6 @@ def _by_source(accounts: Sequence[CellProgress], theories: Sequence[dict[str, Th
 
 
 def _error(account: CellProgress, name: str) -> float:
-    """Error of a measure as it is printed: infinite where its moments do not exist, NaN with too few blocks."""
     found = account.performance
     if found is None or name not in found.mcse:
         return np.nan
@@ -210,7 +208,6 @@ def details(
 
 
 def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Contributions of the blocks of all cells, by name; NaN of a measure that a cell does not have."""
     arrays = {}
     for name in dict.fromkeys(name for given in measured for name in given):
         columns = (len(measures.INDICES),) if name in measures.INDEXED_MEASURES else ()
@@ -236,7 +233,6 @@ def _queries(account: CellProgress, theories: Mapping[str, Theory]) -> dict[str,
 
 
 def _points(points: Sequence[np.ndarray]) -> np.ndarray:
-    """Query points of all cells, (query, feature); NaN beyond the features of a cell."""
     width = max(each.shape[1] for each in points)
     return np.concatenate(
         [np.pad(each.astype(float), ((0, 0), (0, width - each.shape[1])), constant_values=np.nan) for each in points]

@@ -177,7 +177,6 @@ def estimates_from(
 def _of_cell(
     p: Performance | None, measure: str, place: Any, by_batch: bool, counted: bool
 ) -> tuple[Any, Array, int, float, float, float]:
-    """Value, contributions of blocks, number of blocks, remainder, trials, rounding of one cell."""
     if p is None:
         return np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0
     value = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan

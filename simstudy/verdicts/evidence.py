@@ -167,7 +167,6 @@ def anytime_p(z: ArrayLike, n_blocks: ArrayLike) -> Array:
 
 
 def _log_evidence(z: ArrayLike, n_blocks: ArrayLike) -> Array:
-    """Logarithm of the mixture: exp(s²/2) Φ(s), by the scaled complementary error function where Φ underflows."""
     n = np.asarray(n_blocks, float)
     score = np.asarray(z, float) * np.sqrt(n / (n + MIXTURE))
     below, above = np.minimum(score, 0.0), np.maximum(score, 0.0)

@@ -217,7 +217,6 @@ def tabled(
 
 
 def _row(found: Comparison, evidence: Evidence, level: float, decided: bool) -> dict[str, Any]:
-    """Numbers and words of a comparison; p-values are compared with LEVEL, whatever was divided among claims."""
     low, high = found.confidence(level)
     return {
         "statistic": found.statistic, "no_verdict_because": "" if decided else found.doubt,
@@ -228,14 +227,12 @@ def _row(found: Comparison, evidence: Evidence, level: float, decided: bool) -> 
 
 
 def _columns(dimension: str, prefix: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Columns of the registered variables along a dimension, from rows that name them without prefix."""
     of = {name: variable for name, variable in VARIABLES.items() if variable.dims == (dimension,)}
     columns = {name: [row[name.removeprefix(prefix)] for row in rows] for name in of}
     return {name: np.array(each, object if of[name].unit == "text" else None) for name, each in columns.items()}
 
 
 def _behind(claim: BaseClaim, design: Design, accounts: Sequence[CellProgress]) -> dict[str, str]:
-    """What a claim rests on, in words: settings, what is drawn and what is fixed, and how many replicates and draws."""
     replicates = f"{_range({each.done * each.batch_size for each in accounts})} replicates"
     draws = {each.done for each in accounts if each.planned.cell.population}
     in_draws = f" in {_range(draws)} draws" if draws else ""
@@ -264,7 +261,6 @@ def wanted_by_claims(design: Design, told: Told, accounts: Sequence[CellProgress
 
 
 def _targets(comparison: Comparison, accounts: Sequence[CellProgress], level: float) -> Iterator[tuple[int, int]]:
-    """Cells of a comparison with the batches that it wants of them; none if it is proven, or cannot be."""
     if comparison.evidence.in_favour < level or not comparison.cells:
         return
     cells = [accounts[cell] for cell in comparison.cells]

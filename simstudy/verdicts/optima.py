@@ -62,7 +62,6 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
 
 
 def _compared(text: str, of: Selected, cells: list[int], x: str, bounds: Bounds, value: float) -> Comparison:
-    """Compare the cell of least measure with the levels of x between bounds."""
     levels = np.array([float(of.estimates.conditions[cell][x]) for cell in cells])
     within = (bounds[0] <= levels) & (levels <= bounds[1])
     if within.all() or not within.any():

@@ -45,7 +45,6 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
 
 
 def _evidence_on_pairs(of: Selected, cells: list[int], sign: float) -> Evidence:
-    """Evidence that the measure, or its negative, has the order of each pair; none where the index is in doubt."""
     index, measure = tied(of.diversity.values[cells]), of.estimates.differences(cells)
     first, second = np.nonzero(index[:, None] < index)
     rises, falls = p_below(measure, 0.0)[first, second], p_above(measure, 0.0)[first, second]

@@ -145,7 +145,6 @@ def _compared(
 
 
 def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:
-    """Where the optimum may be, for each level and each choice of what is tuned that may be the least."""
     x, by_x = profile.x, profile.cells
     tuned = any(len(cells) > 1 for cells in by_x)
     share = level / (len(x) + 1) if tuned else level
@@ -177,7 +176,6 @@ def _may_be_least(estimates: Estimates, cells: list[int], level: float) -> list[
 
 
 def _parabola(estimates: Estimates, x: Array, three: Sequence[int]) -> tuple[Vertex, Contrast]:
-    """The vertex of the parabola through three cells at x, and the step of its slope."""
     first, second = np.diff(x)
     a, b, c = three
     d_left, d_right = {a: -1 / first, b: 1 / first}, {b: -1 / second, c: 1 / second}

@@ -54,7 +54,6 @@ def values_of(theories: Iterable[Mapping[str, Theory]], source: str, measure: st
 
 
 def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
-    """What two cells have in common if the moments of their heads are the same."""
     return planned.exact, planned.cell.identity(engine="")
 
 
@@ -86,7 +85,6 @@ def _method(name: str, cell: Cell) -> Callable[..., Prediction | ExactPrediction
 
 
 def _numbers(name: str, cell: Cell) -> Theory:
-    """Numbers that a formula gives one by one: of functions, and the rate of empty windows."""
     if cell.functions is None:
         if cell.estimator.mask.kind != "none":
             return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
@@ -117,7 +115,6 @@ def _outside_theory(cell: Cell) -> str:
 
 
 def _weights(cell: Cell, prediction: Prediction | ExactPrediction) -> np.ndarray:
-    """Weights of the cell, or those that are optimal by the theory's own second moments of errors."""
     combination = cell.estimator.combination
     if combination.kind == "product":
         return np.ones(1)

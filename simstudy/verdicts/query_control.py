@@ -74,7 +74,6 @@ class QueryControl:
 
 @functools.lru_cache(maxsize=1024)
 def _expected(cell: Cell, log2: int) -> dict[str, Array]:
-    """E L by each randomisation of 2^log2 points: (randomisation,)."""
     queries = cell.queries.queries
     assert isinstance(queries, GaussianQueries)  # others are no population
     values = _theory(cell, queries.scale * _normal_points(cell.data.n_features, 2**log2))
@@ -84,7 +83,6 @@ def _expected(cell: Cell, log2: int) -> dict[str, Array]:
 # All cells of a study ask for the same ones.
 @functools.lru_cache(maxsize=16)
 def _normal_points(n_features: int, count: int) -> Array:
-    """First points of scrambled Sobol sequences, made normal: those of one randomisation after another."""
     seeds = map(np.random.default_rng, range(N_RANDOMISATIONS))
     points = [scipy.stats.qmc.Sobol(n_features, rng=rng).random(count) for rng in seeds]
     return np.asarray(scipy.special.ndtri(np.concatenate(points)))
@@ -139,7 +137,6 @@ def _theory(cell: Cell, points: Array) -> dict[str, Array]:
 
 @functools.lru_cache(maxsize=16)
 def _of_heads(cell: Cell, points: bytes) -> Prediction:
-    """What theory says of heads, or of the one head that their product is, at points given as their bytes."""
     heads = cell, key_projections(cell), query_projections(cell)
     if cell.estimator.combination.kind == "product":
         heads = product_head(*heads)

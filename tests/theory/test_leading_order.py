@@ -18,7 +18,7 @@ from theory_oracle import (
 from simstudy import theory
 from simstudy.design.settings import processes as s
 from simstudy.theory import leading_order, regression_function
-from simstudy.theory.functions import expectation, square_expectation
+from simstudy.theory.functions import expectation, next_term, square_expectation
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT
 
 RNG = np.random.default_rng(20240607)
@@ -275,3 +275,17 @@ def test_waves_at_half_a_turn(wave):
     np.testing.assert_allclose(expectation(function, means, nothing), function(means), rtol=0.0, atol=1e-15)
     square = square_expectation(function, means, nothing)
     np.testing.assert_allclose(square, function(means) ** 2, rtol=0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.6, -0.6])
+def test_next_term__is_that_of_the_variance_of_a_ratio_of_normal_averages(drift):
+    """Var N/(1 + D) by quadrature: normal N and D have no third moments, so `third` is the leading variance."""
+    n, ratio, leading = 1e4, 1.5, 1.0
+    nodes, weights = np.polynomial.hermite_e.hermegauss(30)
+    weights = np.outer(weights, weights) / (2 * np.pi)
+    below = np.sqrt((ratio - 1) / n) * nodes[:, None]
+    above = drift / (ratio - 1) * below + np.sqrt((leading - drift**2 / (ratio - 1)) / n) * nodes
+    estimate = above / (1 + below)
+    variance = (weights * estimate**2).sum() - (weights * estimate).sum() ** 2
+    found = next_term(np.array(ratio), np.array([leading]), np.array([leading]), np.array([drift]))
+    assert found == pytest.approx(n * (n * variance / leading - 1), rel=0.005)
