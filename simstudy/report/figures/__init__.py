@@ -55,13 +55,6 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
 def image(drawing: Drawing, suffix: str = "png") -> bytes:
     """Return a drawing as a ``png`` file with a palette, or as ``pdf`` or ``svg``: the same bytes every time."""
     buffer = io.BytesIO()
-    for axes in drawing.axes:
-        # The layout need not measure what is empty or fits into the gaps, which would take a twelfth of the time.
-        axes.spines[:].set_in_layout(False)
-        for axis, numbers in ((axes.xaxis, "labelbottom"), (axes.yaxis, "labelleft")):
-            if not axis.get_label_text():
-                axis.set_label_coords(0.0, 0.0)
-                axis.set_in_layout(axis.get_tick_params().get(numbers, True))
     if suffix == "png":
         # `savefig` would lay it out in a drawing of its own, and pack pixels only to unpack them for the palette.
         drawing.set_dpi(RESOLUTION)

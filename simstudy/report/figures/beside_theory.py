@@ -1,7 +1,5 @@
 """What theory says in a figure: strips of Monte Carlo over theory − 1, and in grey what no theory speaks of."""
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import offset_copy
 
 from simstudy.design.measures import THEORIES
-from simstudy.report.figures.shared import COVERAGE, NEUTRAL, RING, Entries, Look, draw_marks, is_first, short
+from simstudy.report.figures.shared import COVERAGE, NEUTRAL, RING, Entries, Look, draw_marks, is_first
 from simstudy.report.labels import number
 from simstudy.report.terminal import counted
 from simstudy.verdicts.figure_data import Residuals, by_source
@@ -32,9 +30,6 @@ APART = 4.0
 """Distance of the colours at one x, in points: residuals are so near to 0 that they would hide one another."""
 WIDEST = 24.0
 """Of all colours at one x, in points."""
-
-MANY_TIMES = 10.0
-"""A residual from which on nobody reads per cent."""
 
 
 def reach(found: Residuals, margin: float | None = None) -> float:
@@ -107,10 +102,9 @@ def strip_entries(found: Residuals, limit: float, margin: float | None = None) -
         return []
     allowed = f"; band: margin of the claim, ± {number(100 * margin)} %" if margin else ""
     entries: Entries = [f"strip: relative deviation ± {COVERAGE} MCSE (from exact theory where there is one){allowed}"]
-    if beyond := [value for value in found.values.tolist() if abs(value) > limit]:
-        furthest = max(beyond, key=abs)
-        shown = _percent(float(f"{furthest:.3g}"), 0) if abs(furthest) < MANY_TIMES else f"{1 + furthest:.3g} times"
-        entries.append(f"arrows: {counted(len(beyond), 'point')} beyond the strip, the furthest at {shown}")
+    if beyond := int((np.abs(found.values) > limit).sum()):
+        furthest = _percent(float(f"{np.nanmax(np.abs(found.values)):.3g}"), 0).lstrip("+")
+        entries.append(f"arrows: {counted(beyond, 'point')} beyond the strip, the furthest by {furthest}")
     return entries
 
 
@@ -118,11 +112,6 @@ MARGIN = "#dfeee3"
 """Colour of the margin in strips."""
 GREY = "#bdbdbd"
 """Filling of points that no theory speaks of."""
-MAX_REASONS = 2
-"""Reasons that a figure lists; the report has more of them, `cells.csv` all."""
-_NO_FORMULA = "it has no formula for this measure here"
-_LONGEST = 150
-"""Characters of a reason."""
 
 
 def theory_of(cells: xr.Dataset, measure: str) -> np.ndarray:
@@ -154,20 +143,7 @@ def draw_points(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, grey: np.n
 
 
 def grey_entries(cells: xr.Dataset, measure: str) -> Entries:
-    """Entry of the legend that says of which points there is no theory, and why; none if there is of all or of none."""
-    unknown = np.isnan(theory_of(cells, measure))
-    if not unknown.any() or unknown.all():
-        return []
-    words = "; ".join(_reasons(cells.isel(cell=np.flatnonzero(unknown))))
-    return [(RING | {"markerfacecolor": GREY}, f"filled grey: no theory, as {words}")]
-
-
-def _reasons(cells: xr.Dataset) -> list[str]:
-    """The most common reasons, one of each kind, with the number of cells; numbers inside of them tell none apart."""
-    given = cells.inapplicable.sel(source="leading").values.tolist()
-    # Details after a semicolon and in brackets differ from cell to cell.
-    whys = [re.sub(r"\([^)]*\)", "", why.partition(";")[0]) or _NO_FORMULA for why in given]
-    kinds = [re.sub(r"\d[\d.,e-]*", "#", why) for why in whys]
-    common = Counter(kinds).most_common(MAX_REASONS)
-    shown = [f"{short(whys[kinds.index(kind)], _LONGEST)} ({counted(n, 'point')})" for kind, n in common]
-    return shown + (["others"] if len(set(kinds)) > MAX_REASONS else [])
+    """Entry of the legend that says how many points no theory speaks of; none if of all or of none."""
+    grey = int(is_grey(cells, measure).sum())
+    text = f"filled grey: {counted(grey, 'point')} without theory (cells.csv says why)"
+    return [(RING | {"markerfacecolor": GREY}, text)] if grey else []
