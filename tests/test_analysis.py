@@ -13,6 +13,7 @@ from simstudy.design.measures import LENGTHS
 from simstudy.errors import UserError
 from simstudy.execution.store import read_results
 from simstudy.replicates.intervals import widening_of
+from simstudy.replicates.performance import MOST_BLOCKS
 from simstudy.results import cells_of
 
 PAIRS = [({"angle": 0, "bandwidth": 0.5}, {"angle": 90, "bandwidth": 0.5}), (0, 5)]
@@ -145,7 +146,7 @@ def test_details__hold_every_cell_at_its_own_size(results):
     for cell, n_heads in enumerate(results.n_heads.values[:9]):
         inside = simstudy.details(results, cell)
         assert inside.sizes["head"] == inside.sizes["head_i"] == inside.sizes["head_j"] == n_heads
-        assert inside.sizes["block"] == 16 * results.n_batches.values[cell]
+        assert inside.sizes["block"] == min(16 * results.n_batches.values[cell], MOST_BLOCKS)
         assert np.isfinite(inside.head_covariance).all() and np.isfinite(inside.mse_contribution).all()
         share = inside.mse_contribution.values
         printed = np.linalg.norm(share) * widening_of(share)
@@ -155,6 +156,9 @@ def test_details__hold_every_cell_at_its_own_size(results):
         assert ("query" in inside.dims) == (cell == 6)
         assert all(inside[name].attrs["long_name"] for name in inside.variables)
     by_query = simstudy.details(results, ELSEWHERE)
+    folder = Path(results.encoding["source"]).parent
+    for same in (folder, str(folder / "results.nc"), simstudy.open_results(folder)):
+        assert simstudy.details(same, ELSEWHERE).identical(by_query)
     assert by_query.query_point.shape == (1, 6) and not by_query.query_point.any()
 
 

@@ -134,6 +134,8 @@ def test_methods__see_the_same_data(tmp_path):
                                 claims=claims, output=tmp_path, executor="serial")  # fmt: skip
     assert found["simulation"].sizes["estimator"] == 2
     assert found["simulation"].bias.sel(estimator="shifted").item() < -0.9
+    (axes,) = plots.nested_loop(found, "bias", hue="estimator", target=0.0)
+    assert [line.get_ydata()[0] for line in axes.lines if line.get_label() == "target"] == [0.0]
     results = cells_of(found)
     assert results.verdict_mcse.max() < 1e-8 and results.bias_mcse.min() > 5e-4
     assert results.verdict_estimate.values == pytest.approx([*told.values()])
@@ -322,7 +324,10 @@ def unbounded(x, n):
         ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
         ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift = .0.5, nan.: nan is no level"),
         ({"factors": {"n": [N], "shift": [0.5], "grid": [1]}}, r"factors.grid = \[1\]: is a name of results"),
-        ({"factors": {"n": [N], "shift": [0.5], "keys": [1]}}, r"factors.keys = \[1\]: is a name of results"),
+        *(
+            ({"factors": {"n": [N], "shift": [0.5], name: [1]}}, rf"factors.{name} = \[1\]: is a name of results")
+            for name in ("keys", "drop", "tolerance", "indexers", "estimator", "theory")
+        ),
         ({"factors": {"n": [N], "shift": [0.5], "bias": [1]}, "measures": ["bias"]}, "bias.* = 1: is a measure, or"),
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "speed.0. = 1: is taken by no function"),
         ({"measures": ["rmse"]}, "mean returns no 'rmse'; known are estimate, lower"),
