@@ -21,7 +21,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export TEXT
 
-.PHONY: help study studies report confirm full slurm test verify bench lint docs clean
+.PHONY: help study studies report confirm answers full slurm test verify bench lint docs clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -74,6 +74,9 @@ confirm-%:
 
 confirm: $(VENV)/.run  ## Run all studies, or STUDY=name, with other random numbers: make confirm TEXT="any text"
 	@$(SIDE_BY_SIDE) $(addprefix confirm-,$(if $(findstring command,$(origin STUDY)),$(STUDY),$(STUDIES)))
+
+answers: $(VENV)/.run  ## Write designs/README.md from the confirmed runs in outputs
+	$(BIN)/python designs/answers.py
 
 full: $(VENV)/.run  ## Run the study in its full profile
 	$(BIN)/simstudy run $(STUDY) --profile full
