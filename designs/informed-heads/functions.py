@@ -83,8 +83,8 @@ def table(rng, n_heads, head_dim, bandwidth, effective_keys=64, count=16, noise_
     parts = [slice(h * head_dim, (h + 1) * head_dim) for h in range(n_heads)]
     found = np.array([weights(keys[:, part], queries[:, part], width) for part in parts])
     added = noise_sd**2 * ((found[0] ** 2).sum(axis=1).mean() - (found.mean(axis=0) ** 2).sum(axis=1).mean())
-    weights_of = {"first": found[0], "average": found.mean(axis=0), "added": added}
-    return {"keys": keys, "queries": queries, "directions": rng.normal(size=(shape[1], 32))} | weights_of
+    drawn = {"keys": keys, "queries": queries, "directions": rng.normal(size=(shape[1], 32))}
+    return drawn | {"first": found[0], "average": found.mean(axis=0), "added": added}
 
 
 def cross(keys, queries, first, average, added, n_heads, head_dim, bandwidth, effective_keys=64, noise_sd=0.0):
@@ -117,5 +117,4 @@ def wave(
     u = frequency * np.vstack([np.sqrt(share) * known, np.sqrt(1 - share) * unknown])
     values, wanted = (np.sqrt(2) * np.sin(rows @ u) for rows in (keys, queries))
     aligned, orthogonal = (((each @ values - wanted) ** 2).mean() for each in (first, average))
-    gain = aligned - orthogonal + added
-    return {"gain": gain, "loss": -gain}
+    return {"gain": (gain := aligned - orthogonal + added), "loss": -gain}
