@@ -24,7 +24,8 @@ u_h = m − μ_h.  Each key has the same share in a sum over keys, so that avera
 Logits of a Gaussian key are normal, and of m its mean and variance given two of them count: E₁ is a sum over nodes in
 the plane.  n f and n φ, less their terms of first and second order in a = S⁻ / E S⁻ − 1 and l = L⁻ / E S⁻, replace
 plain replicates.  All factors (`_left_out`) follow from n and the variances of logits.  They were set on cells of 8 to
-4096 keys, for small errors, intervals that cover and no cell worse than plain.
+4096 keys, for small errors, intervals that cover and no cell worse than plain.  Nothing is taken off where E K_h² >
+n (E K_h)²: there what is left is so skewed that 91 % of intervals at 95 % covered correlations and covariances.
 
 For keys X ~ N(0, Σ), a kernel times the density of a key is a Gaussian again, and so is a product of kernels.  m is a
 polynomial of degree 2 plus waves A cos(k·x + φ), and of such functions mean and variance under any Gaussian are closed.
@@ -200,7 +201,7 @@ def _left_out(cell: Cell) -> LeftOut | str:
     slopes = (images.swapaxes(0, 1) @ projections.swapaxes(1, 2)).swapaxes(0, 1) / cell.bandwidth**2
     joint = slopes @ slopes.swapaxes(1, 2)
     square = np.diagonal(joint, axis1=1, axis2=2)
-    if n < _FEWEST or square.max() > math.log(100.0 * n):
+    if n < _FEWEST or square.max() > math.log(n):
         return _FEW
     rows, columns = pairs_of(len(projections))
     own = np.flatnonzero(rows == columns)
