@@ -54,15 +54,11 @@ Array = NDArray[np.float64]
 
 # Index legend: r replicate, q query, h and g head, k dimension of one head or of two, j feature, a wave.
 
-_LARGEST_EXPONENT = 1e4
-"""Beyond, rounding decides differences of logarithms, and no key is near."""
-_SMALLEST = float(np.finfo(float).tiny)
-"""Of heads that see no row in common, so that logarithms are finite."""
+_LARGEST_EXPONENT = 1e4  # beyond, rounding decides differences of logarithms, and no key is near
+_SMALLEST = float(np.finfo(float).tiny)  # of heads that see no row in common, so that logarithms are finite
 _FEW = "at some query point few keys carry weight, where a control variate would have heavy tails"
-_FEWEST = 30
-"""Keys below which none is left out."""
-_LARGEST_SHARE = 100.0
-"""Logarithm of u beyond which its factors are 0."""
+_FEWEST = 30  # keys below which none is left out
+_LARGEST_SHARE = 100.0  # logarithm of u beyond which its factors are 0
 
 
 class Expectations(NamedTuple):
@@ -186,10 +182,8 @@ def _expanded(cell: Cell) -> Known | str:
     )
 
 
-_FARTHEST = 6.0
-"""How far nodes of averages over one key reach, in standard deviations."""
-_LOG_PRECISION = 16.0
-"""Minus the logarithm of the relative error of sums over nodes."""
+_FARTHEST = 6.0  # how far nodes of averages over one key reach, in standard deviations
+_LOG_PRECISION = 16.0  # minus the logarithm of the relative error of sums over nodes
 
 
 # Megabytes each.
@@ -197,8 +191,7 @@ _LOG_PRECISION = 16.0
 def _left_out(cell: Cell) -> LeftOut | str:
     n, sigma, (projections, m) = cell.data.n_keys, cell.data.noise_sd * cell.even_noise, _whitened(cell)
     points = query_points(cell)
-    images = (points @ query_projections(cell)).swapaxes(0, 1)
-    slopes = (images.swapaxes(0, 1) @ projections.swapaxes(1, 2)).swapaxes(0, 1) / cell.bandwidth**2
+    slopes = (points @ query_projections(cell) @ projections.swapaxes(1, 2)).swapaxes(0, 1) / cell.bandwidth**2
     joint = slopes @ slopes.swapaxes(1, 2)
     square = np.diagonal(joint, axis1=1, axis2=2)
     if n < _FEWEST or square.max() > math.log(n):
@@ -367,13 +360,7 @@ def over_rows(cell: Cell) -> Expectations:
 
 
 def expectations(cell: Cell) -> Expectations:
-    """Return the expectations of kernels, and of the regression function under them, at all queries of a cell.
-
-    Raises
-    ------
-    TypeError
-        If keys are not Gaussian, or the regression function is neither a polynomial nor waves.
-    """
+    """Return expectations at all queries of a cell; TypeError without Gaussian keys, or m of polynomials and waves."""
     points, (projections, m) = query_points(cell), _whitened(cell)
     images = np.einsum("qj,hjk->hqk", points, query_projections(cell))
 
@@ -386,7 +373,6 @@ def expectations(cell: Cell) -> Expectations:
     alone, products = laws((np.arange(cell.heads.n_heads), 1.0)), laws((rows, 1.0), (columns, 1.0))
     mean = _mean_and_variance(m, alone)[0].T
     one, other, own = mean[:, rows], mean[:, columns], rows == columns
-
     centre, variance = (each.T for each in _mean_and_variance(m, products))
     spread, tilt = variance + (centre - one) * (centre - other), centre[:, own] - mean
     bias = mean - evaluate(cell.data.regression, np.ascontiguousarray(points.T))[:, None]
@@ -451,10 +437,8 @@ def _mean_and_variance(m: Waves, law: _Tilted) -> tuple[Array, Array]:
         return mean, variance
     gram = m.waves @ m.waves.T - seen @ seen.swapaxes(1, 2)
     half = 0.5 * np.diagonal(gram, axis1=1, axis2=2)
-    sizes, angles = (
-        (m.amplitudes * np.exp(-half))[:, None],
-        law.at @ (m.waves @ law.directions).swapaxes(1, 2) + m.phases,
-    )
+    sizes = (m.amplitudes * np.exp(-half))[:, None]
+    angles = law.at @ (m.waves @ law.directions).swapaxes(1, 2) + m.phases
     cosines, sines = np.cos(angles), np.sin(angles)
     linear = sines * (at @ (across @ m.waves.T - turned @ seen.swapaxes(1, 2)))
     if curved:

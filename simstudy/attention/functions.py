@@ -30,11 +30,8 @@ class AddressedDraw(Draw):
 
     def _filled(self, normal: bool, shape: tuple[int, ...]) -> Array:
         # Rows are replicates, of which whole tiles are made: few numbers to each would waste a tile of numbers.
-        start, stop, fill = (
-            self._first // TILE,
-            (self._first + self.count - 1) // TILE + 1,
-            normals if normal else uniforms,
-        )
+        start, stop = self._first // TILE, (self._first + self.count - 1) // TILE + 1
+        fill = normals if normal else uniforms
         tiles = fill(self._next(), Role.INSTANCE, start, stop - start, TILE, math.prod(shape))
         first = self._first - start * TILE
         return np.moveaxis(tiles, 1, 2).reshape(-1, *shape)[first : first + self.count]
