@@ -25,7 +25,6 @@ SOURCES = ("observed", "half", "constant", "exact")
 """Odd texts; even texts; the mean correlation on these; exact theory of Gaussian logits, of the keys of even texts."""
 QUERIES = 4
 """Queries of one attention, at most, at which theory is evaluated."""
-_TILE = 256
 _OF_TOKENIZERS = {"input_ids", "attention_mask", "token_type_ids"}
 _PAIRS, _HEAD = ("layer", "source", "head_i", "head_j"), ("layer", "head")
 
@@ -146,7 +145,7 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
 
     def visit(call: Any) -> None:
         valid = None if call.valid is None else call.valid.cpu().numpy()
-        means = _of_tiles(call.tiles(_TILE), valid, torch)
+        means = _of_tiles(call.tiles(), valid, torch)
         reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
         reason = "queries and keys were not seen, weights alone" if call.query is None else reason
         place(call.name).add(means, call, valid, reason, call.visible().cpu().numpy())
@@ -155,12 +154,9 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
         run()
 
 
-def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tuple[Array, Array, Array]:
+def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tuple[Array, ...]:
     """Means over queries: Gram and correlations (b, h, h), weights (b, h, s); not of padding and what sees no key."""
-    gram: Any = 0.0
-    correlation: Any = 0.0
-    share: Any = 0.0
-    count: Any = 0.0
+    sums: Any = (0.0, 0.0, 0.0, 0.0)
     for rows, weights in tiles:
         by_query = weights.float().transpose(1, 2)
         grams = (by_query @ by_query.mT).double()  # (b, t, h, h)
@@ -169,16 +165,15 @@ def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tup
         if valid is not None:
             kept &= torch.as_tensor(valid[:, rows], device=kept.device)
         grams, size = grams * kept[..., None, None], torch.where(kept[..., None], size, 1.0)
-        gram = gram + grams.sum(1)
-        correlation = correlation + (grams / size[..., :, None] / size[..., None, :]).sum(1)
-        share = share + (kept[:, None, None].to(by_query.dtype) @ by_query.transpose(1, 2))[..., 0, :].double()
-        count = count + kept.sum(-1).double()
-    count = count.clamp_min(1.0)[:, None, None]
-    gram, correlation, share = ((each / count).cpu().numpy() for each in (gram, correlation, share))
-    return gram, correlation, share
+        alike = grams / size[..., :, None] / size[..., None, :]
+        share = (kept[:, None, None].to(by_query.dtype) @ by_query.transpose(1, 2))[..., 0, :]
+        parts = (grams.sum(1), alike.sum(1), share.double(), kept.sum(-1))
+        sums = [whole + part for whole, part in zip(sums, parts, strict=True)]
+    *sums, count = sums
+    return tuple((each / count.clamp_min(1)[:, None, None]).cpu().numpy() for each in sums)
 
 
-def _of_weights(weights: Array) -> tuple[Array, Array, Array]:
+def _of_weights(weights: Array) -> tuple[Array, ...]:
     """The same of weights (b, h, t, s) as arrays."""
     grams = np.einsum("bhts,bgts->bthg", weights, weights)
     return grams.mean(axis=1), _correlation(grams).mean(axis=1), weights.mean(axis=2)
@@ -229,7 +224,7 @@ class Layer:
         self._queries: list[tuple[Array, int]] = []  # (h, d) of odd texts, and the keys that each sees
         self._moments: list[Any] = [0.0, 0.0, 0.0]  # number, sum (h, d) and products (h d, h d) of keys of even texts
 
-    def add(self, means: tuple[Array, Array, Array], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
+    def add(self, means: tuple[Array, ...], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
         """Add the texts of one call."""
         gram, correlation, share = means
         if not np.isfinite(gram).all():
@@ -301,9 +296,7 @@ class Layer:
 
 
 def _numbers(tensor: Any) -> Array:
-    if isinstance(tensor, np.ndarray):
-        return tensor.astype(np.float64)
-    return tensor.detach().double().cpu().numpy()
+    return np.asarray(tensor if isinstance(tensor, np.ndarray) else tensor.detach().double().cpu(), np.float64)
 
 
 # ---------------------------------------------------------------- what is said of all
@@ -345,8 +338,7 @@ def _of_layer(layer: Layer) -> dict[str, Any]:
     gram = np.array(layer.gram)
     even, odd = gram[::2], gram[1::2]
     theory, variance = layer.theory()
-    own, half = np.array(layer.correlation[1::2]), np.array(layer.correlation[::2])
-    exact = _correlation(theory)
+    half, own, exact = *(np.array(layer.correlation[first::2]) for first in range(2)), _correlation(theory)
     level, itself = _average(half), np.eye(gram.shape[-1])
     constant, of_constant = np.where(itself, 1.0, level.mean()), np.where(itself, 0.0, _error(level))
     worth = [_effective_heads(each) for each in (odd, even, theory)]
