@@ -43,13 +43,8 @@ SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 """How often a job is submitted again to a batch system that fails, and seconds between."""
 LOOPBACK = "127.0.0.1"
 # What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
-_PASSED_ON = (
-    "PYTHONPATH",
-    "NUMBA_CPU_NAME",
-    "NUMBA_CPU_FEATURES",
-    "NPY_DISABLE_CPU_FEATURES",
-    "OPENBLAS_CORETYPE",
-)
+_NUMERICAL = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE")
+_PASSED_ON = ("PYTHONPATH", *_NUMERICAL)
 LOST_WORKERS = 10
 """Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
 SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}

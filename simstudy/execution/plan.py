@@ -80,15 +80,11 @@ def _grids(accounts: list[CellProgress], seconds: dict[str, float], store: Store
         grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
         grid.cells += 1
         grid.replicates += account.expected * account.batch_size
-        grid.bytes += _bytes(account)
+        cell, n, folded = account.planned.cell, account.expected, halvings_of(account.expected)
+        if not cell.population:
+            grid.bytes += size_of(cell, n, folded)
+        else:
+            grid.bytes += n * size_of(cell, 1, DRAWN if folded and not cell.controlled else 0)
         grid.batches += missing
         grid.cpu_seconds += missing * seconds.get(account.identity, 0.0)
     return list(plans.values())
-
-
-def _bytes(account: CellProgress) -> int:
-    """Size on disk of all batches of a cell, once they are folded."""
-    cell, n = account.planned.cell, account.expected
-    if cell.population and not cell.controlled and halvings_of(n):
-        return n * size_of(cell, 1, DRAWN)
-    return size_of(cell, n, halvings_of(n)) if not cell.population else n * size_of(cell, 1, 0)

@@ -67,6 +67,8 @@ def test_disk_that_fills_up__is_one_message_then_the_same_bytes(bench):
 
 
 SIDE_BY_SIDE = os.cpu_count() or 1
+N_FAULTS = 100
+"""Operations of a run that fail, one at a time."""
 
 
 class Calm(NamedTuple):
@@ -89,7 +91,7 @@ def calm(tmp_path_factory) -> Iterator[Calm]:
 
 
 def test_each_operation_that_fails__is_one_line_or_nothing_lost(calm, tmp_path):
-    numbers = range(1, calm.disk.count + 1)
+    numbers = range(1, calm.disk.count + 1, max(1, calm.disk.count // N_FAULTS))
     with ThreadPoolExecutor(SIDE_BY_SIDE) as forks:
         found = forks.map(lambda n: in_fork(lambda: failing(calm.design, tmp_path, calm.found, n)), numbers)
         wrong = [said for said in found if said]
