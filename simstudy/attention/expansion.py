@@ -307,8 +307,7 @@ def _derivatives(nodes: Array, s: float, rows: NDArray[np.int64], columns: NDArr
 
 def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array:
     """What is taken off: plain replicates less their averages over a key that is left out, and so for their terms."""
-    n = cell.data.n_keys
-    # Device arrays know no ellipsis.
+    n = cell.data.n_keys  # device arrays know no ellipsis
     last = inputs.keys[:, :, :, n - 1 : n], inputs.values[:, n - 1 : n]
     given = means, gram, log_mass, inputs.queries, *last
     there = (to_host(each)[0] if is_there(each) else each for each in given)
