@@ -53,7 +53,9 @@ def nw_ensemble(
     projections : (H, d, p), or (d, p) for a single head
         W_h.
     bandwidth
-        b > 0; the softmax temperature is b².
+        b > 0, the standard deviation of the Gaussian kernel; the softmax temperature is b².  ``bw`` of statsmodels 0.15.0
+        is b; ``bandwidth`` of R's ``ksmooth`` is b / 0.3707 by its documentation.  Far from all keys an estimate is the
+        nearest value, where statsmodels has NaN.
     logits
         ``distance`` or ``dot_product``.
     combination : (H,), optional
