@@ -31,7 +31,6 @@ from simstudy.replicates.performance import performance
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import Contrast, doubt, normal_score, p_above, skewness_corrected
 from simstudy.verdicts.judge import judge_claim, selected_by
-from simstudy.verdicts.paths import LAWS, advantage
 
 STUDIES = 2000
 LOOKS = (64, 128, 256)
@@ -43,15 +42,6 @@ def levels(count: int) -> list[dict[str, Any]]:
 
 def least(name: str, truth: list[float], **settings: Any) -> Setting:
     return Setting(name, claim(kind="optimum", x="x", value=1.0), levels(len(truth)), truth, **settings)
-
-
-def crossing(name: str, lower: float, slope: float, shared: float = 0.0) -> Setting:
-    """Differences that fall by so many MCSE with each doubling of x, 0 at 8; claimed from ``lower`` to 4 times that."""
-    x = 2.0 ** np.arange(7)
-    cells = [{"x": value, "rule": rule} for value in x for rule in ("a", "b")]
-    truth = [slope * (3.0 - k) * (rule == "a") for k in range(7) for rule in ("a", "b")]
-    stated = claim(kind="crossing", x="x", value=2 * lower, ratio=2.0, where={"kind": "a"}, versus={"kind": "b"})
-    return Setting(name, stated, cells, truth, ("x", "rule"), shared=shared)
 
 
 def pairs(name: str, truth: list[float], **entries: Any) -> Setting:
@@ -74,23 +64,6 @@ def slope(name: str, claimed: float, curvature: float, middle: float = 5.0) -> S
     return path(name, stated, middle * (z / z[1]) ** 0.5, z, curvature)
 
 
-def law(name: str, curvature: float, beyond: float = 0.0) -> Setting:
-    """Places between a constant and a growth, where the claim that they are constant turns from true to false."""
-    z = 2.0 ** np.arange(7, 13)
-    bump = 0.5 * np.array([0.0, 1.0, -1.0, 1.0, -1.0, 0.0])
-
-    def places(share: float) -> np.ndarray:
-        return 6.0 + bump + share * (np.log(z) - np.log(z).mean())
-
-    def least_advantage(share: float) -> float:
-        others = (other for other in LAWS if other != "constant")
-        return min(float(advantage("constant", other, 2.0, z)(places(share))) for other in others)
-
-    edge = optimize.brentq(least_advantage, 0.0, 2.0)
-    stated = claim(kind="optimum_law", x="x", along="z", law="constant")
-    return path(name, stated, places(edge + beyond), z, curvature)
-
-
 ON_ITS_BOUND = claim(kind="equals", value=-2.0, margin=2.0)
 BOUNDARY: list[tuple[Setting, set[str]]] = [
     *((least(f"{k} levels tie", [0.0] * k), {"contradicted"}) for k in (2, 4, 8)),
@@ -100,20 +73,12 @@ BOUNDARY: list[tuple[Setting, set[str]]] = [
     *((least(f"another as good, six worse by {gap}", [0.0, -1e-9] + [gap] * 6), {"supported"}) for gap in (1.0, 9.0)),
     (least("8 levels tie, exponential", [0.0] * 8, law="exponential"), {"contradicted"}),
     (least("8 levels tie, shared noise", [0.0] * 8, shared=0.9), {"contradicted"}),
-    *((crossing(f"crossing on the lower end, slope {s}, shared {r}", 8.0, s, r), {"contradicted", "supported"})
-      for s, r in ((0.5, 0.0), (3.0, 0.0), (10.0, 0.9))),
-    *((crossing(f"crossing on the upper end, slope {s}", 2.0, s), {"contradicted", "supported"}) for s in (0.5, 3.0)),
     (pairs("all pairs tie, none violated", [0.0] * 8, kind="violated_pairs", at_most=0.0), {"contradicted"}),
     (pairs("4 pairs violated by nothing, 3 claimed", [10.0 * (k // 2) - 1e-9 * (k % 2) for k in range(8)],
            kind="violated_pairs", at_most=3 / 28), {"supported"}),
-    (pairs("Spearman at its bound, a tie not wrong", [10.0, 0.0, 20.0, 30.0, 40.0, 40.0, 60.0, 70.0],
-           kind="rank_correlation", at_least=1 - 6 * 2 / (8 * 63)), {"contradicted"}),
-    (pairs("Spearman at its bound, a tie wrong", [10.0, 0.0, 20.0, 30.0, 40.0, 40.0 - 1e-9, 60.0, 70.0],
-           kind="rank_correlation", at_least=1 - 6 * 2 / (8 * 63)), {"supported"}),
     *((slope(f"slope of an optimum on its bound, curvature {c}", 0.7, c), {"contradicted", "supported"})
       for c in (1.0, 6.0, 20.0)),
     (slope("slope of an optimum on its upper bound", 0.3, 10.0), {"contradicted", "supported"}),
-    *((law(f"law of an optimum on its bound, curvature {c}", c), {"contradicted", "supported"}) for c in (20.0, 60.0)),
     *((Setting(f"equals on its bound, {name}", ON_ITS_BOUND, levels(1), [0.0], law=name), {"contradicted", "supported"})
       for name in DRAWS),
     (Setting("nine steps of nothing", claim(kind="monotone", x="x", direction="increasing"), levels(10), [0.0] * 10),
@@ -123,15 +88,10 @@ BOUNDARY: list[tuple[Setting, set[str]]] = [
 POWER: list[tuple[Setting, str, float]] = [
     (least("least of 8 by 8", [0.0] + [8.0] * 7), "supported", 0.9),
     (least("worse than 7 others by 8", [8.0] + [0.0] * 7), "contradicted", 0.7),
-    (crossing("crossing in the middle, slope 9", 4.0, 9.0), "supported", 0.9),
-    (crossing("crossing far below, slope 5", 32.0, 5.0), "contradicted", 0.9),
     (pairs("steps of 8, 3 pairs of 28 claimed", [8.0 * k for k in range(8)], kind="violated_pairs", at_most=3 / 28),
      "supported", 0.9),
-    (pairs("falling by 8, correlation of 0 claimed", [-8.0 * k for k in range(8)], kind="rank_correlation"),
-     "contradicted", 0.9),
     (slope("slope within 0.2, curvature 20", 0.5, 20.0), "supported", 0.9),
     (slope("slope off by 0.5, curvature 20", 1.0, 20.0), "contradicted", 0.9),
-    (law("a law of growth for a constant", 60.0, beyond=0.8), "contradicted", 0.9),
 ]  # fmt: skip
 
 
@@ -168,7 +128,7 @@ def test_one_inequality__is_refuted_at_the_level_however_often_one_looks(law_of)
         variance = second - first**2
         skewness = (third - 3 * first * second + 2 * first**3) / variance**1.5
         mcse = np.sqrt(variance / (looks - 1))
-        p = p_above(Contrast(first, mcse, looks, skewness, np.zeros_like(first)), 0.0)
+        p = p_above(Contrast(first, mcse, looks, looks - 1, skewness / np.sqrt(looks), np.zeros_like(first)), 0.0)
         ever += np.count_nonzero((p < LEVEL).any(axis=1))
         repeated += np.count_nonzero((first / mcse > 1.6449).any(axis=1))
     print(f"{law_of}: ever {ever / studies:.2%} at {len(looks)} looks; a fixed test repeated {repeated / studies:.1%}")
@@ -267,7 +227,7 @@ def wrong(measured: Any, measure: str, truth: float) -> np.ndarray:
     cell = SimpleNamespace(coordinates={"x": 1.0}, simulation=SimpleNamespace(seed=1))
     account: Any = SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=64, performance=measured)
     contrast = estimates_of([account], measure).combine({0: 1.0})
-    t = skewness_corrected((contrast.value - truth) / contrast.mcse, contrast.skewness, contrast.n_blocks)
+    t = skewness_corrected((contrast.value - truth) / contrast.mcse, contrast.skewness)
     score, sure, bound = normal_score(t, contrast.n_blocks - 1), not doubt(contrast), stats.norm.isf(LEVEL)
     stated = claim(kind="larger_than", value=truth, measure=measure)
     judged = judge_claim(stated, selected_by(stated, [account], ("x",)), 1)
