@@ -81,7 +81,7 @@ class ProgressDisplay:
         text = f"{finished}/{len(state.accounts)} cells"
         if predicted is not None:
             text += f", theory of {predicted}"
-        elif ratios := [each.shortfall.ratio for each in state.accounts if each.shortfall]:
+        elif ratios := [each.shortfall.ratio for each in state.accounts if each.shortfall and each.shortfall.ratio]:
             text += f", error at most {labels.number(max(ratios), 2)} of the target"
         total = expected if state.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text)
