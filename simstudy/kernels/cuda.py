@@ -12,16 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.kernels.cuda_heads import (
-    LANES,
-    THREADS,
-    TOGETHER,
-    average,
-    estimator_of,
-    multiplier_of,
-    sum_squares,
-    tiling,
-)
+from simstudy.kernels import cuda_heads
 from simstudy.kernels.devices import is_there, on_device, stream, to_host
 from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel
 from simstudy.kernels.philox import HALF_WORD, MASK, philox
@@ -71,25 +62,17 @@ def nw_moments(
     law, there = law_of(logits, float(bandwidth), real), is_there(values)
     means, lowest, masses = (cuda.device_array(shape, np.float64) for _ in range(3))
     keys, values, points = (on_device(x, real) for x in (keys, values, queries))
-    together = min(n_queries, TOGETHER)
-    _start(
-        estimator_of(law.distance, together),
-        n_replicates * n_heads * -(-n_queries // together) * LANES,
-        means,
-        lowest,
-        masses,
-        keys,
-        values,
-        points,
-        law.rate,
-        np.finfo(real).max,
-    )
+    together = min(n_queries, cuda_heads.TOGETHER)
+    n_threads = n_replicates * n_heads * -(-n_queries // together) * cuda_heads.LANES
+    arrays = means, lowest, masses, keys, values, points
+    _start(cuda_heads.estimator_of(law.distance, together), n_threads, *arrays, law.rate, np.finfo(real).max)
     grams = None
     if variances is not None:
-        tiles, grams = tiling(n_queries, n_heads, real), cuda.device_array((*shape, n_heads), np.float64)
+        tiles = cuda_heads.tiling(n_queries, n_heads, real)
+        grams = cuda.device_array((*shape, n_heads), np.float64)
         numbers = lowest, masses, keys, on_device(variances, real), points, law.rate
-        n_threads = n_replicates * tiles.blocks(n_queries) * THREADS
-        _start(multiplier_of(law.distance, tiles), n_threads, grams, *numbers)
+        n_threads = n_replicates * tiles.blocks(n_queries) * cuda_heads.THREADS
+        _start(cuda_heads.multiplier_of(law.distance, tiles), n_threads, grams, *numbers)
     if with_mass:
         _start(_take_logarithms, masses.size, masses, lowest, float(law.rate) * _LN_2)
     found = [means, grams, masses if with_mass else None]
@@ -102,9 +85,9 @@ def nw_moments(
 def mean_squares(means: Any, grams: Any, target: np.ndarray, factor: float = 1.0) -> Any:
     """Mean square error over queries of the average of heads, squares by a factor: (R,), not finite if undefined."""
     (n_replicates, n_queries, n_heads), there = means.shape, on_device(target, np.float64)
-    shape, n_threads = (n_replicates, n_queries), LANES * n_replicates * n_queries
-    squares = _made(sum_squares, shape, np.float64, n_threads, means, grams, there, factor)
-    return _made(average, shape[:1], np.float64, n_replicates, squares, n_queries * n_heads**2)
+    shape, n_threads = (n_replicates, n_queries), cuda_heads.LANES * n_replicates * n_queries
+    squares = _made(cuda_heads.sum_squares, shape, np.float64, n_threads, means, grams, there, factor)
+    return _made(cuda_heads.average, shape[:1], np.float64, n_replicates, squares, n_queries * n_heads**2)
 
 
 def sum_replicates(means: Any, grams: Any, target: np.ndarray, n_blocks: int) -> tuple[np.ndarray, ...]:
@@ -139,7 +122,7 @@ def _made(kernel: Any, shape: tuple[int, ...], real: Any, n_threads: int, *argum
 
 def _start(kernel: Any, n_threads: int, *arguments: Any) -> None:
     if n_threads:
-        kernel[-(-n_threads // THREADS), THREADS, stream()](*arguments)
+        kernel[-(-n_threads // cuda_heads.THREADS), cuda_heads.THREADS, stream()](*arguments)
 
 
 @functools.cache

@@ -28,8 +28,7 @@ from simstudy.data.training import noise_variance, variance_waves
 from simstudy.design.settings import processes
 from simstudy.execution.provenance import engine
 from simstudy.kernels import cuda as cuda_kernels
-from simstudy.kernels import project
-from simstudy.kernels.cuda_heads import _AT_ONCE as AT_ONCE
+from simstudy.kernels import cuda_heads, project
 from simstudy.kernels.devices import computing_on, gpu_name, is_there, on_device
 from simstudy.kernels.errors import sum_blocks
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
@@ -122,7 +121,7 @@ def test_moments__of_queries_for_each_replicate_and_far_ones(kind):
     assert_agree(problem((1, 1, 2, 2, 20), *kind, spread=100.0))
 
 
-@pytest.mark.parametrize("shape", [(1, cuda_kernels.TOGETHER + 3, 1, 1, 3), (1, 1, 2, 1, AT_ONCE + 18)])
+@pytest.mark.parametrize("shape", [(1, cuda_heads.TOGETHER + 3, 1, 1, 3), (1, 1, 2, 1, cuda_heads._AT_ONCE + 18)])
 def test_moments__of_more_queries_or_more_keys_than_a_warp_takes_at_once(shape):
     assert_agree(problem(shape))
 
@@ -337,7 +336,7 @@ def test_kernels_run_where_they_should():
     with computing_on("cuda"):
         keys = project(given.keys[:, 0], np.eye(2)[None])
         given.moments()
-    weigher = cuda_kernels.multiplier_of(True, cuda_kernels.tiling(1, 2, np.dtype("float64")))
+    weigher = cuda_heads.multiplier_of(True, cuda_heads.tiling(1, 2, np.dtype("float64")))
     if cuda_simulated():
         assert not hasattr(weigher, "inspect_sass")
     else:

@@ -22,7 +22,7 @@ except ImportError as missing:
     sys.exit(f"nothing here compiles for GPUs ({missing}); pip install 'simstudy[cuda]'")
 
 from simstudy.kernels import cuda as kernels
-from simstudy.kernels import philox
+from simstudy.kernels import cuda_heads, philox
 
 CAPABILITY = (9, 0)
 REGISTERS, WARPS = 65_536, 64
@@ -47,15 +47,15 @@ def signatures(real):
         "logarithms": (kernels._take_logarithms, (sums, sums, float64)),
         "expansion": (kernels._expand, (sums, sums, grams, sums, *(table,) * 9)),
         "sums of the expansion": (kernels._sum, (sums, sums, array(boolean, 1))),
-        "squares at queries": (kernels.sum_squares, (table, sums, grams, numbers, float64)),
-        "squares of replicates": (kernels.average, (numbers, table, int64)),
+        "squares at queries": (cuda_heads.sum_squares, (table, sums, grams, numbers, float64)),
+        "squares of replicates": (cuda_heads.average, (numbers, table, int64)),
         "sums over replicates": (kernels._add, (sums, sums, grams, numbers, numbers)),
     }
-    for n in (1, kernels.TOGETHER):
-        found[f"estimates, {n} queries"] = kernels.estimator_of(True, n), (*(sums,) * 3, *heads, real)
+    for n in (1, cuda_heads.TOGETHER):
+        found[f"estimates, {n} queries"] = cuda_heads.estimator_of(True, n), (*(sums,) * 3, *heads, real)
     for n in (2, 8, 64):
-        tiles = kernels.tiling(64, n, np.dtype(str(real)))
-        found[f"products, {n} heads"] = kernels.multiplier_of(True, tiles), (grams, sums, sums, *heads)
+        tiles = cuda_heads.tiling(64, n, np.dtype(str(real)))
+        found[f"products, {n} heads"] = cuda_heads.multiplier_of(True, tiles), (grams, sums, sums, *heads)
     return found
 
 
@@ -81,9 +81,10 @@ def print_resources():
                 assert ".target sm_90" in code and not re.search(r"(div|sqrt)\.approx", code)
                 registers, local = resources(code)
                 # Registers are shared out by 8 a thread.
-                fit = min(REGISTERS // (kernels.THREADS * -(-registers // 8) * 8), WARPS // (kernels.THREADS // 32))
+                n_threads = cuda_heads.THREADS
+                fit = min(REGISTERS // (n_threads * -(-registers // 8) * 8), WARPS // (n_threads // 32))
                 assert fit and (not local or "m(X)" in name)
-                print(f"| {name} | {real} | {registers} | {local} | {fit * kernels.THREADS // 32} |")
+                print(f"| {name} | {real} | {registers} | {local} | {fit * n_threads // 32} |")
 
 
 if __name__ == "__main__":
