@@ -112,6 +112,7 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
         values[SPREAD] = values[SPREAD] - values["bias"] ** 2
     attended = values.pop(ATTENDED, np.full(len(covariance), np.nan))
     likeness = np.stack([average.value_cosine, attended, _scaled(average.output).mean(axis=(-2, -1))], axis=-1)
+    likeness[np.isnan(variance)] = np.nan  # functions have no heads
     outputs = (1.0 - values["correlation"][:, None], _spectral_indices(covariance), -likeness)
     if "direct_mse" in names:
         values |= _gaps(values, average.bias_product.mean(axis=(-2, -1)), n_heads)

@@ -457,6 +457,7 @@ def test_pages__run_as_scripts(page, verdicts, tmp_path, monkeypatch):
     found = runpy.run_path(str(script))["found"]
     assert [each for each in cells_of(found).get("verdict", [])] == verdicts
     assert found["simulation"].coverage.values.ravel()[-1] == pytest.approx(0.919, abs=0.01)
+    assert "hdi" not in found["simulation"]  # functions have no heads
 
 
 STUDY = """
