@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -190,18 +190,28 @@ def _draw_shapes(cell: Cell) -> list[tuple[int, ...]]:
 
 
 def _unpack_draw(payload: bytes, entry: Entry, cell: Cell) -> Draw | None:
-    shapes, size = _draw_shapes(cell), cell.simulation.batch_size
-    n_defined, known = np.frombuffer(payload[:16], "<f8") if len(payload) >= 16 else (-1.0, 0.0)
-    ends = list(accumulate((8 * math.prod(shape) for shape in (shapes if known else [])), initial=16))
+    known = payload[8:16] != bytes(8)
+    split = _split(payload, [(2,), *(_draw_shapes(cell) if known else [])], entry, cell)
+    if split is None:
+        return None
+    (told, *fields), failed = split
+    if told[0] + len(failed) != cell.simulation.batch_size:
+        return None
+    return Draw(int(told[0]), tuple(fields) if known else None, failed)
+
+
+def _split(payload: bytes, shapes: list[tuple[int, ...]], entry: Entry, cell: Cell) -> tuple[list[Any], Any] | None:
+    """Return arrays of these shapes and the numbers of failed replicates; None if they cannot be those."""
+    ends = list(accumulate((8 * math.prod(shape) for shape in shapes), initial=0))
     if len(payload) < ends[-1] or len(payload) % 8:
         return None
-    parts = [np.frombuffer(payload[first:last], "<f8") for first, last in pairwise(ends)]
-    failed = np.frombuffer(payload[ends[-1] :], "<i8")
+    parts = zip(pairwise(ends), shapes, strict=True)
+    fields = [np.frombuffer(payload[first:last], "<f8").reshape(shape) for (first, last), shape in parts]
+    failed, size = np.frombuffer(payload[ends[-1] :], "<i8"), cell.simulation.batch_size
     inside = failed - entry.first * size
-    if n_defined + len(failed) != size or not (np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < size))):
-        return None
-    fields = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]
-    return Draw(int(n_defined), tuple(fields) if known else None, failed)
+    if np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < entry.n_batches * size)):
+        return fields, failed
+    return None
 
 
 def size_of(cell: Cell, count: int, halvings: int) -> int:
@@ -214,18 +224,15 @@ def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
     """Return the moments in a payload; None if their counts or sums are none that batches of the cell can have."""
     if entry.halvings == DRAWN:
         return _unpack_draw(payload, entry, cell) if cell.population and entry.n_batches == 1 else None
-    shapes = _shapes(cell, entry.n_batches, entry.halvings)
-    ends = list(accumulate((8 * math.prod(shape) for shape in shapes), initial=0))
-    if len(payload) < ends[-1] or len(payload) % 8:
+    split = _split(payload, _shapes(cell, entry.n_batches, entry.halvings), entry, cell)
+    if split is None:
         return None
-    parts = [payload[first:last] for first, last in pairwise(ends)]
-    fields = [np.frombuffer(part, "<f8").reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-    counted, failed = np.frombuffer(parts[0], "<i8"), np.frombuffer(payload[ends[-1] :], "<i8")
-    size = cell.simulation.batch_size
-    length, inside = size // N_BLOCKS << entry.halvings, failed - entry.first * size
+    fields, failed = split
+    counted, size = fields[0].view("<i8"), cell.simulation.batch_size
+    length = size // N_BLOCKS << entry.halvings
     replicates = np.minimum(length, entry.n_batches * size - length * np.arange(len(counted)))
-    possible = np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < entry.n_batches * size))
-    if not possible or not np.array_equal(counted + np.bincount(inside // length, minlength=len(counted)), replicates):
+    lost = np.bincount((failed - entry.first * size) // length, minlength=len(counted))
+    if not np.array_equal(counted + lost, replicates):
         return None
     if not all((np.abs(each) <= LARGEST_SUM).all() for each in (*fields[1:3], *fields[4:])):
         return None

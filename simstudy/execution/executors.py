@@ -43,8 +43,9 @@ SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 """How often a job is submitted again to a batch system that fails, and seconds between."""
 LOOPBACK = "127.0.0.1"
 # What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
-_NUMERICAL = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE")
-_PASSED_ON = ("PYTHONPATH", *_NUMERICAL)
+_PASSED_ON = (
+    "PYTHONPATH", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE",
+)  # fmt: skip
 LOST_WORKERS = 10
 """Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
 SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}
@@ -146,7 +147,7 @@ class DaskExecutor(Executor):
             self._last_seen = time.monotonic()
         elif time.monotonic() - self._last_seen > WORKER_SECONDS:
             if self._without_workers is None:
-                raise no_workers(self._address, WORKER_SECONDS)
+                raise no_workers(self._address)
             self._without_workers()
             self._last_seen = time.monotonic()
 
@@ -212,10 +213,10 @@ def open_executor(
     claim: Callable[[], None] = lambda: None,
 ) -> Iterator[Executor]:
     """Open an executor; ``claim`` locks the folder once that can be used, before a job or a key is made."""
-    whole = isinstance(workers, int) and not isinstance(workers, bool)
-    if workers is not None and not (whole and 1 <= workers <= MAX_WORKERS):
-        wanted = f"must be a whole number from 1 to {MAX_WORKERS}; leave it out for all cores"
-        raise UserError(f"workers = {workers!r}: {wanted}")
+    if workers is not None and not (type(workers) is int and 1 <= workers <= MAX_WORKERS):
+        raise UserError(
+            f"workers = {workers!r}: must be a whole number from 1 to {MAX_WORKERS}; leave it out for all cores"
+        )
     if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):
         require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
     count = workers or os.cpu_count() or 1
@@ -240,10 +241,10 @@ def open_executor(
         yield opened
 
 
-def no_workers(address: str, seconds: float) -> UserError:
-    """Return what to tell of a scheduler at an address that had no workers for so long."""
+def no_workers(address: str) -> UserError:
+    """Return what to tell of a scheduler at an address that had no workers for long."""
     return UserError(
-        f"executor = {address!r}: the scheduler has had no workers for {seconds:g} s; start some (dask worker "
+        f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s; start some (dask worker "
         f"{address}), and run again: finished batches are stored"
     )
 
@@ -313,7 +314,7 @@ def remote_client(address: str, trust_network: bool) -> Iterator[Any]:
         try:
             client.wait_for_workers(1, timeout=WORKER_SECONDS)
         except TimeoutError:
-            raise no_workers(address, WORKER_SECONDS) from None
+            raise no_workers(address) from None
         yield client
 
 
@@ -389,8 +390,8 @@ def _key_file(folder: Folder) -> Iterator[Any]:
     from distributed import Security
 
     made, name = Security.temporary(), f"{ASIDE}/tls-{uuid.uuid4().hex}.pem"
+    content = made.tls_ca_file + made.tls_worker_key
     try:
-        content = made.tls_ca_file + made.tls_worker_key
         yield _shared_by_all(str(folder.write(name, content.encode(), flush=False, mode=0o600)))
     finally:
         folder.delete(name)

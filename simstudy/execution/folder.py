@@ -79,49 +79,42 @@ class Folder:
 
     def append(self, name: str, parts: Iterable[bytes]) -> int:
         """Append to a file, which is made with its folder if there is none, and return where it ends."""
-        try:
-            with (
-                self._file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT) as opened,
-                open(opened, "ab", closefd=False) as file,
-            ):
-                file.writelines(parts)
-                file.flush()
-                return file.tell()
-        except OSError as error:
-            raise refused(self.path / name, error, "written") from error
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        with self._told(name, "written"), self._file(name, flags) as opened, open(opened, "ab", closefd=False) as file:
+            file.writelines(parts)
+            file.flush()
+            return file.tell()
 
     def cut(self, name: str, size: int) -> None:
         """Cut a file off at a size, if it is there and longer."""
         with self.reading(name) as file:
             if os.fstat(file.fileno()).st_size <= size:
                 return
-        try:
-            with self._file(name, os.O_RDWR) as opened, open(opened, "ab", closefd=False) as file:
-                file.truncate(size)
-        except OSError as error:
-            raise refused(self.path / name, error, "written") from error
+        with self._told(name, "written"), self._file(name, os.O_RDWR) as opened:
+            os.ftruncate(opened, size)
 
     def write(self, name: str, content: bytes | Iterable[bytes], flush: bool = True, mode: int = 0o666) -> Path:
         """Write a file, or its parts, beside its place and rename it into place; a failure leaves nothing behind."""
-        aside = uuid.uuid4().hex
-        try:
-            with self.at(ASIDE)._opened(make=True) as partial, self._above(name, make=True) as (folder, last):
-                self._require_ours(name, folder, last)
-                try:
-                    opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode, dir_fd=partial)
-                    with open(opened, "wb") as file:
-                        file.writelines([content] if isinstance(content, bytes) else content)
-                        file.flush()
-                        if flush:
-                            os.fsync(opened)
-                    os.rename(aside, last, src_dir_fd=partial, dst_dir_fd=folder)
+        aside, partial = uuid.uuid4().hex, self.at(ASIDE)
+        with (
+            self._told(name, "written"),
+            partial._opened(make=True) as beside,
+            self._above(name, True) as (folder, last),
+        ):
+            self._require_ours(name, folder, last)
+            try:
+                opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode, dir_fd=beside)
+                with open(opened, "wb") as file:
+                    file.writelines([content] if isinstance(content, bytes) else content)
+                    file.flush()
                     if flush:
-                        _flush(folder)
-                finally:
-                    with contextlib.suppress(OSError):
-                        os.unlink(aside, dir_fd=partial)
-        except OSError as error:
-            raise refused(self.path / name, error, "written") from error
+                        os.fsync(opened)
+                os.rename(aside, last, src_dir_fd=beside, dst_dir_fd=folder)
+                if flush:
+                    _flush(folder)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(aside, dir_fd=beside)
         return self.path / name
 
     def delete(self, name: str) -> None:
@@ -132,11 +125,8 @@ class Folder:
 
     def flush(self, name: str = "") -> None:
         """Wait until a file, or this folder, is on disk; UserError if the disk does not take it."""
-        try:
-            with self._file(name, os.O_RDONLY) if name else self._opened() as opened:
-                _flush(opened)
-        except OSError as error:
-            raise refused(self.path / name, error, "written") from error
+        with self._told(name, "written"), self._file(name, os.O_RDONLY) if name else self._opened() as opened:
+            _flush(opened)
 
     @contextlib.contextmanager
     def locked(self, name: str, content: bytes) -> Iterator[None]:
@@ -155,11 +145,9 @@ class Folder:
                     raise refused(self.path / name, error, "written") from error
                 remedy = "mount it with locks (flock), or choose an --output on another"
                 raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
-            try:
+            with self._told(name, "written"):
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
-            except OSError as error:
-                raise refused(self.path / name, error, "written") from error
             try:
                 yield
             finally:
@@ -174,14 +162,14 @@ class Folder:
                     self._require_ours(f"{name}/{entry}" if name else entry, opened, entry, folders=True)
 
     @contextlib.contextmanager
-    def _told(self, name: str = "") -> Iterator[None]:
-        """Say of what cannot be read where it is."""
+    def _told(self, name: str = "", what: str = "read") -> Iterator[None]:
+        """Say of what cannot be ``read`` or ``written`` where it is."""
         try:
             yield
-        except FileNotFoundError as error:
-            raise Missing(f"{self.path / name}: cannot be read: {error.strerror}") from None
         except OSError as error:
-            raise refused(self.path / name, error, "read") from error
+            if what == "read" and isinstance(error, FileNotFoundError):
+                raise Missing(f"{self.path / name}: cannot be read: {error.strerror}") from None
+            raise refused(self.path / name, error, what) from error
 
     def _require_ours(self, name: str, folder: int, last: str, folders: bool = False) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,13 @@ def _engine(device: str, names: frozenset[str]) -> str:
     # Imported here: it compiles, which those who only digest sources need not wait for.
     from simstudy.kernels.devices import hardware
 
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(sources(names)):
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{code_of(path)}\0".encode())
     libraries = [f"{name}={importlib.metadata.version(name)}\0" for name in NUMERIC_LIBRARIES]
-    return code_digest(sorted(sources(names)), *libraries, _dispatched(), hardware(device), size=8)
+    for text in (*libraries, _dispatched(), hardware(device)):
+        digest.update(text.encode())
+    return digest.hexdigest()
 
 
 def _dispatched() -> str:
@@ -65,26 +70,11 @@ def _dispatched() -> str:
     return f"{blas} {np.lib.introspect.opt_func_info()}"
 
 
-def code_digest(paths: Iterable[Path], *others: str, size: int = 16) -> str:
-    """Return a digest of what sources of the package compute, and of other texts, as hex digits of so many bytes."""
-    digest = hashlib.blake2b(digest_size=size)
-    for path in paths:
-        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{code_of(path)}\0".encode())
-    for text in others:
-        digest.update(text.encode())
-    return digest.hexdigest()
-
-
 def sources(names: frozenset[str]) -> Iterator[Path]:
-    """Yield the files that all cells share, and those of the learners named."""
+    """Yield the files that all cells share, and of folders in `APART` those of the names."""
     further: set[str] = set(Functions.rests_on) if "functions" in names else set()
-    yield from files_of((*SOURCES, *further), names)
-
-
-def files_of(entries: Iterable[str], names: Collection[str] = ()) -> Iterator[Path]:
-    """Yield the files of entries, which are files and folders; of folders in `APART` those of the names."""
     apart, kept = [PACKAGE / folder for folder in APART], {"__init__", *names}
-    for path in (PACKAGE / entry for entry in entries):
+    for path in (PACKAGE / entry for entry in (*SOURCES, *further)):
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             if source.parent not in apart or source.stem in kept:
                 yield source
@@ -93,32 +83,13 @@ def files_of(entries: Iterable[str], names: Collection[str] = ()) -> Iterator[Pa
 @functools.cache
 def code_of(path: Path) -> str:
     """Return the digest of what a source computes: of its syntax without comments, formatting and docstrings."""
-    # Imported here, as in `_engine`.
-    from simstudy.kernels.sealed import kept
-
-    content = path.read_bytes()
-    # To parse all sources takes half a second.  What another version of this file wrote is not read.
-    folder, key = kept("sources", _own_digest), hashlib.sha256(content).digest()
-    if folder and (known := folder.read(key)):
-        return known.decode()
-    tree = ast.parse(content)
+    tree = ast.parse(path.read_bytes())
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             # A constant that stands alone is a docstring, or computes as little.
-            node.body = [each for each in body if not _is_constant(each)]  # type: ignore[attr-defined]
-    code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    if folder:
-        folder.write(key, code.encode())
-    return code
-
-
-def _is_constant(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-@functools.cache
-def _own_digest() -> str:
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:32]
+            alone = [isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in body]
+            node.body = [each for each, drop in zip(body, alone, strict=True) if not drop]  # type: ignore[attr-defined]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
 LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")

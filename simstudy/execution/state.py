@@ -20,13 +20,7 @@ from simstudy.execution.provenance import engine
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
-from simstudy.replicates.performance import (
-    Performance,
-    block_lengths,
-    halved,
-    halvings_of,
-    whole_batches,
-)
+from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
 from simstudy.replicates.population import draw_of, measured
 from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
 
@@ -332,16 +326,12 @@ class RunState:
             stops = list(map(stop, sharers))
             for batch in range(max(stops)):
                 wanted = [account for account, stop in zip(sharers, stops, strict=True) if batch < stop]
-                cells = [account.planned.cell for account in wanted if self._claim(account, batch)]
+                cells = []
+                for account in wanted:
+                    if batch not in account.stored and (account.identity, batch) not in self._queued:
+                        self._queued.add((account.identity, batch))
+                        cells.append(account.planned.cell)
                 yield from (Task(tuple(together), batch) for together in of_one_task(cells))
-
-    def _claim(self, account: CellProgress, batch: int) -> bool:
-        """Take a batch to be computed, unless it is stored or in flight."""
-        address = (account.identity, batch)
-        if batch in account.stored or address in self._queued:
-            return False
-        self._queued.add(address)
-        return True
 
 
 def _stored_of(account: CellProgress) -> list[int]:

@@ -142,7 +142,10 @@ class Store:
                 for name in self.files.at(ASIDE).names():
                     self.files.delete(f"{ASIDE}/{name}")
             self._index = None
-            self._cut_torn_end()
+            # What a killed process left behind the last whole entry.
+            stop = max((entry.stop for entry in batches.scan(self.files, self._own)), default=0)
+            with contextlib.suppress(Missing):
+                self.files.cut(self._own, stop)
             self._gathers = True
             self._write_due = max(self._write_due, time.monotonic() + GATHER_SECONDS)
             try:
@@ -161,12 +164,6 @@ class Store:
         """Return who holds a lock of the study, or held it when killed; None if all ended well."""
         shares = (f"batches/{name}" for name in self.files.at("batches").names() if name.endswith(".lock"))
         return next(filter(None, map(self._owner, (self._lock, ".lock", *shares))), None)
-
-    def _cut_torn_end(self) -> None:
-        """Remove what a killed process left behind the last whole entry."""
-        stop = max((entry.stop for entry in batches.scan(self.files, self._own)), default=0)
-        with contextlib.suppress(Missing):
-            self.files.cut(self._own, stop)
 
     @property
     def index(self) -> batches.Index:
@@ -286,8 +283,7 @@ class Store:
 
     def write_dataset(self, name: str, dataset: xr.Dataset | xr.DataTree) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        content = netcdf(dataset)
-        return self.files.write(name, with_digest(content))
+        return self.files.write(name, with_digest(netcdf(dataset)))
 
     def write_text(self, name: str, text: str, flush: bool = True) -> Path:
         """Store a text file of the study and return its path; not flushed, a loss of power may spoil it."""

@@ -110,32 +110,6 @@ def test_threads_that_ask_at_once__wait_for_one_of_them(monkeypatch):
     assert len(found) == 1 and most == [1]
 
 
-@pytest.mark.parametrize("setting", ["cache", "off"])
-def test_what_sources_compute__is_parsed_once_for_all_processes(tmp_path, monkeypatch, setting):
-    """And again where nothing is to be kept, of an edited source, and where what was kept is damaged."""
-    parsed = []
-    parse = engines.ast.parse
-    monkeypatch.setattr(engines.ast, "parse", lambda content: parsed.append(content) or parse(content))
-    monkeypatch.setenv("SIMSTUDY_CACHE", "off" if setting == "off" else str(tmp_path / "cache"))
-    source = tmp_path / "source.py"
-
-    def in_a_new_process(text):
-        source.write_text(text)
-        code_of.cache_clear()
-        parsed.clear()
-        return code_of(source), len(parsed)
-
-    first, _ = in_a_new_process("x = 1\n")
-    assert in_a_new_process("x = 1\n") == (first, 1 if setting == "off" else 0)
-    assert in_a_new_process("x = 1  # one\n") == (first, 1)
-    assert in_a_new_process("x = 2\n")[0] != first
-    for kept in tmp_path.glob("cache/sources/*/*"):
-        kept.chmod(0o600)
-        kept.write_bytes(kept.read_bytes()[:-1])
-    assert in_a_new_process("x = 1\n") == (first, 1)
-    code_of.cache_clear()
-
-
 @pytest.mark.parametrize("name", ["OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "CPU_NAME", "CPU_FEATURES", "BOUNDSCHECK"])
 def test_settings_of_the_compiler__are_of_the_engine(name, monkeypatch):
     """Each changes bits."""

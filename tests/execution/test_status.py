@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from builders import DESIGN, edited, write_design
-from stored import batches, flip, remove, rows
+from stored import batches, remove, rows
 
 import simstudy
 from simstudy import study
 from simstudy.design.load import load_design
 from simstudy.errors import PrecisionWarning
-from simstudy.execution import status
+from simstudy.execution import provenance, status
 from simstudy.execution.loop import Meter
 from simstudy.execution.state import RunState
 from simstudy.execution.status import FILE, Status, StatusWriter, counted, read_status, seconds_left, status_of
@@ -243,38 +243,60 @@ def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
     assert found.grids[0].batches == 0 == found.seconds(1) and [*rows(tmp_path)] == stored
 
 
+FUNCTIONS = "import numpy as np\n\n\ndef gap(target, values):\n    return np.abs(values[:, 0] - target[0])\n"
+OWN = edited(
+    edited(DESIGN, "[estimator]", '[estimator]\nmeasure_function = { path = "functions.py", name = "gap" }'),
+    "seed = 7\n", 'seed = 7\nnoise_treatment = "drawn"\n',
+)  # fmt: skip
+
+
+def damage(file):
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
 CHANGED = {
-    "nothing": lambda _: None,
-    "a batch": lambda folder: flip(folder / min(rows(folder))),
-    "results": lambda folder: (folder / "results.nc").write_bytes((folder / "results.nc").read_bytes()[:-1]),
-    "details": lambda folder: (folder / "details.nc").unlink(),
-    "provenance": lambda folder: (folder / "provenance.json").write_text("{}"),
+    "nothing": lambda _, store: None,
+    "a batch": lambda _, store: damage(store / "batches" / "run"),
+    "results damaged": lambda _, store: damage(store / "results.nc"),
+    "results gone": lambda _, store: (store / "results.nc").unlink(),
+    "details": lambda _, store: (store / "details.nc").unlink(),
+    "provenance": lambda _, store: (store / "provenance.json").write_text("{}"),
+    "claim": lambda folder, _: write_design(folder, edited(OWN, '"undecided"', '"supported"')),
+    "functions": lambda folder, _: (folder / "functions.py").write_text(edited(FUNCTIONS, "np.abs(", "2 * np.abs(")),
 }
 
 
+@pytest.mark.filterwarnings("ignore:.* stored batches were damaged")
 @pytest.mark.parametrize("change", CHANGED)
-def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(finished, change, tmp_path, monkeypatch):
-    design, store = finished
-    CHANGED[change](store.folder)
+def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(change, tmp_path, monkeypatch):
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    path, trust = write_design(tmp_path, OWN), [tmp_path / "functions.py"]
     opened, original = [], study.open_state
     monkeypatch.setattr(study, "open_state", lambda *given: opened.append(1) or original(*given))
-    run(design, output=tmp_path, executor="serial")
-    assert bool(opened) == (change != "nothing")
-    run(design, output=tmp_path, executor="serial")
-    assert len(opened) == (change != "nothing")
-    monkeypatch.setattr(status, "installation", lambda: "other libraries")
-    run(design, output=tmp_path, executor="serial")
-    assert len(opened) == (change != "nothing") + 1
+
+    def opens():
+        opened.clear()
+        simstudy.run(path, output=tmp_path, executor="serial", trust=trust)
+        return len(opened)
+
+    assert opens()
+    CHANGED[change](tmp_path, tmp_path / "tiny" / "quick")
+    assert opens() == (change != "nothing") and not opens()
+    monkeypatch.setattr(provenance, "_version", lambda _: "9.9")
+    assert opens()
 
 
 def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_process, monkeypatch):
     drawn, original = [], page.write_report
     monkeypatch.setattr(page, "write_report", lambda *given: drawn.append(1) or original(*given))
+    monkeypatch.setattr(page, "figure_files", lambda *_: {"mse": b"png"})
     command = ["run", write_design(tmp_path), "--output", tmp_path / "out", "--executor", "serial"]
     folder = tmp_path / "out" / "tiny" / "quick"
     for change, count in (
         (lambda: None, 1), (lambda: None, 1), ((folder / "cells.csv").unlink, 2),
-        (lambda: (folder / "report.html").write_text("another"), 3), ((folder / ".status.json").unlink, 4),
+        (lambda: (folder / "report.html").write_text("another"), 3), ((folder / "report.html").unlink, 4),
+        (lambda: min((folder / "figures").iterdir()).unlink(), 5), ((folder / ".status.json").unlink, 6),
     ):  # fmt: skip
         if folder.exists():
             change()
