@@ -216,9 +216,12 @@ def content(path: Path) -> object:
 
 def numbers(results: Path) -> dict[str, str]:
     """Digest of every variable and attribute of a file of results, apart from what tells how its run went."""
-    with xr.open_dataset(results) as opened:
-        content = {str(name): values.values for name, values in opened.variables.items()}
-        content |= {f"attribute {name}": np.asarray(text) for name, text in opened.attrs.items() if name != "run"}
+    content = {}
+    with xr.open_datatree(results) as opened:
+        for node in opened.subtree:
+            content |= {f"{node.path} {name}": values.values for name, values in node.variables.items()}
+            stated = {name: np.asarray(text) for name, text in node.attrs.items() if name != "run"}
+            content |= {f"{node.path} attribute {name}": text for name, text in stated.items()}
     return {name: hashlib.sha256(_bytes(values)).hexdigest() for name, values in content.items()}
 
 

@@ -19,19 +19,21 @@ from simstudy.__main__ import command
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.state import RunState
-from simstudy.execution.store import Store, store_of
+from simstudy.execution.store import Store, read_tree, store_of
 from simstudy.study import run
 
 
 def test_comparison_of_numbers__sees_one_bit(tiny, tmp_path):
     """The control: another seed, and one changed bit, must differ."""
-    results = tiny.results.copy(deep=True)
+    results = read_tree(tiny.output / FOLDER / "results.nc")
     store = Store(tmp_path)
-    same = numbers(store.write_dataset("same.nc", results.assign_attrs(run="of another day")))
+    results.attrs["run"] = "of another day"
+    same = numbers(store.write_dataset("same.nc", results))
     assert same == numbers(tiny.output / FOLDER / "results.nc")
-    results.mse.values.view("u8")[0, 3] ^= 1
+    node = next(node for node in results.subtree if "mse" in node.data_vars)
+    node["mse"].values.view("u8").flat[3] ^= 1
     changed = numbers(store.write_dataset("changed.nc", results))
-    assert {name for name in same if same[name] != changed[name]} == {"mse"}
+    assert {name for name in same if same[name] != changed[name]} == {f"{node.path} mse"}
 
 
 @pytest.fixture

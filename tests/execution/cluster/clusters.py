@@ -29,7 +29,8 @@ class Calm(NamedTuple):
     """A study that nothing disturbed: what every other run of it must equal."""
 
     numbers: dict[str, str]
-    batches: dict[str, bytes]
+    batches: dict[str, bytes]  # Those that are not folded
+    n_batches: int
 
     def assert_equals(self, output: Path) -> None:
         assert batches(output) == self.batches

@@ -3,6 +3,7 @@
 SIMSTUDY_REQUIRE_SLURM=1 and SIMSTUDY_REQUIRE_NETNS=1 turn skips of what cannot be had here into failures.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -27,8 +28,8 @@ def design(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def calm(design: Path, tmp_path_factory: pytest.TempPathFactory) -> Calm:
     folder = tmp_path_factory.mktemp("calm")
-    run(design, output=folder, executor="serial")
-    return Calm(numbers(folder / FOLDER / "results.nc"), batches(folder))
+    how = json.loads(run(design, output=folder, executor="serial").attrs["run"])
+    return Calm(numbers(folder / FOLDER / "results.nc"), batches(folder), how["batches_computed"])
 
 
 @pytest.fixture(scope="package")

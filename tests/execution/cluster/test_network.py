@@ -111,7 +111,7 @@ def test_cut_link__loses_no_replicate(
         wait_until(lambda: stored(output) >= 24, process)
         script("cut", hosts, "2")
         cut, before = time.time(), stored(output)
-        assert before < len(calm.batches), "the study had ended before its link was cut"
+        assert before < calm.n_batches, "the study had ended before its link was cut"
         if seconds is not None:
             time.sleep(seconds)
             # Tasks that the second worker holds are still missing, and nobody else may compute them yet.
@@ -121,9 +121,9 @@ def test_cut_link__loses_no_replicate(
         given_up = [moment - cut for moment in removals(tmp_path / "scheduler.log")]
         assert workers[0].poll() is None
     calm.assert_equals(output)
-    print(f"cut after {before} of {len(calm.batches)} batches, ended {time.time() - cut:.1f} s later; {given_up = }")
+    print(f"cut after {before} of {calm.n_batches} batches, ended {time.time() - cut:.1f} s later; {given_up = }")
     # Over a wire that came back the second worker is still one of us; behind one that did not it is given up once.
     assert len(given_up) == (seconds is None), "a cut for good after which nobody is given up hit no work"
     assert all(waited > 5.0 for waited in given_up)
     with xr.open_dataset(output / FOLDER / "results.nc") as results:
-        assert json.loads(results.attrs["run"])["batches_computed"] == len(calm.batches)
+        assert json.loads(results.attrs["run"])["batches_computed"] == calm.n_batches

@@ -57,7 +57,7 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, design: Path, calm: Calm
         try:
             wait_until(lambda: len(slurm.running()) == 2 and stored(output) >= 12, process)
             lose_a_job_and_a_node(slurm)
-            assert 12 <= stored(output) < len(calm.batches)
+            assert 12 <= stored(output) < calm.n_batches
             assert process.wait(PATIENCE) == 0, log.read_text()
         finally:
             process.terminate()
@@ -132,8 +132,7 @@ def test_refused_job__is_one_message_and_exit_code_2(slurm: Slurm, design: Path,
 @pytest.mark.rare
 def test_jobs_that_end_at_once__are_not_waited_for(slurm: Slurm, design: Path, tmp_path: Path):
     arguments = command("submit", design, "--output", tmp_path / "out", *SMALL)
-    done = subprocess.run(
-        [*arguments, "--setup", "exit 1"], capture_output=True, text=True, env=environment(SLURM_CONF=slurm.conf)
-    )
+    variables = environment(SLURM_CONF=slurm.conf, DASK_JOBQUEUE__SLURM__JOB_SCRIPT_PROLOGUE="['exit 1']")
+    done = subprocess.run(arguments, capture_output=True, text=True, env=variables)
     assert done.returncode == 2 and "ended without becoming workers" in done.stderr, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
