@@ -471,8 +471,10 @@ def _asked(jobs: Jobs) -> dict[str, Any]:
     """Return what dask-jobqueue is told about a job, with what its configuration adds."""
     import dask
 
-    stated = dask.config.get(f"jobqueue.{jobs.system}", {})
-    scratch = stated.get("local-directory") or "${TMPDIR:-/tmp}"
+    def stated(name: str) -> Any:  # by Dask, for which hyphens are underscores, as those in the environment have to be
+        return dask.config.get(f"jobqueue.{jobs.system}.{name}", None)
+
+    scratch = stated("local-directory") or "${TMPDIR:-/tmp}"
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     # A directive by which Slurm writes a log for each job, whatever their folder.
     log = [f'--output="{str(jobs.logs).replace("%", "%%")}/%j.log"'] if jobs.system == "slurm" else []
@@ -489,11 +491,11 @@ def _asked(jobs: Jobs) -> dict[str, Any]:
         "log_directory": str(jobs.logs),
         # Paths of logs are quoted by us; dask-jobqueue writes them as they are.
         **({"job_directives_skip": ["#SBATCH -e ", "#SBATCH -o "]} if log else {}),
-        "job_extra_directives": [*log, *(stated.get("job-extra-directives") or ())],
+        "job_extra_directives": [*log, *(stated("job-extra-directives") or ())],
         "job_script_prologue": [
             f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={TCP_TIMEOUT}",
             *(f"export {name}={shlex.quote(value)}" for name, value in (CHILDREN | passed).items()),
-            *(stated.get("job-script-prologue") or ()),
+            *(stated("job-script-prologue") or ()),
             # Nobody else may enter it, or have made it before.
             f'scratch=$(mktemp -d "{scratch}/simstudy-XXXXXXXXXX") || exit 1',
             "trap 'rm -rf \"$scratch\"' EXIT",
