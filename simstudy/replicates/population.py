@@ -16,14 +16,7 @@ from simstudy.data.heads import overlap
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.replicates.measures import NUMBERS, Averages, averages, measures_of
 from simstudy.replicates.moments import PLAIN, Array, Draw, Moments, controlled, stack
-from simstudy.replicates.performance import (
-    Performance,
-    averaged,
-    defined,
-    jackknifed,
-    means_of,
-    performance,
-)
+from simstudy.replicates.performance import Performance, averaged, defined, jackknifed, means_of, performance
 
 # Index legend: g geometry (batch), k block within it, then what `Averages` says.
 

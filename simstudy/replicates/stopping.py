@@ -36,21 +36,17 @@ class Shortfall(NamedTuple):
 
 def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     """Return the largest ratio of an MCSE to the MCSE wanted; undefined measures want none, nor do verdicts."""
-    return max(_shortfalls(performance, precision))
-
-
-def _shortfalls(performance: Performance, precision: Precision) -> list[Shortfall]:
+    found = [Shortfall(0.0, "", 0.0, 0.0)]
     if precision.stop == "verdict":
-        return [Shortfall(0.0, "", 0.0, 0.0)]
+        return found[0]
     known = performance.estimate
     wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
     wanted += [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
-    found = [Shortfall(0.0, "", 0.0, 0.0)]
     for measure, target in wanted:
         mcse = float(performance.mcse[measure])
         if mcse > 0.0:
             found.append(Shortfall(mcse / target if target > 0.0 else math.inf, measure, mcse, target))
-    return found
+    return max(found)
 
 
 def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
