@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference
 import typer
 from builders import write_design
 from commands import ROOT
@@ -246,11 +245,6 @@ def test_files_of_a_study__are_all_told_of(study):
     names = [f"`{path.name}" for path in (study / "outputs" / STUDY / "quick").iterdir() if path.name != ".partial"]
     assert len(names) > 8
     assert not lacking("simstudy/docs/clusters.md", *lacking("simstudy/docs/results.md", *names))
-
-
-def test_reference__says_what_records_and_measures_say():
-    """Written anew by ``python tests/reference.py > simstudy/docs/reference.md``."""
-    assert DOCUMENTS[reference.PAGE] == reference.page()
 
 
 def test_every_public_function__has_its_place_in_the_reference():

@@ -58,6 +58,21 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp
     assert code == 0 and [command(*each)[0] for each in said] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", ("[data]", "n_keys", "[claims.NAME]", "- coverage:")), ("heads", ("arrangement", "- disjoint:")),
+        ("noise", ("- student_t: ", "heavy-tailed")), ("ridge", ("amplitude = 1.0",)), ("measures", ("- mse:",)),
+        ("mse", ("mean squared error of the combined estimate",)), ("larger_than", ("versus", "(ratio)")),
+    ],
+)  # fmt: skip
+def test_describe__says_what_records_say(command, name, told):
+    code, shown, _ = command(*["describe", name][: 1 + bool(name)])
+    assert code == 0 and all(each in shown for each in told)
+    code, shown, errors = command("describe", "regresion")
+    assert (code, shown) == (2, "") and 'did you mean "regression"?' in errors
+
+
 def test_json__has_the_keys_of_the_documentation(command, tmp_path):
     path = write_design(tmp_path / "tiny")
     found = {name: json.loads(command(name, *rest)[1]) for name, rest in (

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     Checked = tuple[str, dict[str, Design], list[Problem]]
 
 
+@cli.app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="Table (heads), setting (noise), kind (ridge), or measure (mse).")] = "",
+) -> None:
+    """Print every table, entry and kind of a design with defaults, and every measure; or those of a name."""
+    from simstudy.reference import described
+    from simstudy.report.terminal import say
+
+    for line in described(name):
+        say(line)
+
+
 @cli.app.command("list")
 def list_designs(
     folder: Annotated[Path | None, typer.Argument(help="List the designs in this folder instead.")] = None,

@@ -1,31 +1,30 @@
-"""The reference of settings and measures, as records state them: ``python tests/reference.py > PAGE``."""
+"""Every table, entry and kind of a design with defaults, and every measure, as `simstudy describe` prints them."""
 
 import inspect
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, Literal, get_args, get_origin
 
 from simstudy.design import claims, document, figures, measures
+from simstudy.design.mistakes import hint
 from simstudy.design.settings import tables
 from simstudy.design.settings.records import records_in, tags
+from simstudy.errors import UserError
 
-PAGE = "simstudy/docs/reference.md"
-HEAD = """# Reference
-
-All tables of a design with their entries, defaults and, in parentheses, other values; and all measures. A setting of
-several kinds is written by its kind, `noise = "gaussian"`, or as a table, `noise = { kind = "student_t", df = 5 }`.
-Every entry of `data`, `heads`, `estimator`, `queries` and `simulation` can be a factor.
-"""
-TABLES = {
+TABLES: dict[str, Any] = {
     "study": document.Study, "data": tables.Data, "heads": tables.Heads, "estimator": tables.Estimator,
     "queries": tables.Queries, "simulation": tables.Simulation, "precision": document.Precision,
     "budget": document.Budget, "grids.NAME": document.Grid, "measures.NAME": document.OwnMeasureText,
 }  # fmt: skip
-KINDS = {"claims.NAME": (claims.Claim, claims.BaseClaim), "figures.NAME": (figures.Figure, figures.BaseFigure)}
+KINDS: dict[str, tuple[Any, Any]] = {
+    "claims.NAME": (claims.Claim, claims.BaseClaim),
+    "figures.NAME": (figures.Figure, figures.BaseFigure),
+}
 
 
 def words(thing: Any) -> str:
     """Return the docstring on one line."""
-    return " ".join((inspect.getdoc(thing) or "").replace("``", "`").split())
+    return " ".join((inspect.getdoc(thing) or "").replace("``", "").split())
 
 
 def literals(annotation: Any) -> list[str]:
@@ -40,11 +39,11 @@ def entry(name: str, field: Any) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     kinds = [tag for record in records_in(field.annotation) for tag in tags(record)]
     if field.is_required() and name != "kind":
-        shown = f"`{name}`"
+        shown = name
     else:
         given = getattr(default, "kind", default)
         value = str(given).lower() if isinstance(given, bool) else list(given) if isinstance(given, tuple) else given
-        shown = f"`{name}`" if given in (None, {}, (), "") else f"`{name} = {value}`"
+        shown = name if given in (None, {}, (), "") else f"{name} = {value}"
     others = [text for text in literals(field.annotation) if text != default] if not kinds else []
     return shown + (f" ({', '.join(others)})" if 0 < len(others) < 8 else "")
 
@@ -60,26 +59,40 @@ def kinds(annotation: Any, common: Any = None) -> Iterator[str]:
     known = frozenset(common.model_fields) if common else frozenset()
     for record in records_in(annotation):
         said, own = words(record).partition(". ")[0].rstrip("."), entries(record, known)
-        yield f"- `{', '.join(tags(record))}`: {said}.{f' {own}' if own else ''}"
+        yield f"- {', '.join(tags(record))}: {said}.{f' {own}' if own else ''}"
 
 
-def page() -> str:
-    """Return the page."""
-    lines = [HEAD]
+def sections() -> dict[str, list[str]]:
+    """Return the lines of each table of a design, and of the measures, by name."""
+    found = {}
     for name, record in TABLES.items():
-        lines += [f"## {name}", "", words(record), "", entries(record), ""]
+        found[name] = [words(record), entries(record)]
         for setting, field in record.model_fields.items():
             if any(map(tags, records_in(field.annotation))):
-                lines += [f"`{setting}`:", "", *kinds(field.annotation), ""]
+                found[name] += [f"{setting}:", *kinds(field.annotation)]
     for name, (union, common) in KINDS.items():
-        lines += [f"## {name}", "", f"In all kinds: {entries(common)}", "", *kinds(union, common), ""]
-    lines += ["## Measures of heads", ""]
+        found[name] = [f"In all kinds: {entries(common)}", *kinds(union, common)]
     of_heads = measures.MEASURES | measures.STATISTICS | measures.INDEXED_MEASURES
-    lines += [f"- `{name}`: {each.meaning.partition(';')[0]}" for name, each in of_heads.items()]
-    lines += ["", "## Measures of functions", ""]
-    lines += [f"- `{name}`: {each.meaning.partition(';')[0]}" for name, each in measures.OF_FUNCTIONS.items()]
-    return "\n".join(lines) + "\n"
+    for name, told in {"measures of heads": of_heads, "measures of functions": measures.OF_FUNCTIONS}.items():
+        found[name] = [f"- {measure}: {each.meaning}" for measure, each in told.items()]
+    return found
 
 
-if __name__ == "__main__":
-    print(page(), end="")
+def described(name: str) -> list[str]:
+    """Return the sections of this name, or else the lines of a setting with its kinds, a kind, or a measure.
+
+    Raises
+    ------
+    UserError
+        If there is no such name.
+    """
+    found = sections()
+    if chosen := [each for each in found if name in ("", each, each.removesuffix(".NAME"), each.partition(" ")[0])]:
+        return [line for each in chosen for line in (f"[{each}]", *found[each], "")]
+    lines = [line for section in found.values() for line in section]
+    own = [place for place, line in enumerate(lines) if line.startswith((f"- {name}: ", f"{name}:"))]
+    if not own:
+        known = [line.removeprefix("- ").partition(":")[0] for line in lines if ":" in line]
+        raise UserError(f"{name!r}: no table, setting, kind or measure; {hint(name, [*found, *known])}")
+    below = {place: lines[place + 1 :] if lines[place].endswith(":") else [] for place in own}
+    return [line for place in own for line in (lines[place], *takewhile(lambda each: each[0] == "-", below[place]))]
