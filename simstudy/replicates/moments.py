@@ -114,17 +114,13 @@ def controlled(blocks: Moments) -> tuple[Moments, str]:
     sums, total = averages(taken), blocks.n_defined.sum()
     mean = sums.sum(axis=0) / total
     error = np.sqrt(((sums - blocks.n_defined[:, None] * mean) ** 2).sum(axis=0))
-    error = np.maximum(error, total * _rounding(blocks, squares - n_heads))
+    # Rounding errors of average errors, squares and products of errors, by the size of what they are made of.
+    size = np.sqrt((blocks.product_sum[..., squares - n_heads].sum(axis=0) / total).mean())
+    rounding = (size + np.sqrt((blocks.target**2).mean())) * np.array([1.0, size, size])
+    error = np.maximum(error, total * ROUNDINGS * np.finfo(float).eps * rounding)
     farthest = float(np.max(np.abs(sums.sum(axis=0)) / np.maximum(error, np.finfo(float).tiny)))
     # So written, since a control that is not finite compares as false.
     if not farthest <= FARTHEST:
         return bare, f"{PLAIN}: the control variate averages to {farthest:.1f} standard errors, not to 0"
     less = blocks.error_sum - taken[..., :n_heads], blocks.product_sum - taken[..., n_heads:]
     return bare._replace(error_sum=less[0], product_sum=less[1]), EXPANSION
-
-
-def _rounding(blocks: Moments, squares: NDArray[np.int64]) -> Array:
-    """Rounding error of average errors, squares and products of errors, by the size of what they are made of."""
-    error = np.sqrt((blocks.product_sum[..., squares].sum(axis=0) / blocks.n_defined.sum()).mean())
-    estimate = error + np.sqrt((blocks.target**2).mean())
-    return np.asarray(ROUNDINGS * np.finfo(float).eps * estimate * np.array([1.0, error, error]))

@@ -69,8 +69,7 @@ def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]
 
 
 def _overlap(cell: Cell) -> Array:
-    found = overlap(cell)
-    return NUMBERS if found is None else found
+    return NUMBERS if (found := overlap(cell)) is None else found
 
 
 def population_performance(draws: Sequence[Draw], combine: Combine, statistics: Sequence[str]) -> Performance:
@@ -90,8 +89,7 @@ def population_performance(draws: Sequence[Draw], combine: Combine, statistics: 
 
 
 def _usable(batch: Moments) -> bool:
-    """Whether a batch has the two blocks with a defined replicate that an estimate without bias takes."""
-    return int(np.count_nonzero(batch.n_defined)) >= 2
+    return int(np.count_nonzero(batch.n_defined)) >= 2  # blocks, which an estimate without bias takes
 
 
 def _within(batch: Moments, through: Array) -> Averages:
