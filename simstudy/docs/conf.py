@@ -18,7 +18,7 @@ root_doc = "simstudy/docs/index"
 include_patterns = [
     "simstudy/docs/*.md", "simstudy/docs/functions.rst", "designs/README.md", "designs/*/README.md",
     "simstudy/README.md", "simstudy/*/README.md",
-    "tests/README.md", "tests/benchmarks/README.md", "simstudy/CONTRIBUTING.md",
+    "tests/README.md", "tests/benchmarks/README.md", "simstudy/CONTRIBUTING.md", "findings/README.md",
 ]  # fmt: skip
 exclude_patterns = [".*", "outputs/site", "outputs/*/*", "tests/*/*/*"]
 

@@ -10,7 +10,7 @@ import pytest
 from kernel_problems import problem
 
 from simstudy.kernels import few_queries, many_queries, project
-from simstudy.kernels.errors import add_errors, correlations_over_queries, mean_squares, sums_over_pairs
+from simstudy.kernels.errors import add_errors, correlations_over_queries, mean_squares, sum_blocks, sums_over_pairs
 from simstudy.kernels.jit import kept_by_thread
 from simstudy.kernels.vectors import lanes
 
@@ -212,3 +212,9 @@ print([faults_of_a_piece() for _ in range(5)][-1])
 def test_arrays_of_later_pieces__are_made_of_memory_that_earlier_ones_freed():
     done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 100
+
+
+def test_sum_blocks__leaves_out_undefined_replicates():
+    numbers, defined = np.arange(12.0).reshape(6, 1, 2), np.array([True, False, True, True, False, False])
+    numbers[~defined] = np.nan
+    np.testing.assert_array_equal(sum_blocks(numbers, defined, 2), [[[4.0, 6.0]], [[6.0, 7.0]]])

@@ -154,7 +154,7 @@ def test_condensed_softmax_is_called_so():
     cell = make_cell(n_keys=100, logits="dot_product", bandwidth=1.0)
     prediction = leading_order(cell, heads, heads, np.array([[2.0, 0.0], [0.1, 0.1]]))
     assert "1 of 2 queries" in prediction.reason
-    assert "condensed" in prediction.reason
+    assert "condensed" in prediction.reason and "> ½ ln n = 2.3" in prediction.reason
     assert np.isnan(prediction.covariance[0]).all()
     assert np.isfinite(prediction.covariance[1]).all()
 
