@@ -107,7 +107,7 @@ def test_run__tells_how_far_it_is_only_where_somebody_watches(found, capsys, mon
     with monkeypatch.context() as patched:
         console = type(terminal._output)(force_terminal=True, width=120)
         patched.setattr(terminal, "_output", console)
-        simstudy.run(design, output=output, executor="serial")
+        simstudy.run(design, output=output / "watched", executor="serial")
     assert "6/6 cells" in capsys.readouterr().out
 
 

@@ -134,6 +134,5 @@ def test_simulation_by_hand__estimates_the_same(tmp_path, one_by_one):
     how = (simulations.mean, simulations.jackknifed)[: 2 if one_by_one else 1], (30,), simulations.BATCH, one_by_one
     found = study.run(simulations.design_of(tmp_path, *how), output=tmp_path, executor="serial")
     by_hand = simulations.by_hand(*how)[0, :, :, 1].ravel()
-    errors = found.mean_squared_error_mcse.values
-    assert (np.abs(found.mean_squared_error.sel(source="empirical").values - by_hand) < 6 * errors).all()
-    assert (errors < 0.05 * by_hand).all()
+    # Six standard errors of at most 5 %: one batch has too few blocks for a printed error.
+    np.testing.assert_allclose(found.mean_squared_error.sel(source="empirical").values, by_hand, rtol=0.3)

@@ -265,6 +265,4 @@ def _heads(cell: Cell) -> tuple[NDArray, NDArray, NDArray]:
 
 
 def _with_data(cell: Cell, **settings: object) -> Cell:
-    tables = cell.model_dump()
-    tables["data"] |= settings
-    return Cell.model_validate(tables)
+    return cell.model_copy(update={"data": type(cell.data).model_validate(dict(cell.data) | settings)})
