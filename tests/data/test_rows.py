@@ -264,9 +264,9 @@ def test_batches__spread_as_data_sets_of_that_size_do():
 
 def test_error_over_a_population_of_rows__exceeds_that_for_given_rows():
     cell, plain = sampled(n_keys=600), sampled((), n_keys=600)
-    found, given = (measured(each, [simulate_batch([each], batch)[0] for batch in range(6)]) for each in (cell, plain))
+    found, given = (measured(each, [simulate_batch([each], batch)[0] for batch in range(64)]) for each in (cell, plain))
     assert found is not None and given is not None
-    assert found.mcse["mse"] > 1.5 * given.mcse["mse"] > 0
+    assert found.mcse["mse"] > 15 * given.mcse["mse"] > 0  # 22 to 28 with 24 to 200 draws
     assert cell.identity("") != plain.identity("")
 
 
