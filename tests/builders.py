@@ -157,3 +157,19 @@ def same_bits(ours: Iterable[Any], theirs: Iterable[Any]) -> bool:
         np.array_equal(a, b, equal_nan=True)
         for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True)
     )  # fmt: skip
+
+
+class Draw:
+    """Random numbers of some replicates, as functions of studies take them."""
+
+    def __init__(self, count, seed=0):
+        self.count, self.rng = count, np.random.default_rng(seed)
+
+    def normals(self, *shape):
+        return self.rng.standard_normal((self.count, *shape))
+
+    def uniforms(self, *shape):
+        return self.rng.random((self.count, *shape))
+
+    def generators(self):
+        return self.rng.spawn(self.count)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import Draw
 from scipy.special import i0
 
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "designs" / "hierarchical" / "functions.py"))
@@ -61,24 +62,9 @@ def test_theory_of_eigenvalues__is_silent_where_it_does_not_hold():
         assert "negative_eigenvalues" not in STUDY["kernel_theory"](**wide)
 
 
-class Draw:
-    """Random numbers of many replicates."""
-
-    count = 4000
-
-    def __init__(self):
-        self.rng = np.random.default_rng(0)
-
-    def normals(self, *shape):
-        return self.rng.standard_normal((self.count, *shape))
-
-    def uniforms(self, *shape):
-        return self.rng.random((self.count, *shape))
-
-
 @pytest.mark.parametrize("levels", [1, 3])
 def test_causal_layer__sees_no_later_token_and_is_ordinary_at_one_level(levels):
-    given = {name: each[:5] for name, each in STUDY["sequence"](Draw(), levels=levels, n_keys=21).items()}
+    given = {name: each[:5] for name, each in STUDY["sequence"](Draw(4000), levels=levels, n_keys=21).items()}
     found = STUDY["attend"](**given)
     assert found["future_effect"].max() == 0.0 and (found["attention_gap"] < 1e-12).all() == (levels == 1)
     assert STUDY["attend"](**given, downsampling="chunk")["future_effect"].max() > 1e-3 or levels == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import Draw
 
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "designs" / "identifiability" / "functions.py"))
 RNG = np.random.default_rng(3)
@@ -61,23 +62,11 @@ def test_layers__are_those_of_loops(residual):
     assert found["visible_rank"] == np.linalg.matrix_rank(apart, tol=1e-6 * np.linalg.norm(tokens))
 
 
-class Draw:
-    """Random numbers of many replicates."""
-
-    count = 400
-
-    def __init__(self):
-        self.rng = np.random.default_rng(0)
-
-    def normals(self, *shape):
-        return self.rng.standard_normal((self.count, *shape))
-
-
 @pytest.mark.parametrize("output", ["full rank", "three short", "average"])
 @pytest.mark.parametrize("held", [1, 4])
 def test_recovery__errs_as_theory_says(output, held):
     settings = {"output": output, "condition": 4.0, "noise_sd": 0.5}
-    found = STUDY["recover"](**STUDY["layer"](Draw(), held=held), **settings)
+    found = STUDY["recover"](**STUDY["layer"](Draw(400), held=held), **settings)
     theory, errors = STUDY["recovery_theory"](held=held, **settings), found["recovery_error"]
     assert (found["nullity"] == theory["nullity"]).all()
     assert abs(errors.mean() - theory["recovery_error"]) < 4.0 * errors.std() / math.sqrt(len(errors))

@@ -7,21 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import Draw
 
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "designs" / "published-colonies" / "functions.py"))
-
-
-class Draw:
-    """Random numbers of a few replicates."""
-
-    def __init__(self, count):
-        self.count = count
-
-    def normals(self, *shape):
-        return np.random.default_rng(0).standard_normal((self.count, *shape))
-
-    def generators(self):
-        return [np.random.default_rng(r) for r in range(self.count)]
 
 
 def colony_of(rng, n_ants, sites, gap, exploration, n_steps, quorum):

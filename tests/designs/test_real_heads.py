@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import Draw
 
 pytest.importorskip("transformers")
 import torch
@@ -12,16 +13,9 @@ import torch
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "designs" / "real-heads" / "functions.py"))
 
 
-class Draw:
-    count = 1
-
-    def generators(self):
-        return [np.random.default_rng(4)]
-
-
 @pytest.fixture(scope="module")
 def texts():
-    return STUDY["texts"](Draw(), "rxnmapper", count=4)["tokens"][0]
+    return STUDY["texts"](Draw(1, 4), "rxnmapper", count=4)["tokens"][0]
 
 
 def test_correlations__are_those_of_loops_over_returned_attention(texts):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import Draw, minimal_cell
 from scipy import special
 
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "designs" / "temperature" / "functions.py"))
@@ -84,21 +84,6 @@ def test_temperatures_of_variants__are_the_best_ones():
         assert found == pytest.approx(best, rel=1e-4)
 
 
-class Draw:
-    """Random numbers of many replicates."""
-
-    count = 4000
-
-    def __init__(self):
-        self.rng = np.random.default_rng(0)
-
-    def normals(self, *shape):
-        return self.rng.standard_normal((self.count, *shape))
-
-    def generators(self):
-        return self.rng.spawn(self.count)
-
-
 def off(values, expected):
     """Distance of a mean from what is expected, in standard errors."""
     return abs(values.mean() - expected) / values.std() * math.sqrt(len(values))
@@ -108,6 +93,6 @@ def off(values, expected):
 def test_risks_of_drawn_keys__are_those_of_theory(problem):
     known = {"n_keys": 8, "head_dim": 5, "problem": problem}
     rule = {"tuned_at": 4, "rule": "unchanged", "bandwidth": 0.6}
-    found = STUDY["tempered_head"](**STUDY["keys_along_the_query"](Draw(), **known), **known, **rule)
+    found = STUDY["tempered_head"](**STUDY["keys_along_the_query"](Draw(4000), **known), **known, **rule)
     for name, expected in STUDY["theory"](**known, **rule).items():
         assert off(found[name], expected) < 4.0

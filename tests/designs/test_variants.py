@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import Draw
 from scipy import special
 
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "designs" / "variants" / "functions.py"))
@@ -46,15 +47,8 @@ def test_pair__is_that_of_loops(pair, target, others):
     assert found["pair_noise"] == pytest.approx([5 * sum(each**2 for each in w)])
 
 
-class Draw:
-    """Random numbers of many replicates."""
-
-    def normals(self, *shape):
-        return np.random.default_rng(shape).standard_normal((400, *shape))
-
-
 @pytest.mark.parametrize("groups", [1, 4])
 def test_noise_of_heads_that_share_keys__is_that_of_many_keys(groups):
-    found = STUDY["average"](**STUDY["shared_keys"](Draw(), 16, groups, n_keys=2048))["grouped_noise"]
+    found = STUDY["average"](**STUDY["shared_keys"](Draw(400), 16, groups, n_keys=2048))["grouped_noise"]
     expected = STUDY["many_keys"](16, groups)["grouped_noise"]
     assert found.mean() == pytest.approx(expected, rel=0.02)

@@ -15,7 +15,7 @@ from simstudy.errors import PrecisionWarning
 from simstudy.execution import provenance, status
 from simstudy.execution.loop import Meter
 from simstudy.execution.state import RunState
-from simstudy.execution.status import FILE, Status, StatusWriter, counted, read_status, seconds_left, status_of
+from simstudy.execution.status import FILE, Status, StatusWriter, counted, is_done, read_status, seconds_left, status_of
 from simstudy.execution.store import Store, store_of
 from simstudy.report import page
 from simstudy.report.progress import status_line
@@ -38,6 +38,7 @@ def test_status_written__is_that_of_all_batches(finished):
     found, wanted = read_status(design, store), status_of(state, "x")
     assert found.finished == 6 and found.as_of <= wanted.as_of
     assert found.cells == wanted.cells and found.cells[0].mcse > 0.0
+    assert is_done(found, store, "cpu") and not is_done(found, store, "cuda")
     (store.folder / FILE).unlink()
     assert [(cell.identity, cell.stored) for cell in counted(design, store).cells] == [
         (cell.identity, cell.stored) for cell in wanted.cells
@@ -256,14 +257,17 @@ def damage(file):
 
 
 CHANGED = {
-    "nothing": lambda _, store: None,
-    "a batch": lambda _, store: damage(store / "batches" / "run"),
-    "results damaged": lambda _, store: damage(store / "results.nc"),
-    "results gone": lambda _, store: (store / "results.nc").unlink(),
-    "details": lambda _, store: (store / "details.nc").unlink(),
-    "provenance": lambda _, store: (store / "provenance.json").write_text("{}"),
-    "claim": lambda folder, _: write_design(folder, edited(OWN, '"undecided"', '"supported"')),
-    "functions": lambda folder, _: (folder / "functions.py").write_text(edited(FUNCTIONS, "np.abs(", "2 * np.abs(")),
+    "nothing": lambda *_: None,
+    "a batch": lambda _, store, patch: damage(store / "batches" / "run"),
+    "results damaged": lambda _, store, patch: damage(store / "results.nc"),
+    "results gone": lambda _, store, patch: (store / "results.nc").unlink(),
+    "details": lambda _, store, patch: (store / "details.nc").unlink(),
+    "provenance": lambda _, store, patch: (store / "provenance.json").write_text("{}"),
+    "claim": lambda folder, *_: write_design(folder, edited(OWN, '"undecided"', '"supported"')),
+    "functions": lambda folder, *_: (folder / "functions.py").write_text(edited(FUNCTIONS, "np.abs(", "2 * np.abs(")),
+    "versions": lambda _, store, patch: patch.setattr(provenance, "_version", lambda _: "9.9"),
+    "sources": lambda folder, _, patch: patch.setattr(status, "PACKAGE", folder / "another"),
+    "environment": lambda _, store, patch: patch.setenv("NUMBA_OF_NO_USE", "1"),
 }
 
 
@@ -281,10 +285,8 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(change, tm
         return len(opened)
 
     assert opens()
-    CHANGED[change](tmp_path, tmp_path / "tiny" / "quick")
+    CHANGED[change](tmp_path, tmp_path / "tiny" / "quick", monkeypatch)
     assert opens() == (change != "nothing") and not opens()
-    monkeypatch.setattr(provenance, "_version", lambda _: "9.9")
-    assert opens()
 
 
 def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_process, monkeypatch):

@@ -14,6 +14,7 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns, numbers_of, table_of
+from simstudy.replicates.intervals import widening_of
 
 sys.path.insert(0, str(ROOT / "tests" / "verification"))
 import verify_own_numbers as own_numbers
@@ -229,7 +230,8 @@ def test_judge__gives_the_verdicts_of_a_study_from_its_block_contributions(tiny,
 def test_interval_of_the_truth__is_that_of_the_paired_difference():
     found = tie(PAIR + np.arange(100)[:, None], 1.0)
     difference = PAIR.a - PAIR.b
-    assert found.estimate == pytest.approx(difference.mean()) and 1.0 < found.mcse / difference.sem() < 1.1
+    printed = difference.sem() * widening_of((difference - difference.mean()).values)
+    assert found.estimate == pytest.approx(difference.mean()) and found.mcse == pytest.approx(printed)
     assert found.confidence_lower < difference.mean() - 2 * difference.sem() < found.estimate
 
 
