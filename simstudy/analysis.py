@@ -12,7 +12,7 @@ from simstudy.design.measures import INDICES, LENGTHS, averaged_measures, coordi
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.errors import UserError
-from simstudy.execution.store import DETAILS_FILE, read_results
+from simstudy.execution.store import DETAILS_FILE, read_tree
 from simstudy.replicates.performance import Performance, block_lengths
 from simstudy.results import Results, cells_of, factors_of, setting_of, text_of
 from simstudy.verdicts.comparisons import at, paired
@@ -230,7 +230,7 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
     row = coordinates_of(results)[cell]
     if path := results.encoding.get("source"):
         file = Path(path).with_name(DETAILS_FILE)
-        state = file.stat() if file.exists() else None  # `read_results` refuses one that is missing
+        state = file.stat() if file.exists() else None  # `read_tree` refuses one that is missing
         stored = _stored(file, state and (state.st_mtime_ns, state.st_size))
         same = all(stored.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
         if same and stored.attrs["numbers"] != results.attrs["numbers"]:
@@ -247,7 +247,7 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
 @lru_cache(maxsize=4)
 def _stored(file: Path, _state: tuple[int, int] | None) -> xr.Dataset:
     """Details of all cells as long as time and size of their file stay the same: many contrasts read it once."""
-    return read_results(file)
+    return read_tree(file).to_dataset()
 
 
 def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:

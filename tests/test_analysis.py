@@ -11,7 +11,7 @@ import simstudy
 from simstudy.design.load import load_design
 from simstudy.design.measures import LENGTHS
 from simstudy.errors import UserError
-from simstudy.execution.store import read_results
+from simstudy.execution.store import read_tree
 from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.performance import MOST_BLOCKS
 from simstudy.results import cells_of
@@ -165,7 +165,7 @@ def test_details__hold_every_cell_at_its_own_size(results):
 
 
 def test_details__pad_nothing(results):
-    stored = read_results(Path(results.encoding["source"]).with_name("details.nc"))
+    stored = read_tree(Path(results.encoding["source"]).with_name("details.nc"))
     for dimension, count in LENGTHS.items():
         assert stored.sizes[dimension] == stored[count].sum() and stored[count].attrs["sample_dimension"] == dimension
     assert np.isfinite(stored.mse_contribution).all() and np.isfinite(stored.head_error_moment).all()

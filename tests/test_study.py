@@ -17,7 +17,7 @@ from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
 from simstudy.execution import nodes
-from simstudy.execution.store import read_results, store_of
+from simstudy.execution.store import read_tree, store_of
 from simstudy.kernels import compiled
 from simstudy.report.page import write_report
 from simstudy.report.tables import estimator_words
@@ -176,7 +176,7 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
 
 def read_results_of(path: Path, content: bytes) -> xr.Dataset:
     path.write_bytes(content)
-    return cells_of(path) if path.name == "r" else read_results(path)
+    return cells_of(path) if path.name == "r" else read_tree(path).to_dataset()
 
 
 def test_provenance__names_code_libraries_and_time(design, serial):

@@ -409,6 +409,8 @@ def _patient(job_class: Any) -> Any:
     """Return a class of jobs that are submitted again if the batch system fails, once it has taken the first."""
     import asyncio
 
+    from distributed import Status
+
     class PatientJob(job_class):
         accepted = False
         refusal = ""
@@ -416,21 +418,18 @@ def _patient(job_class: Any) -> Any:
         def __init__(self, *arguments: Any, security: Any, **options: Any) -> None:
             super().__init__(*arguments, security=_shared_by_all(shlex.quote(security.tls_ca_file)), **options)
 
-        async def _submit_job(self, script: str) -> str:
+        async def start(self) -> None:
             for _ in range(SUBMIT_RETRIES):
                 try:
-                    answer: str = await super()._submit_job(script)
+                    await super().start()
                     PatientJob.accepted = True
-                    return answer
+                    return
                 except RuntimeError as error:
                     PatientJob.refusal = str(error).split("stderr:")[-1]
                     if not PatientJob.accepted:
                         break
                     await asyncio.sleep(SUBMIT_SECONDS)
-            return ""
-
-        def _job_id_from_submit_output(self, answer: str) -> str | None:
-            return super()._job_id_from_submit_output(answer) if answer else None
+            self.status = Status.running  # as Dask requires of what was started
 
     return PatientJob
 

@@ -73,8 +73,7 @@ class Folder:
         """Return a regular file of so many bytes at most; raises as `reading`."""
         with self.reading(name) as file:
             if os.fstat(file.fileno()).st_size > limit:
-                where = self.path / name
-                raise UserError(f"{where}: cannot be read: longer than {limit} bytes; move it, and run again")
+                raise UserError(f"{self.path / name}: cannot be read: longer than {limit} bytes; move it")
             return file.read()
 
     def append(self, name: str, parts: Iterable[bytes]) -> int:
@@ -166,9 +165,9 @@ class Folder:
         """Say of what cannot be ``read`` or ``written`` where it is."""
         try:
             yield
-        except OSError as error:
-            if what == "read" and isinstance(error, FileNotFoundError):
-                raise Missing(f"{self.path / name}: cannot be read: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # the latter of a name with a zero byte
+            if what == "read" and isinstance(error, (FileNotFoundError, ValueError)):
+                raise Missing(f"{self.path / name}: cannot be read: No such file or directory") from None
             raise refused(self.path / name, error, what) from error
 
     def _require_ours(self, name: str, folder: int, last: str, folders: bool = False) -> None:
@@ -209,21 +208,14 @@ class Folder:
         """Open the folder, name by name."""
         path = self.root
         with contextlib.ExitStack() as held:
-            try:
-                if make:
-                    path.mkdir(parents=True, exist_ok=True)
-                opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if make:
+                path.mkdir(parents=True, exist_ok=True)
+            opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            held.callback(os.close, opened)
+            for name in self.below:
+                path = path / name
+                opened = _step(opened, name, path, make)
                 held.callback(os.close, opened)
-                for name in self.below:
-                    path = path / name
-                    opened = _step(opened, name, path, make)
-                    held.callback(os.close, opened)
-            except (FileNotFoundError, ValueError) as error:
-                if make:
-                    raise refused(path, error, "written") from error
-                raise Missing(f"{path}: cannot be read: No such file or directory") from None
-            except OSError as error:
-                raise refused(path, error, "written" if make else "read") from error
             yield opened
 
 

@@ -43,6 +43,11 @@ def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
         return _engine(device, frozenset(map(own_files, cells)))
 
 
+def identity_of(cell: Cell, device: str = "cpu") -> str:
+    """Return the name under which the batches of a cell are stored, as computed on a device."""
+    return cell.identity(engine(device, [cell]))
+
+
 def own_files(cell: Cell) -> str:
     """Return the name of the files in `APART` that serve cells of this kind alone, where there are any."""
     return cell.estimator.learner.kind if cell.functions is None else "functions"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
 from simstudy.execution import batches
-from simstudy.execution.provenance import engine
+from simstudy.execution.provenance import engine, identity_of
 from simstudy.execution.store import Store
 
 
@@ -48,7 +48,7 @@ class Share(NamedTuple):
 
         alike: dict[str, list[PlannedCell]] = defaultdict(list)
         for planned in design.cells:
-            alike[planned.cell.identity(engine(cells=[planned.cell]))].append(planned)
+            alike[identity_of(planned.cell)].append(planned)
         groups = sharing_data(alike.values(), lambda cells: cells[0].cell)
         units = [list(chain.from_iterable(unit)) for group in groups for unit in of_one_task(group)]
         if len(units) < self.total:
@@ -59,7 +59,7 @@ class Share(NamedTuple):
 
 def require_same_engine(design: Design, store: Store) -> None:
     """Refuse to compute a share beside another whose batches have other bits: a run would compute all of it again."""
-    own = {planned.cell.identity(engine(cells=[planned.cell])) for planned in design.cells}
+    own = {identity_of(planned.cell) for planned in design.cells}
     for name in store.files.at("batches").names():
         if re.fullmatch("[0-9]+-of-[0-9]+", name):
             found = batches.index_of(store.files, [f"batches/{name}"])

@@ -16,7 +16,7 @@ from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.batches import DRAWN, Entry, entry_of, pack, pack_looks
 from simstudy.execution.loop import Task
-from simstudy.execution.provenance import engine
+from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
@@ -111,7 +111,7 @@ class RunState:
         self._sharers: dict[str, list[CellProgress]] = defaultdict(list)
         for planned in design.cells:
             cell = planned.cell
-            identity = self._identities[id(cell)] = cell.identity(engine(device, [cell]))
+            identity = self._identities[id(cell)] = identity_of(cell, device)
             sharers = self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored_batches(identity)
             looks = sharers[0].looks if sharers else store.looks(identity)

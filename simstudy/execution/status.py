@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing
-from simstudy.execution.provenance import PACKAGE, contents, engine, installation
+from simstudy.execution.provenance import PACKAGE, contents, identity_of, installation
 from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store, due
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ TELL_SECONDS = 1.0
 """Time between two times that a run writes where it stands."""
 TELL_SHARE = 0.02
 """Share of its time that a run spends on that at most: of thousands of cells it takes as long as many batches."""
-MAX_STATUS_BYTES = 1 << 28
-"""Largest file of this kind that is read."""
 _SETTINGS = ("NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES")
 """Beginnings of the names of environment variables that decide last bits."""
 
@@ -105,7 +103,7 @@ class StatusWriter:
 def read_status(design: Design, store: Store) -> Status | None:
     """Return where a study stands as the last run wrote it; None if it was of another design, code or batches."""
     try:
-        status = Status.model_validate_json(store.files.read(FILE, MAX_STATUS_BYTES))
+        status = Status.model_validate_json(store.files.read(FILE, MAX_RESULTS_BYTES))
     except (Missing, ValidationError):
         return None
     if len(status.cells) != len(design.cells) or status.origin != origin_of(design):
@@ -150,7 +148,7 @@ def counted(design: Design, store: Store) -> Status:
     """Return how many batches are stored of each cell, without what a look at them would tell."""
     cells = []
     for cell in (planned.cell for planned in design.cells):
-        identity = cell.identity(engine("cpu", [cell]))
+        identity = identity_of(cell)
         n, size = len(store.stored_batches(identity)), cell.simulation.batch_size
         cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))
     return Status(origin="", as_of=time.time(), cells=tuple(cells))

@@ -66,11 +66,6 @@ _WORTH_BYTES = 2048
 DEFAULT_OUTPUT = Path("outputs")
 
 
-def with_digest(content: bytes) -> bytes:
-    """Append the digest of a file."""
-    return content + hashlib.sha256(content).hexdigest().encode()
-
-
 def due(began: float, seconds: float, share: float) -> float:
     """Return when to do again what began then: in so many seconds, or in more, for it to take a share of the time."""
     ended = time.monotonic()
@@ -283,7 +278,8 @@ class Store:
 
     def write_dataset(self, name: str, dataset: xr.Dataset | xr.DataTree) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        return self.files.write(name, with_digest(netcdf(dataset)))
+        content = netcdf(dataset)
+        return self.files.write(name, (content, hashlib.sha256(content).hexdigest().encode()))
 
     def write_text(self, name: str, text: str, flush: bool = True) -> Path:
         """Store a text file of the study and return its path; not flushed, a loss of power may spoil it."""
@@ -343,16 +339,11 @@ def _unlocked(file: netCDF4.Dataset, group: str) -> NetCDF4DataStore:
     return NetCDF4DataStore(DummyFileManager(file), group=group, mode="a", lock=False)
 
 
-def read_results(path: Path, folder: Folder | None = None) -> xr.Dataset:
-    """Load a labelled data set into memory, from its folder, by default the one that the path names."""
-    found = read_tree(path, folder)
-    dataset = found.to_dataset()
-    dataset.encoding = dict(found.encoding)
-    return dataset
-
-
 def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
-    """Load results with their groups into memory, without an encoding, which would spoil what is saved again."""
+    """Load results with their groups into memory, without an encoding, which would spoil what is saved again.
+
+    They are read from a folder, by default the one that the path names.
+    """
     # Imported here, as above.
     import netCDF4
     import xarray as xr

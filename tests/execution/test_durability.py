@@ -105,7 +105,7 @@ def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypa
     assert not (first.mse == second.mse).sel(source="empirical").any()
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == n_new  # back to the first design: all its batches are there
-    monkeypatch.setattr("simstudy.execution.state.engine", lambda *_: "another engine")
+    monkeypatch.setattr("simstudy.execution.provenance.engine", lambda *_: "another engine")
     (tmp_path / FOLDER / "results.nc").unlink()
     run(design, output=tmp_path, executor="serial")
     assert len(calls) == n_new + int(first.n_batches.sum())

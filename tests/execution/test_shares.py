@@ -9,7 +9,7 @@ from stored import batches, rows
 
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
-from simstudy.execution import shares
+from simstudy.execution import provenance, shares
 from simstudy.execution.shares import Share
 from simstudy.execution.state import RunState
 from simstudy.execution.store import RUN, store_of
@@ -70,7 +70,8 @@ def test_share_that_runs__is_refused_a_second_time_but_not_its_neighbour(design,
 
 def test_share_of_another_engine__is_refused_by_its_neighbour(design, tmp_path, monkeypatch):
     _, place = run_share(design, Share(1, 4), output=tmp_path, executor="serial")
-    monkeypatch.setattr(shares, "engine", lambda **_: "another")
+    for module in (provenance, shares):
+        monkeypatch.setattr(module, "engine", lambda *_, **__: "another")
     with pytest.raises(UserError, match=r"1-of-4: computed for another .* than another; use nodes of one processor"):
         run_share(design, Share(2, 4), output=tmp_path, executor="serial")
     assert not place.with_name("2-of-4").exists()

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
@@ -30,7 +31,7 @@ from simstudy.execution.folder import refused
 from simstudy.execution.loop import Task, run_tasks
 from simstudy.execution.state import RunState
 from simstudy.execution.status import status_of
-from simstudy.execution.store import RUN, Store, read_results, with_digest
+from simstudy.execution.store import RUN, Store, read_tree
 from simstudy.replicates.moments import Moments, empty
 from simstudy.report.progress import status_line, status_table
 
@@ -253,22 +254,22 @@ def test_garbled_owner__is_nobody(text, store):
 def test_results_that_are_missing_or_damaged__are_one_message(tmp_path):
     path, store = tmp_path / "results.nc", Store(tmp_path)
     with pytest.raises(UserError, match="run the study first"):
-        read_results(path)
+        read_tree(path)
     store.write_dataset("results.nc", xr.Dataset({"a": ("x", [1.0])}))
-    assert read_results(path).a.item() == 1.0
+    assert read_tree(path).a.item() == 1.0
     content = path.read_bytes()
     # netCDF itself reads half a file without complaint, or something in it.
     for harmed in (b"not netCDF", content[: len(content) // 2]):
         path.write_bytes(harmed)
         with pytest.raises(UserError, match="damaged, or not the results"):
-            read_results(path)
-    path.write_bytes(with_digest(b"no netCDF"))
+            read_tree(path)
+    path.write_bytes(b"no netCDF" + hashlib.sha256(b"no netCDF").hexdigest().encode())
     with pytest.raises(UserError, match="no results can be read"):
-        read_results(path)
+        read_tree(path)
     # One long text among many short ones: held, they take as much room as the longest each.
     texts = ["why a theory does not apply " * 9, *("" for _ in range(10_000))]
     store.write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", texts)}))
-    assert read_results(path).a[2] == 2.0
+    assert read_tree(path).a[2] == 2.0
 
 
 def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
