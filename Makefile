@@ -72,7 +72,7 @@ run-%:
 confirm-%:
 	@$(BIN)/simstudy run $* --profile $(PROFILE) --workers 1 --confirm "$$TEXT" || case $$? in 3|5) ;; *) exit 1;; esac
 
-confirm: $(VENV)/.run  ## Run all studies, or STUDY=name, with other random numbers: make confirm TEXT="any text"
+confirm: $(VENV)/.dev  ## Run all studies, or STUDY=name, with other random numbers: make confirm TEXT="any text"
 	@$(SIDE_BY_SIDE) $(addprefix confirm-,$(if $(findstring command,$(origin STUDY)),$(STUDY),$(STUDIES)))
 
 answers: $(VENV)/.run  ## Write designs/README.md from the confirmed runs in outputs
