@@ -4,6 +4,7 @@ Whoever reaches a scheduler or a worker of Dask can run code as its user.  So wh
 certificates of its own that end with it.
 """
 
+import asyncio
 import contextlib
 import ipaddress
 import logging
@@ -41,7 +42,6 @@ BUSY_SECONDS = 60.0
 """How long a scheduler may be too busy to answer: importing us on a full machine takes it seconds."""
 SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 """How often a job is submitted again to a batch system that fails, and seconds between."""
-LOOPBACK = "127.0.0.1"
 # What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
 _PASSED_ON = (
     "PYTHONPATH", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE",
@@ -56,8 +56,6 @@ TCP_TIMEOUT = "11s"
 # Python looks for no module in the current folder.
 CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")}
 """Environment of all processes that are started here."""
-_QUOTED = r"[^\w%@+=:,./-]"
-"""Characters that mean something in a directive of a batch system."""
 
 
 class Executor:
@@ -95,16 +93,22 @@ class DaskExecutor(Executor):
     """A client of Dask; ``without_workers`` is called while it has none."""
 
     def __init__(self, client: Any, device: str = "cpu", without_workers: Callable[[], None] | None = None) -> None:
-        super().__init__(client.get_executor(pure=False), 0)
+        super().__init__(client, 0)
         self.device, self._client, self._without_workers = device, client, without_workers
         self._address = client.scheduler.address
         self._counted, self._last_seen = -math.inf, time.monotonic()
         self._unlike: set[str] = set()
+        self._alike: list[str] | None = None
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
         """Return the future of a call."""
-        future: Future = self._pool.submit(function, *arguments)
-        return future
+        task = self._client.submit(function, *arguments, pure=False, workers=self._alike)
+
+        async def outcome() -> Any:
+            return await task
+
+        # Dask's own executor takes an outcome for an error if its worker is lost just after it was fetched.
+        return asyncio.run_coroutine_threadsafe(outcome(), self._client.loop.asyncio_loop)
 
     def workers(self) -> int:
         """Return how many calls run at once, by the threads that the scheduler had within the last second."""
@@ -115,7 +119,7 @@ class DaskExecutor(Executor):
                 raise self._lost() from None
             mine = {address: count for address, count in threads.items() if address not in self._unlike}
             if self._unlike and mine:
-                self._pool = self._client.get_executor(pure=False, workers=sorted(mine))
+                self._alike = sorted(mine)
             self._count, self._counted = sum(mine.values()), time.monotonic()
         return self._count
 
@@ -192,7 +196,7 @@ class Jobs:
                 f"walltime = {self.walltime!r}: must be hours:minutes:seconds, a minute or more, such as 01:30:00"
             )
         # sbatch ends an argument at a space, also after a backslash, but not between quotes.  The others know none.
-        if re.search(r'[\\"]' if self.system == "slurm" else rf"{_QUOTED}|%", str(self.logs)):
+        if re.search(r'[\\"]' if self.system == "slurm" else r"[^\w@+=:,./-]", str(self.logs)):
             raise UserError(f"{self.logs}: {self.system} cannot write logs to such a name; choose another --output")
 
     def __str__(self) -> str:
@@ -270,7 +274,7 @@ def local_client(environments: dict[str, dict[str, str]]) -> Iterator[Any]:
 
     from simstudy.execution.nodes import PagelessScheduler, PagelessWorker, PathlessNanny
 
-    place = {"host": LOOPBACK, "protocol": "tls://", "security": Security.temporary()}
+    place = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
     # One thread: a task keeps its GPU busy, and the simulator runs one kernel at a time.
     worker = {
         **place, "worker_class": PagelessWorker, "nthreads": 1, "memory_limit": MEMORY_LIMIT // len(environments),
@@ -390,9 +394,9 @@ def _key_file(folder: Folder) -> Iterator[Any]:
     from distributed import Security
 
     made, name = Security.temporary(), f"{ASIDE}/tls-{uuid.uuid4().hex}.pem"
-    content = made.tls_ca_file + made.tls_worker_key
+    content = (made.tls_ca_file + made.tls_worker_key).encode()
     try:
-        yield _shared_by_all(str(folder.write(name, content.encode(), flush=False, mode=0o600)))
+        yield _shared_by_all(str(folder.write(name, content, flush=False, mode=0o600)))
     finally:
         folder.delete(name)
 
@@ -407,8 +411,6 @@ def _shared_by_all(file: str) -> Any:
 
 def _patient(job_class: Any) -> Any:
     """Return a class of jobs that are submitted again if the batch system fails, once it has taken the first."""
-    import asyncio
-
     from distributed import Status
 
     class PatientJob(job_class):

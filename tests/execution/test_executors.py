@@ -209,6 +209,22 @@ def test_processes__are_as_many_as_asked_and_import_nothing_from_folders_that_ot
     assert not (tmp_path / "run").exists() and os.listdir(tmp_path / "tmp") == ["dask-scratch-space"]
 
 
+def test_outcome_whose_worker_is_lost_just_after_it_was_fetched__counts(executor, monkeypatch):
+    """Dask's own executor took it for an error: not enough values to unpack (expected 3, got 1)."""
+    client = executor._client
+    gather = client._gather
+
+    async def lost_since(futures, **how):
+        found = await gather(futures, **how)
+        for state in client.futures.values():
+            state.lose()
+        return found
+
+    monkeypatch.setattr(client, "_gather", lost_since)
+    ((_, outcome),) = drained(executor, batches(1))
+    assert len(outcome.batches) == 1
+
+
 def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
     """A turn that runs for long, as of large batches, keeps neither the error nor the end of the queue back."""
     never = threading.Event()
