@@ -32,7 +32,7 @@ from simstudy.replicates.moments import Draw, Moments
 LARGEST_SUM = 1e100
 """Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
 MAGIC = b"\x93batch\r\n"
-_HEAD = struct.Struct("<8s10sHqqdq16s8s")
+_HEAD = struct.Struct("<8s10sHqqq16s8s")
 _CHUNK = 1 << 20
 FARTHEST = 1 << 30
 """Bytes that are searched for the next entry behind one whose head is damaged."""
@@ -47,7 +47,6 @@ class Entry(NamedTuple):
     halvings: int  # How often pairs of blocks were added
     first: int  # Number of the first batch
     n_batches: int  # How many batches; 0 for the looks at a cell
-    stored: float  # When, in seconds of `time.time`
     size: int  # Bytes of the payload
     digest: bytes
     start: int = -1
@@ -59,7 +58,7 @@ class Entry(NamedTuple):
 
     def head(self) -> bytes:
         """Bytes that precede the payload."""
-        told = MAGIC, bytes.fromhex(self.identity), *self[1:7]
+        told = MAGIC, bytes.fromhex(self.identity), *self[1:6]
         return _HEAD.pack(*told, _digest(_HEAD.pack(*told, b""), 8))
 
 
@@ -67,9 +66,9 @@ def _digest(content: bytes, size: int = 16) -> bytes:
     return hashlib.sha256(content).digest()[:size]
 
 
-def entry_of(identity: str, halvings: int, first: int, count: int, stored: float, payload: bytes) -> Entry:
+def entry_of(identity: str, halvings: int, first: int, count: int, payload: bytes) -> Entry:
     """Return the entry of a payload."""
-    return Entry(identity, halvings, first, count, stored, len(payload), _digest(payload))
+    return Entry(identity, halvings, first, count, len(payload), _digest(payload))
 
 
 @dataclass

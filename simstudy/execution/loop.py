@@ -57,14 +57,9 @@ class Unlike(NamedTuple):
     address: str
 
 
-def engine_of(tasks: Sequence[Task], device: str) -> str:
-    """Return the engine that computes tasks."""
-    return engine(device, [cell for task in tasks for cell in task.cells])
-
-
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | Unlike:
     """Return the outcomes of tasks on whatever worker this runs, unless its engine is another than wanted."""
-    if (here := engine_of(tasks, device)) != wanted:
+    if (here := engine(device)) != wanted:
         from distributed import get_worker
 
         return Unlike(here, platform.node(), get_worker().address)
@@ -97,7 +92,7 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
             start([waiting.popleft() for _ in range(length)])
 
     def start(tasks: list[Task]) -> None:
-        future = executor.submit(compute, tasks, executor.device, engine_of(tasks, executor.device))
+        future = executor.submit(compute, tasks, executor.device, engine(executor.device))
         flying[future] = tasks
         future.add_done_callback(ended.put)
 
@@ -125,14 +120,13 @@ class Meter:
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
-        self._elsewhere = 0.0
-        self._peaks: dict[str, float] = {}
+        self._elsewhere = self._peak = 0.0
 
     def add(self, outcome: Outcome) -> None:
         """Take note of a task; what it took in this very process is counted already."""
         if outcome.process != _process():
             self._elsewhere += outcome.cpu_seconds
-            self._peaks[outcome.process] = max(outcome.peak_MiB, self._peaks.get(outcome.process, 0.0))
+            self._peak = max(outcome.peak_MiB, self._peak)
 
     @property
     def wall_seconds(self) -> float:
@@ -145,14 +139,11 @@ class Meter:
         return time.process_time() - self._cpu + self._elsewhere
 
     def read(self) -> dict[str, float]:
-        """Return wall time, processor time and peak memory of this process and those of the tasks, together."""
-        peaks = [_peak_MiB(), *self._peaks.values()]
+        """Return wall time, processor time of all processes, and peak memory of the largest."""
         return {
             "wall_seconds": round(self.wall_seconds, 2),
             "cpu_seconds": round(self.cpu_seconds, 2),
-            "processes": len(peaks),
-            "peak_memory_MiB": round(sum(peaks), 1),
-            "peak_memory_largest_process_MiB": round(max(peaks), 1),
+            "peak_memory_MiB": round(max(_peak_MiB(), self._peak), 1),
         }
 
 

@@ -66,7 +66,7 @@ def pilot(
     accounts = [account if account.finished else state.preview(account) for account in state.accounts]
     # The first batch on a worker waits for the compiler: the median does not.
     grids = _grids(accounts, {identity: float(np.median(times)) for identity, times in seconds.items()}, store)
-    return Plan(grids, min(workers, os.cpu_count() or 1), meter.read()["peak_memory_largest_process_MiB"])
+    return Plan(grids, min(workers, os.cpu_count() or 1), meter.read()["peak_memory_MiB"])
 
 
 def _grids(accounts: list[CellProgress], seconds: dict[str, float], store: Store) -> list[GridPlan]:

@@ -4,6 +4,7 @@ import ast
 import functools
 import hashlib
 import importlib.metadata
+import math
 import os
 import platform
 import subprocess
@@ -18,7 +19,6 @@ from threadpoolctl import threadpool_info
 from simstudy.design.contents import named_files
 from simstudy.design.own_code import own_functions
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.rows import Rows
 
 PACKAGE = Path(__file__).parents[1]
@@ -26,45 +26,54 @@ NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 
 # Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
 SOURCES = (
-    "attention", "data", "design/settings", "errors.py", "kernels", "replicates/batch.py", "replicates/moments.py",
-    "weights.py",
+    "arguments.py", "attention", "data", "design/settings", "ensemble.py", "errors.py", "kernels",
+    "replicates/batch.py", "replicates/moments.py", "weights.py",
 )  # fmt: skip
-# Of these, folders whose files serve one kind of cell each, that of their name; a test sees that nothing imports them.
-APART = ("attention/learners",)
-
 # All threads of a worker ask at once.  Python 3.11 loses count of its recursion where several parse, and each would
 # parse everything.
 _ASKING = threading.Lock()
 
 
-def engine(device: str = "cpu", cells: Iterable[Cell] = ()) -> str:
-    """Return the identity of what computes the batches of some cells, as 16 hex digits: engines are never mixed."""
+def engine(device: str = "cpu") -> str:
+    """Return the identity of what computes batches on a device, as 16 hex digits: engines are never mixed."""
     with _ASKING:
-        return _engine(device, frozenset(map(own_files, cells)))
+        return _engine(device)
 
 
 def identity_of(cell: Cell, device: str = "cpu") -> str:
     """Return the name under which the batches of a cell are stored, as computed on a device."""
-    return cell.identity(engine(device, [cell]))
-
-
-def own_files(cell: Cell) -> str:
-    """Return the name of the files in `APART` that serve cells of this kind alone, where there are any."""
-    return cell.estimator.learner.kind if cell.functions is None else "functions"
+    return cell.identity(engine(device))
 
 
 @functools.cache
-def _engine(device: str, names: frozenset[str]) -> str:
+def _engine(device: str) -> str:
     # Imported here: it compiles, which those who only digest sources need not wait for.
     from simstudy.kernels.devices import hardware
 
     digest = hashlib.blake2b(digest_size=8)
-    for path in sorted(sources(names)):
+    for path in sorted(sources()):
         digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{code_of(path)}\0".encode())
     libraries = [f"{name}={importlib.metadata.version(name)}\0" for name in NUMERIC_LIBRARIES]
     for text in (*libraries, _dispatched(), hardware(device)):
         digest.update(text.encode())
+    digest.update(probed())
     return digest.hexdigest()
+
+
+def probed() -> bytes:
+    """Return values of elementary functions: the last bits of one in a thousand tell which code for them runs here.
+
+    Those of the C library, which kernels and SciPy call as Python does, those of NumPy, and those of SciPy in use.
+    """
+    from scipy import special
+
+    x = np.arange(1, 4097) / 205.0
+    once = math.exp, math.log, math.sin, math.cos, math.expm1, math.log1p, math.acos, lambda t: t**1.7
+    found = [function(t / 20.0 if function is math.acos else t) for function in once for t in x.tolist()]
+    arrays = [function(x) for function in (np.exp, np.log, np.sin, np.cos, np.expm1, np.log1p, np.cbrt)]
+    arrays += [np.power(x, 1.7), np.hypot(x, 1.7), np.logaddexp(0.0, x), np.arccos(x / 20.0)]
+    arrays += [special.gammaln(x[:512]), special.gammaincinv(x[7:520], 0.7), special.ndtr(-x[:512])]
+    return hashlib.sha256(np.concatenate([found, *arrays]).tobytes()).digest()
 
 
 def _dispatched() -> str:
@@ -75,14 +84,10 @@ def _dispatched() -> str:
     return f"{blas} {np.lib.introspect.opt_func_info()}"
 
 
-def sources(names: frozenset[str]) -> Iterator[Path]:
-    """Yield the files that all cells share, and of folders in `APART` those of the names."""
-    further: set[str] = set(Functions.rests_on) if "functions" in names else set()
-    apart, kept = [PACKAGE / folder for folder in APART], {"__init__", *names}
-    for path in (PACKAGE / entry for entry in (*SOURCES, *further)):
-        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            if source.parent not in apart or source.stem in kept:
-                yield source
+def sources() -> Iterator[Path]:
+    """Yield the files of `SOURCES`."""
+    for path in (PACKAGE / entry for entry in SOURCES):
+        yield from path.rglob("*.py") if path.is_dir() else [path]
 
 
 @functools.cache
@@ -101,8 +106,8 @@ LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "n
 
 
 def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any]:
-    """Return versions, commit and machine, as plain data; the engine is that of the cells."""
-    sources = {"simstudy": _version("simstudy"), "commit": _commit(), "engine": engine(device, cells)}
+    """Return versions, commit and machine, as plain data."""
+    sources = {"simstudy": _version("simstudy"), "commit": _commit(), "engine": engine(device)}
     return sources | {"data": contents(cells)} | installation(device)
 
 

@@ -66,6 +66,6 @@ def require_same_engine(design: Design, store: Store) -> None:
             if found and not own & found.keys():
                 raise UserError(
                     f"{store.folder / 'batches' / name}: computed for another design or by another engine than "
-                    f"{engine(cells=[design.cells[0].cell])}; use nodes of one processor type and one installation, or "
+                    f"{engine()}; use nodes of one processor type and one installation, or "
                     "move the file"
                 )

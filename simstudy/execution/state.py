@@ -4,7 +4,6 @@ A design may want ten million batches of a cell.  So what is wanted is a number,
 memory and time follow what is stored and what is in flight.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -290,7 +289,7 @@ class RunState:
 
     def _folded(self, account: CellProgress) -> Iterator[tuple[Entry, bytes]]:
         """Yield what takes the place of the batches of a cell, those behind the last whole block as they are."""
-        cell, identity, now = account.planned.cell, account.identity, time.time()
+        cell, identity = account.planned.cell, account.identity
         moments, damaged = self._read(account, range(account.done))
         if damaged:
             yield from self._store.entries_of(identity)
@@ -305,9 +304,9 @@ class RunState:
             moments = [Moments._make([*sums, moments[0].target, kept])]
         for first, each in enumerate(moments):
             payload = pack(each)
-            yield entry_of(identity, halvings, first, count, now, payload), payload
+            yield entry_of(identity, halvings, first, count, payload), payload
         looks = pack_looks(account.looks)
-        yield entry_of(identity, 0, 0, 0, now, looks), looks
+        yield entry_of(identity, 0, 0, 0, looks), looks
         yield from self._store.entries_of(identity, beyond=whole)
 
     def _measure(self, account: CellProgress, batches: list[Moments]) -> None:

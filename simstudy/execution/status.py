@@ -12,7 +12,7 @@ import hashlib
 import math
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -44,7 +44,6 @@ class CellStatus(Record):
     stored: int
     target: int
     expected: int
-    work: float = 0.0  # What a batch costs, in arbitrary units
     # looked, finished, reached, cut, defined: Whether it was looked at, wants nothing more, has its precision, was
     # stopped by the budget, and has estimates
     looked: bool = False
@@ -67,6 +66,7 @@ class Status(Record):
     # Digest of the design, code and installation of the run; empty where batches are counted, not looked at
     origin: str
     as_of: float  # When that was written, in seconds of `time.time`
+    seconds_left: float | None = None  # How long the run would still take; None while it could not be told
     cells: tuple[CellStatus, ...]  # Each cell
     results: str = ""  # Digest of what results rest on and of the results; empty before they are written
 
@@ -82,7 +82,8 @@ class StatusWriter:
     def __init__(self, store: Store, design: Design) -> None:
         self._store = store
         self._origin = origin_of(design)
-        self._due = -math.inf
+        self._due, self._began = -math.inf, time.monotonic()
+        self._found: float | None = None  # Work that was done already
 
     def __call__(self, state: RunState) -> None:
         """Write down where each cell stands as of the last look at it, if it is time to."""
@@ -93,9 +94,12 @@ class StatusWriter:
 
     def write(self, state: RunState, device: str = "") -> Status:
         """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
-        status = status_of(state, self._origin)
-        if device:
-            status = status.model_copy(update={"results": _digest_of_results(self._store, device)})
+        done, expected, *_ = state.standing
+        self._found = done if self._found is None else self._found
+        told: dict[str, Any] = {"results": _digest_of_results(self._store, device) if device else ""}
+        if state.work_known and done > self._found:
+            told["seconds_left"] = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
+        status = status_of(state, self._origin).model_copy(update=told)
         self._store.write_text(FILE, status.model_dump_json(), flush=False)
         return status
 
@@ -156,16 +160,12 @@ def counted(design: Design, store: Store) -> Status:
 
 def status_of(state: RunState, origin: str) -> Status:
     """Return where a study stands, as of the last look at each cell."""
-    # Imported here: who reads what was written computes nothing.
-    from simstudy.execution.state import cost
-
     cells = []
     for account in state.accounts:
         worst = account.shortfall
         cells.append(
             CellStatus(
                 identity=account.identity,
-                work=cost(account.planned.cell),
                 batch_size=account.batch_size,
                 stored=account.target - account.missing,
                 target=account.target,
@@ -183,19 +183,6 @@ def status_of(state: RunState, origin: str) -> Status:
             )
         )
     return Status(origin=origin, as_of=time.time(), cells=tuple(cells))
-
-
-def seconds_left(status: Status, store: Store) -> float | None:
-    """Return how long the process that runs a study will still take; None while that cannot be told."""
-    owner = store.owner()
-    if owner is None or not all(cell.looked for cell in status.cells):
-        return None
-    works = {cell.identity: cell.work for cell in status.cells}
-    done = sum(store.batches_since(identity, owner.started) * work for identity, work in works.items())
-    elapsed = time.time() - owner.started
-    if done == 0 or elapsed <= 0:  # the latter on a clock that was set back
-        return None
-    return sum((cell.expected - cell.stored) * cell.work for cell in status.cells) * elapsed / done
 
 
 def is_reported(status: Status, store: Store) -> bool:

@@ -178,14 +178,10 @@ class Store:
         """Return the numbers of the batches that are stored, whole or damaged."""
         return self.stored(identity).numbers
 
-    def batches_since(self, identity: str, moment: float) -> int:
-        """Return how many batches of a cell were stored after a moment, in seconds of `time.time`."""
-        return sum(entry.n_batches for _, entry in self.stored(identity).entries() if entry.stored > moment)
-
     def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
         """Store one batch, whole or not at all, and durably soon, by `FLUSH_SECONDS`, or at the next `flush`."""
         payload = batches.pack(moments)
-        self._waiting.append((batches.entry_of(identity, 0, batch, 1, time.time(), payload), payload))
+        self._waiting.append((batches.entry_of(identity, 0, batch, 1, payload), payload))
         now = time.monotonic()
         if now >= self._flush_due:
             self.flush()
@@ -254,9 +250,7 @@ class Store:
 
     def digest(self) -> str:
         """Return a digest of all that is stored."""
-        heads = (
-            entry._replace(start=0, stored=0.0).head() for each in self.index.values() for _, entry in each.entries()
-        )
+        heads = (entry.head() for each in self.index.values() for _, entry in each.entries())
         return hashlib.sha256(b"".join(sorted(heads))).hexdigest()
 
     def replace(self, cells: Collection[str], made: Iterable[tuple[Entry, bytes]]) -> None:

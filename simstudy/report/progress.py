@@ -21,7 +21,7 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import level
-from simstudy.execution.status import TELL_SHARE, CellStatus, Status, seconds_left
+from simstudy.execution.status import TELL_SHARE, CellStatus, Status
 from simstudy.execution.store import Store, due
 from simstudy.report import labels
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
@@ -162,7 +162,7 @@ def status_line(status: Status, store: Store) -> str:
         return text if status.finished == len(status.cells) else f"{text}; no process runs it: simstudy run continues"
     who = f"process {owner.pid} on {owner.host}"
     text += f"; {who} runs it" if owner.alive else f"; {who} runs it, unless it was killed"
-    seconds = seconds_left(status, store)
+    seconds = status.seconds_left
     return f"{text}, {_UNKNOWN}" if seconds is None else f"{text}, about {duration(seconds)} left"
 
 
@@ -294,6 +294,6 @@ def status_record(status: Status, design: Design, store: Store) -> dict[str, Any
         "folder": str(store.folder),
         "process": owner and {"pid": owner.pid, "host": owner.host, "alive": owner.alive},
         "as_of": status.as_of,
-        "seconds_left": seconds_left(status, store),
+        "seconds_left": owner and status.seconds_left,
         "cells": cells,
     }

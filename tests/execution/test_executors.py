@@ -256,7 +256,7 @@ def test_numerical_library__has_one_thread_where_a_run_is_judged(executor):
 def test_numerical_library__has_one_thread_in_a_worker_that_somebody_else_started():
     task = batches(1)
     with threadpool_limits(2):
-        loop.compute(task, "cpu", loop.engine_of(task, "cpu"))
+        loop.compute(task, "cpu", loop.engine())
         assert numerical_threads() == {1}
 
 
@@ -282,7 +282,7 @@ def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch,
     executor._client.wait_for_workers(2)
     unlike = []
 
-    def engine(device, cells):
+    def engine(device):
         try:
             address = get_worker().address
         except ValueError:

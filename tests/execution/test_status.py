@@ -15,7 +15,7 @@ from simstudy.errors import PrecisionWarning
 from simstudy.execution import provenance, status
 from simstudy.execution.loop import Meter
 from simstudy.execution.state import RunState
-from simstudy.execution.status import FILE, Status, StatusWriter, counted, is_done, read_status, seconds_left, status_of
+from simstudy.execution.status import FILE, Status, StatusWriter, counted, is_done, read_status, status_of
 from simstudy.execution.store import Store, store_of
 from simstudy.report import page
 from simstudy.report.progress import status_line
@@ -216,21 +216,20 @@ def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in
     assert "Budget of a run: 100 s on the clock." in page
 
 
-@pytest.mark.parametrize(
-    ("batches", "now", "seconds"),
-    [((3, 4), 120.0, 24.0), ((0, 4), 101.0, 3.0), ((0, 0), 110.0, None), ((3, 4), 90.0, None)],
-)
-def test_time_left__is_that_of_the_work_that_is_missing(batches, now, seconds, monkeypatch):
-    """Cells of 2 and 1 units of work a batch, of which 6 and 0 are missing; a clock may be set back."""
-    numbers = zip(("a", "b"), (2.0, 1.0), (10, 5), (4, 5), strict=True)
-    names = ("identity", "work", "expected", "stored")
-    cells = [SimpleNamespace(looked=True, **dict(zip(names, each, strict=True))) for each in numbers]
-    since = dict(zip("ab", batches, strict=True))
-    store = SimpleNamespace(
-        known=(), owner=lambda: SimpleNamespace(started=100.0), batches_since=lambda name, _: since[name]
-    )
-    monkeypatch.setattr("time.time", lambda: now)
-    assert seconds_left(SimpleNamespace(cells=cells), store) == seconds
+def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
+    """By the speed since the run began, not by what was stored before."""
+    design, now = load_design(write_design(tmp_path)), [0.0]
+    monkeypatch.setattr(status.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(status, "status_of", lambda *_: Status(origin="", as_of=0.0, cells=()))
+    writer, told = StatusWriter(store_of(design, tmp_path), design), []
+    for now[0], done, expected, known in (
+        (0, 10, 50, True),
+        (5, 20, 60, False),
+        (10, 30, 60, True),
+        (20, 50, 50, True),
+    ):
+        told.append(writer.write(SimpleNamespace(standing=(done, expected, 0, 0), work_known=known)).seconds_left)
+    assert told == [None, None, 15.0, 0.0]
 
 
 def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):

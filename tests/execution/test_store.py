@@ -167,13 +167,6 @@ def test_batch_that_cannot_be__is_damaged(forge, store):
     assert store.read_batches(ID, [0], CELL)
 
 
-def test_batches_since__counts_those_stored_later(store, monkeypatch):
-    for now in (10.0, 20.0, 30.0):
-        monkeypatch.setattr("simstudy.execution.store.time.time", lambda now=now: now)
-        put(store, int(now))
-    assert [store.batches_since(ID, moment) for moment in (0.0, 15.0, 30.0)] == [3, 2, 0]
-
-
 @pytest.mark.parametrize("call", ["rename", "fsync"])
 def test_failed_write__leaves_nothing_behind(store, call, monkeypatch):
     def full(*_: object, **__: object) -> None:

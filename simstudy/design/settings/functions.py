@@ -128,7 +128,6 @@ class Functions(OwnCode):
     leading_theory: FunctionName | None = Field(None, exclude=True)
     parameters: dict[FunctionName, bool | int | float | Line] = Field(default_factory=dict)
 
-    rests_on: ClassVar[tuple[str, ...]] = ("arguments.py", "ensemble.py")  # a method may call them
     builtin: ClassVar[tuple[str, ...]] = (*_KNOWN, FAILURE_RATE)
 
     def __hash__(self) -> int:
