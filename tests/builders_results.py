@@ -88,7 +88,6 @@ grid = "many-heads"
 y = "ensemble_variance"
 x = "n_heads"
 hue = "bandwidth"
-limit = "mean_covariance"
 x_scale = "log"
 
 [figures.unshown]
@@ -99,8 +98,9 @@ x = "angle"
 hue = "regression"
 
 [figures.which-index]
-title = "MSE against every diversity index"
+title = "MSE against a diversity index"
 kind = "diversity"
+index = "vendi"
 grid = "angles"
 y = "mse"
 hue = "n_keys"

@@ -38,15 +38,13 @@ class CurveFigure(PanelFigure):
     x: str
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
-    limit: claims.TheoreticalMeasure | None = None
-    target: float | None = None
 
 
 class DiversityFigure(PanelFigure):
-    """y against diversity indices: all of them, or one."""
+    """y against a diversity index."""
 
     kind: Literal["diversity"]
-    index: claims.IndexName | None = None
+    index: claims.IndexName
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
 

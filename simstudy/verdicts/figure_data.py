@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
@@ -14,7 +13,7 @@ from simstudy.execution.state import CellProgress
 from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Array, Estimates, estimates_of
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
-from simstudy.verdicts.orderings import tied, violated_share
+from simstudy.verdicts.orderings import violated_share
 
 SHARE_DRAWS = 999
 """Draws that give the error of a share of pairs."""
@@ -114,16 +113,3 @@ def z_scores(cells: xr.Dataset, measure: str, source: str) -> Array:
         errors = np.hypot(errors, np.nan_to_num(cells[f"{measure}_numerical_error"].values))
     gaps = by_source(cells, measure, "empirical") - by_source(cells, measure, source)
     return gaps / np.where(errors > 0, errors, np.nan)
-
-
-def rank_correlation(cells: xr.Dataset, measure: str) -> tuple[float, int]:
-    """Return Spearman's rank correlation of an index and a measure, and in how many cells; NaN if constant."""
-    x, y = cells.hdi.values, by_source(cells, measure, "empirical")
-    both = np.isfinite(x) & np.isfinite(y)
-    ranks = pd.DataFrame({"x": tied(x[both]), "y": tied(y[both])}).rank()
-    return float(ranks.corr().loc["x", "y"]), int(both.sum())
-
-
-def mean_within(cells: list[xr.Dataset], measure: str) -> float:
-    """Return the mean of the rank correlations within groups of cells; NaN if none has any."""
-    return float(pd.Series([rank_correlation(part, measure)[0] for part in cells]).mean())

@@ -8,7 +8,7 @@ from scipy import stats
 
 from simstudy.verdicts.comparisons import inside
 from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, Estimates, estimates_of
-from simstudy.verdicts.figure_data import mean_within, rank_correlation, residuals, z_scores
+from simstudy.verdicts.figure_data import residuals, z_scores
 
 RNG = np.random.default_rng(2)
 LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.normal(size=64)
@@ -137,27 +137,6 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
 
 
 SIZES = (2.0, 8.0)
-
-
-def indexed(x: np.ndarray, y: np.ndarray) -> xr.Dataset:
-    return xr.Dataset({"hdi": ("cell", x), "mse": (("source", "cell"), y[None])}, {"source": ["empirical"]})
-
-
-def test_rank_correlation__takes_rounding_for_ties():
-    y = np.array([1.0, 2.0, 3.0, 4.0])
-    close = np.array([0.5, 0.5, 0.7, 0.9]) + np.array([1e-16, 0, 0, 0])
-    assert rank_correlation(indexed(close, y), "mse") == (pytest.approx(0.9487, abs=1e-4), 4)
-    correlation, count = rank_correlation(indexed(np.array([1, 1 + 1e-16, 1, 1 - 1e-16]), y), "mse")
-    assert np.isnan(correlation) and count == 4
-    assert rank_correlation(indexed(-y, y), "mse") == (pytest.approx(-1.0), 4)
-    assert rank_correlation(indexed(np.exp(y), y), "mse") == (pytest.approx(1.0), 4)
-
-
-def test_mean_within__is_over_the_groups_that_have_a_correlation():
-    y = np.arange(4.0)
-    groups = [indexed(y, y), indexed(-y, y), indexed(y, y), indexed(np.ones(4), y)]
-    assert mean_within(groups, "mse") == pytest.approx(1 / 3)
-    assert np.isnan(mean_within(groups[3:], "mse"))
 
 
 def compared(numerical_error: float = 0.0) -> xr.Dataset:

@@ -1,7 +1,6 @@
-"""What theory says in a figure: strips of Monte Carlo over theory − 1, and in grey what no theory speaks of."""
+"""What theory says in a figure: strips of the relative deviation of Monte Carlo from it."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -10,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import offset_copy
 
 from simstudy.design.measures import THEORIES
-from simstudy.report.figures.shared import COVERAGE, NEUTRAL, RING, Entries, Look, draw_marks, is_first
+from simstudy.report.figures.shared import COVERAGE, NEUTRAL, Entries, Look, draw_marks, is_first
 from simstudy.report.labels import number
 from simstudy.report.terminal import counted
 from simstudy.verdicts.figure_data import Residuals, by_source
@@ -110,40 +109,9 @@ def strip_entries(found: Residuals, limit: float, margin: float | None = None) -
 
 MARGIN = "#dfeee3"
 """Colour of the margin in strips."""
-GREY = "#bdbdbd"
-"""Filling of points that no theory speaks of."""
 
 
 def theory_of(cells: xr.Dataset, measure: str) -> np.ndarray:
     """Return the value of theory in each cell, the exact one where there is one; NaN where no theory has any."""
     exact, leading = (by_source(cells, measure, source) for source in THEORIES)
     return np.where(np.isnan(exact), leading, exact)
-
-
-def is_grey(cells: xr.Dataset, measure: str) -> np.ndarray:
-    """Return which cells no theory speaks of, where some speaks of others."""
-    unknown = np.isnan(theory_of(cells, measure))
-    return unknown & ~unknown.all()
-
-
-def draw_points(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, grey: np.ndarray, **style: Any) -> None:
-    """Draw points with error bars, white inside, or grey where no theory speaks of them."""
-    size = draw_marks(axes, look, x, y, **style)
-    if grey.any():
-        axes.plot(
-            x[grey],
-            y[grey],
-            look.marker,
-            color=look.colour,
-            markerfacecolor=GREY,
-            markersize=size,
-            zorder=4,
-            label="uncovered",
-        )
-
-
-def grey_entries(cells: xr.Dataset, measure: str) -> Entries:
-    """Entry of the legend that says how many points no theory speaks of; none if of all or of none."""
-    grey = int(is_grey(cells, measure).sum())
-    text = f"filled grey: {counted(grey, 'point')} without theory (cells.csv says why)"
-    return [(RING | {"markerfacecolor": GREY}, text)] if grey else []

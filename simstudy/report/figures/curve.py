@@ -13,17 +13,15 @@ from scipy.ndimage import binary_dilation
 from simstudy.design.figures import CurveFigure, OptimumFigure
 from simstudy.design.measures import THEORIES
 from simstudy.report.figures import beside_theory, shared
-from simstudy.report.figures.shared import COVERAGE, DASHED, RING, THEORY_LINES, Entries, Look
-from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting, setting_name
+from simstudy.report.figures.shared import COVERAGE, RING, THEORY_LINES, Entries, Look
+from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting_name
 from simstudy.verdicts.figure_data import Place, by_source, places, residuals
 from simstudy.verdicts.optima import NEVER
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
     """Draw a measure against a factor, a line for each hue, a panel for each level, and strips where theory speaks."""
-    names = {figure.y, f"{figure.y}_mcse", "inapplicable", *([figure.limit] if figure.limit else [])}
-    cells = cells[sorted(names)]  # each part copies all variables that it has
-    cells["grey"] = "cell", beside_theory.is_grey(cells, figure.y)
+    cells = cells[[figure.y, f"{figure.y}_mcse"]]  # each part copies all variables that it has
     found = residuals(cells, figure.y)
     limit = beside_theory.reach(found, margin)
     below = [beside_theory.HEIGHT] if limit else []
@@ -45,15 +43,14 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
     drawn = [axes for _, axes, *_ in panels]
     entries = _reading(figure, hidden, shared.drawn_in(drawn))
     entries += shared.left_out(figure, cells[figure.x].values.astype(float), by_source(cells, figure.y, "empirical"))
-    entries += shared.aim(drawn, figure.target)
     shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += beside_theory.grey_entries(cells, figure.y) + beside_theory.strip_entries(found, limit, margin)
+    entries += beside_theory.strip_entries(found, limit, margin)
     shared.legends(drawing, looks, [*entries, *shared.said_of_y(drawn, figure.y_scale)], figure.hue)
     return drawing
 
 
 def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look) -> None:
-    """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines, the limit."""
+    """Draw the cells of one colour that differ in x alone: points with error bars, theory as lines."""
     stratum = stratum.isel(cell=np.argsort(stratum[figure.x].values, kind="stable"))
     x = stratum[figure.x].values.astype(float)
     values = {name: by_source(stratum, figure.y, name) for name in ("empirical", *THEORIES)}
@@ -66,16 +63,11 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look) -> 
         _draw_theory(axes, x, line, source, look, markersize=12, markevery=np.flatnonzero(alone).tolist())
     shown, y = seen["empirical"], values["empirical"][seen["empirical"]]
     bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
-    beside_theory.draw_points(axes, look, x[shown], y, stratum.grey.values[shown], yerr=bars[shown], capsize=2.5)
+    shared.draw_marks(axes, look, x[shown], y, yerr=bars[shown], capsize=2.5)
     untold = np.isnan([line[shown] for line in theory.values()]).all(axis=0)
     bridge = np.where(binary_dilation(untold), y, np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
-    if figure.limit:  # what y tends to, told by a theory where one applies
-        ends = {source: float(by_source(stratum, figure.limit, source)[-1]) for source in (*THEORIES, "empirical")}
-        source = next((name for name in THEORIES if np.isfinite(ends[name])), "empirical")
-        if shared.visible(np.array(ends[source]), figure.y_scale):
-            axes.axhline(ends[source], color=look.colour, label=f"limit, {source}", zorder=1, **DASHED)
 
 
 def _draw_theory(axes: Axes, x: np.ndarray, y: np.ndarray, source: str, look: Look, **marks: Any) -> None:
@@ -90,11 +82,6 @@ def _reading(figure: CurveFigure, hidden: Iterable[str], drawn: set[str]) -> Ent
     entries: Entries = [(RING | {"linestyle": "-" if leading else ""}, text)]
     entries += [(THEORY_LINES["exact"], "broad pale line: exact theory at any n")] if "exact" in drawn else []
     entries += [({"linestyle": ":"}, "dotted: joins points without theory")] if "joined" in drawn else []
-    if figure.limit:
-        x = setting(figure.x).symbol or setting(figure.x).words
-        text = f"dashed: limit, {measure_name(figure.limit)} at the largest {x}"
-        text += " (Monte Carlo where no theory applies)" if "limit, empirical" in drawn else ""
-        entries.append((DASHED, text))
     return entries + _not_told_apart(hidden)
 
 

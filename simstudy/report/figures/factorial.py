@@ -33,7 +33,6 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
     loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
     found = residuals(cells, figure.y)
     limit = beside_theory.reach(found, margin)
-    cells["grey"] = "cell", beside_theory.is_grey(cells, figure.y)
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.52 * len(loops)]
     heights[1:1] = [beside_theory.HEIGHT] if limit else []
@@ -64,7 +63,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
         entries.append((_PALE, "broad pale steps: theory, exact where there is such, or else leading order"))
     entries += shared.aim(drawn, figure.target)
     shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += beside_theory.grey_entries(cells, figure.y) + beside_theory.strip_entries(found, limit, margin)
+    entries += beside_theory.strip_entries(found, limit, margin)
     shared.legends(drawing, looks, [*entries, *shared.said_of_y(drawn, figure.y_scale)], figure.hue)
     return drawing
 
@@ -84,13 +83,11 @@ def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops
     steps, pale, bars = np.full((3, size), np.nan)
     for line, each in ((steps, values), (pale, theory)):
         line[place] = np.where(shared.visible(each, figure.y_scale), each, np.nan)
-    bars[place], grey = COVERAGE * cells[f"{figure.y}_mcse"].values, np.zeros(size, bool)
-    grey[place] = cells.grey.values
+    bars[place] = COVERAGE * cells[f"{figure.y}_mcse"].values
     edges = np.arange(size + 1) - 0.5
     axes.stairs(steps, edges, baseline=None, color=look.colour, linewidth=1.4, label="empirical")
-    beside_theory.draw_points(
-        axes, look, np.arange(size), steps, grey, yerr=bars, markersize=3.5, elinewidth=1.0, markeredgewidth=1.0
-    )
+    style = {"markersize": 3.5, "elinewidth": 1.0, "markeredgewidth": 1.0}
+    shared.draw_marks(axes, look, np.arange(size), steps, yerr=bars, **style)
     if np.isfinite(pale).any():
         axes.stairs(pale, edges, baseline=None, color=look.colour, label="theory", **_PALE)
 

@@ -197,11 +197,10 @@ def looks_of(levels: Iterable[Any]) -> dict[Any, Look]:
     }
 
 
-def draw_marks(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, **style: Any) -> float:
-    """Draw marks, white inside, with bars of errors ``xerr`` and ``yerr``; return their size in points."""
+def draw_marks(axes: Axes, look: Look, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
+    """Draw marks, white inside, with bars of errors ``xerr`` and ``yerr``."""
     style = {"elinewidth": 1.1, "markeredgewidth": 1.3, "zorder": 3} | style
-    drawn = axes.errorbar(x, y, fmt=look.marker, color=look.colour, markerfacecolor="white", **style)
-    return float(drawn.lines[0].get_markersize())
+    axes.errorbar(x, y, fmt=look.marker, color=look.colour, markerfacecolor="white", **style)
 
 
 def levels_of(cells: xr.Dataset, factor: str | None) -> list[Any]:

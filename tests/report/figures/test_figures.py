@@ -12,11 +12,9 @@ from drawn import bars, half_lengths, legend_texts, lines, panels, points, readi
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from simstudy.design.measures import INDICES
 from simstudy.report.figures import draw, image
 from simstudy.report.figures.shared import COLOURS, COVERAGE, MARKERS, PlainLog, looks_of, own_style
 from simstudy.report.labels import RESOLUTION
-from simstudy.verdicts.figure_data import rank_correlation
 
 
 def curve(**entries):
@@ -80,13 +78,6 @@ def test_curve__does_not_join_points_that_exact_theory_joins(results):
     assert joined.get_color() == lines(axes, "exact")[0].get_color()
 
 
-def test_limit__is_told_by_exact_theory_first(results):
-    figure = curve(y="ensemble_variance", limit="mean_covariance", where={"n_keys": 400, "regression": "zero"})
-    (line,) = lines(panels(draw(figure, "f", results))[0], "limit, exact")
-    at_end = cells_where(results, regression="zero", n_keys=400.0, angle=90.0).mean_covariance.values[:, 0]
-    assert line.get_ydata()[0] == at_end[1] != at_end[2]
-
-
 def test_curve__marks_a_theoretical_value_without_neighbours(results):
     only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=slice(5))
     only.correlation.loc[{"source": "leading"}] = [np.nan, 0.7, np.nan, 0.5, 0.4]
@@ -110,19 +101,6 @@ def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results
     assert any("not told apart" in text and "training pairs n" in text for text in legend_texts(drawing)[-1])
 
 
-def test_limit__is_the_leading_order_value_at_the_largest_x_or_the_estimate(design, results):
-    drawing = draw(design.figures["saturation"], "f", results)
-    (axes,) = panels(drawing)
-    told, estimated = lines(axes, "limit, leading"), lines(axes, "limit, empirical")
-    limits = [line.get_ydata()[0] for line in told + estimated]
-    at_end = results.isel(cell=np.flatnonzero((results.grid.values == "many-heads") & (results.n_heads.values == 16.0)))
-    leading = at_end.mean_covariance.sel(source="leading").values
-    empirical = at_end.mean_covariance.sel(source="empirical").values
-    assert np.isnan(leading).tolist() == [False, False, True]
-    assert limits == [leading[0], leading[1], empirical[2]]
-    assert "dashed: limit, mean covariance [Y²] at the largest H (Monte Carlo where" in reading(drawing)
-
-
 def test_legend__has_an_entry_for_each_hue_level_and_says_what_is_drawn(design, results):
     hues, reading = legend_texts(draw(design.figures["saturation"], "f", results))
     assert hues == ["0.4", "0.8", "attention"]
@@ -138,7 +116,7 @@ def test_legend__does_not_promise_a_line_that_is_not_there(results):
     )
 
 
-@pytest.mark.parametrize("made, count", [(curve, 2), (partial(stated, "diversity"), 2 * len(INDICES))])
+@pytest.mark.parametrize("made, count", [(curve, 2), (partial(stated, "diversity", index="vendi"), 2)])
 def test_log_scale__drops_what_is_not_positive_and_says_so(results, made, count):
     cells = cells_where(results, n_keys=400.0, regression="zero").copy(deep=True)
     cells.mse.loc[{"source": "empirical"}] = [-0.1, 0.0, 0.1, 0.2, 0.3, np.nan, 0.4]
@@ -160,63 +138,24 @@ def test_log_ticks__are_plain_numbers(results):
     assert all(float(text) > 0 and "^" not in text for text in shown)
 
 
-@pytest.fixture(scope="module")
-def panels_of_indices(design, results):
-    return panels(draw(design.figures["which-index"], "f", results))
-
-
-def test_diversity__has_a_panel_for_each_index_and_level(panels_of_indices, results):
-    assert len(panels_of_indices) == 2 * len(INDICES)
-    cells = cells_where(results, regression="zero", n_keys=100.0)
-    first = bars(panels_of_indices[0])[0].lines[0]
-    np.testing.assert_array_equal(first.get_xdata(), cells.hdi.sel(index="chordal").values)
-    np.testing.assert_array_equal(first.get_ydata(), cells.mse.sel(source="empirical").values)
-    of_zero, of_ridge = (panels_of_indices[start : start + len(INDICES)] for start in (0, len(INDICES)))
-    assert of_zero[0].get_ylim() == of_zero[-1].get_ylim() != of_ridge[0].get_ylim()
-
-
-def test_diversity__draws_bars_along_x_only_where_an_index_is_uncertain(panels_of_indices):
-    has_x_bars = [bars(axes)[0].has_xerr for axes in panels_of_indices[: len(INDICES)]]
-    assert has_x_bars == [index == "output" for index in INDICES]
-    uncertain = bars(panels_of_indices[INDICES.index("output")])[0]
-    np.testing.assert_allclose(half_lengths(uncertain, axis=0), COVERAGE * 0.01, rtol=1e-12)
-
-
-def test_diversity__prints_rank_correlations(panels_of_indices, results):
-    panel = panels_of_indices[0]
-    cells = cells_where(results, regression="zero")
-    pooled, _ = rank_correlation(cells.sel(index="chordal"), "mse")
-    assert panel.get_title("right").replace("−", "-") == f"r = {pooled:.2f}, 14 cells\nwithin colours r = -1.00"
-    assert -0.9 < pooled < 0
-
-
-def test_diversity__of_one_index_has_a_panel_for_each_level(design, results):
+def test_diversity__has_a_panel_for_each_level_and_bars_along_x_where_an_index_is_uncertain(design, results):
     figure = design.figures["which-index"]
-    levels = list(dict.fromkeys(results[figure.panel].values[results.grid.values == figure.grid]))
-    drawing = draw(figure.model_copy(update={"index": "vendi"}), "f", results)
-    shown = panels(drawing)
-    assert len(shown) == len(levels) and {axes.get_xlabel() for axes in shown} == {"vendi"}
-    cells = results.isel(cell=np.flatnonzero((results.grid == figure.grid) & (results[figure.panel] == levels[0])))
-    np.testing.assert_allclose(np.sort(points(shown[0])[:, 0]), np.sort(cells.hdi.sel(index="vendi").values))
+    cells = cells_where(results, regression="zero", n_keys=100.0)
+    for index in ("vendi", "output"):
+        shown = panels(draw(figure.model_copy(update={"index": index}), "f", results))
+        assert len(shown) == 2 and {axes.get_xlabel() for axes in shown} == {index}
+        first = bars(shown[0])[0]
+        np.testing.assert_array_equal(first.lines[0].get_xdata(), cells.hdi.sel(index=index).values)
+        np.testing.assert_array_equal(first.lines[0].get_ydata(), cells.mse.sel(source="empirical").values)
+        assert first.has_xerr == (index == "output")
+    np.testing.assert_allclose(half_lengths(first, axis=0), COVERAGE * 0.01, rtol=1e-12)
 
 
 def test_diversity__of_panels_with_other_ranges_of_the_index_says_so(design, results):
-    figure = design.figures["which-index"].model_copy(update={"index": "vendi"})
+    figure = design.figures["which-index"]
     wider = results.assign(hdi=results.hdi * xr.where(results[figure.panel] == results[figure.panel][0], 2.0, 1.0))
     said = [reading(draw(figure, "f", each)) for each in (results, wider)]
     assert ["panels have x axes of their own" in each for each in said] == [False, True]
-
-
-def test_diversity__of_a_constant_index_has_no_correlation_to_print(results):
-    figure = stated("diversity", grid="many-heads", hue="n_heads")
-    assert panels(draw(figure, "f", results))[0].get_title("right") == "r undefined, 12 cells"
-
-
-def test_single_cell__draws_in_both_kinds(results):
-    for figure in (curve(grid="single", x="n_keys", y="mse"), stated("diversity", grid="single")):
-        drawing = draw(figure, "f", results)
-        assert image(drawing, "png").startswith(b"\x89PNG")
-    assert {axes.get_title("right") for axes in panels(drawing)} == {"undefined"}
 
 
 def test_single_head__has_no_correlation_to_draw(results):

@@ -1,15 +1,14 @@
-"""What figures show beside theory: strips, grey points and reasons."""
+"""What figures show beside theory: strips and reasons."""
 
 import numpy as np
 import pytest
 import xarray as xr
 from builders_results import DESIGN, build_design, build_results
-from drawn import half_lengths, lines, panels, reading, stated, strips
+from drawn import half_lengths, panels, reading, stated, strips
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simstudy.report.figures import chosen, draw
-from simstudy.report.figures.beside_theory import GREY
 from simstudy.report.figures.shared import COVERAGE
 
 
@@ -89,21 +88,10 @@ def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(results, times,
     assert f"arrows: 1 point beyond the strip, the furthest by {told}" in reading(drawing)
 
 
-def test_points_without_theory__are_grey_and_the_figure_says_so(results):
-    cells = with_levels(results, "leading", [0.9, 0.8, np.nan, np.nan, np.nan, 0.3, 0.2])
-    drawing = draw(curve(), "f", cells)
-    axes, _ = parts(drawing)
-    (grey,) = lines(axes, "uncovered")
-    assert grey.get_xdata().tolist() == [30.0, 45.0, 60.0] and grey.get_markerfacecolor() == GREY
-    assert "filled grey: 3 points without theory (cells.csv says why)" in reading(drawing)
-    assert not lines(parts(draw(curve(), "f", results))[0], "uncovered")
-
-
-def test_figure_without_any_theory__has_no_strip_and_no_grey(results):
+def test_figure_without_any_theory__has_no_strip(results):
     cells = with_levels(results, "leading", [np.nan] * 7)
     drawing = draw(curve(), "f", cells)
-    (axes,) = drawing.axes
-    assert not lines(axes, "uncovered")
+    assert len(drawing.axes) == 1
     assert "no theory" not in reading(drawing)
 
 
