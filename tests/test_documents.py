@@ -20,7 +20,7 @@ import simstudy.theory
 from simstudy import plots
 from simstudy.commands import app
 from simstudy.design.load import load_design, profiles_of
-from simstudy.report import answer
+from simstudy.report import all_studies
 from simstudy.report.tables import verdict_lines
 from simstudy.results import cells_of
 
@@ -68,10 +68,10 @@ def test_abstracts__nothing_is_left_out_in_silence():
     """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
     designs = {path.parent.name: load_design(path) for path in ROOT.glob("designs/*/design.toml")}
     every = {f"{study}/{name}": claim.origin for study, each in designs.items() for name, claim in each.claims.items()}
-    told = [sentence for paper in answer.papers() for sentence in paper["sentences"]]
-    shown = {name for sentence in told for name in answer.claims_of(sentence, every)}
+    told = [sentence for paper in all_studies.papers() for sentence in paper["sentences"]]
+    shown = {name for sentence in told for name in all_studies.claims_of(sentence, every)}
     assert all(sentence["answer"] in ANSWERS and sentence["because"] for sentence in told)
-    assert all(bool(answer.claims_of(sentence, every)) == ("test" in sentence) for sentence in told)
+    assert all(bool(all_studies.claims_of(sentence, every)) == ("test" in sentence) for sentence in told)
     assert shown <= every.keys()
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
 

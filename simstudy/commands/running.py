@@ -50,7 +50,6 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bo
     """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
     from simstudy.execution.status import is_reported, note_report
     from simstudy.report import tables
-    from simstudy.report.answer import sentence
     from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
     from simstudy.report.terminal import counted, say, show_table, warn
     from simstudy.study import complete
@@ -64,7 +63,7 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bo
             show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
         replicates, failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
         size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed} failed"
-        say(sentence(lines) or tables.measure_words(results, loaded))
+        say(tables.sentence(lines) or tables.measure_words(results, loaded))
         say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
         if loaded.confirmation:
             say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")

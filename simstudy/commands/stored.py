@@ -26,10 +26,9 @@ def report(
     The command uses stored batches and computes no replicate.
     """
     from simstudy.design.written import designs_in, known_designs
+    from simstudy.report import tables
     from simstudy.report.all_studies import gather
-    from simstudy.report.answer import sentence
     from simstudy.report.page import write_report
-    from simstudy.report.tables import count_verdicts, measure_table, measure_words, verdict_lines, verdict_table
     from simstudy.report.terminal import say, show_table
     from simstudy.results import read_cells
 
@@ -43,10 +42,10 @@ def report(
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
     with store.locked():
         path = write_report(results, loaded, store, figures)
-    lines = verdict_lines(results)
+    lines = tables.verdict_lines(results)
     if claims:
-        show_table(verdict_table(lines) if lines else measure_table(results, loaded))
-    say(sentence(lines) or measure_words(results, loaded), count_verdicts(lines), f"page: {path}")
+        show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
+    say(tables.sentence(lines) or tables.measure_words(results, loaded), tables.count_verdicts(lines), f"page: {path}")
 
 
 @cli.app.command()

@@ -1,6 +1,8 @@
 """All studies on one page, the report that the claims of the paper are read in, with verdicts at one level for all."""
 
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,14 +15,10 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.design.written import is_shipped
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
-from simstudy.report.answer import cards
 from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, figures_of, margin_of, require_same_design, template
 from simstudy.report.tables import VerdictLine, count_verdicts
 from simstudy.results import read_cells
-
-AT_ITS_OWN_LEVEL = OptimumSlope
-"""Claims that spend a part of their level on which levels may be least: their p-values hold at no other level."""
 
 
 def campaign(studies: list[tuple[xr.Dataset, Design]]) -> dict[str, Any]:
@@ -31,6 +29,8 @@ def campaign(studies: list[tuple[xr.Dataset, Design]]) -> dict[str, Any]:
     method gains nothing that is sure here: of every claim either "it holds" or "it fails" is true, so that no decision
     makes the number of true hypotheses smaller.
 
+    The p-values of claims that spend a part of their level on which levels may be least hold at no other level.
+
     Returns how many studies share the level, the verdicts that hold at it by study and claim, and how many claims have
     a verdict in their study and at this level.
     """
@@ -40,12 +40,32 @@ def campaign(studies: list[tuple[xr.Dataset, Design]]) -> dict[str, Any]:
     for results, design in claiming:
         columns = (results[name].values.tolist() for name in ("claim", "verdict", "p_against", "p_in_favour"))
         for name, verdict, *p_values in zip(*columns, strict=True):
-            at_its_own = isinstance(design.claims[name], AT_ITS_OWN_LEVEL) and len(claiming) > 1
+            at_its_own = isinstance(design.claims[name], OptimumSlope) and len(claiming) > 1
             holds = min(p_values) * len(claiming) < LEVEL and not at_its_own
             verdicts[design.study.name][name] = verdict if holds else "undecided"
             n_decided += verdict != "undecided"
             n_hold += holds and verdict != "undecided"
     return {"n_studies": len(claiming), "verdicts": verdicts, "n_decided": n_decided, "n_hold": n_hold}
+
+
+def papers() -> list[dict[str, Any]]:
+    """Return the papers whose abstracts are put to the test: title, arxiv and sentences of each."""
+    return list(tomllib.loads((files(__package__) / "templates" / "abstracts.toml").read_text("utf-8"))["paper"])
+
+
+def claims_of(sentence: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+    """Return the claims that test a sentence: those that it names, and all of an origin that it names."""
+    named = sentence.get("claims", [])
+    return [*(name for name in named if "/" in name), *(name for name, origin in origins.items() if origin in named)]
+
+
+def _tested(lines: Mapping[str, VerdictLine]) -> list[dict[str, Any]]:
+    """Return the papers, each sentence with the verdicts of STUDY/CLAIM that test it."""
+    origins = {name: line.origin for name, line in lines.items()}
+    told = papers() if lines else []
+    for sentence in (sentence for paper in told for sentence in paper["sentences"]):
+        sentence["lines"] = {name: lines[name] for name in claims_of(sentence, origins) if name in lines}
+    return told
 
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
@@ -75,7 +95,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         headline=count_verdicts(told),
         error_rate=LEVEL,
         campaign=campaign(judged),
-        papers=list(cards(template("card.html"), lines)) if lines else [],
+        papers=_tested(lines),
     )
     return Store(output).write_text(f"report-{profile}.html", page)
 

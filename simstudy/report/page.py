@@ -23,7 +23,6 @@ from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
-from simstudy.report.answer import said_of, sentence
 from simstudy.report.overview import overview
 from simstudy.report.terminal import counted
 from simstudy.results import factors_of
@@ -148,7 +147,7 @@ def template(name: str) -> jinja2.Template:
     # Content Security Policy Level 3, hash-source: by what a policy knows an inline style.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    environment.globals |= {"style": Markup(style), "policy": policy, "said_of": said_of}
+    environment.globals |= {"style": Markup(style), "policy": policy}
     return environment.get_template(name)
 
 
@@ -168,7 +167,7 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
         "design_text": design.text,
         "budget": design.budget.words,
         "verdicts": lines,
-        "sentence": sentence(lines) or tables.measure_words(results, design),
+        "sentence": tables.sentence(lines) or tables.measure_words(results, design),
         "headline": tables.count_verdicts(lines),
         "own_page": "",
         "confirmation": design.confirmation,

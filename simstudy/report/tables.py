@@ -58,6 +58,11 @@ class VerdictLine(NamedTuple):
         return self.verdict == self.expected
 
     @property
+    def said(self) -> str:
+        """What is said of the claim: "contradicted, as expected"."""
+        return f"{self.verdict}, {'as expected' if self.as_expected else 'not as expected'}"
+
+    @property
     def outcome(self) -> str:
         """Class of the claim on pages: "expected", or "unexpected" if the verdict is another than expected."""
         return "expected" if self.as_expected else "unexpected"
@@ -100,6 +105,15 @@ def _estimate(found: Any) -> str:
 def p_value_text(value: float) -> str:
     """Return a p-value as text, no smaller than anybody needs."""
     return "< 0.0001" if value < 1e-4 else number(value, 2)
+
+
+def sentence(lines: Sequence[VerdictLine]) -> str:
+    """Return the sentence on the first claim with its number, which answers the question; empty without a claim."""
+    if not lines:
+        return ""
+    first = lines[0]
+    found = f"{first.estimate}, claimed {first.claimed}" if first.picture else first.why
+    return f"{first.statement.rstrip('.')}: {first.said}{found and f' ({found})'}."
 
 
 def count_verdicts(lines: Sequence[VerdictLine]) -> str:

@@ -38,7 +38,7 @@ WALL = {
     "execution/status.py": "reads sources of the package",
     "execution/provenance.py": "reads sources of the package, and what the system says of the processor",
     "report/terminal.py": "opens the null device",
-    "report/answer.py": "reads published sentences of the package",
+    "report/all_studies.py": "reads published sentences of the package",
     "__main__.py": "opens the null device",
     "commands/designs.py": "writes a new design into the current folder, where nothing may lie",
 }

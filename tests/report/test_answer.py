@@ -5,8 +5,7 @@ from builders_results import DESIGN, build_design, build_results
 
 from simstudy.design.claims import LEVEL
 from simstudy.report.all_studies import campaign
-from simstudy.report.answer import said_of, sentence
-from simstudy.report.tables import count_verdicts, verdict_lines
+from simstudy.report.tables import count_verdicts, sentence, verdict_lines
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def test_answer__is_a_sentence_with_its_number(lines):
 
 
 def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):
-    assert [said_of(line) for line in lines] == [
+    assert [line.said for line in lines] == [
         "supported, as expected",
         "contradicted, as expected",
         "undecided, not as expected",
