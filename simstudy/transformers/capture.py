@@ -74,7 +74,7 @@ class Call:
     def weights(self, rows: slice = slice(None), dtype: Any = None) -> Any:
         """Weights (b, h, rows, s); with sinks, rows sum to less than 1.
 
-        A query that sees no key has weights 0 under a mask of truth values, and 1/s under one of finite numbers.
+        A query that sees no key has weights 0 under a mask of truth values or −∞, and 1/s under one of finite numbers.
         """
         import torch
 
@@ -88,8 +88,7 @@ class Call:
             logits = torch.tanh(logits / self.softcap) * self.softcap
         if self.bias is not None:
             logits = logits + _rows(self.bias, rows)
-        truth = self.mask is not None and self.mask.dtype == torch.bool
-        if truth:
+        if self.mask is not None and self.mask.dtype == torch.bool:
             logits = logits.masked_fill(~_rows(self.mask, rows), -torch.inf)
         elif self.mask is not None:
             logits = logits + _rows(self.mask, rows)
@@ -101,7 +100,7 @@ class Call:
             sinks = _rows(self.sinks, rows) if self.sinks.ndim == 4 else self.sinks.reshape(1, -1, 1, 1)
             logits = torch.cat([logits, sinks.to(logits.dtype).expand(*logits.shape[:-1], -1)], -1)
         found = torch.softmax(logits if logits.dtype == torch.float64 else logits.float(), -1)[..., :n_keys]
-        return found.nan_to_num(0.0) if truth else found
+        return found if self.mask is None else found.masked_fill(logits.isneginf().all(-1, keepdim=True), 0.0)
 
     def mix(self, weights: Any) -> Any:
         """Output (b, h, t, d) of weights."""

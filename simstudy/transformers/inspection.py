@@ -144,11 +144,12 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
         return layer(f"{name} ({counts[name]})" if counts[name] > 1 else name)
 
     def visit(call: Any) -> None:
-        valid = None if call.valid is None else call.valid.cpu().numpy()
+        seen = call.visible()
+        valid = seen.any(-1) if call.valid is None else seen.any(-1) & call.valid
         means = _of_tiles(call.tiles(), valid, torch)
         reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
         reason = "queries and keys were not seen, weights alone" if call.query is None else reason
-        place(call.name).add(means, call, valid, reason, call.visible().cpu().numpy())
+        place(call.name).add(means, call, valid.cpu().numpy(), reason, seen.cpu().numpy())
 
     with torch.no_grad(), capture(model, visit):
         run()
@@ -161,9 +162,7 @@ def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tup
         by_query = weights.float().transpose(1, 2)
         grams = (by_query @ by_query.mT).double()  # (b, t, h, h)
         size = grams.diagonal(dim1=-2, dim2=-1).sqrt()
-        kept = (size > 0).all(-1)
-        if valid is not None:
-            kept &= torch.as_tensor(valid[:, rows], device=kept.device)
+        kept = (size > 0).all(-1) & valid[:, rows]
         grams, size = grams * kept[..., None, None], torch.where(kept[..., None], size, 1.0)
         alike = grams / size[..., :, None] / size[..., None, :]
         share = (kept[:, None, None].to(by_query.dtype) @ by_query.transpose(1, 2))[..., 0, :]
@@ -175,8 +174,9 @@ def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tup
 
 def _of_weights(weights: Array) -> tuple[Array, ...]:
     """The same of weights (b, h, t, s) as arrays."""
-    grams = np.einsum("bhts,bgts->bthg", weights, weights)
-    return grams.mean(axis=1), _correlation(grams).mean(axis=1), weights.mean(axis=2)
+    grams, kept = np.einsum("bhts,bgts->bthg", weights, weights), np.expand_dims(weights.any(axis=(1, 3)), (2, 3))
+    by_query = (grams, _correlation(grams), weights.swapaxes(1, 2))
+    return tuple(np.mean(each, axis=1, where=kept) for each in by_query)
 
 
 def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str], "Layer"]) -> None:

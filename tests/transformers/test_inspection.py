@@ -84,6 +84,32 @@ def test_pairs_and_scores__are_those_of_the_correlations_and_of_texts_left_out_i
             assert [*both] == pytest.approx([score(judged.mean(axis=0)), 2**0.5 * np.std(left_out)], rel=1e-8)
 
 
+@pytest.mark.parametrize("hidden", [None, False, -3.4028234663852886e38, -np.inf])
+def test_query_that_sees_no_key__is_in_no_average(hidden):
+    """Where it would have weights of 0, or 1/s under a mask that adds the lowest number."""
+    torch = pytest.importorskip("torch")
+    states, kept = torch.tensor(STATES[0], dtype=torch.float32), torch.ones(12, 12).tril(-1).bool()
+    w_q, w_k = (torch.tensor(W[name][0], dtype=torch.float32) for name in ("W_Q", "W_K"))
+    mask = kept if not hidden else torch.zeros(12, 12).masked_fill(~kept, hidden)
+
+    class Strict(torch.nn.Module):
+        def forward(self, x, first):
+            query, key = (torch.einsum("btf,hfd->bhtd", x, w) for w in (w_q, w_k))
+            query = torch.cat([first * query[:, :, :1], query[:, :, 1:]], 2)
+            return torch.nn.functional.scaled_dot_product_attention(query, key, key, attn_mask=mask)
+
+    weights = np.where(kept, [[weights_of(text, 0, True, 0.5) for text in STATES[0]]], 0.0)
+    weights /= weights.sum(-1, keepdims=True).clip(1e-300)
+    if hidden is None:
+        found = [inspect_heads({"weights": weights})]
+    else:
+        found = [inspect_heads(Strict().eval(), {"x": states, "first": first}) for first in (1.0, 9.0)]
+        np.testing.assert_array_equal(found[0].effective_heads, found[1].effective_heads)
+    expected = inspect_heads({"weights": weights[..., 1:, :]})
+    for name in ("weight_correlation", "effective_heads", "sink_share"):
+        np.testing.assert_allclose(found[0][name].squeeze()[0], expected[name].squeeze()[0], rtol=2e-5)
+
+
 @pytest.mark.parametrize("padded", [False, True])
 def test_theory__is_of_shared_keys_of_even_texts_and_queries_of_odd_ones_without_padding(padded):
     queries, keys = RNG.standard_normal((6, 4, 5, 3)), RNG.standard_normal((6, 2, 5, 3))
