@@ -53,8 +53,8 @@ def nw_ensemble(
     projections : (H, d, p), or (d, p) for a single head
         W_h.
     bandwidth
-        b > 0, standard deviation of the Gaussian kernel (temperature b²); ``bw`` of statsmodels.  ``bandwidth`` of R's
-        ``ksmooth`` is b / 0.3707, by its documentation.  Far from all keys: the nearest value (statsmodels: NaN).
+        b > 0, standard deviation of the Gaussian kernel (temperature b²): ``bw`` of statsmodels, 0.3707 times
+        ``bandwidth`` of R's ``ksmooth``; the page on models has more.  Far from all keys: the nearest value.
     logits
         ``distance`` or ``dot_product``.
     combination : (H,), optional

@@ -60,6 +60,13 @@ def lacking(document: str, *texts: str, below: str = "") -> list[str]:
     return [each for each in texts if each not in text]
 
 
+def bandwidth_of(library: str, given: float, sd: float = 1.0) -> float:
+    """The bandwidth of `nw_ensemble` to which the page on models converts that of another library."""
+    rows = re.findall(r"^\| (.*?) \| `(.*?)`.* \|", DOCUMENTS["simstudy/docs/your-model.md"], flags=re.MULTILINE)
+    (rule,) = [rule for names, rule in rows if re.search(rf"\b{library}\b", names) and "B" in rule]
+    return eval(rule, {"B": given, "sd": sd})
+
+
 def dom(address: str, folder: Path, *options: str) -> str:
     """What a browser makes of a page, as text of its elements."""
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",

@@ -6,6 +6,10 @@ import naive
 import numpy as np
 import pytest
 import xarray as xr
+from pages import bandwidth_of
+from scipy.optimize import brentq
+from scipy.special import softmax
+from scipy.stats import norm
 
 from simstudy import head_diversity, nw_ensemble, principal_angles, theory
 from simstudy.data.geometry import GEOMETRIC_INDICES
@@ -76,21 +80,33 @@ def test_query_at_a_key__gets_its_value_also_under_a_mask_and_a_narrow_head():
     np.testing.assert_array_equal(found.head_estimate, np.repeat(given["values"][:, None], H, axis=1))
 
 
-def softmax_attention(keys, values, queries, projections):
-    """Scaled dot-product attention (Vaswani et al. 2017), one head at a time, averaged."""
-    outputs = []
-    for w in projections:
-        scores = (queries @ w) @ (keys @ w).T / np.sqrt(w.shape[1])
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        outputs.append(weights / weights.sum(axis=1, keepdims=True) @ values)
-    return np.mean(outputs, axis=0)
+B = 0.9
+QUARTILE = brentq(lambda sd: norm.cdf(0.25 * B, scale=sd) - 0.75, 0.01, 10.0)  # of the kernel of ksmooth
+KERNELS = {
+    "statsmodels": lambda distance, keys: norm.pdf(distance / B),
+    "kernelsmooth": lambda distance, keys: norm.pdf(distance / keys.std(ddof=1) / B),
+    "ksmooth": lambda distance, keys: norm.pdf(distance, scale=QUARTILE),
+    "locfit": lambda distance, keys: np.exp(-0.5 * (2.5 * distance / B) ** 2),
+}
+
+
+@pytest.mark.parametrize("library", KERNELS)
+def test_bandwidths_of_other_libraries__are_converted_as_the_page_says(library):
+    """`verify_peers` has the libraries themselves."""
+    keys, values, queries = (np.ravel(arguments()[name])[:N] for name in ("keys", "values", "queries"))
+    weights = KERNELS[library](np.abs(queries[:, None] - keys), keys)
+    converted = bandwidth_of(library, B, keys.std(ddof=1))
+    found = nw_ensemble(keys[:, None], values, queries[:, None], np.ones((1, 1)), converted).estimate
+    np.testing.assert_allclose(found, weights @ values / weights.sum(axis=1), rtol=1e-7)
 
 
 def test_dot_product_ensemble__is_softmax_attention_at_its_bandwidth():
     given = arguments()
     del given["bandwidth"]
-    attention = softmax_attention(**given)
-    found = nw_ensemble(**given, bandwidth=P**0.25, logits="dot_product").estimate
+    keys, values, queries, projections = given.values()
+    scores = (queries @ projections) @ (keys @ projections).swapaxes(1, 2) / np.sqrt(P)
+    attention = (softmax(scores, axis=-1) @ values).mean(axis=0)
+    found = nw_ensemble(**given, bandwidth=bandwidth_of("attention", P**-0.5), logits="dot_product").estimate
     np.testing.assert_allclose(found, attention, rtol=1e-12)
     # Raw keys: attention is not a distance estimator.
     other = nw_ensemble(**given, bandwidth=P**0.25).estimate
@@ -111,7 +127,7 @@ def test_ensemble__is_labelled():
         assert all(variable.attrs[text] for text in ("long_name", "units", "formula"))
 
 
-def test_ensemble__takes_lists_labelled_arrays_and_other_precisions():
+def test_ensemble__takes_lists_labelled_arrays_and_other_precisions_and_leaves_them_alone():
     given = arguments()
     expected = nw_ensemble(**given)
     listed = {name: np.asarray(value).tolist() for name, value in given.items()}
@@ -124,12 +140,7 @@ def test_ensemble__takes_lists_labelled_arrays_and_other_precisions():
     xr.testing.assert_identical(nw_ensemble(**strided), expected)
     single = {name: np.asarray(value, np.float32) for name, value in given.items()}
     xr.testing.assert_allclose(nw_ensemble(**single), expected, atol=1e-5)
-
-
-def test_ensemble__leaves_its_arguments_alone():
-    given = arguments()
-    nw_ensemble(**given)
-    for name, value in arguments().items():
+    for name, value in arguments().items():  # which are left alone
         np.testing.assert_array_equal(given[name], value)
 
 
