@@ -178,9 +178,8 @@ def outcome(output: Path) -> dict[str, Any]:
     texts = {name: (folder / name).read_bytes() for name in ("verdicts.csv", "comparisons.csv", "cells.csv")}
     # As the program reads them: an entry that a disk has lost may stand behind that of a whole batch.
     store = Store(folder)
-    places = [place for stored in store.index.values() for place in stored.entries()]
-    found = payloads(store.files, places)
-    stored = {(entry.identity, entry.n_batches, entry.first): payload for entry, payload in found if payload}
+    found = payloads(store.files, [each for stored in store.index.values() for each in stored.entries()])
+    stored = {(entry.identity, entry.n_batches, entry.first): payload for entry, payload in found}
     return {"results": numbers(folder / "results.nc"), "batches": stored, **texts}
 
 

@@ -12,6 +12,7 @@ population tells; or the numbers of batches at which a cell was looked at, the l
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -19,7 +20,8 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
+from operator import attrgetter
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -41,7 +43,7 @@ DRAWN = 40
 
 
 class Entry(NamedTuple):
-    """What an entry holds, and where its payload stands in the file."""
+    """What an entry holds, and where its payload stands in which file."""
 
     identity: str  # Of the cell, 20 hexadecimal digits
     halvings: int  # How often pairs of blocks were added
@@ -50,6 +52,7 @@ class Entry(NamedTuple):
     size: int  # Bytes of the payload
     digest: bytes
     start: int = -1
+    file: str = ""
 
     @property
     def stop(self) -> int:
@@ -73,30 +76,27 @@ def entry_of(identity: str, halvings: int, first: int, count: int, payload: byte
 
 @dataclass
 class Stored:
-    """What is stored of a cell: single batches, those folded together, and the looks, each with the file it lies in."""
+    """What is stored of a cell: single batches, those folded together, and the looks."""
 
-    single: dict[int, tuple[str, Entry]] = field(default_factory=dict)
-    folded: tuple[str, Entry] | None = None
-    looks: tuple[str, Entry] | None = None
+    single: dict[int, Entry] = field(default_factory=dict)
+    folded: list[Entry] = field(default_factory=list)
+    looks: list[Entry] = field(default_factory=list)
 
-    def add(self, name: str, entry: Entry) -> None:
-        """Take note of an entry of a file, which counts instead of an earlier one."""
-        if not entry.n_batches:
-            self.looks = name, entry
-        elif entry.n_batches > 1:
-            self.folded = name, entry
+    def add(self, entry: Entry) -> None:
+        """Take note of an entry, which counts instead of an earlier one."""
+        if entry.n_batches == 1:
+            self.single[entry.first] = entry
         else:
-            self.single[entry.first] = name, entry
+            (self.folded if entry.n_batches else self.looks)[:] = [entry]
 
-    def entries(self) -> Iterator[tuple[str, Entry]]:
-        """Yield all that count."""
-        yield from (each for each in (self.folded, self.looks) if each)
-        yield from self.single.values()
+    def entries(self) -> list[Entry]:
+        """Return all that count."""
+        return [*self.folded, *self.looks, *self.single.values()]
 
     @property
     def numbers(self) -> set[int]:
         """Numbers of the batches, whole or damaged."""
-        return set(self.single).union(range(self.folded[1].n_batches) if self.folded else ())
+        return set(self.single).union(*(range(entry.n_batches) for entry in self.folded))
 
 
 Index = dict[str, Stored]
@@ -111,7 +111,7 @@ def scan(folder: Folder, name: str, start: int = 0) -> Iterator[Entry]:
                 file.seek(start)
                 told = _HEAD.unpack(file.read(_HEAD.size))
                 if told[0] == MAGIC and told[-1] == _digest(_HEAD.pack(*told[:-1], b""), 8):
-                    entry = Entry._make([told[1].hex(), *told[2:-1], start + _HEAD.size])
+                    entry = Entry._make([told[1].hex(), *told[2:-1], start + _HEAD.size, name])
                     if entry.stop > size or min(entry[2:4]) < 0 or entry.size < 0 or entry.halvings > DRAWN:
                         return
                     yield entry
@@ -139,24 +139,20 @@ def index_of(folder: Folder, names: Iterable[str]) -> Index:
     index: Index = defaultdict(Stored)
     for name in names:
         for entry in scan(folder, name):
-            index[entry.identity].add(name, entry)
+            index[entry.identity].add(entry)
     return index
 
 
-def payloads(folder: Folder, places: Iterable[tuple[str, Entry]]) -> Iterator[tuple[Entry, bytes | None]]:
-    """Yield entries with their payloads, in the order of their places; None for one that is damaged."""
-    by_file: dict[str, list[Entry]] = defaultdict(list)
-    for name, entry in places:
-        by_file[name].append(entry)
-    for name, entries in by_file.items():
-        try:
-            with folder.reading(name) as file:
-                for entry in sorted(entries, key=lambda entry: entry.start):
-                    file.seek(entry.start)
-                    payload = file.read(entry.size)
-                    yield entry, payload if _digest(payload) == entry.digest else None
-        except Missing:
-            yield from ((entry, None) for entry in entries)
+def payloads(folder: Folder, entries: Iterable[Entry]) -> Iterator[tuple[Entry, bytes]]:
+    """Yield entries with their payloads, in the order of their places; nothing that is damaged."""
+    ordered = sorted(entries, key=attrgetter("file", "start"))
+    for name, within in groupby(ordered, attrgetter("file")):
+        with contextlib.suppress(Missing), folder.reading(name) as file:
+            for entry in within:
+                file.seek(entry.start)
+                payload = file.read(entry.size)
+                if _digest(payload) == entry.digest:
+                    yield entry, payload
 
 
 def pack(moments: Moments | Draw) -> bytes:
@@ -169,65 +165,47 @@ def pack(moments: Moments | Draw) -> bytes:
 
 
 def _shapes(cell: Cell, count: int, halvings: int) -> list[tuple[int, ...]]:
-    """Shapes of the fields of the moments of so many batches, but for the failed replicates."""
-    n_blocks, n_queries, n_members = -(-count * N_BLOCKS >> halvings), cell.n_queries, cell.n_members
-    n_pairs = n_members * (n_members + 1) // 2
+    """Shapes of what a payload of so many batches holds, but for the failed replicates."""
+    n_blocks, n_queries, n = -(-count * N_BLOCKS >> halvings), cell.n_queries, cell.n_members
+    n_pairs, n_statistics = n * (n + 1) // 2, len(GEOMETRIC_INDICES) + len(cell.statistics)
+    if halvings == DRAWN:
+        return [(2,), (n, n), (n, n), (n, n), (n,), (n, n), (), (), (), (n_statistics,)]
     return [
         (n_blocks,),
-        (n_blocks, n_queries, n_members),
+        (n_blocks, n_queries, n),
         (n_blocks, n_queries, n_pairs),
-        (n_blocks, len(GEOMETRIC_INDICES) + len(cell.statistics)),
-        (n_blocks, n_queries, (n_members + n_pairs) * cell.controlled),
+        (n_blocks, n_statistics),
+        (n_blocks, n_queries, (n + n_pairs) * cell.controlled),
         (n_queries,),
     ]
 
 
-def _draw_shapes(cell: Cell) -> list[tuple[int, ...]]:
-    """Shapes of the averages of a draw."""
-    n = cell.n_members
-    return [(n, n), (n, n), (n, n), (n,), (n, n), (), (), (), (len(GEOMETRIC_INDICES) + len(cell.statistics),)]
+def size_of(cell: Cell, count: int, halvings: int) -> int:
+    """Return the bytes of an entry of so many batches without failures."""
+    return _HEAD.size + sum(8 * math.prod(shape) for shape in _shapes(cell, count, halvings))
 
 
-def _unpack_draw(payload: bytes, entry: Entry, cell: Cell) -> Draw | None:
-    known = payload[8:16] != bytes(8)
-    split = _split(payload, [(2,), *(_draw_shapes(cell) if known else [])], entry, cell)
-    if split is None:
+def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
+    """Return the moments in a payload; None if their counts or sums are none that batches of the cell can have."""
+    drawn, size = entry.halvings == DRAWN, cell.simulation.batch_size
+    if drawn and not (cell.population and entry.n_batches == 1):
         return None
-    (told, *fields), failed = split
-    if told[0] + len(failed) != cell.simulation.batch_size:
-        return None
-    return Draw(int(told[0]), tuple(fields) if known else None, failed)
-
-
-def _split(payload: bytes, shapes: list[tuple[int, ...]], entry: Entry, cell: Cell) -> tuple[list[Any], Any] | None:
-    """Return arrays of these shapes and the numbers of failed replicates; None if they cannot be those."""
+    shapes = _shapes(cell, entry.n_batches, entry.halvings)
+    shapes = shapes[:1] if drawn and payload[8:16] == bytes(8) else shapes  # nothing is defined
     ends = list(accumulate((8 * math.prod(shape) for shape in shapes), initial=0))
     if len(payload) < ends[-1] or len(payload) % 8:
         return None
     parts = zip(pairwise(ends), shapes, strict=True)
     fields = [np.frombuffer(payload[first:last], "<f8").reshape(shape) for (first, last), shape in parts]
-    failed, size = np.frombuffer(payload[ends[-1] :], "<i8"), cell.simulation.batch_size
+    failed = np.frombuffer(payload[ends[-1] :], "<i8")
     inside = failed - entry.first * size
-    if np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < entry.n_batches * size)):
-        return fields, failed
-    return None
-
-
-def size_of(cell: Cell, count: int, halvings: int) -> int:
-    """Return the bytes of an entry of so many batches without failures."""
-    shapes = _draw_shapes(cell) if halvings == DRAWN else _shapes(cell, count, halvings)
-    return _HEAD.size + sum(8 * math.prod(shape) for shape in shapes)
-
-
-def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
-    """Return the moments in a payload; None if their counts or sums are none that batches of the cell can have."""
-    if entry.halvings == DRAWN:
-        return _unpack_draw(payload, entry, cell) if cell.population and entry.n_batches == 1 else None
-    split = _split(payload, _shapes(cell, entry.n_batches, entry.halvings), entry, cell)
-    if split is None:
+    if not (np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < entry.n_batches * size))):
         return None
-    fields, failed = split
-    counted, size = fields[0].view("<i8"), cell.simulation.batch_size
+    if drawn:
+        n_defined = fields[0][0]
+        whole = n_defined + len(failed) == size
+        return Draw(int(n_defined), tuple(fields[1:]) if fields[1:] else None, failed) if whole else None
+    counted: Any = fields[0].view("<i8")
     length = size // N_BLOCKS << entry.halvings
     replicates = np.minimum(length, entry.n_batches * size - length * np.arange(len(counted)))
     lost = np.bincount((failed - entry.first * size) // length, minlength=len(counted))

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -76,21 +76,20 @@ class Folder:
                 raise UserError(f"{self.path / name}: cannot be read: longer than {limit} bytes; move it")
             return file.read()
 
-    def append(self, name: str, parts: Iterable[bytes]) -> int:
-        """Append to a file, which is made with its folder if there is none, and return where it ends."""
+    @contextlib.contextmanager
+    def appending(self, name: str, stop: int) -> Iterator[Callable[[bytes], int]]:
+        """Yield what appends to a file, new or cut off at a place, and returns where it ends then."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        with self._told(name, "written"), self._file(name, flags) as opened, open(opened, "ab", closefd=False) as file:
-            file.writelines(parts)
-            file.flush()
-            return file.tell()
 
-    def cut(self, name: str, size: int) -> None:
-        """Cut a file off at a size, if it is there and longer."""
-        with self.reading(name) as file:
-            if os.fstat(file.fileno()).st_size <= size:
-                return
-        with self._told(name, "written"), self._file(name, os.O_RDWR) as opened:
-            os.ftruncate(opened, size)
+        def append(content: bytes) -> int:
+            with self._told(name, "written"), open(opened, "ab", closefd=False) as file:
+                file.write(content)
+                file.flush()
+                return file.tell()
+
+        with self._told(name, "written"), self._file(name, flags) as opened:
+            os.ftruncate(opened, min(stop, os.fstat(opened).st_size))
+            yield append
 
     def write(self, name: str, content: bytes | Iterable[bytes], flush: bool = True, mode: int = 0o666) -> Path:
         """Write a file, or its parts, beside its place and rename it into place; a failure leaves nothing behind."""
@@ -205,7 +204,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _opened(self, make: bool = False) -> Iterator[int]:
-        """Open the folder, name by name."""
+        """Open the folder, name by name; a link below its root is refused."""
         path = self.root
         with contextlib.ExitStack() as held:
             if make:
@@ -213,23 +212,19 @@ class Folder:
             opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             held.callback(os.close, opened)
             for name in self.below:
-                path = path / name
-                opened = _step(opened, name, path, make)
+                path, above = path / name, opened
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=above)
+                try:
+                    opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=above)
+                except OSError as error:
+                    if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                        raise
+                    found = os.stat(name, dir_fd=above, follow_symlinks=False)
+                    raise _in_the_way(path, found.st_mode, "folder") from None
                 held.callback(os.close, opened)
             yield opened
-
-
-def _step(above: int, name: str, path: Path, make: bool) -> int:
-    """Open a folder in another; a link there is refused."""
-    if make:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, dir_fd=above)
-    try:
-        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=above)
-    except (NotADirectoryError, OSError) as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
-            raise
-        raise _in_the_way(path, os.stat(name, dir_fd=above, follow_symlinks=False).st_mode, "folder") from None
 
 
 def _flush(opened: int) -> None:

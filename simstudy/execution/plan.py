@@ -11,7 +11,7 @@ import numpy as np
 from simstudy.execution.batches import DRAWN, size_of
 from simstudy.execution.executors import Executor
 from simstudy.execution.loop import Meter, run_tasks
-from simstudy.execution.state import CellProgress, RunState, cost
+from simstudy.execution.state import RunState, cost
 from simstudy.execution.store import Store
 from simstudy.replicates.performance import halvings_of
 
@@ -63,18 +63,11 @@ def pilot(
         for identity, share in zip(state.identities(task), costs, strict=True):
             seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
     workers = executor.workers()
-    accounts = [account if account.finished else state.preview(account) for account in state.accounts]
-    # The first batch on a worker waits for the compiler: the median does not.
-    grids = _grids(accounts, {identity: float(np.median(times)) for identity, times in seconds.items()}, store)
-    return Plan(grids, min(workers, os.cpu_count() or 1), meter.read()["peak_memory_MiB"])
-
-
-def _grids(accounts: list[CellProgress], seconds: dict[str, float], store: Store) -> list[GridPlan]:
     plans: dict[str, GridPlan] = {}
     planned: dict[str, int] = defaultdict(int)
-    for account in accounts:
+    for account in (each if each.finished else state.preview(each) for each in state.accounts):
         first, last = planned[account.identity], max(planned[account.identity], account.expected)
-        stored = store.stored_batches(account.identity)
+        stored = store.stored(account.identity).numbers
         missing = last - first - sum(first <= batch < last for batch in stored)
         planned[account.identity] = last
         grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
@@ -86,5 +79,6 @@ def _grids(accounts: list[CellProgress], seconds: dict[str, float], store: Store
         else:
             grid.bytes += n * size_of(cell, 1, DRAWN if folded and not cell.controlled else 0)
         grid.batches += missing
-        grid.cpu_seconds += missing * seconds.get(account.identity, 0.0)
-    return list(plans.values())
+        # The first batch on a worker waits for the compiler: the median does not.
+        grid.cpu_seconds += missing * float(np.median(seconds.get(account.identity, 0.0)))
+    return Plan([*plans.values()], min(workers, os.cpu_count() or 1), meter.read()["peak_memory_MiB"])

@@ -1,6 +1,5 @@
 """Which code, libraries and machine produced a number: for people, and the engine as the identity of what computes."""
 
-import ast
 import functools
 import hashlib
 import importlib.metadata
@@ -8,7 +7,6 @@ import math
 import os
 import platform
 import subprocess
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,15 +27,6 @@ SOURCES = (
     "arguments.py", "attention", "data", "design/settings", "ensemble.py", "errors.py", "kernels",
     "replicates/batch.py", "replicates/moments.py", "weights.py",
 )  # fmt: skip
-# All threads of a worker ask at once.  Python 3.11 loses count of its recursion where several parse, and each would
-# parse everything.
-_ASKING = threading.Lock()
-
-
-def engine(device: str = "cpu") -> str:
-    """Return the identity of what computes batches on a device, as 16 hex digits: engines are never mixed."""
-    with _ASKING:
-        return _engine(device)
 
 
 def identity_of(cell: Cell, device: str = "cpu") -> str:
@@ -46,17 +35,21 @@ def identity_of(cell: Cell, device: str = "cpu") -> str:
 
 
 @functools.cache
-def _engine(device: str) -> str:
+def engine(device: str = "cpu") -> str:
+    """Return the identity of what computes batches on a device, as 16 hex digits: engines are never mixed."""
     # Imported here: it compiles, which those who only digest sources need not wait for.
     from simstudy.kernels.devices import hardware
 
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(sources()):
-        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{code_of(path)}\0".encode())
-    libraries = [f"{name}={importlib.metadata.version(name)}\0" for name in NUMERIC_LIBRARIES]
-    for text in (*libraries, _dispatched(), hardware(device)):
-        digest.update(text.encode())
-    digest.update(probed())
+        digest.update(hashlib.sha256(path.read_bytes()).digest() + path.relative_to(PACKAGE).as_posix().encode())
+    libraries = [f"{name}={importlib.metadata.version(name)}" for name in NUMERIC_LIBRARIES]
+    # Code for which processor NumPy runs, and the library of linear algebra in its wheel: others, such as PyTorch's,
+    # may be loaded or not.
+    inside = [library for library in threadpool_info() if library["filepath"].startswith(np.__path__[0])]
+    architectures = [library.get("architecture") for library in inside]
+    stated = libraries, architectures, np.lib.introspect.opt_func_info(), hardware(device)
+    digest.update(repr(stated).encode() + probed())
     return digest.hexdigest()
 
 
@@ -76,30 +69,10 @@ def probed() -> bytes:
     return hashlib.sha256(np.concatenate([found, *arrays]).tobytes()).digest()
 
 
-def _dispatched() -> str:
-    """Return which of their codes for several processors NumPy and its library of linear algebra run here."""
-    # Of the library in NumPy's wheel: others, such as PyTorch's, may be loaded or not.
-    inside = np.__path__[0]
-    blas = [library.get("architecture") for library in threadpool_info() if library["filepath"].startswith(inside)]
-    return f"{blas} {np.lib.introspect.opt_func_info()}"
-
-
 def sources() -> Iterator[Path]:
     """Yield the files of `SOURCES`."""
     for path in (PACKAGE / entry for entry in SOURCES):
         yield from path.rglob("*.py") if path.is_dir() else [path]
-
-
-@functools.cache
-def code_of(path: Path) -> str:
-    """Return the digest of what a source computes: of its syntax without comments, formatting and docstrings."""
-    tree = ast.parse(path.read_bytes())
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            # A constant that stands alone is a docstring, or computes as little.
-            alone = [isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in body]
-            node.body = [each for each, drop in zip(body, alone, strict=True) if not drop]  # type: ignore[attr-defined]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
 LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")

@@ -53,6 +53,15 @@ class CellProgress:
         return self.done == self.target
 
     @property
+    def present(self) -> list[int]:
+        """Numbers of the batches that are wanted and stored, in order."""
+        return sorted(batch for batch in self.stored if batch < self.target)
+
+    def count_missing(self) -> None:
+        """Count what is wanted and not stored."""
+        self.missing = self.target - len(self.present)
+
+    @property
     def expected(self) -> int:
         """Batches that the precision will take in all, as far as the last look can tell."""
         if self.performance is None:
@@ -112,7 +121,7 @@ class RunState:
             cell = planned.cell
             identity = self._identities[id(cell)] = identity_of(cell, device)
             sharers = self._sharers[identity]
-            stored = sharers[0].stored if sharers else store.stored_batches(identity)
+            stored = sharers[0].stored if sharers else store.stored(identity).numbers
             looks = sharers[0].looks if sharers else store.looks(identity)
             target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
             # Batches that were folded together are looked at together.
@@ -186,7 +195,7 @@ class RunState:
 
     def preview(self, account: CellProgress) -> CellProgress:
         """Return the progress of a cell as of the batches stored so far, for those who wait."""
-        stored = _stored_of(account)
+        stored = account.present
         whole, damaged = self._read(account, stored)
         seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
         if whole:
@@ -195,7 +204,7 @@ class RunState:
 
     def _advance(self, account: CellProgress) -> None:
         """Look at a cell as long as everything for its next look is stored."""
-        _count(account)
+        account.count_missing()
         while not account.missing and not account.finished:
             self._look(account)
 
@@ -204,7 +213,7 @@ class RunState:
         for account in self.accounts:
             account.cut = not account.finished
             while not account.finished:
-                stored = _stored_of(account)
+                stored = account.present
                 account.target = next((place for place, batch in enumerate(stored) if place != batch), len(stored))
                 if not account.finished and self._look(account):
                     account.cut = account.target != account.done or account.planned.precision.stop != "precision"
@@ -264,7 +273,7 @@ class RunState:
             account.damaged |= damaged
             account.stored -= damaged
             for sharer in self._sharers[account.identity]:
-                _count(sharer)
+                sharer.count_missing()
             return False
         account.done = account.target
         account.looks += [account.done] * (account.done not in account.looks)
@@ -272,7 +281,7 @@ class RunState:
         if account.performance is not None:
             precision = account.planned.precision
             account.target = next_target(account.done, account.performance, precision, account.batch_size)
-        _count(account)
+        account.count_missing()
         return True
 
     def fold(self) -> None:
@@ -284,30 +293,31 @@ class RunState:
             alike = all(each.finished and not each.cut and each.looks == first.looks for each in sharers)
             if alike and halvings_of(first.done) and self._store.looks(identity) != tuple(first.looks):
                 done[identity] = first
-        if done:
-            self._store.replace(done.keys(), (each for account in done.values() for each in self._folded(account)))
 
-    def _folded(self, account: CellProgress) -> Iterator[tuple[Entry, bytes]]:
-        """Yield what takes the place of the batches of a cell, those behind the last whole block as they are."""
-        cell, identity = account.planned.cell, account.identity
-        moments, damaged = self._read(account, range(account.done))
-        if damaged:
-            yield from self._store.entries_of(identity)
-            return
-        if cell.population:
-            halvings, whole, count = 0 if cell.controlled else DRAWN, account.done, 1
-        else:
-            halvings, whole = halvings_of(account.done), whole_batches(account.done)
-            count, n_blocks = whole, whole * N_BLOCKS >> halvings
-            sums, failed = (each[:n_blocks] for each in moments[0][:5]), moments[0].failed
-            kept = failed[failed < whole * account.batch_size]
-            moments = [Moments._make([*sums, moments[0].target, kept])]
-        for first, each in enumerate(moments):
-            payload = pack(each)
-            yield entry_of(identity, halvings, first, count, payload), payload
-        looks = pack_looks(account.looks)
-        yield entry_of(identity, 0, 0, 0, looks), looks
-        yield from self._store.entries_of(identity, beyond=whole)
+        def made() -> Iterator[tuple[Entry, bytes]]:
+            for identity, account in done.items():
+                moments, damaged = self._read(account, range(account.done))
+                if damaged:
+                    yield from self._store.entries_of(identity)
+                    continue
+                cell, halvings, whole, count = account.planned.cell, DRAWN, account.done, 1
+                if cell.population:
+                    halvings = 0 if cell.controlled else DRAWN
+                else:
+                    halvings, count = halvings_of(account.done), (whole := whole_batches(account.done))
+                    n_blocks = whole * N_BLOCKS >> halvings
+                    failed = moments[0].failed
+                    kept = failed[failed < whole * account.batch_size]
+                    sums = (each[:n_blocks] for each in moments[0][:5])
+                    moments = [Moments._make([*sums, moments[0].target, kept])]
+                for first, payload in enumerate(map(pack, moments)):
+                    yield entry_of(identity, halvings, first, count, payload), payload
+                looks = pack_looks(account.looks)
+                yield entry_of(identity, 0, 0, 0, looks), looks
+                yield from self._store.entries_of(identity, beyond=whole)  # behind the last whole block
+
+        if done:
+            self._store.replace(done.keys(), made())
 
     def _measure(self, account: CellProgress, batches: list[Moments]) -> None:
         account.failed = tuple(int(replicate) for batch in batches for replicate in batch.failed)
@@ -331,15 +341,6 @@ class RunState:
                         self._queued.add((account.identity, batch))
                         cells.append(account.planned.cell)
                 yield from (Task(tuple(together), batch) for together in of_one_task(cells))
-
-
-def _stored_of(account: CellProgress) -> list[int]:
-    """Return the numbers of the batches that are wanted and stored, in order."""
-    return sorted(batch for batch in account.stored if batch < account.target)
-
-
-def _count(account: CellProgress) -> None:
-    account.missing = account.target - len(_stored_of(account))
 
 
 def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell], device: str = "cpu") -> list[list[T]]:

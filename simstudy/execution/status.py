@@ -114,7 +114,7 @@ def read_status(design: Design, store: Store) -> Status | None:
         return None
     cells = []
     for cell in status.cells:
-        now = sum(number < cell.target for number in store.stored_batches(cell.identity))
+        now = sum(number < cell.target for number in store.stored(cell.identity).numbers)
         if now < cell.stored:
             return None
         cells.append(cell.model_copy(update={"stored": now}))
@@ -153,7 +153,7 @@ def counted(design: Design, store: Store) -> Status:
     cells = []
     for cell in (planned.cell for planned in design.cells):
         identity = identity_of(cell)
-        n, size = len(store.stored_batches(identity)), cell.simulation.batch_size
+        n, size = len(store.stored(identity).numbers), cell.simulation.batch_size
         cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))
     return Status(origin="", as_of=time.time(), cells=tuple(cells))
 

@@ -23,7 +23,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,12 +49,10 @@ DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE = "details.nc", "provenance.json", "
 DIGEST_LENGTH = 64
 MAX_JSON_BYTES = 1 << 20
 """Largest record that is read: of an owner, of where results come from."""
-GATHER_SECONDS = 0.05
-"""Time for which batches may wait for others that are written with them: the work that a kill may cost."""
 FLUSH_SECONDS = 1.0
 """Time after which written batches are flushed to disk: the work that a loss of power may cost."""
 DISK_SHARE = 0.05
-"""Share of its time that a run spends on either at most."""
+"""Share of its time that a run spends on that at most."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
 MAX_RESULTS_BYTES = 1 << 34
@@ -77,7 +75,6 @@ class Owner(Record):
 
     pid: Annotated[int, Field(ge=1, lt=2**31)]
     host: str
-    born: _Moment
     started: _Moment
 
     @property
@@ -88,8 +85,8 @@ class Owner(Record):
         if self.host != platform.node():
             return None
         try:
-            # The system gives the number of a dead process to another; not its time of birth.
-            return abs(psutil.Process(self.pid).create_time() - self.born) < 1.0
+            # The system gives the number of a dead process to another, which is younger than the lock.
+            return psutil.Process(self.pid).create_time() < self.started + 1.0
         except psutil.Error:
             return False
 
@@ -101,9 +98,9 @@ class Store:
         self.files = folder if isinstance(folder, Folder) else Folder(folder)
         self._lock, self._own = (f"batches/{share}.lock", f"batches/{share}") if share else (".lock", RUN)
         self._index: batches.Index | None = None
-        self._waiting: list[tuple[Entry, bytes]] = []
-        self._gathers = False
-        self._write_due, self._flush_due = 0.0, time.monotonic() + FLUSH_SECONDS
+        self._flush_due = time.monotonic() + FLUSH_SECONDS
+        self._append: Callable[[bytes], int] | None = None
+        self._opened = contextlib.ExitStack()
         self._unflushed = False
 
     @property
@@ -119,10 +116,7 @@ class Store:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold what is written to against other writers, and remove what a killed one left half written."""
-        import psutil
-
-        born = psutil.Process().create_time()
-        own = Owner(pid=os.getpid(), host=platform.node(), born=born, started=time.time())
+        own = Owner(pid=os.getpid(), host=platform.node(), started=time.time())
         self.files.require_ours()
         with contextlib.ExitStack() as held:
             try:
@@ -136,19 +130,15 @@ class Store:
             if self._own == RUN:
                 for name in self.files.at(ASIDE).names():
                     self.files.delete(f"{ASIDE}/{name}")
-            self._index = None
-            # What a killed process left behind the last whole entry.
-            stop = max((entry.stop for entry in batches.scan(self.files, self._own)), default=0)
-            with contextlib.suppress(Missing):
-                self.files.cut(self._own, stop)
-            self._gathers = True
-            self._write_due = max(self._write_due, time.monotonic() + GATHER_SECONDS)
-            try:
-                yield
-                self.flush()
-            finally:
-                self._gathers = False
-                self._write()
+            self._close()
+            held.callback(self._close)
+            yield
+            self.flush()
+
+    def _close(self) -> None:
+        """Know nothing of what lies there, and hold no file open."""
+        self._opened.close()
+        self._append = self._index = None
 
     def _owner(self, lock: str) -> Owner | None:
         with contextlib.suppress(Missing, ValueError):
@@ -171,41 +161,26 @@ class Store:
 
     def stored(self, identity: str) -> Stored:
         """Return what is stored of a cell."""
-        self._write()
         return self.index.get(identity) or Stored()
-
-    def stored_batches(self, identity: str) -> set[int]:
-        """Return the numbers of the batches that are stored, whole or damaged."""
-        return self.stored(identity).numbers
 
     def write_batch(self, identity: str, batch: int, moments: Moments) -> None:
         """Store one batch, whole or not at all, and durably soon, by `FLUSH_SECONDS`, or at the next `flush`."""
-        payload = batches.pack(moments)
-        self._waiting.append((batches.entry_of(identity, 0, batch, 1, payload), payload))
-        now = time.monotonic()
-        if now >= self._flush_due:
-            self.flush()
-        elif not self._gathers or now >= self._write_due:
-            self._write()
-
-    def _write(self) -> None:
-        """Append what waits."""
-        if not self._waiting:
-            return
-        began, index = time.monotonic(), self.index
-        waiting, self._waiting = self._waiting, []
-        stop = self.files.append(self._own, [each for entry, payload in waiting for each in (entry.head(), payload)])
+        payload, index = batches.pack(moments), self.index
+        entry = batches.entry_of(identity, 0, batch, 1, payload)
+        if self._append is None:
+            own = (each for stored in index.values() for each in stored.entries() if each.file == self._own)
+            # What a killed process left behind the last whole entry is cut off.
+            appending = self.files.appending(self._own, max((each.stop for each in own), default=0))
+            self._append = self._opened.enter_context(appending)
+        stop = self._append(entry.head() + payload)
         self._unflushed = True
-        for entry, _ in reversed(waiting):
-            stop -= entry.size
-            index[entry.identity].add(self._own, entry._replace(start=stop))
-            stop -= len(entry.head())
-        self._write_due = due(began, GATHER_SECONDS, DISK_SHARE)
+        index[identity].add(entry._replace(start=stop - entry.size, file=self._own))
+        if time.monotonic() >= self._flush_due:
+            self.flush()
 
     def flush(self) -> None:
         """Wait until the batches so far, and the name of their file, are on disk; UserError if it fails."""
         began = time.monotonic()
-        self._write()
         if self._unflushed:
             self._unflushed = False
             self.files.flush(self._own)
@@ -215,42 +190,37 @@ class Store:
     def read_batches(self, identity: str, numbers: Collection[int], cell: Cell) -> dict[int, Moments | Draw]:
         """Return of single batches, by number, all but what is missing, damaged or impossible."""
         stored = self.stored(identity).single
-        found = self._read([stored[number] for number in numbers if number in stored], cell)
+        found = self._read((stored[number] for number in numbers if number in stored), cell)
         return {entry.first: moments for entry, moments in found}
 
     def read_folded(self, identity: str, cell: Cell) -> tuple[Entry, Moments] | None:
         """Return what the first batches, up to some number, were folded to; None if that is damaged, or none was."""
-        folded = self.stored(identity).folded
-        return next(self._read([folded], cell), None) if folded else None
+        return next(self._read(self.stored(identity).folded, cell), None)
 
-    def _read(self, places: Iterable[tuple[str, Entry]], cell: Cell) -> Iterator[tuple[Entry, Any]]:
-        for entry, payload in batches.payloads(self.files, places):
-            moments = None if payload is None else batches.unpack(payload, entry, cell)
-            if moments is not None:
+    def _read(self, entries: Iterable[Entry], cell: Cell) -> Iterator[tuple[Entry, Any]]:
+        for entry, payload in batches.payloads(self.files, entries):
+            if (moments := batches.unpack(payload, entry, cell)) is not None:
                 yield entry, moments
 
     def entries_of(self, identity: str, beyond: int = 0) -> Iterator[tuple[Entry, bytes]]:
         """Yield what is stored of a cell as it is, or of it the single batches from a number on; nothing damaged."""
-        stored = self.stored(identity)
-        places = [place for place in stored.single.values() if place[1].first >= beyond]
-        places += [each for each in (stored.folded, stored.looks) if each and not beyond]
-        found = batches.payloads(self.files, places)
-        yield from ((entry, payload) for entry, payload in found if payload is not None)
+        entries = self.stored(identity).entries()
+        kept = (each for each in entries if not beyond or (each.n_batches == 1 and each.first >= beyond))
+        yield from batches.payloads(self.files, kept)
 
     def looks(self, identity: str) -> tuple[int, ...]:
         """Return the numbers of batches at which a cell was looked at before its batches were folded."""
-        looks = self.stored(identity).looks
-        found = [payload for _, payload in batches.payloads(self.files, [looks] if looks else []) if payload]
+        found = [payload for _, payload in batches.payloads(self.files, self.stored(identity).looks)]
         return batches.unpack_looks(found[0]) if found else ()
 
     def is_whole(self) -> bool:
         """Whether no payload that counts is damaged."""
-        places = (each for stored in self.index.values() for each in stored.entries())
-        return all(payload is not None for _, payload in batches.payloads(self.files, places))
+        entries = [each for stored in self.index.values() for each in stored.entries()]
+        return sum(1 for _ in batches.payloads(self.files, entries)) == len(entries)
 
     def digest(self) -> str:
         """Return a digest of all that is stored."""
-        heads = (entry.head() for each in self.index.values() for _, entry in each.entries())
+        heads = (entry.head() for each in self.index.values() for entry in each.entries())
         return hashlib.sha256(b"".join(sorted(heads))).hexdigest()
 
     def replace(self, cells: Collection[str], made: Iterable[tuple[Entry, bytes]]) -> None:
@@ -258,17 +228,16 @@ class Store:
         self.flush()
         with contextlib.ExitStack() as held:
             taken = []
-            for name in {name for stored in self.index.values() for name, _ in stored.entries()} - {RUN}:
+            for name in {each.file for stored in self.index.values() for each in stored.entries()} - {RUN}:
                 with contextlib.suppress(Held):
                     held.enter_context(self.files.locked(f"{name}.lock", b""))
                     taken.append(name)
             others = (stored.entries() for identity, stored in self.index.items() if identity not in cells)
-            kept = [place for entries in others for place in entries if place[0] in (RUN, *taken)]
-            whole = ((entry, payload) for entry, payload in batches.payloads(self.files, kept) if payload is not None)
+            whole = batches.payloads(self.files, (e for each in others for e in each if e.file in (RUN, *taken)))
             self.files.write(RUN, (part for entry, payload in chain(made, whole) for part in (entry.head(), payload)))
             for name in taken:
                 self.files.delete(name)
-        self._index = None
+        self._close()
 
     def write_dataset(self, name: str, dataset: xr.Dataset | xr.DataTree) -> Path:
         """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""

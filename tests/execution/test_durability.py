@@ -241,8 +241,8 @@ def torn(moments):
 store.batches.pack = torn
 """
 FORGETFUL = """
-from simstudy.execution.store import Store
-Store.stored_batches = lambda *_: set()
+from simstudy.execution.batches import Stored
+Stored.numbers = property(lambda _: set())
 """
 # Files of figures are killed and compared as all others; what is drawn in them takes longer than all else.
 BLANK_FIGURES = """
