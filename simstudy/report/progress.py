@@ -82,7 +82,12 @@ class ProgressDisplay:
         if predicted is not None:
             text += f", theory of {predicted}"
         elif ratios := [each.shortfall.ratio for each in state.accounts if each.shortfall and each.shortfall.ratio]:
-            text += f", error at most {labels.number(max(ratios), 2)} of the target"
+            met = state.work_known and max(ratios) <= 1.0 and finished < len(state.accounts)
+            text += (
+                ", targets reached, more replicates for claims"
+                if met
+                else f", error at most {labels.number(max(ratios), 2)} of the target"
+            )
         total = expected if state.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text)
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
@@ -90,10 +95,10 @@ class ProgressDisplay:
             left = _UNKNOWN
             # Counted from the first batch on: before, workers start and kernels are compiled.
             if speed := self._bar.tasks[self._task].speed:
-                share, seconds = f"{done / expected:.0%} of the work", (expected - done) / speed
-                left = f"{share}, {duration(seconds)} left"
-                if not state.work_known:  # before each cell was looked at, that up to its first look
-                    left = f"{share} up to the first looks, {duration(seconds)} left to them"
+                wait = duration((expected - done) / speed)
+                left = f"{done / expected:.0%} of the work, {wait} left"
+                if not state.work_known:  # only how many replicates the first estimate of each cell takes is known
+                    left = f"first estimates of all cells in {wait}"
             say(text + (f", {left}" if predicted is None else ""))
 
 

@@ -214,7 +214,7 @@ def test_broken_installation__is_told_in_one_line():
 @pytest.mark.parametrize(
     ("looked_at", "told"),
     [
-        (False, "0/1 cells, error at most 1.5 of the target, 25% of the work up to the first looks, 30 s left to them"),
+        (False, "0/1 cells, error at most 1.5 of the target, first estimates of all cells in 30 s"),
         (True, "0/1 cells, error at most 1.5 of the target, 25% of the work, 30 s left"),
     ],
 )
@@ -232,6 +232,9 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
         state.accounts[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
         display(state)
     assert said == ["0/1 cells, time left unknown", told]
+    now[0], state.accounts[0].shortfall = 330.0, SimpleNamespace(ratio=0.9)
+    display(state)
+    assert ("targets reached, more replicates for claims" in said[-1]) == looked_at
 
 
 @pytest.mark.parametrize(
