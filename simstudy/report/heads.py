@@ -14,10 +14,8 @@ from simstudy.report.labels import number, with_error
 from simstudy.report.page import figure_of, template
 
 SOURCE_NAMES = {"half": "other half of the texts", "constant": "a constant", "exact": "theory, Gaussian logits"}
-CAUTION = (
-    "Heads that are alike may be able to share a pattern. Likeness does not say that a head is unimportant: measure "
-    "the loss without a head before you remove it."
-)
+CAUTION = """Heads that are alike may be able to share a pattern. Likeness does not say that a head is unimportant: \
+measure the loss without a head before you remove it."""
 _LISTED = 10
 """Pairs of heads that the page lists; all are in the data."""
 

@@ -74,10 +74,8 @@ def figure_files(results: xr.Dataset, design: Design, suffix: str = "png") -> di
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
         from simstudy.report.figures import draw, draw_z_scores, image
 
-    files = {
-        name: image(draw(figure, name, results, margin_of(design, figure)), suffix)
-        for name, figure in figures_of(design, results).items()
-    }
+    stated = figures_of(design, results).items()
+    files = {name: image(draw(each, name, results, margin_of(design, each)), suffix) for name, each in stated}
     if (drawing := draw_z_scores(results)) is not None:
         files[labels.Z_SCORES] = image(drawing, suffix)
     return files
@@ -226,10 +224,9 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
 def precision_words(planned: PlannedCell) -> str:
     """Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
     precision = planned.precision
-    wanted = [
-        f"{name} ≤ {labels.number(100 * bound)} % of the estimate" for name, bound in precision.relative_mcse.items()
-    ]
-    wanted += [f"{name} ≤ {labels.number(bound)}" for name, bound in precision.absolute_mcse.items()]
+    relative, absolute = precision.relative_mcse.items(), precision.absolute_mcse.items()
+    wanted = [f"{name} ≤ {labels.number(100 * bound)} % of the estimate" for name, bound in relative]
+    wanted += [f"{name} ≤ {labels.number(bound)}" for name, bound in absolute]
     replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
     parts = [f"MCSE of {'; of '.join(wanted)}"] if wanted and precision.stop != "verdict" else []
     parts += ["verdicts"] if precision.stop != "precision" else []

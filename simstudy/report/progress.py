@@ -83,11 +83,8 @@ class ProgressDisplay:
             text += f", theory of {predicted}"
         elif ratios := [each.shortfall.ratio for each in state.accounts if each.shortfall and each.shortfall.ratio]:
             met = state.work_known and max(ratios) <= 1.0 and finished < len(state.accounts)
-            text += (
-                ", targets reached, more replicates for claims"
-                if met
-                else f", error at most {labels.number(max(ratios), 2)} of the target"
-            )
+            worst = labels.number(max(ratios), 2)
+            text += ", targets reached, more replicates for claims" if met else f", error at most {worst} of the target"
         total = expected if state.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text)
         if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
@@ -221,14 +218,8 @@ def plan_table(plan: Plan) -> Table:
     """Return what each grid will take."""
     table = Table("grid", "cells", "replicates", "batches left", "CPU time left", "disk")
     for grid in plan.grids:
-        table.add_row(
-            grid.grid,
-            str(grid.cells),
-            f"{grid.replicates:,}",
-            f"{grid.batches:,}",
-            duration(grid.cpu_seconds),
-            f"{grid.bytes / 2**20:.1f} MiB",
-        )
+        left = f"{grid.batches:,}", duration(grid.cpu_seconds), f"{grid.bytes / 2**20:.1f} MiB"
+        table.add_row(grid.grid, str(grid.cells), f"{grid.replicates:,}", *left)
     return table
 
 
@@ -249,15 +240,10 @@ def plan_lines(plan: Plan, workers: int | None) -> list[str]:
 def design_record(place: str, profiles: Mapping[str, Design], problems: list[Problem]) -> dict[str, Any]:
     """Return a design with the size of each profile, or with its mistakes."""
     study = next((design.study for design in profiles.values()), None)
-    return {
-        "design": place,
-        "name": study and study.name,
-        "title": study and study.title,
-        "profiles": {
-            name: {"cells": len(design.cells), "claims": len(design.claims)} for name, design in profiles.items()
-        },
-        "mistakes": [{"place": problem.path, "message": str(problem)} for problem in problems],
-    }
+    sizes = {name: {"cells": len(design.cells), "claims": len(design.claims)} for name, design in profiles.items()}
+    mistakes = [{"place": problem.path, "message": str(problem)} for problem in problems]
+    named = {"design": place, "name": study and study.name, "title": study and study.title}
+    return named | {"profiles": sizes, "mistakes": mistakes}
 
 
 def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, Any]:

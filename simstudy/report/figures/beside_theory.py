@@ -51,28 +51,12 @@ def draw_residuals(axes: Axes, x: np.ndarray, found: Residuals, look: Look, limi
     moved = offset_copy(axes.transData, axes.get_figure(root=True), shift, units="points")
     known = np.isfinite(found.values) & np.isfinite(x)
     inside = known & (np.abs(found.values) <= limit)
-    draw_marks(
-        axes,
-        look,
-        x[inside],
-        found.values[inside],
-        yerr=COVERAGE * found.mcse[inside],
-        transform=moved,
-        elinewidth=1.0,
-        markersize=3.5,
-        markeredgewidth=1.1,
-        zorder=2,
-    )
+    style = {"elinewidth": 1.0, "markersize": 3.5, "markeredgewidth": 1.1, "zorder": 2, "transform": moved}
+    draw_marks(axes, look, x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], **style)
     for sign, marker in ((1, "^"), (-1, "v")):
         if (beyond := known & (sign * found.values > limit)).any():
-            axes.plot(
-                x[beyond],
-                np.full(beyond.sum(), 0.93 * sign * limit),
-                marker,
-                color=look.colour,
-                markersize=4,
-                transform=moved,
-            )
+            edge = np.full(beyond.sum(), 0.93 * sign * limit)
+            axes.plot(x[beyond], edge, marker, color=look.colour, markersize=4, transform=moved)
 
 
 def settle_strips(strips: Sequence[Axes], limit: float, margin: float | None = None) -> None:

@@ -25,6 +25,7 @@ from simstudy.verdicts.figure_data import by_source, residuals
 Loops = dict[str, list[Any]]
 LEVELS = "levels"
 """Label of the axes that show the levels of the factors."""
+_AIM: dict[str, Any] = {"color": "black", "linestyle": (0, (1, 1.5)), "linewidth": 1.2}
 _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 
 
@@ -61,7 +62,10 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
     entries: Entries = [(RING | {"markersize": 3.5, "linestyle": "-"}, text)]
     if "theory" in shared.drawn_in(drawn):
         entries.append((_PALE, "broad pale steps: theory, exact where there is such, or else leading order"))
-    entries += shared.aim(drawn, figure.target)
+    if figure.target is not None:
+        for axes in drawn:
+            axes.axhline(figure.target, zorder=1, label="target", **_AIM)
+        entries.append((_AIM, f"black dots: aimed at, {number(figure.target)}"))
     shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
     entries += beside_theory.strip_entries(found, limit, margin)
     shared.legends(drawing, looks, [*entries, *shared.said_of_y(drawn, figure.y_scale)], figure.hue)
@@ -182,15 +186,13 @@ def _zips(intervals: np.ndarray, titles: list[str], height: float, coverage: lis
         low, high = 100.0 * (share - COVERAGE * mcse), 100.0 * (share + COVERAGE * mcse)
         axes.axhspan(low, high, color=_LIMITS, zorder=0, linewidth=0, label="limits")
         said = f"coverage {100.0 * share:.3g} % ({low:.3g} to {high:.3g})"
-        axes.set_title(
-            textwrap.fill(title, shared.characters(axes)) + "\n" * bool(title) + said, loc="left", fontsize=10
-        )
+        above = textwrap.fill(title, shared.characters(axes)) + "\n" * bool(title)
+        axes.set_title(above + said, loc="left", fontsize=10)
     for axes in grid[:, 0]:
         axes.set_ylabel("centile of distance over half length")
     entries: Entries = [({"color": colour}, text) for colour, text in _COLOURS.items()]
-    entries.append(
-        ({"color": _LIMITS, "linewidth": 7}, f"coverage ± {COVERAGE} MCSE: intervals above it should not cover")
-    )
+    text = f"coverage ± {COVERAGE} MCSE: intervals above it should not cover"
+    entries.append(({"color": _LIMITS, "linewidth": 7}, text))
     shared.legends(drawing, {}, entries)
     return drawing
 

@@ -89,16 +89,6 @@ def characters(axes: Axes) -> int:
     return int(axes.bbox.width / axes.figure.dpi / 0.085)
 
 
-def aim(panels: Sequence[Axes], target: float | None) -> Entries:
-    """Draw a line in all panels at the value that is aimed at, if there is one; return its entry of the legend."""
-    if target is None:
-        return []
-    style: Any = {"color": "black", "linestyle": (0, (1, 1.5)), "linewidth": 1.2}
-    for axes in panels:
-        axes.axhline(target, zorder=1, label="target", **style)
-    return [(style, f"black dots: aimed at, {number(target)}")]
-
-
 def visible(values: np.ndarray, scale: str) -> np.ndarray:
     """Return which values an axis can show: finite, and positive on a logarithmic one."""
     return np.isfinite(values) & ((values > 0) | (scale == "linear"))
@@ -251,14 +241,8 @@ def legends(drawing: Drawing, looks: dict[Any, Look], reading: Entries, hue: str
         names = [short(level_name(each), 70) for each in looks]
         handles = [Line2D([], [], color=c, marker=m, markerfacecolor="white") for c, m, _ in looks.values()]
         fitting = int(drawing.get_size_inches()[0] / (0.6 + 0.09 * max(map(len, names))))
-        drawing.legend(
-            handles,
-            names,
-            loc="outside upper left",
-            title=title,
-            alignment="left",
-            ncol=max(1, min(len(names), fitting)),
-        )
+        columns = max(1, min(len(names), fitting))
+        drawing.legend(handles, names, loc="outside upper left", title=title, alignment="left", ncol=columns)
     pairs = [({"linestyle": ""}, entry) if isinstance(entry, str) else entry for entry in reading]
     handles = [Line2D([], [], **{"color": NEUTRAL} | style) for style, _ in pairs]
     texts = [textwrap.fill(text, int(drawing.get_size_inches()[0] / 0.09)) for _, text in pairs]

@@ -38,15 +38,8 @@ def draw_z_scores(results: xr.Dataset, *measures: str) -> Drawing | None:
             # Median ranks (Blom 1958).
             expected = ndtri((np.arange(len(found)) + 0.625) / (len(found) + 0.25))
             beyond += int((np.abs(found) > FURTHEST).sum())
-            axes.plot(
-                expected,
-                np.clip(found, -FURTHEST, FURTHEST),
-                look.marker,
-                color=look.colour,
-                markersize=4,
-                markerfacecolor="white",
-                label=source,
-            )
+            style = {"color": look.colour, "markersize": 4, "markerfacecolor": "white", "label": source}
+            axes.plot(expected, np.clip(found, -FURTHEST, FURTHEST), look.marker, **style)
         axes.set(xlim=(-3.6, 3.6), ylim=(-1.08 * FURTHEST, 1.08 * FURTHEST), xlabel="normal quantile")
         axes.set_title(measure_name(measure), loc="left")
     label_y(grid.flat[: len(measures)], "z-score")
