@@ -59,23 +59,23 @@ squared_bias | Y^2 | squared bias of the ensemble, averaged over queries; estima
     negative | mean_q (E f(x_q) - m(x_q))^2
 mean_squared_bias | Y^2 | squared bias of one head, averaged over heads and queries; estimated without bias | mean_q
     mean_h (E f_h(x_q) - m(x_q))^2
-mean_variance | Y^2 | variance of one head over redraws of the data, averaged over heads and queries | mean_q mean_h Var
-    f_h(x_q)
-mean_covariance | Y^2 | covariance of two different heads over redraws, averaged over pairs and queries | mean_q
+mean_variance | Y^2 | variance of one head across simulated data sets, averaged over heads and queries | mean_q mean_h
+    Var f_h(x_q)
+mean_covariance | Y^2 | covariance of two different heads across data sets, averaged over pairs and queries | mean_q
     mean_{h!=g} Cov(f_h(x_q), f_g(x_q))
 ensemble_variance | Y^2 | variance of the combined estimate, averaged over queries | mean_q a' C(x_q) a
 mse | Y^2 | mean squared error of the combined estimate, averaged over queries | squared_bias + ensemble_variance
-ambiguity | Y^2 | squared difference of a head from the uniform average of all, averaged over heads, redraws and
+ambiguity | Y^2 | squared difference of a head from the uniform average of all, averaged over heads, data sets and
     queries: what the average gains on its heads | mean_squared_bias + mean_variance - mse of the uniform average
-correlation | 1 | correlation of two different heads over redraws at a fixed query, averaged over pairs and queries |
-    mean_q mean_{h!=g} C_hg / sqrt(C_hh C_gg)
+correlation | 1 | correlation of two different heads across data sets at a fixed query, averaged over pairs and queries
+    | mean_q mean_{h!=g} C_hg / sqrt(C_hh C_gg)
 effective_heads | 1 | number of uncorrelated heads that would average to the same variance | mean_variance /
     (mean_variance / H + (1 - 1/H) mean_covariance)
 [statistics: source cell]
 direct_mse | Y^2 | mean squared error of the uniform average, averaged over replicates and queries without the
     decomposition | mean_r mean_q (mean_h f_h(x_q) - m(x_q))^2, noise integrated out where it is
 query_correlation | 1 | correlation of two different heads over query points in one replicate, averaged over pairs and
-    replicates; not the correlation over redraws | mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))
+    replicates; not the correlation across data sets | mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))
 discrepancy | 1 | difference between the combined estimate and the reference computation, relative to the size of the
     latter, averaged over replicates | mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)
 own_measure | own unit | what a function of the user's own gives of each replicate, averaged over replicates | see
@@ -88,20 +88,20 @@ decomposition_gap | 1 | relative difference of the bias-variance-covariance deco
     its mean squared error | (b^2 + V/H + (1 - 1/H) C) / direct_mse - 1
 ambiguity_gap | 1 | relative difference of the ambiguity decomposition of the uniform average from its mean squared
     error | (mean_squared_bias + mean_variance - ambiguity) / direct_mse - 1
-correlation_gap | 1 | the same with covariance told by the mean variance and the correlation over redraws | (b^2 + V/H +
-    (1 - 1/H) correlation V) / direct_mse - 1
-query_correlation_gap | 1 | the same with the correlation over query points in place of that over redraws | (b^2 + V/H +
-    (1 - 1/H) query_correlation V) / direct_mse - 1
+correlation_gap | 1 | the same with covariance told by the mean variance and the correlation across data sets | (b^2 +
+    V/H + (1 - 1/H) correlation V) / direct_mse - 1
+query_correlation_gap | 1 | the same with the correlation over query points in place of that across data sets | (b^2 +
+    V/H + (1 - 1/H) query_correlation V) / direct_mse - 1
 equivalent_heads | 1 | number of heads whose uniform average would have the variance of the combined estimate, at the
     same mean variance and covariance | (mean_variance - mean_covariance) / (ensemble_variance - mean_covariance)
-linear_predictability | 1 | share of the variance of a head's estimate over redraws that the best linear combination of
-    the other heads' explains (squared multiple correlation), averaged over heads; of covariances averaged over queries
-    | mean_h 1 - 1 / (C_hh (C^-1)_hh)
+linear_predictability | 1 | share of the variance of a head's estimate across data sets that the best linear combination
+    of the other heads' explains (squared multiple correlation), averaged over heads; of covariances averaged over
+    queries | mean_h 1 - 1 / (C_hh (C^-1)_hh)
 [indexed_measures: cell index]
 hdi | see index | head diversity indices; those called `output` come from the estimates, those called `disagreement` are
     the regularisers of Li et al. (2018): minus the mean over all pairs of heads, of a head with itself too, of the
     cosine of what they make of values, of the overlap of their attention (noise of one variance, integrated out) and of
-    the cosine of their outputs over redraws and queries; the others come from the geometry of the projections |
+    the cosine of their outputs across data sets and queries; the others come from the geometry of the projections |
     disagreement: -mean_hg of tr(A_h'A_g) / (|A_h| |A_g|); E mean_q sum_i w_hi w_gi; mean_q E f_h f_g / sqrt(mean_q E
     f_h^2 mean_q E f_g^2)
 [head_measures: head]
@@ -110,7 +110,7 @@ head_squared_bias | Y^2 | squared bias of each head, averaged over queries; esti
 combination_weight | 1 | weight of each head in the ensemble; with a Monte Carlo error where it follows from estimated
     errors of heads | a_h
 [pair_measures: pair]
-head_covariance | Y^2 | covariance of heads over redraws, averaged over queries; variances on the diagonal | mean_q
+head_covariance | Y^2 | covariance of heads across data sets, averaged over queries; variances on the diagonal | mean_q
     Cov(f_i(x_q), f_j(x_q))
 head_error_moment | Y^2 | second moment of head errors, averaged over queries; mean squared errors on the diagonal |
     mean_q E (f_i - m)(f_j - m)

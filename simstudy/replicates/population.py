@@ -63,7 +63,7 @@ def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]
 
         known: Any = known_of(cell)
         if not isinstance(known, str):
-            known = "replicates do not differ" if cell.even_noise else "outcomes are noise alone, of uneven variance"
+            known = "replicates do not differ" if cell.even_noise else "outcomes are noise of uneven variance"
         estimator = f"{PLAIN}: {known}"
     return blocks, estimator
 

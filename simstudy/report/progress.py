@@ -80,7 +80,7 @@ class ProgressDisplay:
         done, expected, _, finished = state.standing
         text = f"{finished}/{len(state.accounts)} cells"
         if predicted is not None:
-            text += f", theory of {predicted}"
+            text += f", theory computed for {predicted}"
         elif ratios := [each.shortfall.ratio for each in state.accounts if each.shortfall and each.shortfall.ratio]:
             met = state.work_known and max(ratios) <= 1.0 and finished < len(state.accounts)
             worst = labels.number(max(ratios), 2)

@@ -25,7 +25,7 @@ MAX_LISTED = 50
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _ESTIMATORS = {
     "plain": "plain averages over replicates, without control variate",
-    "expansion": "averages over replicates less a control variate of known mean",
+    "expansion": "averages over replicates minus a control variate of known mean",
 }
 _COUNTS = ("error_over", "n_replicates", "n_failed", "n_batches", "precision_reached")
 

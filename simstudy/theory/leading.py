@@ -1,4 +1,4 @@
-"""Bias and covariance of head estimates over redraws of the training data, at leading order in n.
+"""Bias and covariance of head estimates across sets of training data, at leading order in n.
 
 The head estimate is a ratio of averages over n keys.  With R = E[KK] / (E K E K), its delta-method expansion
 (Owen, Monte Carlo theory, methods and examples, section 9.2, on self-normalised importance sampling) is closed form
@@ -44,7 +44,7 @@ class Prediction(NamedTuple):
     bias : (Q, H) array
         E f_h(x_q) - m(x_q), including the term of order 1/n.
     covariance : (Q, H, H) array
-        Covariance of head estimates at one query over redraws of the training data.
+        Covariance of head estimates at one query across sets of training data.
     target : (Q,) array
         m(x_q); never NaN.
     next_term : (Q, H) array

@@ -259,7 +259,7 @@ FAR = {"queries": {"kind": "points", "points": [[40000.0]]}, "bandwidth": 200.0}
         ({"n_keys": 1}, "few keys carry weight"),
         (
             {"n_keys": 512, "regression": "zero", "noise": {"kind": "heteroscedastic"}},
-            "noise alone, of uneven variance",
+            "noise of uneven variance",
         ),
         ({"n_keys": 512, "regression": "zero", "bandwidth": 1e9}, "replicates do not differ"),
         ({"n_keys": 512, "arrangement": "aligned", "angle": None} | FAR, "so small or large that rounding decides"),

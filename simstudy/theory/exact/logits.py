@@ -1,6 +1,6 @@
 """Exact finite-n moments of softmax heads whose logits are jointly Gaussian, whatever made them so.
 
-Under noise alone the covariance of two heads' estimates is the noise variance times E sum_i w_hi w_gi.  With S = sum
+With no signal the covariance of two heads' estimates is the noise variance times E sum_i w_hi w_gi.  With S = sum
 of e^L over keys and 1/S = int_0^inf e^{-tS} dt that is the integral of :mod:`simstudy.theory.exact.integrals` with
 m = 0, v = 1; a logit is one normal number for each key, so expectations over a key are sums over two axes.  Tokens
 whose logits l_ha are known, as those of attention sinks, add A_h = sum_a e^{l_ha} to S: a factor e^{-tA} under the

@@ -1,4 +1,4 @@
-"""Bias and covariance of head estimates over redraws of the training data, exactly at any n, by integration.
+"""Bias and covariance of head estimates across sets of training data, exactly at any n, by integration.
 
 Index legend: h, g head; q query.
 """
@@ -37,7 +37,7 @@ class ExactPrediction(NamedTuple):
     bias : (Q, H) array
         E f_h(x_q) - m(x_q).
     covariance : (Q, H, H) array
-        Covariance of head estimates at one query over redraws of the training data.
+        Covariance of head estimates at one query across sets of training data.
     target : (Q,) array
         m(x_q); never NaN.
     bias_error : (Q, H) array
