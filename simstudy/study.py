@@ -24,6 +24,7 @@ from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError
 from simstudy.execution.executors import Executor, Jobs, open_executor
 from simstudy.execution.folder import require_writable
+from simstudy.execution.memory import require_memory
 from simstudy.execution.provenance import provenance
 from simstudy.execution.shares import Share, require_same_engine
 from simstudy.execution.status import FILE as STATUS_FILE
@@ -138,9 +139,14 @@ def complete(
     meter = Meter()
     tell = observer or (lambda *_: None)
     with contextlib.ExitStack() as held:
+
+        def claim(memory: float, workers: int) -> None:
+            require_memory(design.cells, memory, workers)
+            held.enter_context(store.locked())
+
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
-        with open_executor(executor, workers, trust_network, lambda: held.enter_context(store.locked())) as opened:
+        with open_executor(executor, workers, trust_network, claim) as opened:
             told: dict[int, Any] = {}
             state = open_state(design, store, opened.device, told)
             writer = StatusWriter(store, design)
@@ -226,7 +232,8 @@ def run_share(
     from simstudy.execution.loop import Meter
     from simstudy.execution.state import RunState
 
-    with open_executor(executor, workers, trust_network) as opened, store.locked():
+    claim = partial(require_memory, part.cells)
+    with open_executor(executor, workers, trust_network, claim) as opened, store.locked():
         require_same_engine(design, store)
         simulate(RunState(part, store), opened, Meter(), observer or (lambda *_: None), budget=part.budget)
     return len(part.cells), store.place
@@ -284,7 +291,7 @@ def plan(
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
-    with open_executor(executor) as opened, store.locked():
+    with open_executor(executor, claim=partial(require_memory, design.cells)) as opened, store.locked():
         return pilot(open_state(design, store, opened.device), store, opened, track)
 
 

@@ -229,8 +229,18 @@ def _bytes(values: np.ndarray) -> bytes:
     return repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
 
 
+UNFOLDED = "from simstudy.execution.state import RunState\nRunState.fold = lambda _: None\n"
+"""Batches that a kill has left are compared one by one, which they are no more once they are folded together."""
+_MAIN = f"{UNFOLDED}import runpy, sys\nsys.argv[0] = 'simstudy'\nrunpy.run_module('simstudy', run_name='__main__')"
+
+
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-W", "ignore", "-m", "simstudy", *map(str, arguments)]
+
+
+def unfolded(*arguments: object) -> list[str]:
+    """A command that folds nothing."""
+    return [sys.executable, "-W", "ignore", "-c", _MAIN, *map(str, arguments)]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -241,7 +251,7 @@ class Bench:
     """A study, a calm run of it, and commands in forks, each after some code; the log takes standard errors."""
 
     def __init__(self, place: Path, work: str, first: str = "") -> None:
-        self.place, self.log, self._first = place, place / "log", first
+        self.place, self.log, self._first = place, place / "log", UNFOLDED + first
         self.design = place / "work.toml"
         self.design.write_text(work)
         self.targets: list[Target] = []

@@ -34,6 +34,7 @@ def test_indices__are_those_of_the_geometry_and_the_output():
 ALLOWED: dict[str, set[str]] = {
     "arguments": set(),
     "weights": set(),
+    "netcdf": set(),
     "errors": set(),
     "kernels": set(),
     "design.settings": {"errors"},
@@ -51,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "kernels.sealed",
         "design",
         "errors",
+        "netcdf",
     },
     "verdicts": {"execution", "replicates.intervals", "replicates.performance", "theory", "data", "design"},
     "report": {"results", "verdicts", "execution", "design", "errors"},

@@ -191,7 +191,8 @@ from concurrent.futures import ThreadPoolExecutor
 import subprocess
 import sys
 from pathlib import Path
-from simstudy.execution.store import netcdf, read_tree
+from simstudy.execution.store import read_tree
+from simstudy.netcdf import netcdf
 
 def work(_):
     for _ in range(20):

@@ -48,7 +48,7 @@ def run(
 
 def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
-    from simstudy.execution.status import is_reported, note_report
+    from simstudy.execution.status import REPORT, reported
     from simstudy.report import tables
     from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
     from simstudy.report.terminal import counted, say, show_table, warn
@@ -70,13 +70,13 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bo
     missed = missed_line(status, loaded)
     if told := [*filter(None, (missed, undecided_line(results, loaded) if loaded.claims else "")), *notes]:
         warn(*told)
-    if not is_reported(status, store):
+    if store.read_json(REPORT) != reported(status, store):
         # Imported and drawn here: nobody has to wait for pictures to read a verdict.
         from simstudy.report.page import write_report
 
         with store.locked():
             write_report(results, loaded, store)
-            note_report(status, store)
+            store.write_json(REPORT, reported(status, store))
     if not quiet:
         say(f"page: {store.folder / 'report.html'}")
     if not all(line.as_expected for line in lines):

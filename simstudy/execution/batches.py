@@ -1,10 +1,8 @@
 """The file of batches: one that is appended to, each entry whole or none, with an index that is made as it is read.
 
-An entry is a head and a payload.  The head says which batches of which cell the payload holds, how long it is, and its
-digest, and has a digest of its own; so a flipped bit costs one entry, wherever it is.  What a killed process leaves
-behind the last whole entry nobody reads, and the next writer cuts off.  A batch that was damaged and computed again
-stands there twice, and the last one counts.  Nothing in the bytes is believed unchecked.  The digests show damage, not
-forgery: whoever forges numbers also forges digests.
+An entry is a head and a payload.  The head says what the payload holds and its digest, and has a digest of its own: a
+flipped bit costs one entry.  What a killed process leaves behind the last whole entry nobody reads, and the next writer
+cuts off.  Of a batch that stands there twice the last one counts.  Digests show damage, not forgery.
 
 A payload is the moments of one batch; or of all batches from the first on, folded together; or what one batch of a
 population tells; or the numbers of batches at which a cell was looked at, the last of them as many as were folded.

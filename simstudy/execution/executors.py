@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.errors import UserError, require_extra, require_plain
 from simstudy.execution.folder import ASIDE, Folder
+from simstudy.execution.memory import available
 
 MAX_WORKERS = 1024
 """Most workers on one machine: a system that can start no more threads would end the run as a defect."""
@@ -77,6 +78,10 @@ class Executor:
         """Return how many calls run at once."""
         return self._count
 
+    def memory(self) -> float:
+        """Return the bytes that the workers may still take together."""
+        return available()
+
     def result(self, future: Future) -> Any:
         """Return what a call that has ended returned; UserError if that was lost."""
         return future.result()
@@ -122,6 +127,13 @@ class DaskExecutor(Executor):
                 self._alike = sorted(mine)
             self._count, self._counted = sum(mine.values()), time.monotonic()
         return self._count
+
+    def memory(self) -> float:
+        """Return the bytes that workers may take together, if all had the limit of the smallest."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        limits = [each["memory_limit"] / each["nthreads"] for each in workers if each["memory_limit"]]
+        here = all(each["host"] == "127.0.0.1" for each in workers)
+        return min([limit * self.workers() for limit in limits] + ([available()] if here else []), default=math.inf)
 
     def result(self, future: Future) -> Any:
         """Return what a call that has ended returned; UserError if its workers died or the scheduler is lost."""
@@ -214,9 +226,9 @@ def open_executor(
     executor: str | Jobs,
     workers: int | None = None,
     trust_network: bool = False,
-    claim: Callable[[], None] = lambda: None,
+    claim: Callable[[float, int], None] = lambda *_: None,
 ) -> Iterator[Executor]:
-    """Open an executor; ``claim`` locks the folder once that can be used, before a job or a key is made."""
+    """Open an executor; ``claim`` takes its memory and workers, and locks the folder before a job or key is made."""
     if workers is not None and not (type(workers) is int and 1 <= workers <= MAX_WORKERS):
         raise UserError(
             f"workers = {workers!r}: must be a whole number from 1 to {MAX_WORKERS}; leave it out for all cores"
@@ -241,7 +253,7 @@ def open_executor(
         else:
             known = "serial, threads, processes, cuda, or an address such as tls://host:8786"
             raise UserError(f"executor = {executor!r}: unknown; choose {known}")
-        claim()
+        claim(opened.memory(), opened.workers())
         yield opened
 
 
@@ -348,7 +360,7 @@ def _credentials(address: str, trust_network: bool) -> Any:
 
 
 @contextlib.contextmanager
-def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[DaskExecutor]:
+def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[DaskExecutor]:
     """Keep jobs running that are workers of a scheduler in this process."""
     import dask
     from distributed import Client
@@ -366,7 +378,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[], None]) -> Iterator[DaskExecutor]
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": LOST_WORKERS}
     submissions = _patient(kind.job_cls)
     scheduler = {"scheduler_cls": PagelessScheduler, "scheduler_options": {"dashboard_address": None}}
-    claim()
+    claim(dask.utils.parse_bytes(jobs.memory), jobs.threads)
     with (
         _scratch(),
         _key_file(jobs.keys) as security,

@@ -86,8 +86,6 @@ def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any
 
 def installation(device: str = "cpu") -> dict[str, Any]:
     """Return versions of libraries and the machine, as plain data."""
-    import psutil
-
     name = "CPU"
     if device != "cpu":
         # Imported here: it compiles, which those who only look need not wait for.
@@ -101,7 +99,6 @@ def installation(device: str = "cpu") -> dict[str, Any]:
         "device": name,
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "memory_GiB": round(psutil.virtual_memory().total / 2**30, 1),
     }
 
 

@@ -24,9 +24,6 @@ class Share(NamedTuple):
     number: int
     total: int
 
-    def __str__(self) -> str:
-        return f"{self.number}/{self.total}"
-
     @classmethod
     def parse(cls, text: str) -> Share:
         """Return the share that a text such as "3/8" names."""

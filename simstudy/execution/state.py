@@ -1,7 +1,6 @@
 """The state of a run: which batches are done, which are wanted next, and what each cell's measures are so far.
 
-A design may want ten million batches of a cell.  So what is wanted is a number, and tasks are made as they are needed:
-memory and time follow what is stored and what is in flight.
+A design may want ten million batches of a cell: tasks are made as they are needed.
 """
 
 from collections import defaultdict

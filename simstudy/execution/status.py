@@ -1,9 +1,7 @@
 """How far each cell of a study is: as a run last wrote it beside its batches, or else how many of these there are.
 
-To look takes all that a run needs, the compiled kernels and often the theory; to read what was written takes neither.
-So a run writes every second where it stands.  Batches that have come since are counted; errors, failures and what is
-still to come are those of the last look at each cell.  What a run wrote last, when all was done, also tells whether
-results still are those of what is stored, so that nothing is done again.
+A run writes every second where it stands, for those who read it without kernels and theory.  Batches that have come
+since are counted.  What it wrote last also tells whether results still are those of what is stored.
 """
 
 from __future__ import annotations
@@ -162,41 +160,25 @@ def status_of(state: RunState, origin: str) -> Status:
     """Return where a study stands, as of the last look at each cell."""
     cells = []
     for account in state.accounts:
-        worst = account.shortfall
-        cells.append(
-            CellStatus(
-                identity=account.identity,
-                batch_size=account.batch_size,
-                stored=account.target - account.missing,
-                target=account.target,
-                expected=account.expected,
-                looked=account.done > 0,
-                finished=account.finished and not account.cut,
-                reached=account.finished and account.reached,
-                cut=account.cut,
-                defined=account.performance is not None,
-                failed=len(account.failed),
-                first_failed=account.failed[0] if account.failed else None,
-                measure=worst and worst.measure,
-                mcse=worst and worst.mcse,
-                wanted=worst and worst.wanted,
-            )
-        )
+        told = {name: getattr(account, name) for name in ("identity", "batch_size", "target", "expected", "cut")}
+        if worst := account.shortfall:
+            told |= {name: getattr(worst, name) for name in ("measure", "mcse", "wanted")}
+        told |= {
+            "stored": account.target - account.missing,
+            "looked": account.done > 0,
+            "finished": account.finished and not account.cut,
+            "reached": account.finished and account.reached,
+            "defined": account.performance is not None,
+            "failed": len(account.failed),
+            "first_failed": account.failed[0] if account.failed else None,
+        }
+        cells.append(CellStatus(**told))
     return Status(origin=origin, as_of=time.time(), cells=tuple(cells))
 
 
-def is_reported(status: Status, store: Store) -> bool:
-    """Whether page, tables and figures lie there as they were made of these results."""
-    found = store.read_json(REPORT)
-    return found.get("made_of") == [status.origin, status.results] and found.get("files") == _files(store)
-
-
-def note_report(status: Status, store: Store) -> None:
-    """Write down what page, tables and figures were made of."""
-    store.write_json(REPORT, {"made_of": [status.origin, status.results], "files": _files(store)})
-
-
-def _files(store: Store) -> dict[str, str]:
+def reported(status: Status, store: Store) -> dict[str, Any]:
+    """Return what page, tables and figures were made of if that was now, and digests of those that lie there."""
     names = [name for name in store.files.names() if name.endswith((".html", ".csv"))]
     names += [f"figures/{name}" for name in store.files.at("figures").names()]
-    return {name: hashlib.sha256(store.files.read(name, MAX_RESULTS_BYTES)).hexdigest() for name in names}
+    files = {name: hashlib.sha256(store.files.read(name, MAX_RESULTS_BYTES)).hexdigest() for name in names}
+    return {"made_of": [status.origin, status.results], "files": files}

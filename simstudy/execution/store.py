@@ -8,11 +8,8 @@ Layout of a study folder::
     confirmed/<digest>/                          the same with other random numbers (run --confirm)
 
 A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  Batches are
-appended instead, each of them whole or not stored.  They are named by a digest of all that decides their contents, so a
-changed design or engine looks for others instead of reusing what no longer holds.  They are flushed to disk a second's
-worth at a time, or more if that takes long, as flushing each takes longer than computing it: what a loss of power
-spoils of it its digest tells, and it is computed again.  Whoever writes holds the lock of the file; whoever reads, no
-lock.
+appended instead, each whole or not stored, and flushed to disk a second's worth at a time: what a loss of power spoils
+is computed again.  They are named by a digest of all that decides their contents.  Only who writes holds a lock.
 """
 
 from __future__ import annotations
@@ -37,12 +34,11 @@ from simstudy.errors import UserError
 from simstudy.execution import batches
 from simstudy.execution.batches import Entry, Stored
 from simstudy.execution.folder import ASIDE, Folder, Held, Missing
+from simstudy.netcdf import loaded, netcdf
 from simstudy.replicates.moments import Draw, Moments
 
 if TYPE_CHECKING:
-    import netCDF4
     import xarray as xr
-    from xarray.backends import NetCDF4DataStore
 
 RUN = "batches/run"
 DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE = "details.nc", "provenance.json", "results.nc"
@@ -57,10 +53,6 @@ _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
 MAX_RESULTS_BYTES = 1 << 34
 """Largest file of results that is read: it is held in memory."""
-_COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
-"""Every reader of netCDF 4 undoes it, and no digit is lost."""
-_WORTH_BYTES = 2048
-"""Size from which compressing an array saves more than what netCDF then keeps of its chunks."""
 DEFAULT_OUTPUT = Path("outputs")
 
 
@@ -273,45 +265,8 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT, share: str = "
     return Store(folder.at("confirmed", design.confirmation.digest) if design.confirmation else folder, share)
 
 
-def netcdf(data: xr.Dataset | xr.DataTree) -> bytes:
-    """Return data as the bytes of a netCDF file: written by us, so that a full disk raises what we expect."""
-    # Imported here and below: they take half a second, which who looks at batches alone need not wait for.
-    import netCDF4
-    import xarray as xr
-    from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
-
-    tree = data if isinstance(data, xr.DataTree) else xr.DataTree(data)
-    with NETCDF4_PYTHON_LOCK:
-        # Both arguments are required for a file in memory, but name no file and no size.
-        target = netCDF4.Dataset("results.nc", "w", memory=1)
-        for node in tree.subtree:
-            dataset = node.to_dataset(inherit=False).copy()
-            for variable in dataset.variables.values():
-                # Texts become characters, as text of any length cannot be compressed.
-                text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
-                variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
-            dataset.dump_to_store(_unlocked(target, node.path))
-        return bytes(target.close())
-
-
-def _unlocked(file: netCDF4.Dataset, group: str) -> NetCDF4DataStore:
-    """Return what xarray reads from and writes to, while its lock is held: netCDF is not safe for threads."""
-    from xarray.backends import NetCDF4DataStore
-    from xarray.backends.file_manager import DummyFileManager
-
-    return NetCDF4DataStore(DummyFileManager(file), group=group, mode="a", lock=False)
-
-
 def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
-    """Load results with their groups into memory, without an encoding, which would spoil what is saved again.
-
-    They are read from a folder, by default the one that the path names.
-    """
-    # Imported here, as above.
-    import netCDF4
-    import xarray as xr
-    from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
-
+    """Load results with their groups into memory from a folder, by default the one that the path names."""
     try:
         content = (folder or Folder(path.parent)).read(path.name, MAX_RESULTS_BYTES)
     except Missing:
@@ -320,12 +275,7 @@ def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
     if hashlib.sha256(bare).hexdigest().encode() != content[-DIGEST_LENGTH:]:
         raise UserError(f"{path}: damaged, or not the results of a study; run the study again")
     try:
-        with NETCDF4_PYTHON_LOCK, netCDF4.Dataset("results.nc", memory=bare) as file:
-            groups = [file]
-            for group in groups:
-                groups += group.groups.values()
-            opened = {group.path: xr.open_dataset(_unlocked(file, group.path)) for group in groups}
-            found = xr.DataTree.from_dict({name: each.load().drop_encoding() for name, each in opened.items()})
+        found = loaded(bare)
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
         raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
     # Where the details of the same run are looked for, from any working directory.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from faults import SMALL, Disk, failing, in_fork, outcome, ran, without_power
-from kills import ROOT, SURROUNDINGS, WORK, Aim, Bench, command, environment, inside
+from kills import ROOT, SURROUNDINGS, WORK, Aim, Bench, environment, inside, unfolded
 from stored import batches, flip, overwrite, record
 from strangers import cluster
 
@@ -54,7 +54,7 @@ def test_disk_that_fills_up__is_one_message_then_the_same_bytes(bench):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", place], capture_output=True).returncode:
         pytest.skip("no permission to mount a file system")
     try:
-        target, arguments = bench.target("small"), command(*bench.run("small"))
+        target, arguments = bench.target("small"), unfolded(*bench.run("small"))
         result = subprocess.run(arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300)
         assert result.returncode == 2 and result.stderr.count("No space left on device") == 1, result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
@@ -134,7 +134,7 @@ def test_poor_surroundings__give_the_same_bytes(surroundings, executor, bench):
     if "faketime" in SURROUNDINGS[surroundings] and (executor == "processes" or shutil.which("faketime") is None):
         pytest.skip("no faketime, or Dask, which waits by the clock that never goes back in truth, but does there")
     target = bench.target(f"{executor} with {surroundings}")
-    done = inside([surroundings], command(*bench.run(target.name, "--executor", executor, "--workers", "2")))
+    done = inside([surroundings], unfolded(*bench.run(target.name, "--executor", executor, "--workers", "2")))
     assert done.returncode in (0, 3) and "Traceback" not in done.stderr, done.stderr
     target.assert_equal()
 
@@ -151,7 +151,7 @@ def test_clock_set_back_between_runs__computes_nothing_again(bench):
         pytest.skip("no faketime")
     target = bench.target("back in time")
     target.hit(lambda: bench.start(*bench.run(target.name)))
-    done = inside(["a clock that was set back"], command(*bench.run(target.name)))
+    done = inside(["a clock that was set back"], unfolded(*bench.run(target.name)))
     assert done.returncode in (0, 3), done.stderr
     target.assert_equal()
 
@@ -162,7 +162,7 @@ def test_folder_that_is_read_only__is_one_line(bench):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", place], capture_output=True).returncode:
         pytest.skip("no permission to mount a file system")
     try:
-        arguments = command(*bench.run("fixed"))
+        arguments = unfolded(*bench.run("fixed"))
         done = subprocess.run(arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=280)
         assert f"{place}: cannot be written" in refused(done)
     finally:
@@ -175,7 +175,7 @@ def test_worker_with_another_numpy__is_one_line_and_stores_nothing(bench, tmp_pa
     found.parent.mkdir(parents=True)
     found.write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.0.0\n")
     with cluster(tmp_path / "cluster", PYTHONPATH=f"{found.parents[1]}:{ROOT}") as others:
-        arguments = command(*bench.run("mixed", "--executor", others.address))
+        arguments = unfolded(*bench.run("mixed", "--executor", others.address))
         ours = others.environment | {"PYTHONPATH": str(ROOT)}
         done = subprocess.run(arguments, cwd=ROOT, env=ours, capture_output=True, text=True, timeout=280)
     assert "a worker would give other bits" in refused(done)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 from builders import edited
-from kills import BATCHES, KINDS, ROOT, WORK, Aim, Bench, Target, command, environment
+from kills import BATCHES, KINDS, ROOT, WORK, Aim, Bench, Target, environment, unfolded
 from strangers import cluster
 
 N_KILLS = {"serial": 10, "threads": 10, "results": 9}
@@ -38,7 +38,7 @@ def started(bench: Bench, *arguments: object, **variables: str) -> Callable[[], 
     def start() -> subprocess.Popen:
         with bench.log.open("a") as log:
             return subprocess.Popen(
-                command(*arguments), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, env=environment(**variables),
+                unfolded(*arguments), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, env=environment(**variables),
                 start_new_session=True,
             )  # fmt: skip
 

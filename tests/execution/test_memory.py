@@ -1,0 +1,81 @@
+"""What no memory holds is refused in one line before the first batch, instead of killed without a word."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+from builders import DESIGN, edited, write_design
+from commands import simstudy
+
+from simstudy.errors import UserError
+from simstudy.execution import executors
+from simstudy.execution.executors import Jobs, open_executor
+
+GIB = 1 << 30
+LARGE = edited(edited(DESIGN, "n_keys = 40", "n_keys = 4_000_000"), "n_features = 6", "n_features = 28")
+"""A replicate of 0.95 GiB."""
+LIMIT = """
+import psutil, resource
+limit = psutil.Process().memory_info().vms + {}
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+"""
+JOIN = "import os\nopen({!r}, 'w').write(str(os.getpid()))\n"
+REFUSED = "error: grids.angles: a batch takes 0.954 GiB of memory at least, and 2 workers have "
+
+
+@contextlib.contextmanager
+def control_group(limit: int):
+    """A group of processes with a limit of memory, and the file to join it by; skipped where none can be made."""
+    lines = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
+    version, path = next((controllers, path) for _, controllers, path in lines if controllers in ("memory", ""))
+    group = Path("/sys/fs/cgroup", version, path[1:], f"simstudy-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here ({error})")
+    try:
+        try:
+            (group / ("memory.limit_in_bytes" if version else "memory.max")).write_text(str(limit))
+        except OSError as error:
+            pytest.skip(f"control groups here have no limit of memory ({error})")
+        yield str(group / "cgroup.procs")
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.parametrize("limited_by", ["address space", "control group"])
+@pytest.mark.parametrize(("size", "remedy"), [(1.4, "use at most 1 of them"), (0.7, "use fewer keys, features")])
+def test_batches_that_do_not_fit__are_refused_before_anything_is_written(size, remedy, limited_by, tmp_path):
+    def run(design: str, before: str):
+        # The process that commands are forked from holds some memory of its own group.
+        path, output = write_design(tmp_path, design), tmp_path / "out"
+        return simstudy("run", path, "--output", output, "--workers", 2, before=before)
+
+    with contextlib.ExitStack() as held:
+        before = LIMIT.format(int(size * GIB))
+        if limited_by == "control group":
+            before = JOIN.format(held.enter_context(control_group(int(size * GIB))))
+        done = run(LARGE, before)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and not (tmp_path / "out").exists(), done.stderr
+        assert REFUSED in done.stderr and remedy in done.stderr
+        assert run(DESIGN, before).returncode in (0, 3)  # the control
+
+
+def test_memory_of_dask_and_of_jobs__is_what_they_were_given(monkeypatch):
+    from distributed import LocalCluster
+
+    seen = []
+
+    def claim(*given):
+        seen.append(given)
+        raise UserError("seen")
+
+    monkeypatch.setattr(executors.shutil, "which", lambda name: name)
+    with LocalCluster(
+        n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0", memory_limit="1GB"
+    ) as cluster:
+        for executor in (cluster.scheduler_address, Jobs(memory="3GB", threads=5)):
+            with pytest.raises(UserError, match="seen"), open_executor(executor, claim=claim):
+                raise AssertionError("opened")
+    assert seen == [(2e9, 4), (3e9, 5)]
