@@ -33,15 +33,21 @@ def collect(outputs):
     for row in rows():
         quick = outputs / row["study"] / "quick"
         confirmed = sorted(quick.glob("confirmed/*/verdicts.csv"), key=lambda path: path.stat().st_mtime)
-        lines = []
+        line, shown = {"verdict": "not run"}, {}
         for path in (confirmed or [*quick.glob("verdicts.csv")])[-1:]:
-            with path.open(encoding="utf-8") as file:
-                lines = [line for line in csv.DictReader(file) if line["claim"] == row["claim"]]
-        line = lines[0] if lines else {"verdict": "not run"}
+            line = next((each for each in lines_of(path) if each["claim"] == row["claim"]), line)
+            # Of all comparisons the representative one, not the one that decides.
+            named = row["claim"], line["standing_statistic"]
+            told = lines_of(path.with_name("comparisons.csv"))
+            shown = next((each for each in told if (each["claim"], each["statistic"]) == named), {})
         said = {"seeds": "confirmed" if confirmed else "of the design", "verdict": line["verdict"]}
-        yield (
-            row | said | {name: line.get(f"verdict_{of}") for name, of in (("estimate", "estimate"), ("error", "mcse"))}
-        )
+        yield row | said | {name: shown.get(of, "") for name, of in (("estimate", "estimate"), ("error", "mcse"))}
+
+
+def lines_of(path):
+    """Lines of a CSV file."""
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def number(estimate, error):
