@@ -1,7 +1,7 @@
 """Results of a study as a tree, each grid with a dimension for each factor; and as a table with a row for each cell."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,14 +22,14 @@ from simstudy.design.measures import (
     registry,
 )
 from simstudy.design.mistakes import hint
-from simstudy.design.settings.cell import TABLE_OF
 from simstudy.design.settings.levels import Coordinates, level
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 
-LAYOUT = "tree 1"
+LAYOUT = "tree 2"
 """Attribute of results: how they are laid out; changed with what `tree_of` makes."""
-VERDICTS, COMPARISONS, ERRORS, THEORY, RUN, FIGURES = "verdicts", "comparisons", "errors", "theory", "run", "figures"
+ERRORS, THEORY, RUN, FIGURES = "errors", "theory", "run", "figures"
+SETTINGS, VERDICTS, COMPARISONS = "settings", "verdicts", "comparisons"
 _SHOWN = ("n_replicates", "n_failed", "precision_reached")
 """Counts beside the measures; the others lie in the group ``run``."""
 METHOD, ESTIMATOR = "method", "estimator"
@@ -132,7 +132,11 @@ def text_of(row: Coordinates, name: str) -> Any:
 
 def tree_of(cells: xr.Dataset) -> xr.DataTree:
     """Return the tree of results in a table; nothing of it is undefined in all cells of a grid."""
-    groups = {"/": xr.Dataset(attrs=cells.attrs | {"layout": LAYOUT})}
+    settings = {name: each.variable for name, each in cells.coords.items() if each.dims == ("cell",)}
+    groups = {
+        "/": xr.Dataset(attrs=cells.attrs | {"layout": LAYOUT}),
+        f"/{SETTINGS}": described(xr.Dataset(coords={"cell": np.arange(cells.sizes["cell"]), **settings})),
+    }
     rows = coordinates_of(cells)
     for name, factors in factors_of(cells).items():
         numbers = np.flatnonzero(cells.grid.values == name)
@@ -263,41 +267,39 @@ def _levels(rows: list[Coordinates], factor: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _flat(results: xr.DataTree) -> xr.Dataset:
-    """The table of which `tree_of` made a tree."""
+    """The table of which `tree_of` made a tree, of the cells that it still has."""
     attrs = {str(name): text for name, text in results.attrs.items() if name != "layout"}
-    grids = {name: node for name, node in results.children.items() if name not in (VERDICTS, COMPARISONS)}
-    parts = {
-        name: {"": node.to_dataset(inherit=False)}
-        | {below: child.to_dataset() for below, child in node.children.items()}
-        for name, node in grids.items()
-    }
-    there = {name: np.ravel(groups[""]["cell"].values) >= 0 for name, groups in parts.items()}
-    order = {name: np.ravel(groups[""]["cell"].values)[there[name]] for name, groups in parts.items()}
-    coords: dict[str, Any] = _columns({name: groups[""] for name, groups in parts.items()}, there, order)
+    grids = [node for name, node in results.children.items() if name not in (SETTINGS, VERDICTS, COMPARISONS)]
+    groups = [{"": node, **node.children} for node in grids]
+    numbers = [node["cell"].values.ravel() for node in grids]
+    kept = np.sort(np.concatenate([each[each >= 0] for each in numbers]))
+    settings = results[SETTINGS].to_dataset().sel(cell=kept).drop_vars("cell")
+    coords: dict[str, Any] = {str(name): each.variable for name, each in settings.coords.items()}
     coords |= {"source": list(SOURCES), "index": list(INDICES)}
     for dimension in ("look", "drawn", "end", "figure"):
-        told = [
-            each[dimension].values.tolist()
-            for groups in parts.values()
-            for each in groups.values()
-            if dimension in each
-        ]
-        if told:
-            coords[dimension] = list(dict.fromkeys(label for labels in told for label in labels))
+        found = [node[dimension].values for each in groups for node in each.values() if dimension in node.dims]
+        coords |= {dimension: max(found, key=len)} if found else {}
     arrays: dict[str, Any] = {}
     for name, variable in registry(attrs).items():
         others = [dimension for dimension in variable.dims if dimension != "cell"]
-        if len(others) < len(variable.dims) and all(dimension in coords for dimension in others):
-            text, shape = variable.unit == "text", [len(coords["grid"][1]), *(len(coords[each]) for each in others)]
-            made = np.full(shape, "" if text else 0 if _counts(name) else np.nan, object if text else float)
-            found = name not in _SOMETIMES
-            for grid, groups in parts.items():
-                for place, values in _stored(groups, name, variable, coords):
-                    made[np.ix_(order[grid], *map(np.array, place))] = values.reshape(-1, *map(len, place))[there[grid]]
-                    found = True
-            if found:
-                kind = int if _counts(name) else bool if variable.unit == "bool" else made.dtype
-                arrays[name] = np.moveaxis(made, 0, variable.dims.index("cell")).astype(kind)
+        if len(others) == len(variable.dims) or not all(dimension in coords for dimension in others):
+            continue
+        counts, text = name.startswith(("n_", "look_")), variable.unit == "text"
+        shape = [len(kept), *(len(coords[each]) for each in others)]
+        made = np.full(shape, "" if text else 0 if counts else np.nan, object if text else float)
+        stored = name not in _SOMETIMES
+        for nodes, places in zip(groups, numbers, strict=True):
+            rows = np.searchsorted(kept, places[places >= 0])
+            for group, own_name, sources in _places(name, variable):
+                if group in nodes and own_name in nodes[group].data_vars:
+                    values = nodes[group][own_name].values
+                    values = values.reshape(-1, *values.shape[values.ndim - len(others) + (sources == [0]) :])
+                    at = np.ix_(rows, sources) if sources else rows
+                    made[at] = values[places >= 0].reshape(made[at].shape)
+                    stored = True
+        if stored:
+            kind = int if counts else bool if variable.unit == "bool" else made.dtype
+            arrays[name] = np.moveaxis(made, 0, variable.dims.index("cell")).astype(kind)
     for dimension, group, prefix in (("claim", VERDICTS, ""), ("comparison", COMPARISONS, "comparison_")):
         if group in results.children:
             coords[dimension] = results[group].ds[dimension].values
@@ -305,55 +307,6 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
     cells = labelled(arrays, coords, attrs)
     cells.encoding = dict(results.encoding)
     return cells
-
-
-def _counts(name: str) -> bool:
-    return name.startswith(("n_", "look_"))
-
-
-def _stored(
-    groups: Mapping[str, xr.Dataset], name: str, variable: Variable, coords: Mapping[str, Any]
-) -> Iterator[tuple[list[list[int]], np.ndarray]]:
-    """What a grid holds of a variable, and the places of that along the dimensions other than cells."""
-    for group, own_name, sources in _places(name, variable):
-        if group in groups and own_name in groups[group].variables:
-            labels = {each: groups[group][each].values.tolist() for each in _NAMED if each in variable.dims}
-            yield (
-                [
-                    (sources or []) if each == "source" else [list(coords[each]).index(label) for label in labels[each]]
-                    for each in variable.dims
-                    if each != "cell"
-                ],
-                groups[group].variables[own_name].values,
-            )
-
-
-def _columns(
-    grids: Mapping[str, xr.Dataset], there: Mapping[str, np.ndarray], order: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
-    """The settings of all cells, by name, and their grid."""
-    size = sum(map(len, order.values()))
-    found: dict[str, list[Any]] = {"grid": [""] * size}
-    for grid, main in grids.items():
-        cell = main["cell"]
-        dims = [str(name) for name in main.coords if name not in ("cell", *_NAMED)]
-        names = dict.fromkeys([*(str(name).removesuffix(_VALUE) for name in dims), *map(str, main.attrs)])
-        for name in names:
-            if name in main.attrs:
-                values = [main.attrs[name]] * len(order[grid])
-            else:
-                stored = main[f"{name}{_VALUE}" if f"{name}{_VALUE}" in main.coords else name]
-                laid_out = stored.broadcast_like(cell).transpose(*cell.dims).values.ravel()
-                values = laid_out[there[grid]].tolist()
-            column = found.setdefault(setting_of(name), [None] * size)
-            for place, value in zip(order[grid].tolist(), values, strict=True):
-                column[place] = value
-        for place in order[grid].tolist():
-            found["grid"][place] = grid
-    # In the order in which a design states them; parameters of functions last.
-    places = {name: place for place, name in enumerate(["grid", *TABLE_OF, "bandwidth_rule"])}
-    ordered = sorted(found, key=lambda name: (places.get(name, len(places)), name))
-    return {name: ("cell", np.array(found[name])) for name in ordered}
 
 
 _SOMETIMES = {f"{name}{ending}" for name in OCCASIONAL for ending in ("", "_mcse")} | {

@@ -24,8 +24,8 @@ from simstudy.errors import PrecisionWarning, UserError
 from simstudy.report import terminal
 from simstudy.report.figures import draw, image
 from simstudy.results import cells_of
+from simstudy.shown import z_scores
 from simstudy.simulation import source_text
-from simstudy.verdicts.figure_data import z_scores
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
 def test_grid__has_a_dimension_for_each_factor_and_every_cell_at_its_place(tmp_path, factors, arrangement, sizes):
     cells = run_tiny(tmp_path, factors, arrangement)
     opened = open_results(tmp_path / "tiny" / "quick")
-    (grid,) = opened.children.values()
+    grid = opened["angles"]
     assert grid.mse.sizes == sizes and {"query", "head_i", "index"}.isdisjoint(grid.mse.dims)
     kinds = {name: "f" if name in ("n_keys", "n_heads", "head_dim") else grid[name].dtype.kind for name in sizes}
     assert all(grid[name].dtype.kind in kind + "iuf"[: 3 * (kind == "f")] for name, kind in kinds.items())

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from simstudy.commands import cli
 from simstudy.errors import UserError, require_extra, require_plain
 
-PAGES = (".html", ".htm")
-"""Endings of the name of a page."""
-_LISTED = 5
-_MAX_BYTES = 1 << 32
-"""Largest file of arrays or texts that is read."""
+MAX_BYTES = 1 << 32
+"""Largest file that is read."""
 _CSV = "give CSV in UTF-8 with a header, commas between columns and points before decimals"
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @cli.app.command()
 def judge(
     numbers: Annotated[Path, typer.Argument(help="Table with a header: CSV, or Parquet with the extra `parquet`.")],
-    claims: Annotated[Path, typer.Argument(help="TOML with claims as in designs, without grid and measure.")],
+    claims: Annotated[Path | None, typer.Argument(help="TOML with claims; without, all pairs are compared.")] = None,
     unit: Annotated[str | None, typer.Option(help="Column that names units, such as tasks; else each row.")] = None,
     value: Annotated[str | None, typer.Option(help="Column of numbers, if a row is one unit and condition.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Column that names groups of dependent units.")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
+    looks: Annotated[str | None, typer.Option(help="`one` if the number of units was fixed; else `any`.")] = None,
     page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) to this file.")] = None,
     as_json: cli.JsonOption = False,
 ) -> None:
     """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
 
-    The chance of any wrong verdict is at most 5 %, even if you add units and judge again.
+    The chance of any wrong verdict is at most 5 %, even if you add units and judge again, unless with `--looks one`.
     """
     from simstudy.design.mistakes import DesignError
     from simstudy.judging.claims import read_claims
@@ -43,14 +38,18 @@ def judge(
     from simstudy.judging.judged import judged
     from simstudy.report.tables import verdict_table
     from simstudy.report.terminal import say, say_json, show_table
+    from simstudy.ties import tied_sets
 
-    if page is not None and page.suffix not in PAGES:
-        raise UserError(f"--page {page}: must end in {' or '.join(PAGES)}, so that it replaces no table and no claims")
-    stated = read_claims(claims)
-    options = {"unit": unit, "value": value, "cluster": cluster, "missing": "drop" if drop else None}
+    if page is not None and (page.suffix not in (".html", ".htm") or claims is None):
+        raise UserError(f"--page {page}: needs claims, and must end in .html or .htm, so that it replaces no table")
+    options = {"unit": unit, "value": value, "cluster": cluster, "missing": "drop" if drop else None, "looks": looks}
     given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
+    place, stated = ("", None) if claims is None else read_claims(claims)
     try:
-        found = judged(_read(numbers, stated.columns.model_dump() | given), stated, given)
+        if stated is None:
+            ties = tied_sets(_read(numbers, dict.fromkeys(options) | given), **given)
+            return say_json(ties.conditions.to_dict("records")) if as_json else say(repr(ties))
+        found = judged(_read(numbers, stated.numbers.model_dump() | given), place, stated, given)
     except DesignError:  # of the claims
         raise
     except UserError as error:
@@ -58,7 +57,7 @@ def judge(
     if as_json:
         say_json(record(found))
     else:
-        show_table(verdict_table(found.lines, "standard error"))
+        show_table(verdict_table(found.lines, "standard error", found.looks))
         say(*found.summary, *found.wanted)
     if page is not None:
         written = write_page(found, cli.plain_path(page), (numbers, claims))
@@ -67,12 +66,11 @@ def judge(
     raise typer.Exit(0 if all(line.as_expected for line in found.lines) else cli.EXIT_NOT_AS_EXPECTED)
 
 
-def _read(path: Path, columns: dict[str, Any]) -> pd.DataFrame:
+def _read(path: Path, columns: dict[str, Any]) -> Any:
     """Return a table with the columns stated; what no column of numbers holds is text unless it can but be a number."""
     import pandas as pd
 
     from simstudy.design.files import open_regular
-    from simstudy.judging.files import MAX_BYTES
 
     if path.suffix == ".parquet":
         require_extra("Parquet", "pyarrow", "parquet", ", or give CSV")
@@ -104,7 +102,7 @@ def _read(path: Path, columns: dict[str, Any]) -> pd.DataFrame:
     return table
 
 
-def _is_text(written: pd.Series) -> bool:
+def _is_text(written: Any) -> bool:
     """Whether numbers, as written, tell more apart than their values, as 1.10 and 1.1, or begin with zeros."""
     spelled = {each.strip() for each in written.dropna()}
     return len({float(each) for each in spelled}) < len(spelled) or any(re.match(r"[+-]?0\d", each) for each in spelled)
@@ -138,7 +136,7 @@ def inspect(
     found = inspect_heads(*(_arrays(model) if model.suffix == ".npz" else _model(model, texts, batch, remote_code)))
     path = write_heads_page(found, Store(output), model.stem)
     say(answer(found))
-    for layer, first, second, correlation in most_alike(found, _LISTED):
+    for layer, first, second, correlation in most_alike(found, 5):
         say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
     say(CAUTION)
     for source, name in SOURCE_NAMES.items():
@@ -153,7 +151,7 @@ def _arrays(path: Path) -> tuple[dict[str, Any], Any]:
     from simstudy.design.files import open_regular, read_arrays
 
     try:
-        with open_regular(path, _MAX_BYTES) as file:
+        with open_regular(path, MAX_BYTES) as file:
             arrays = read_arrays(file)
     except (UserError, ValueError) as error:
         raise UserError(f"{path}: {error}") from None
@@ -170,7 +168,7 @@ def _model(folder: Path, texts: Path | None, batch: int, remote_code: bool) -> t
         raise UserError("--texts: give a file with one text a line")
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no folder of a model (it has no config.json); save one with model.save_pretrained")
-    lines = [line for line in read_text(texts, _MAX_BYTES).splitlines() if line.strip()]
+    lines = [line for line in read_text(texts, MAX_BYTES).splitlines() if line.strip()]
     require_extra("a model", "transformers", "models")
     from transformers import AutoModel, AutoTokenizer
 

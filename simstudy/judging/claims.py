@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, NamedTuple, Union
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, create_model
 
@@ -20,7 +20,6 @@ from simstudy.judging.table import Columns
 
 GRID = "numbers"
 """Name of the one grid: the conditions of the table."""
-_X = (Positive, Field(description="the x claimed"))
 _FIXED: dict[str, Any] = {
     "grid": (Literal["numbers"], GRID),
     "measure": (Literal["mean"], "mean"),
@@ -35,7 +34,7 @@ _CHANGED: dict[type[BaseClaim], dict[str, Any]] = {
     designed.LargerThan: {},
     designed.Monotone: {},
     designed.Slope: {},
-    designed.Optimum: {"value": _X, "source": (None, None)},
+    designed.Optimum: {"value": (Positive, Field(description="the x claimed")), "source": (None, None)},
     designed.OptimumSlope: {"value": (Real, Field(description="the slope claimed")), "source": (None, None)},
     designed.ViolatedPairs: {"against": (Line, Field(description="a numeric factor"))},
 }
@@ -54,56 +53,40 @@ class ClaimsFile(Record):
     claims: Annotated[dict[Name, OwnClaim], Field(min_length=1)]
 
 
-class Stated(NamedTuple):
-    """Claims as they were stated, and what messages call them: the path of their file, or "claims"."""
-
-    place: str
-    columns: Columns
-    claims: dict[str, BaseClaim]
-
-
-def read_claims(claims: Any) -> Stated:
-    """Read claims, be they the path of a file, its text, tables by name, or a `simstudy.Study` that states claims."""
-    place, tables = _tables(claims)
-    document = validated(ClaimsFile, tables, place=place)
-    return Stated(place, document.numbers, document.claims)
-
-
-def _tables(claims: Any) -> tuple[str, dict[str, Any]]:
+def read_claims(claims: Any) -> tuple[str, ClaimsFile]:
+    """Read a file of claims, its text, tables by name, or a `simstudy.Study`; return what messages call it, and it."""
+    place = "claims"
     if isinstance(claims, Mapping):
-        stated = claims.get("claims")
-        within = isinstance(stated, Mapping) and "kind" not in stated
+        within = isinstance(stated := claims.get("claims"), Mapping) and "kind" not in stated
         stating = {name: claims[name] for name in ("numbers", "claims") if name in claims}
-        written = read_design(stating if within else {"claims": claims})
-        return "claims", written.tables
-    if isinstance(claims, str) and "\n" in claims:
-        return "claims", parse("claims", claims)
-    if isinstance(claims, (str, Path)):
-        return str(claims), parse(str(claims), written_text(Path(claims)))
-    kind = type(claims).__name__
-    raise UserError(f"claims of type {kind}; give tables by name, the path of a TOML file, or its text")
+        tables = read_design(stating if within else {"claims": claims}).tables
+    elif isinstance(claims, str) and "\n" in claims:
+        tables = parse(place, claims)
+    elif isinstance(claims, (str, Path)):
+        tables = parse(place := str(claims), written_text(Path(claims)))
+    else:
+        kind = type(claims).__name__
+        raise UserError(f"claims of type {kind}; give tables by name, the path of a TOML file, or its text")
+    return place, validated(ClaimsFile, tables, place=place)
 
 
 def require_answerable(
-    stated: Stated, conditions: Sequence[Coordinates], factors: tuple[str, ...]
+    place: str, claims: Mapping[str, BaseClaim], conditions: Sequence[Coordinates]
 ) -> dict[str, list[list[int]]]:
     """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
     cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
-    names = tuple(conditions[0])
-    grid = PlannedGrid(GRID, factors, cells, selectable=names, noun="condition", whole="table", setting="factor")
-    entries = {f"claims.{name}": claim for name, claim in stated.claims.items()}
-    references = refer({GRID: grid}, entries, stated.place)
+    factors = tuple(conditions[0])
+    grid = PlannedGrid(GRID, factors, cells, selectable=factors, noun="condition", whole="table", setting="factor")
+    entries = {f"claims.{name}": claim for name, claim in claims.items()}
+    references = refer({GRID: grid}, entries, place)
     compared = {}
-    for path, claim in entries.items():
-        against = claim.against if isinstance(claim, ViolatedPairs) else factors[0]
-        if against not in factors:
-            unknown = Problem.unknown(f"{path}.against", against, factors, what="factor")
-            raise DesignError(stated.place, [unknown])
-        if claim.kind == "violated_pairs" and not all(isinstance(each[against], (int, float)) for each in conditions):
+    for (path, claim), reference in zip(entries.items(), references, strict=True):
+        ordered = isinstance(claim, ViolatedPairs)
+        if ordered and (against := claim.against) not in factors:
+            raise DesignError(place, [Problem.unknown(f"{path}.against", against, factors, what="factor")])
+        if ordered and not all(isinstance(each[against], (int, float)) for each in conditions):
             fault = "is not a number under every condition; use a numeric factor"
-            raise DesignError(stated.place, [Problem(f"{path}.against", against, fault)])
-    for name, reference in zip(stated.claims, references, strict=True):
+            raise DesignError(place, [Problem(f"{path}.against", against, fault)])
         alone = [[number] for number in reference.chosen]
-        ordered = isinstance(reference.entry, ViolatedPairs)
-        compared[name] = [reference.chosen] if ordered else reference.compared or alone
+        compared[path.removeprefix("claims.")] = [reference.chosen] if ordered else reference.compared or alone
     return compared

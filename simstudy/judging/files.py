@@ -12,14 +12,11 @@ from simstudy.judging.judged import Verdicts
 from simstudy.report.page import MAX_ROWS, template
 from simstudy.report.tables import comparison_lines, count_verdicts
 
-MAX_BYTES = 1 << 32
-"""Largest file whose digest the page names, and largest table that is read."""
-
 
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
     """Write the page of verdicts, with the digests of its sources; return its path."""
     lines = found.lines
-    digests = [(each.name, hashlib.sha256(read_regular(each, MAX_BYTES)).hexdigest()) for each in sources]
+    digests = [(each.name, hashlib.sha256(read_regular(each, 1 << 32)).hexdigest()) for each in sources]
     study: dict[str, Any] = {
         "name": sources[0].name,
         "verdicts": lines,
@@ -28,6 +25,7 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
         "factors": found.factors,
         "independent": found.independent,
         "further": found.wanted,
+        "cost": found.cost,
         "comparisons": comparison_lines(found.dataset),
         "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],
     }

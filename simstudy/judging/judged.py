@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -10,27 +11,24 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
-from simstudy.design.claims import BaseClaim, ViolatedPairs
+from simstudy.design.claims import LEVEL, BaseClaim, ViolatedPairs
 from simstudy.design.mistakes import validated
+from simstudy.design.settings.cell import MIN_BLOCKS
 from simstudy.design.settings.levels import selected
-from simstudy.judging.claims import Stated, read_claims, require_answerable
+from simstudy.judging.claims import ClaimsFile, read_claims, require_answerable
 from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
 from simstudy.report.labels import level_name
 from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted
 from simstudy.verdicts.comparisons import Comparison, Selected
+from simstudy.verdicts.estimates import Estimates
+from simstudy.verdicts.evidence import Contrast, interval
 from simstudy.verdicts.judge import Judgement, judge_claim, tabled
 
-_LEFT_OUT = [
-    "origin", "standing_statistic", "verdict_draws", "these_draws",
-]  # fmt: skip
-NAMED = 6
-"""Conditions that a summary names."""
-MOST_TIMES = 2**14
-"""Multiple of the units beyond which no number is named."""
-HALVINGS = 6
-"""Steps by which the multiple is found between two powers of 2."""
+DOUBLINGS, STEPS = 14, 64
+"""Of the number of units, beyond which none is named; and steps in each of them."""
 
 
 class Verdicts:
@@ -46,17 +44,20 @@ class Verdicts:
         What tells conditions apart.
     independent : str
         What is independent of one another: "unit" or "cluster".
+    looks : str
+        At how many looks verdicts hold: "one look" or "any number of looks".
     """
 
-    def __init__(self, dataset: xr.Dataset, table: Table, found: Sequence[Numbers]) -> None:
-        self._used = np.any([each.used for each in found], axis=0)
-        self._missing = np.any([each.missing for each in found], axis=0)
-        self.dataset, self.n_units, self.n_dropped = dataset, int(self._used.sum()), int(self._missing.any(1).sum())
-        self.factors, self.independent, self._table = table.factors, table.independent, table
+    def __init__(self, dataset: xr.Dataset, table: Table, used: NDArray, missing: NDArray, doubtful: int) -> None:
+        self._used, self._missing, self._table, self._doubtful = used, missing, table, doubtful
+        self.dataset, self.n_units, self.n_dropped = dataset, int(used.sum()), int(missing.any(axis=1).sum())
+        self.factors, self.independent = tuple(table.conditions[0]), table.independent
+        self.looks = "one look" if table.one_look else "any number of looks"
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each claim, by its name: verdict, estimate, error, intervals, p-values, further units."""
-        frame = verdict_frame(self.dataset).set_index("claim").drop(columns=_LEFT_OUT)
+        of_designs = ["origin", "standing_statistic", "verdict_draws", "these_draws"]
+        frame = verdict_frame(self.dataset).set_index("claim").drop(columns=of_designs)
         frame.columns = [name.removeprefix("verdict_") for name in frame.columns]
         return frame.assign(further_units=self.dataset.further_units.values)
 
@@ -76,14 +77,31 @@ class Verdicts:
         if self.independent != "unit":
             size += f" in {counted(len(np.unique(table.clusters[self._used])), self.independent)}"
         size += f", {counted(len(conditions := table.conditions), 'condition')}"
-        # A column of numbers that should be no condition shows.
-        if len(conditions) <= NAMED and len(conditions[0]) == 1:
+        # A column of numbers that should be no condition shows, where there are few.
+        if len(conditions) <= 6 and len(conditions[0]) == 1:
             size += f" ({', '.join(level_name(level) for each in conditions for level in each.values())})"
         if self.n_dropped:
             lacking = self._missing.sum(axis=0)
             most = f"{lacking.max():,} under {table.at(int(lacking.argmax()))}"
             size += f", {counted(self.n_dropped, 'unit')} left out of comparisons for lack of a number ({most})"
-        return [size, count_verdicts(self.lines)]
+        return [size, count_verdicts(self.lines), self.cost]
+
+    @property
+    def cost(self) -> str:
+        """How many looks verdicts hold at, and how much longer that makes the intervals of means."""
+        count, level = len(np.unique(self._table.clusters[self._used])), LEVEL / max(self.dataset.sizes["claim"], 1)
+        any_looks = Contrast(0.0, 1.0, count, count - 1, 0.0, 0.0)
+        one_look = any_looks._replace(one_look=True, fewest=2)
+        ratio = interval(any_looks, level)[1] / interval(one_look, level)[1]
+        long, fewest = f"{ratio:.2g} times as long", f"{MIN_BLOCKS} {self.independent}s are needed"
+        if not self._table.one_look:
+            are = f"intervals are {long} as" if math.isfinite(ratio) else f"{fewest}, not so"
+            return f'Verdicts hold at {self.looks}: {are} at one look (looks = "one").'
+        would = f"intervals would be {long}" if math.isfinite(ratio) else fewest
+        held = f"Verdicts hold at {self.looks}, at as many units as were fixed before; at any number of looks {would}."
+        if not self._doubtful:
+            return held
+        return f"{held} In {counted(self._doubtful, 'comparison')} units are too few or too skewed for Student's t."
 
     @property
     def wanted(self) -> list[str]:
@@ -92,19 +110,19 @@ class Verdicts:
         for units, claim in zip(found.further_units.values.tolist(), found.claim.values, strict=True):
             if not units > 0.0:  # decided, or nobody can tell
                 continue
+            units += self.n_units * self._table.one_look
             step = 1 if math.isinf(units) else 10 ** max(math.floor(math.log10(units)) - 1, 0)
             count = "no number of" if math.isinf(units) else f"about {math.ceil(units / step) * step:,}"
+            more = f"{count} units, all of them new," if self._table.one_look else f"{count} units more"
             by = found.further_comparison.sel(claim=claim).item()
-            lines.append(f"{claim}: {count} units more would probably decide{by and f', by {by}'}")
+            lines.append(f"{claim}: {more} would probably decide{by and f', by {by}'}")
         return lines
 
     def brief(self) -> pd.DataFrame:
         """Return the verdicts as text."""
-        columns = {"claim": "claim", "verdict": "verdict", "expected": "expected", "statistic": "statistic",
-                   "estimate": "estimate ± standard error", "claimed": "claimed",
-                   "confidence": "truth within"}  # fmt: skip
-        rows = [{words: getattr(line, name) for name, words in columns.items()} for line in self.lines]
-        return pd.DataFrame(rows).set_index("claim")
+        words = {"estimate": "estimate ± standard error", "confidence": "truth within"}
+        names = ["claim", "verdict", "expected", "statistic", "estimate", "claimed", "confidence"]
+        return pd.DataFrame(self.lines)[names].rename(columns=words).set_index("claim")
 
     def __repr__(self) -> str:
         return "\n".join([*self.summary, self.brief().to_string(), *self.wanted])
@@ -122,6 +140,7 @@ def judge(
     factors: tuple[str, ...] | list[str] | None = None,
     cluster: str | None = None,
     missing: Literal["refuse", "drop"] | None = None,
+    looks: Literal["any", "one"] | None = None,
 ) -> Verdicts:
     """Judge claims on numbers of your own: one for each unit (replicate, task, seed, question) and condition.
 
@@ -130,11 +149,10 @@ def judge(
 
     Parameters
     ----------
-    numbers : pandas.DataFrame, xarray.DataArray, mapping or Estimates
+    numbers : data frame of pandas, polars or another library that narwhals knows, xarray.DataArray or mapping
         A frame with a row for each unit and a column for each condition, the levels of its columns being factors; or,
         if ``value`` is given, with a row for each unit and condition.  An array with a dimension of units.  Arrays by
-        the name of the condition.  Or estimates that are no means, with what units contribute to their errors:
-        `simstudy.verdicts.estimates.Estimates`.
+        the name of the condition.
     claims
         Claims by name, each with its ``kind`` and entries as in designs, without ``grid``
         and ``measure``; or a file or text of TOML with tables ``[claims.NAME]``, or a `simstudy.Study` with claims.
@@ -148,6 +166,9 @@ def judge(
         Column, level or coordinate with equal names for units that are not independent of one another.
     missing
         "refuse", the default, or "drop": what to do with a unit that lacks a number.
+    looks
+        "any", the default; or "one", if the number of units was fixed before the only look at them.  Then means have
+        Student's intervals, shares of events (numbers 0 and 1) exact ones, and differences of shares McNemar's test.
 
     Returns
     -------
@@ -161,68 +182,69 @@ def judge(
     UserError
         If the numbers are no such table, or some are missing or infinite.
     """
-    stated = read_claims(claims)
-    given = {"unit": unit, "value": value, "factors": factors, "cluster": cluster, "missing": missing}
-    return judged(numbers, stated, {name: each for name, each in given.items() if each is not None})
+    place, stated = read_claims(claims)
+    given = {"unit": unit, "value": value, "factors": factors, "cluster": cluster, "missing": missing, "looks": looks}
+    return judged(numbers, place, stated, {name: each for name, each in given.items() if each is not None})
 
 
-def judged(numbers: Any, stated: Stated, given: Mapping[str, Any]) -> Verdicts:
+def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any]) -> Verdicts:
     """Return verdicts on claims as stated; what is given of columns goes before what is stated."""
-    columns = validated(Columns, stated.columns.model_dump() | dict(given), place="judge")
-    table = table_of(numbers, columns)
-    compared = require_answerable(stated, table.conditions, table.factors)
-    found = {name: numbers_of(table, groups) for name, groups in compared.items()}
-    n_claims = len(stated.claims)
-    judgements = {name: judgement_of(claim, found[name], n_claims) for name, claim in stated.claims.items()}
-    worded = {name: _worded(each, table.independent) for name, each in judgements.items()}
-    further = [_further(claim, found[name], judgements[name], n_claims) for name, claim in stated.claims.items()]
+    table = table_of(numbers, validated(Columns, stated.numbers.model_dump() | dict(given), place="judge"))
+    used, missing = np.zeros(len(table.units), bool), np.zeros(table.values.shape, bool)
+    judgements, further, n_claims, doubtful = {}, [], len(stated.claims), 0
+    for name, groups in require_answerable(place, stated.claims, table.conditions).items():
+        claim, found = stated.claims[name], numbers_of(table, groups)
+        used, missing = used | found.used, missing | found.missing
+        judgement = judgement_of(claim, found.estimates, n_claims)
+        further.append(_further(claim, found, judgement, n_claims))
+        doubtful += sum(bool(each.doubt) for each in judgement.comparisons)
+        judgements[name] = _worded(judgement, table.independent)
     meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
     meaning += ", NaN if its errors are too uncertain to tell"
     further_columns: dict[str, Any] = {
         "further_units": ("claim", [np.ceil(units) for units, _ in further], {"long_name": meaning, "units": "1"}),
         "further_comparison": ("claim", [by for _, by in further], {"long_name": "by which other comparison"}),
     }
-    return Verdicts(tabled(stated.claims, worded).assign(further_columns), table, list(found.values()))
+    dataset = tabled(stated.claims, judgements).assign(further_columns)
+    for each in dataset.data_vars.values() if table.one_look else ():
+        each.attrs["long_name"] = each.attrs["long_name"].replace("at all looks together", "at one look")
+    return Verdicts(dataset, table, used, missing, doubtful)
 
 
-def judgement_of(claim: BaseClaim, numbers: Numbers, n_claims: int) -> Judgement:
+def judgement_of(claim: BaseClaim, estimates: Estimates, n_claims: int) -> Judgement:
     """Return the verdict on one of so many claims, by the engine that judges designs."""
-    estimates = numbers.estimates
     chosen = [i for i, levels in enumerate(estimates.conditions) if selected(levels, claim.where)]
     diversity = None
     if isinstance(claim, ViolatedPairs):  # the levels of a factor, as estimates without error
         values = np.array([float(levels[claim.against]) for levels in estimates.conditions])
         nothing, none = [np.zeros_like(each) for each in estimates.contributions], np.zeros(len(values))
         without: dict[str, Any] = {"contributions": nothing, "remainders": none, "trials": none + np.inf}
-        diversity = dataclasses.replace(estimates, values=values, **without)
-    return judge_claim(claim, Selected(estimates, chosen, numbers.factors, diversity=diversity), n_claims)
+        diversity = dataclasses.replace(estimates, values=values, events=None, **without)
+    of = Selected(estimates, chosen, tuple(estimates.conditions[0]), diversity=diversity)
+    return judge_claim(claim, of, n_claims)
 
 
 def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> tuple[float, str]:
-    """Units more that probably decide a claim, infinite beyond `MOST_TIMES`, and by which comparison if by another.
+    """Units more that probably decide a claim, infinite beyond 2^`DOUBLINGS` times as many; and by what, if by another.
 
     Where few units hold much of the squared error, none knows how large it will be: NaN.
     """
     if now.verdict != "undecided":
         return 0.0, ""
-    # Of units that are all alike it is known what more of them would say.
-    if any(each.doubt and not each.doubt.startswith("all ") for each in [now.decisive, *now.comparisons]):
+    # Of units that are all alike, or skewed, it is known what more of them would say.
+    doubts = (each.doubt for each in (now.decisive, *now.comparisons))
+    if any(doubt and not doubt.startswith(("all ", "blocks are")) for doubt in doubts):
         return math.nan, ""
+    multiples = 2.0 ** (np.arange(1, DOUBLINGS * STEPS + 1) / STEPS)
 
     def then(times: float) -> Judgement:
-        return judgement_of(claim, numbers._replace(estimates=numbers.estimates.repeated(times)), n_claims)
+        return judgement_of(claim, numbers.estimates.repeated(times), n_claims)
 
-    high = 2.0
-    while then(high).verdict == "undecided":
-        high *= 2.0
-        if high > MOST_TIMES:
-            return math.inf, ""
-    low = high / 2.0
-    for _ in range(HALVINGS):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if then(middle).verdict == "undecided" else (low, middle)
-    by = then(high).decisive.statistic
-    return float(numbers.used.sum() * (high - 1.0)), by if by != now.decisive.statistic else ""
+    place = bisect_left(multiples, True, key=lambda times: then(times).verdict != "undecided")
+    if place == len(multiples):
+        return math.inf, ""
+    by = then(times := float(multiples[place])).decisive.statistic
+    return float(numbers.used.sum() * (times - 1.0)), by if by != now.decisive.statistic else ""
 
 
 def _worded(judgement: Judgement, independent: str) -> Judgement:

@@ -1,13 +1,16 @@
 """One number for each unit and condition, whatever table holds them, as estimates that the engine judges."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field
+from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from simstudy.design.mistakes import hint
@@ -18,12 +21,10 @@ from simstudy.verdicts.estimates import Estimates
 
 LARGEST = 1e100
 """Magnitude of a number beyond which sums of squares overflow."""
-LONGEST = 40
-"""Characters of a text that a message shows where a number should be."""
 MANY = 8
 """Rows from which successive integers are no coincidence, and conditions from which one row each is a mistake."""
-CONDITION = "condition"
-"""What the factor is called whose levels are the columns of a table, if the table does not say."""
+MOST = 20_000
+"""Conditions beyond which nobody waits for a verdict."""
 
 
 class Columns(Record):
@@ -40,20 +41,19 @@ class Columns(Record):
     missing: Literal["refuse", "drop"] = Field(
         "refuse", description='"drop" leaves out units that lack a number, of comparisons with it'
     )
+    looks: Literal["any", "one"] = Field("any", description='"one" if the number of units was fixed beforehand')
 
 
 class Table(NamedTuple):
     """Numbers (unit, condition), NaN where a unit has none; units of one of the ``clusters`` (unit,) are dependent."""
 
     conditions: Sequence[Coordinates]
-    factors: tuple[str, ...]
     units: pd.Index
     values: NDArray[np.float64]
     clusters: NDArray[np.intp]
     independent: str = "unit"
     missing: str = "refuse"
-    # Estimates that are no means of numbers
-    own: Estimates | None = None
+    one_look: bool = False
 
     def at(self, condition: int) -> str:
         """Return the levels of a condition as text."""
@@ -64,25 +64,22 @@ class Numbers(NamedTuple):
     """Means that are compared, over the units ``used`` (unit,), and which numbers are ``missing`` (unit, condition)."""
 
     estimates: Estimates
-    factors: tuple[str, ...]
     used: NDArray[np.bool_]
     missing: NDArray[np.bool_]
 
 
 def table_of(numbers: Any, columns: Columns) -> Table:
     """Return whatever holds numbers as a table."""
-    if isinstance(numbers, Estimates):
-        factors, units = columns.factors or tuple(numbers.conditions[0]), np.arange(int(np.max(numbers.n_blocks)))
-        nothing = np.empty((len(units), len(numbers.conditions)))
-        return Table(numbers.conditions, factors, pd.Index(units), nothing, units, own=numbers)
     wide, clusters = _laid_out(numbers, columns)
     conditions = _conditions(wide.columns)
-    values = np.column_stack([_real(printable(str(wide.columns[j])), wide.iloc[:, j]) for j in range(wide.shape[1])])
+    values = np.empty(wide.shape)
+    for j in range(len(conditions)):
+        values[:, j] = _real(printable(str(wide.columns[j])), wide.iloc[:, j])
     codes = np.arange(len(wide)) if clusters is None else pd.factorize(clusters)[0]
     if (codes < 0).any():
         raise UserError(f"{columns.cluster}: empty for a unit; name the cluster of each unit")
-    independent = "unit" if clusters is None else "cluster"
-    return Table(conditions, tuple(conditions[0]), wide.index, values, codes, independent, columns.missing)
+    told = "unit" if clusters is None else "cluster", columns.missing, columns.looks == "one"
+    return Table(conditions, wide.index, values, codes, *told)
 
 
 def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) -> Numbers:
@@ -90,23 +87,38 @@ def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) ->
 
     A mean is over the units that have all numbers of its comparison.  Conditions that share no unit are independent.
     """
-    if table.own is not None:
-        return Numbers(table.own, table.factors, np.ones(len(table.units), bool), np.zeros(table.values.shape, bool))
-    there, n = ~np.isnan(table.values), len(table.conditions)
-    shared = there.T.astype(float) @ there > 0.0
-    together = np.zeros((n, n), bool)
-    for group in [range(n)] if compared is None else compared:
-        together[np.ix_(group, group)] = True
-    chosen = together.diagonal()
+    there, every = ~np.isnan(table.values), range(len(table.conditions))
+    groups = [every] if compared is None else list(compared)
+    chosen = np.isin(every, [j for group in groups for j in group])
+    patterns = np.unique(there, axis=0) if not there.all() else there[:1]
     # A unit lacks the numbers of conditions that its own share units with; those of other experiments it need not have.
-    _, experiment = connected_components(shared)
-    belongs = there.astype(float) @ (experiment[:, None] == experiment) > 0.0
-    missing = chosen & ~there & (belongs | ~there.any(axis=1, keepdims=True))
-    _require_sound(table, chosen, missing)
-    _, part = connected_components(together & shared)
-    parts = [np.flatnonzero(chosen & (part == number)) for number in np.unique(part[chosen])]
-    estimates, used = _means(table, there, parts)
-    return Numbers(estimates, table.factors, used, missing)
+    experiment = _parts(patterns, [every])
+    own = experiment[there.argmax(axis=1)]
+    missing = chosen & ~there & ((own[:, None] == experiment) | ~there.any(axis=1, keepdims=True))
+    beyond = chosen & (np.abs(table.values) > LARGEST)
+    if beyond.any() or (missing.any() and table.missing == "refuse"):
+        row, column = np.argwhere(beyond if beyond.any() else missing)[0].tolist()
+        place = f"unit {table.units[row]}, {table.at(column)}"
+        if beyond.any():
+            raise UserError(f"{place}: infinite, or beyond {LARGEST:g}; mend it, or remove the unit")
+        lacking = f"no number, and {int(missing.any(axis=1).sum())} of {len(missing)} units lack one"
+        remedy = 'mend that, or state missing = "drop" (option --drop) if it is missing by chance alone'
+        raise UserError(f"{place}: {lacking}; {remedy}; units of separate experiments need separate names")
+    part = _parts(patterns, groups)
+    estimates, used = _means(table, there, [np.flatnonzero(chosen & (part == k)) for k in np.unique(part[chosen])])
+    return Numbers(estimates, used, missing)
+
+
+def _parts(there: NDArray[np.bool_], groups: Sequence[Sequence[int]]) -> NDArray[np.intp]:
+    """The number of the part of each condition: those of a group that share a unit are in one part."""
+    n_units, n = there.shape
+    ends = []
+    for k, group in enumerate(groups):
+        unit, place = np.nonzero(there[:, group])
+        ends.append((np.asarray(group)[place], n + k * n_units + unit))
+    edges, size = np.concatenate(ends, axis=1), n + len(groups) * n_units
+    found: NDArray[np.intp] = connected_components(coo_array((np.ones(len(edges[0]), bool), edges), (size, size)))[1]
+    return found[:n]
 
 
 def _means(
@@ -117,6 +129,7 @@ def _means(
     spread = float(finite.max(initial=-np.inf) - finite.min(initial=np.inf)) or float(np.abs(finite).max()) or 1.0
     values, shares = np.full(n, np.nan), np.zeros((table.clusters.max() + 1, n))
     n_blocks, trials, used = np.zeros(n, int), np.zeros(n), np.zeros(len(there), bool)
+    events = np.full(there.shape, -1, np.int8)
     for part in parts:
         kept = there[:, part].all(axis=1)
         if not kept.any():
@@ -132,23 +145,12 @@ def _means(
         shares[:, part] *= np.sqrt(count / max(count - 1, 1))
         trials[part] = len(inside) / int(sizes.max()) / spread
         used |= kept
-    same = [(0, 0)] * n
-    return Estimates(table.conditions, values, list(shares.T.copy()), same, n_blocks, np.zeros(n), trials), used
-
-
-def _require_sound(table: Table, chosen: NDArray[np.bool_], missing: NDArray[np.bool_]) -> None:
-    def first(wrong: NDArray[np.bool_]) -> str:
-        row, column = (int(each) for each in np.argwhere(wrong)[0])
-        return f"unit {table.units[row]}, {table.at(column)}"
-
-    beyond = chosen & (np.abs(table.values) > LARGEST)
-    if beyond.any():
-        raise UserError(f"{first(beyond)}: infinite, or beyond {LARGEST:g}; mend it, or remove the unit")
-    if missing.any() and table.missing == "refuse":
-        remedy = 'mend that, or state missing = "drop" (option --drop) if it is missing by chance alone'
-        remedy += "; units of separate experiments need separate names"
-        message = f"{first(missing)}: no number, and {int(missing.any(axis=1).sum())} of {len(missing)} units lack one"
-        raise UserError(f"{message}; {remedy}")
+        counted = part[((inside == 0.0) | (inside == 1.0)).all(axis=0)]
+        events[np.ix_(kept, counted)] = table.values[np.ix_(kept, counted)]
+    found = Estimates(table.conditions, values, list(shares.T), [(0, 0)] * n, n_blocks, np.zeros(n), trials)
+    if not table.one_look:
+        return found, used
+    return replace(found, one_look=True, events=events if table.independent == "unit" else None), used
 
 
 def _laid_out(numbers: Any, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
@@ -160,10 +162,12 @@ def _laid_out(numbers: Any, columns: Columns) -> tuple[pd.DataFrame, NDArray | N
         except (ValueError, TypeError) as error:
             raise UserError(f"numbers: {error}; give arrays of one length, one for each condition") from None
     if not isinstance(numbers, pd.DataFrame):
-        kind = type(numbers).__name__
-        raise UserError(
-            f"numbers of type {kind}; give a DataFrame, a DataArray, or arrays by the name of the condition"
-        )
+        found = nw.from_native(numbers, pass_through=True)
+        found = found.collect() if isinstance(found, nw.LazyFrame) else found
+        if not isinstance(found, nw.DataFrame):
+            kind = type(numbers).__name__
+            raise UserError(f"numbers of type {kind}; give a data frame, a DataArray, or arrays by condition")
+        numbers = pd.DataFrame({each.name: each.to_numpy() for each in found.iter_columns()})
     if numbers.empty:
         raise UserError("numbers: empty; give a number for each unit and condition")
     return _from_wide(numbers, columns) if columns.value is None else _from_long(numbers, columns)
@@ -173,9 +177,8 @@ def _from_array(numbers: xr.DataArray, columns: Columns) -> tuple[pd.DataFrame, 
     unit = str(numbers.dims[0]) if columns.unit is None else columns.unit
     factors = [str(name) for name in numbers.dims if name != unit]
     if unit not in numbers.dims or not factors:
-        raise UserError(
-            f"numbers: dimensions {numbers.dims}; give one for units, named by unit=, and others for conditions"
-        )
+        remedy = "give one for units, named by unit=, and others for conditions"
+        raise UserError(f"numbers: dimensions {numbers.dims}; {remedy}")
     if not numbers.size:
         raise UserError("numbers: empty; give a number for each unit and condition")
     _real("numbers", pd.Series(numbers.values.ravel()[:1]))
@@ -198,9 +201,10 @@ def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
             twice = wide.index[wide.index.duplicated()][0]
             remedy = f"give one for each unit, state value, or state {columns.unit} as cluster instead"
             raise UserError(f"{columns.unit} = {twice}: two rows; {remedy}")
-    elif (number := next((name for name, each in wide.items() if _numbers_rows(each)), None)) is not None:
-        remedy = f"state unit = {str(number)!r} (option --unit), or remove the column"
-        raise UserError(f"{number}: successive integers number the rows and are no condition; {remedy}")
+    for name, each in wide.items() if columns.unit is None and len(wide) >= MANY else ():
+        if pd.api.types.is_integer_dtype(each) and (each.sort_values().diff().iloc[1:] == 1).all():
+            remedy = f"state unit = {str(name)!r} (option --unit), or remove the column"
+            raise UserError(f"{name}: successive integers number the rows and are no condition; {remedy}")
     return wide, taken.get(columns.cluster) if columns.cluster is not None else None
 
 
@@ -240,12 +244,6 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
     return wide, by_unit.first().reindex(wide.index).to_numpy()
 
 
-def _numbers_rows(column: pd.Series) -> bool:
-    if len(column) < MANY or not pd.api.types.is_integer_dtype(column):
-        return False
-    return bool((column.sort_values().diff().iloc[1:] == 1).all())
-
-
 def _column(frame: pd.DataFrame, key: str, name: str) -> NDArray:
     if name in frame.index.names:
         return frame.index.get_level_values(name).to_numpy()
@@ -257,30 +255,29 @@ def _column(frame: pd.DataFrame, key: str, name: str) -> NDArray:
 
 def _conditions(names: pd.Index) -> list[Coordinates]:
     """Levels of factors in each column: text where names are text."""
-    levels = [names.get_level_values(k) for k in range(names.nlevels)]
-    factors = [str(each) if each is not None else CONDITION for each in names.names]
+    levels = [names.get_level_values(k).to_numpy() for k in range(names.nlevels)]
+    factors = [str(each) if each is not None else "condition" for each in names.names]
     if len(set(factors)) < len(factors):
         raise UserError("numbers: several levels of columns without a name; name them, as their factors")
-    conditions = [dict(zip(factors, row, strict=True)) for row in zip(*map(_levels, levels), strict=True)]
-    twice = next((each for k, each in enumerate(conditions) if each in conditions[:k]), None)
+    rows = zip(*(pd.Series(column).tolist() for column in levels), strict=True)
+    plain = ((each if isinstance(each, bool | int | float) else printable(str(each)) for each in row) for row in rows)
+    conditions = [dict(zip(factors, row, strict=True)) for row in plain]
+    if len(conditions) > MOST:
+        raise UserError(f"numbers: {len(conditions):,} conditions; judge at most {MOST:,} together, in several tables")
     if undefined := [name for each in conditions for name, level in each.items() if level != level]:
         raise UserError(f"{undefined[0]}: a level is NaN, which no claim can select; name it, or remove the column")
-    if not conditions or twice is not None:
-        found = "no column" if twice is None else f"two columns {twice}"
+    if not conditions or names.has_duplicates:
+        found = f"two columns {conditions[names.duplicated().argmax()]}" if conditions else "no column"
         raise UserError(f"numbers: {found}; give one for each condition")
     return conditions
 
 
-def _levels(column: pd.Index) -> list[Any]:
-    plain = pd.Series(column.to_numpy()).tolist()
-    return [each if isinstance(each, (bool, int, float)) else printable(str(each)) for each in plain]
-
-
 def _real(name: str, column: pd.Series) -> NDArray[np.float64]:
-    found = column.infer_objects()
+    plain = column.dtype == object or isinstance(column.dtype, pd.ArrowDtype)
+    found = column.convert_dtypes(dtype_backend="numpy_nullable") if plain else column
     if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):
         texts = [each for each in column[pd.to_numeric(column, errors="coerce").isna()] if isinstance(each, str)]
-        example = f" ({printable(texts[0])[:LONGEST]!r} is none)" if texts else ""
+        example = f" ({printable(texts[0])[:40]!r} is none)" if texts else ""
         remedy = "give numbers with a decimal point, or name it as unit, cluster or factor"
         raise UserError(f"{name}: of type {column.dtype}, no real numbers{example}; {remedy}")
     return np.asarray(found.to_numpy(np.float64, na_value=np.nan))

@@ -127,9 +127,9 @@ def count_verdicts(lines: Sequence[VerdictLine]) -> str:
     return f"{counted(len(lines), 'claim')}: {found}; {outcome}"
 
 
-def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE") -> Table:
+def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE", looks: str = "any number of looks") -> Table:
     """Return the verdicts as a table for the terminal, readable at 80 columns."""
-    level = f" (intervals of {lines[0].level}, at any number of looks)" if lines else ""
+    level = f" (intervals of {lines[0].level}, at {looks})" if lines else ""
     table = Table(title=f"Verdicts{level}", title_justify="left", show_lines=True)
     table.add_column("claim, and its representative comparison", overflow="fold")
     table.add_column("verdict", no_wrap=True)

@@ -131,7 +131,7 @@ def slopes(claim: Slope, of: Selected) -> Iterator[Comparison]:
         leverage = leverages(x if claim.scale == "linear" else np.log(x))
         y = of.estimates.values[cells]
         slope = of.estimates.combine(dict(zip(cells, leverage * (1.0 / y if log_log else 1.0), strict=True)))
-        slope = slope._replace(value=float(leverage @ (np.log(y) if log_log else y)))
+        slope = slope.moved(float(leverage @ (np.log(y) if log_log else y)))
         text = f"{claim.scale.replace('_', '-')} slope of {claim.measure} in {claim.x}{of.place(cells[0], claim.x)}"
         yield inside(text, slope, within(claim), claim.value, cells)
 
@@ -167,7 +167,7 @@ def paired(
         return estimates.combine({cell: 1.0, partner: -1.0}), " minus"
     one, other = estimates.values[[cell, partner]]
     ratio = estimates.combine({cell: 1.0 / other, partner: -one / other**2})
-    return ratio._replace(value=one / other), " over"
+    return ratio.moved(one / other), " over"
 
 
 def at(levels: Mapping[str, Any], factors: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, OWN_ME
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.functions import SPREAD
 from simstudy.design.settings.levels import Coordinates
-from simstudy.execution.state import CellProgress
-from simstudy.replicates.performance import Performance
 from simstudy.verdicts.evidence import Array, Contrast
+
+if TYPE_CHECKING:  # who judges numbers of their own need not wait for kernels
+    from simstudy.execution.state import CellProgress
+    from simstudy.replicates.performance import Performance
 
 HEADS_ROUNDING = 1e-10
 """Rounding error of a measure of heads, relative to its size: exponentials of logits, sums over keys and replicates."""
@@ -44,6 +46,9 @@ class Estimates:
     # (condition,) Rounding errors relative to the values, added to their errors: smaller differences are no findings
     rounding: Any = GIVEN_ROUNDING
     lengths: Any = 1  # (condition,) Blocks of a batch that each contribution is of: powers of two
+    one_look: bool = False  # Whether the number of blocks was fixed before the only look at them
+    # (block, condition) 1 for an event, 0 for none, −1 where it is not counted: then one look is exact
+    events: Any = None
 
     def repeated(self, times: float) -> Estimates:
         """Return the estimates expected from that multiple of the blocks, with means and distribution as estimated."""
@@ -62,7 +67,12 @@ class Estimates:
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
         counts = self.n_blocks[chosen].min(), self.degrees(chosen).min()
-        return contrast_of(value, influence, extra, *counts, rounding, unseen, self.times)
+        found = self.looked(contrast_of(value, influence, extra, *counts, rounding, unseen, self.times))
+        if self.events is None or sorted(factors) not in ([1.0], [-1.0, 1.0]):
+            return found
+        second = [chosen[factors.argmin()]] if len(chosen) == 2 else None
+        found = self._counted(found, [chosen[factors.argmax()]], second)
+        return found._replace(plus=found.plus.item(), minus=found.minus.item())
 
     def differences(self, chosen: list[int]) -> Contrast:
         """Return θ_i − θ_j for all conditions i and j, in arrays (i, j)."""
@@ -74,7 +84,24 @@ class Estimates:
             apart, variance, unseen = influence[:, [i]] - influence, extra[i] + extra, np.minimum(trials[i], trials) / 2
             rounding = np.maximum(roundings[i], roundings)
             rows.append(contrast_of(value - values, apart, variance, *counts, rounding, unseen, self.times))
-        return Contrast(*(np.stack(np.broadcast_arrays(*column)) for column in zip(*rows, strict=True)))
+        found = Contrast(*(np.stack(np.broadcast_arrays(*column)) for column in zip(*rows, strict=True)))
+        return self._counted(self.looked(found), chosen, chosen)
+
+    def looked(self, found: Contrast) -> Contrast:
+        """Return a contrast as it is judged."""
+        return found._replace(one_look=True, fewest=2) if self.one_look else found
+
+    def _counted(self, found: Contrast, first: list[int], second: list[int] | None) -> Contrast:
+        """With the units (first, second) in which the events of two conditions differ, or all of them for a share."""
+        if self.events is None:
+            return found
+        one = self.events[:, first]
+        other = self.events[:, second] if second else np.where(one < 0, one, 1 - one)
+        both = (one >= 0).T.astype(float) @ (other >= 0)
+        alike = (both > 0) & (both == (one >= 0).sum(axis=0)[:, None]) & (both == (other >= 0).sum(axis=0))
+        plus, minus = (one == 1).T.astype(float) @ (other == 0), (one == 0).T.astype(float) @ (other == 1)
+        plus, minus = (np.where(alike, each * self.times, np.nan) for each in (plus, minus))
+        return found._replace(plus=plus, minus=minus, origin=0.0 if second else 0.5)
 
     def _roundings(self, chosen: list[int]) -> Array:
         return np.abs(self.values * self.rounding)[chosen]

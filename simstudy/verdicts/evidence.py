@@ -11,13 +11,12 @@ What counts events and has the same number in every block shows no error: if exc
 replicates move the estimate by d, N replicates without any have probability (1 − q)^N ≤ exp(−d·unseen).
 
 A claim is a statement on inequalities.  Each has two p-values: ``against`` it (small if the data refute it) and
-``in_favour`` of it (small if they prove it).  "The inequalities that fail weigh at most so much" covers all claims.
+``in_favour`` of it (small if they prove it).  "No more than so many inequalities fail" covers all claims.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +33,10 @@ MIXTURE = 16.0
 """ρ, the blocks at which the mixture puts its mass: bounds are tightest at 10 to 20 times as many."""
 LARGEST_SHARE = 0.2
 """Share of the squared error that one of 64 blocks or more may hold for a normal law to be trusted."""
-ROUNDING = 1e-9
-"""Of sums of weights, relative to their total."""
+SPENT = 0.1
+"""Share of the level that is spent on how many units differ, of a difference of shares of events."""
+SKEWED = 0.2
+"""Skewness of a mean beyond which Student's interval is no longer trusted."""
 
 
 class Contrast(NamedTuple):
@@ -53,6 +54,16 @@ class Contrast(NamedTuple):
     rounding: Any = 0.0  # What rounding may have moved the value by, where blocks differ by that alone
     fewest: Any = MIN_BLOCKS  # Contributions below which nothing is decided
     concentration: Any = 0.0  # Sum of the fourth powers of contributions over the fourth power of the error
+    one_look: Any = False  # Whether the number of blocks was fixed before the only look at them
+    # Of units that count events: those that add 1 and −1 to a difference of shares, NaN if it is none; and 1/2 where
+    # the value is one share, with events and others in their place
+    plus: Any = np.nan
+    minus: Any = np.nan
+    origin: Any = 0.0
+
+    def moved(self, value: Any) -> Contrast:
+        """Return the contrast of another value with the same error: no longer a share or a difference of shares."""
+        return self._replace(value=value, plus=np.nan)
 
     @property
     def few_decide(self) -> Any:
@@ -63,7 +74,9 @@ class Contrast(NamedTuple):
     @property
     def widening(self) -> Any:
         """Error as it is printed, over the standard error."""
-        return widening(self.skewness, self.concentration, np.asarray(self.degrees) + 1)
+        return (
+            1.0 if np.any(self.one_look) else widening(self.skewness, self.concentration, np.asarray(self.degrees) + 1)
+        )
 
     @property
     def error(self) -> Any:
@@ -77,14 +90,18 @@ class Contrast(NamedTuple):
 
 def doubt(contrast: Contrast) -> str:
     """Return why a contrast allows no verdict, or none but on what is far off; empty if it does."""
+    if np.isfinite(contrast.plus):
+        return ""
     if not np.isfinite(contrast.value):
         return "no estimate, or none that is smooth in the means"
     blocks = contrast.degrees + 1
     if blocks < contrast.fewest:
         return f"{blocks:g} blocks of replicates or draws, {contrast.fewest:g} are needed"
     if contrast.few_decide:
-        share = f"{100 * contrast.largest_share:.0f} %"
-        return f"one block of {blocks:g} holds {share} of the squared error, so only what is far off decides"
+        share = f"one block of {blocks:g} holds {100 * contrast.largest_share:.0f} % of the squared error"
+        return share + ("" if contrast.one_look else ", so only what is far off decides")
+    if contrast.one_look and abs(contrast.skewness) > SKEWED:
+        return f"blocks are skewed: the mean of {blocks:g} has a skewness of {contrast.skewness:.1f}"
     if np.isfinite(contrast.unseen):
         return f"all {blocks:g} blocks are alike, so only what no rare exception explains decides"
     return ""
@@ -103,17 +120,65 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
         exceptions = np.where(distance > 0.0, np.exp(-np.maximum(distance, 0.0) * contrast.unseen), 0.0)
     sound = np.isfinite(value) & (degrees + 1 >= contrast.fewest) & ~np.isnan(t)
     t, n_blocks, degrees = (np.where(sound, each, other) for each, other in ((t, 0.0), (n_blocks, 1.0), (degrees, 1.0)))
-    few = contrast.few_decide
+    few, alone = contrast.few_decide, np.asarray(contrast.one_look)
     z = normal_score(skewness_corrected(t, np.where(sound & ~few, skewness, 0.0)), degrees)
     with np.errstate(divide="ignore"):
         by_variance = np.where(t > 0.0, np.minimum(2.0 * _shares_spent(n_blocks) / t**2, 1.0), 1.0)
-    return np.maximum(np.where(few, by_variance, anytime_p(z, n_blocks)), exceptions)
+    found = np.where(alone, special.stdtr(degrees, -t), np.where(few, by_variance, anytime_p(z, n_blocks)))
+    p, counted = np.maximum(np.where(sound, found, 1.0), exceptions), np.isfinite(contrast.plus)
+    return np.where(counted, exact_p(contrast, bound), p) if counted.any() else p
 
 
 def p_below(contrast: Contrast, bound: ArrayLike) -> Array:
     """Return the p-value of "the truth is at least the bound": small if it is proven to lie below."""
-    mirrored = contrast._replace(value=-np.asarray(contrast.value), skewness=-np.asarray(contrast.skewness))
-    return p_above(mirrored, -np.asarray(bound, float))
+    return p_above(mirrored(contrast), -np.asarray(bound, float))
+
+
+def mirrored(contrast: Contrast) -> Contrast:
+    """Return the contrast with the other sign."""
+    signs = {name: -np.asarray(getattr(contrast, name)) for name in ("value", "skewness", "origin")}
+    return contrast._replace(**signs, plus=contrast.minus, minus=contrast.plus)
+
+
+def exact_end(contrast: Contrast, level: Any) -> Array:
+    """Return the lower end of the exact interval of a share of events, or of a difference of two in the same units.
+
+    The first is by Clopper and Pearson (1934).  The second is Δ(2π − 1), with Δ the share of units in which the two
+    differ, and π that of +1 among them: where Δ has the worse end, on which a tenth of the level is spent.
+    """
+    plus, minus, n, single = contrast.plus, contrast.minus, contrast.n_blocks, np.asarray(contrast.origin) != 0.0
+    differ = plus + minus
+    share = 2.0 * _least_share(plus, differ, np.where(single, 1.0, 1.0 - SPENT) * level) - 1.0
+    few, many = _least_share(differ, n, SPENT * level), 1.0 - _least_share(n - differ, n, SPENT * level)
+    return np.asarray(contrast.origin + share * np.where(single, 0.5, np.where(share > 0.0, few, many)))
+
+
+def _least_share(events: Any, n: Any, level: Any) -> Array:
+    some = events > 0.0
+    return np.where(some, special.betaincinv(np.where(some, events, 1.0), n - events + 1.0, level), 0.0)
+
+
+def exact_p(contrast: Contrast, bound: ArrayLike) -> Array:
+    """Return the p-value of "the truth is at most the bound" of shares of events.
+
+    It is binomial, of differences from 0 McNemar's, of other differences the level at which the interval ends there.
+    """
+    beyond = np.asarray(bound, float) - contrast.origin
+    chance = np.clip(0.5 + beyond, 0.0, 1.0)
+    p = np.where(
+        np.asarray(contrast.plus) > 0.0,
+        special.betainc(np.maximum(contrast.plus, 1e-9), contrast.minus + 1.0, chance),
+        1.0,
+    )
+    shifted = np.asarray((np.asarray(contrast.origin) == 0.0) & (beyond != 0.0))
+    if not shifted.any():
+        return np.asarray(p)
+    low, high = np.full(shifted.shape, -700.0), np.zeros(shifted.shape)
+    for _ in range(50):
+        middle = (low + high) / 2
+        above = exact_end(contrast, np.exp(middle)) > bound
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return np.where(shifted, np.exp(high), p)
 
 
 def evidence_between(contrast: Contrast, bounds: tuple[float, float]) -> Evidence:
@@ -137,6 +202,11 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float]:
     if not np.isfinite(contrast.value) or contrast.degrees + 1 < contrast.fewest:
         return -np.inf, np.inf
     n_blocks, value, error = float(contrast.n_blocks), float(contrast.value), float(contrast.error)
+    if np.isfinite(contrast.plus):
+        return float(exact_end(contrast, level)), -float(exact_end(mirrored(contrast), level))
+    if contrast.one_look:
+        reach = float(-special.stdtrit(contrast.degrees, level)) * error - np.log(level) / contrast.unseen
+        return value - reach, value + reach
     if contrast.few_decide:
         reach = float(np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level)) * error
         return value - reach, value + reach
@@ -194,42 +264,21 @@ NOTHING = Evidence(np.array(1.0), np.array(1.0))
 """Decides neither way."""
 
 
-def together(parts: Sequence[Evidence]) -> Evidence:
-    """Return single pieces of evidence as the parts of one array."""
-    return Evidence(*(np.array(column) for column in zip(*parts, strict=True)))
+def at_most_fail(parts: Evidence) -> Evidence:
+    """Return the evidence on "no more than k parts fail", from k = 0 to all of them (Lehmann and Romano 2005).
 
-
-def failing_weigh_at_most(budget: float, weights: Array, parts: Evidence) -> Evidence:
-    """Return the evidence on "failing parts weigh at most the budget", under any dependence; weights are positive."""
-    total = float(weights.sum())
-    slack = ROUNDING * total
-    against = _declared(parts.against, weights, total - budget - slack)
-    return Evidence(against, _declared(parts.in_favour, weights, budget + slack))
-
-
-def _declared(p_values: Array, weights: Array, left: float) -> Array:
-    """p-value for declaring a finding of so many parts that the others weigh at most ``left``.
-
-    If the parts without a finding weigh more than ``left``, then so does some subset of at most 1 + c of them, c the
-    largest number of parts that weigh no more; and one of these must be among the declared.  Bonferroni's correction
-    is for them alone (with equal weights: Lehmann and Romano 2005; with c = 0 the intersection-union test of Berger
-    1982).
+    For k = 0 it is Bonferroni's correction against, and in favour the intersection-union test of Berger (1982).
     """
-    if left < 0:
-        return np.ones(p_values.shape[:-1])
-    if weights.sum() <= left:
-        return np.zeros(p_values.shape[:-1])
-    order = np.argsort(p_values, axis=-1)
-    others = weights.sum() - np.cumsum(weights[order], axis=-1)
-    last = np.argmax(others <= left, axis=-1)[..., None]
-    p = np.take_along_axis(np.take_along_axis(p_values, order, axis=-1), last, axis=-1)[..., 0]
-    at_stake = 1 + np.count_nonzero(np.cumsum(np.sort(weights)) <= left)
-    return np.minimum(p * at_stake, 1.0)
+    n, none = parts.against.shape[-1], np.zeros((*parts.against.shape[:-1], 1))
+    against = np.sort(parts.against, axis=-1) * np.arange(n, 0, -1)
+    in_favour = np.sort(parts.in_favour, axis=-1)[..., ::-1] * np.arange(1, n + 1)
+    both = (against, none + 1.0), (in_favour, none)
+    return Evidence(*(np.minimum(np.concatenate(each, axis=-1), 1.0) for each in both))
 
 
 def all_hold(parts: Evidence) -> Evidence:
     """Return the evidence on "all parts hold"."""
-    return failing_weigh_at_most(0.0, np.ones(parts.against.shape[-1]), parts)
+    return Evidence(*(p[..., 0] for p in at_most_fail(parts)))
 
 
 def least_among(inside: NDArray[np.bool_], larger: Array) -> Evidence:

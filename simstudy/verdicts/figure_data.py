@@ -1,18 +1,15 @@
-"""The statistics that figures show: computed here, so that drawing them is drawing alone."""
+"""What figures show of draws of the estimates, which results do not hold: a run computes and stores it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-import xarray as xr
 
 from simstudy.design.figures import BaseFigure, OptimumFigure, OrderingFigure
-from simstudy.design.measures import INDICES, THEORIES, coordinates_of
-from simstudy.design.settings.levels import by_levels, level, selected
+from simstudy.design.measures import INDICES
+from simstudy.design.settings.levels import by_levels, selected
 from simstudy.execution.state import CellProgress
 from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Array, Estimates, estimates_of
-from simstudy.verdicts.optima import NEVER, Profile, told_profile
 from simstudy.verdicts.orderings import violated_share
 
 SHARE_DRAWS = 999
@@ -51,65 +48,3 @@ def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]
             shares[cells, k] = violated_share(index.values[cells], -of.estimates.values[None, cells])[0]
             errors[cells, k] = violated_share(index.values[cells], -draws).std()
     return shares, errors
-
-
-class Place(NamedTuple):
-    """Optimum at one level of x: between levels by Monte Carlo and by each theory, and the levels possible."""
-
-    x: float
-    optimum: float
-    lowest: float
-    highest: float
-    told: dict[str, float]
-
-
-def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
-    """Return the optimum at each level of x at which the measure is defined, of cells that share the rest."""
-    found, rows = [], coordinates_of(cells)
-    # Both by their numbers, also a bandwidth that follows a rule.
-    along, over = (cells[name].values.astype(float) for name in (figure.x, figure.over))
-    for x in np.unique(along):
-        inside = np.flatnonzero(along == x)
-        levels, shares = over[inside], cells.optimum_share.values[inside]
-        values = {source: by_source(cells, figure.y, source)[inside] for source in ("empirical", *THEORIES)}
-        if not np.isfinite(values["empirical"]).any():
-            continue
-        possible = [each for each in np.unique(levels) if shares[levels == each].sum() >= NEVER]
-        tuned = [[level(rows[cell], name) for cell in inside] for name in figure.tune]
-        profiles = {source: told_profile(levels, tuned, values[source]) for source in THEORIES}
-        told = {name: profile.refined if profile.in_sight else np.nan for name, profile in profiles.items()}
-        known, distinct = np.where(np.isnan(values["empirical"]), np.inf, values["empirical"]), np.unique(levels)
-        optimum = Profile(distinct, np.array([known[levels == each].min() for each in distinct])).refined
-        found.append(Place(float(x), optimum, min(possible), max(possible), told))
-    return found
-
-
-def by_source(cells: xr.Dataset, measure: str, source: str) -> Array:
-    """Return a measure in each cell by Monte Carlo (``empirical``) or a theory."""
-    # Of variables: `sel` takes a hundred times as long, for each line of each figure.
-    return cells.variables[measure].values[cells.indexes["source"].get_loc(source)]
-
-
-class Residuals(NamedTuple):
-    """Monte Carlo over theory − 1 in each cell, and its MCSE; NaN where no theory has a value other than 0."""
-
-    values: Array
-    mcse: Array
-
-
-def residuals(cells: xr.Dataset, measure: str) -> Residuals:
-    """Return how far estimates of an averaged measure are from theory: the exact one where that has a value."""
-    exact, leading = (by_source(cells, measure, source) for source in THEORIES)
-    theory = np.where(np.isnan(exact), leading, exact)
-    theory = np.where(theory == 0, np.nan, theory)
-    ratio = by_source(cells, measure, "empirical") / theory
-    return Residuals(ratio - 1, cells[f"{measure}_mcse"].values / np.abs(theory))
-
-
-def z_scores(cells: xr.Dataset, measure: str, source: str) -> Array:
-    """Return (Monte Carlo − theory) / error of each cell, numerical errors included; NaN where undefined."""
-    errors = cells[f"{measure}_mcse"].values
-    if source == "exact" and f"{measure}_numerical_error" in cells:
-        errors = np.hypot(errors, np.nan_to_num(cells[f"{measure}_numerical_error"].values))
-    gaps = by_source(cells, measure, "empirical") - by_source(cells, measure, source)
-    return gaps / np.where(errors > 0, errors, np.nan)

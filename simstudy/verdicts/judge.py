@@ -16,12 +16,14 @@ On a grid with a domain a claim holds everywhere if it does in every setting tha
 or on average: then settings that were drawn are the replicates, and the spread between them is the error of their mean.
 """
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -34,7 +36,6 @@ from simstudy.design.draws import draws_of
 from simstudy.design.feasibility import batches_of
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.settings.levels import selected
-from simstudy.execution.state import CellProgress
 from simstudy.verdicts.comparisons import (
     Comparison,
     Predictions,
@@ -51,7 +52,10 @@ from simstudy.verdicts.evidence import NOTHING, Evidence, all_hold, anytime_scor
 from simstudy.verdicts.optima import optima
 from simstudy.verdicts.orderings import violations
 from simstudy.verdicts.paths import optimum_slopes
-from simstudy.verdicts.predictions import Told, predict, values_of
+
+if TYPE_CHECKING:
+    from simstudy.execution.state import CellProgress
+    from simstudy.verdicts.predictions import Told
 
 NOTHING_COMPARED = "nothing to compare: no selected cell has both values, or a cell to compare with"
 SIMULATED = 0.1
@@ -67,6 +71,8 @@ def on_grid(
     of = selected_by(claim, found, design.factors[claim.grid])
     of = of._replace(drawn=tuple(design.domains[claim.grid].laws) if claim.grid in design.domains else ())
     if (source := getattr(claim, "source", None)) is not None:
+        from simstudy.verdicts.predictions import predict, values_of
+
         theories = list(predict([account.planned for account in found], told))
         errors = np.array([float(theory[source].errors.get(claim.measure, 0.0)) for theory in theories])
         of = of._replace(theory=Predictions(values_of(theories, source, claim.measure), errors))

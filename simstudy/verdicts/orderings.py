@@ -1,7 +1,7 @@
 """Does a diversity index order the cells as a measure does? The share of pairs of cells in the wrong order."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -9,39 +9,32 @@ from simstudy.design.claims import ViolatedPairs
 from simstudy.design.settings.levels import by_levels
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, at
 from simstudy.verdicts.estimates import Array
-from simstudy.verdicts.evidence import NOTHING, Evidence, failing_weigh_at_most, p_above, p_below
+from simstudy.verdicts.evidence import Evidence, at_most_fail, p_above, p_below
 
 TIE = 1e-9
 """Values of an index closer than this, relative to the largest, are equal: they differ by rounding alone."""
-N_BOUNDS = 101
-"""Bounds that are tried for the confidence interval of a share, beside the one that is claimed."""
-HALVINGS = 30
-"""How often the gap between two of them, where the evidence turns, is halved to find the end of the interval."""
 
 
 def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
     """Yield, for each level of ``by``, the share of pairs of cells that the index puts in the wrong order."""
     sign = 1.0 if claim.direction == "increasing" else -1.0
-    tried = np.sort([*np.linspace(0.0, 1.0, N_BOUNDS), claim.at_most])
     by = (claim.by,) if claim.by else ()
     for cells in by_levels(of.estimates.conditions, (*by, *of.drawn), of.chosen):
         share = violated_share(of.diversity.values[cells], sign * of.estimates.values[None, cells])[0]
         parts = _evidence_on_pairs(of, cells, sign)
+        n_pairs = parts.against.size
+        found = at_most_fail(parts) if n_pairs else Evidence(np.ones(1), np.ones(1))
+        evidence = Evidence(*(p[math.floor((claim.at_most + TIE) * n_pairs)] for p in found))
 
-        def evidence(bound: float, parts: Evidence = parts) -> Evidence:
-            n_pairs = parts.against.size
-            return failing_weigh_at_most(bound, np.full(n_pairs, 1.0 / n_pairs), parts) if n_pairs else NOTHING
-
-        def confidence(level: float, evidence: Callable[[float], Evidence] = evidence) -> Bounds:
+        def confidence(level: float, found: Evidence = found, n: int = max(n_pairs, 1)) -> Bounds:
             """From the last of ever weaker bounds that is contradicted to the first that is supported."""
-            contradicted, _ = _turn(lambda bound: evidence(bound).against >= level, tried)
-            _, supported = _turn(lambda bound: evidence(bound).in_favour < level, tried)
-            return min(contradicted, supported), max(contradicted, supported)
+            turns = [np.append(holds, True).argmax() / n for holds in (found.against >= level, found.in_favour < level)]
+            return float(min(turns)), float(max(turns))
 
         text = f"share of pairs whose {claim.measure} is not {claim.direction} in {claim.against}"
         text += f", {len(cells)} cells{at(of.estimates.conditions[cells[0]], (*by, *of.drawn))}"
         bounds, most = (-np.inf, claim.at_most), claim.at_most
-        yield Comparison(text, float(share), np.nan, *bounds, most, evidence(most), confidence, tuple(cells))
+        yield Comparison(text, float(share), np.nan, *bounds, most, evidence, confidence, tuple(cells))
 
 
 def _evidence_on_pairs(of: Selected, cells: list[int], sign: float) -> Evidence:
@@ -51,19 +44,6 @@ def _evidence_on_pairs(of: Selected, cells: list[int], sign: float) -> Evidence:
     alone = Evidence(falls, rises) if sign > 0 else Evidence(rises, falls)
     unsure = p_below(of.diversity.differences(cells), 0.0)[first, second]
     return Evidence(*(np.maximum(p, unsure) for p in alone))
-
-
-def _turn(holds: Callable[[float], Any], bounds: Array) -> Bounds:
-    """Two neighbouring numbers at the first turn of ever weaker bounds from "does not hold" to "holds"."""
-    # One by one: the evidence for a weaker bound, of which more is at stake, may be less.
-    first = next((k for k, bound in enumerate(bounds) if holds(float(bound))), len(bounds) - 1)
-    stronger, weaker = float(bounds[max(first - 1, 0)]), float(bounds[first])
-    if first == 0 or not holds(weaker):
-        return weaker, weaker
-    for _ in range(HALVINGS):
-        middle = (stronger + weaker) / 2
-        stronger, weaker = (stronger, middle) if holds(middle) else (middle, weaker)
-    return stronger, weaker
 
 
 def tied(values: Array) -> Array:

@@ -100,15 +100,9 @@ def _slope(estimates: Estimates, leverage: Array, logarithmic: bool, vertices: S
         for cell, derivative in vertex.terms.items():
             terms[cell] += weight * derivative * (1.0 if logarithmic else np.exp(vertex.value))
     if not terms:
-        return Contrast(
-            value,
-            0.0,
-            int(estimates.n_blocks.min()),
-            estimates.degrees([*range(len(estimates.values))]).min(),
-            0.0,
-            0.0,
-        )
-    return estimates.combine(terms)._replace(value=value)
+        degrees = estimates.degrees([*range(len(estimates.values))]).min()
+        return estimates.looked(Contrast(value, 0.0, int(estimates.n_blocks.min()), degrees, 0.0, 0.0))
+    return estimates.combine(terms).moved(value)
 
 
 def _compared(
@@ -130,18 +124,8 @@ def _compared(
         return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
 
     cells = tuple(itertools.chain(*(each.all_cells for each in profiles)))
-    return Comparison(
-        text,
-        float(found.value),
-        float(found.mcse),
-        *bounds,
-        value,
-        evidence,
-        confidence,
-        cells,
-        why,
-        float(found.widening),
-    )
+    told = Comparison(text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why)
+    return told._replace(widening=float(found.widening))
 
 
 def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:

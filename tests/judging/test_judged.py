@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, write_design
 from commands import ROOT
 
 import simstudy
 from simstudy.design.claims import LEVEL
-from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.replicates.intervals import widening_of
@@ -184,47 +182,11 @@ def test_mistakes__are_one_line_that_says_where(numbers, columns, said):
 RNG = np.random.default_rng(0)
 PAIR = pd.DataFrame({"a": RNG.normal(size=100), "b": RNG.normal(size=100)})
 AGAINST = {"where": {"condition": "a"}, "versus": {"condition": "b"}}
-OTHERS = """
-[claims.least]
-statement = "s"
-kind = "optimum"
-grid = "angles"
-measure = "mse"
-x = "angle"
-value = 45
-[claims.flat]
-statement = "s"
-kind = "slope"
-grid = "angles"
-measure = "ensemble_variance"
-x = "bandwidth"
-value = 0.0
-margin = 0.01
-[claims.ratio]
-statement = "s"
-kind = "equals"
-grid = "angles"
-measure = "mse"
-where = { angle = 0 }
-versus = { angle = 90 }
-compared = "ratio"
-value = 1.0
-margin = 0.5
-[figures.mse]"""
 
 
 def tie(frame, margin, **options):
     claims = {"tie": {"kind": "equals", "value": 0.0, "margin": margin, **AGAINST}}
     return simstudy.judge(frame, claims, **options).to_dataframe().loc["tie"]
-
-
-def test_judge__gives_the_verdicts_of_a_study_from_its_block_contributions(tiny, tmp_path):
-    text = edited(edited(DESIGN, "[figures.mse]", OTHERS), "angle = [0,", "angle = [30,")
-    text = edited(text, "angle = 0 ", "angle = 30 ")
-    simstudy.run(write_design(tmp_path, text), output=tmp_path, executor="serial")
-    pairs = list(own_numbers.rejudged(load_design(tmp_path / "design.toml"), tmp_path))
-    assert [own.claim.values.tolist() for own, _ in pairs] == [["flat"], ["mse-falls", "least", "ratio"]]
-    assert all(own_numbers.same(*pair) for pair in pairs)
 
 
 def test_interval_of_the_truth__is_that_of_the_paired_difference():
@@ -308,7 +270,7 @@ def test_repeated_estimates__are_those_of_the_repeated_table():
     whole = numbers_of(table_of(pd.concat([skewed] * 1000), Columns())).estimates
     forecast = numbers_of(table_of(skewed, Columns())).estimates.repeated(1000)
     for name, one in forecast.combine({0: 1.0, 1: -2.0})._asdict().items():
-        assert one == pytest.approx(getattr(whole.combine({0: 1.0, 1: -2.0}), name), rel=0.02), name
+        assert one == pytest.approx(getattr(whole.combine({0: 1.0, 1: -2.0}), name), rel=0.02, nan_ok=True), name
     assert forecast.differences([0, 1]).mcse == pytest.approx(whole.differences([0, 1]).mcse, rel=0.02, abs=1e-9)
 
 

@@ -6,9 +6,9 @@ import xarray as xr
 from exact_estimates import account, exact_estimates
 from scipy import stats
 
+from simstudy.shown import residuals, z_scores
 from simstudy.verdicts.comparisons import inside
 from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, Estimates, estimates_of
-from simstudy.verdicts.figure_data import residuals, z_scores
 
 RNG = np.random.default_rng(2)
 LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.normal(size=64)

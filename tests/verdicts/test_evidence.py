@@ -11,8 +11,8 @@ from simstudy.verdicts.evidence import (
     all_hold,
     anytime_p,
     anytime_score,
+    at_most_fail,
     doubt,
-    failing_weigh_at_most,
     interval,
     least_among,
     normal_score,
@@ -122,21 +122,11 @@ def test_all_hold__is_bonferroni_on_one_side_and_the_worst_on_the_other():
     assert all_hold(PARTS).against == pytest.approx(0.003) and all_hold(PARTS).in_favour == 0.9
 
 
-def test_one_of_three_may_fail__by_hand():
-    found = failing_weigh_at_most(1.0, np.ones(3), PARTS)
-    # Refuted if two are: the second p-value, for at most two nulls at stake; supported alike.
-    assert found.against == pytest.approx(0.08) and found.in_favour == pytest.approx(0.6)
-    weighted = failing_weigh_at_most(1.0, np.array([1.0, 1.0, 5.0]), PARTS)
-    assert weighted.against == pytest.approx(3 * 0.001)  # the heavy one alone decides; two more are light enough
-    assert failing_weigh_at_most(3.0, np.ones(3), PARTS) == (1.0, 0.0)
-    assert failing_weigh_at_most(-1.0, np.ones(3), PARTS) == (0.0, 1.0)
-
-
-def test_weights_that_are_no_binary_fractions__sum_as_they_should():
-    """Three of 28 pairs may fail, and three do: the sum of their weights is a rounding error more than 3/28."""
-    weights, p = np.full(28, 1 / 28), np.repeat([1.0, 0.0], [3, 25])
-    for order in (p, p[::-1]):
-        assert failing_weigh_at_most(3 / 28, weights, Evidence(1 - order, order)) == (1.0, 0.0)
+def test_some_of_three_may_fail__by_hand():
+    found = at_most_fail(PARTS)
+    # If one may, it is refuted if two fail: the second p-value, for at most two nulls at stake; supported alike.
+    assert found.against == pytest.approx([0.003, 0.08, 0.5, 1.0])
+    assert found.in_favour == pytest.approx([0.9, 0.6, 0.006, 0.0])
 
 
 def test_corrected_p_values__are_1_at_most():

@@ -94,7 +94,7 @@ def test_theory__counts_with_its_error(monkeypatch):
     def predict(planned, told):
         return [{"exact": SimpleNamespace(measures={"mse": 8.0}, errors={"mse": error})} for _ in planned]
 
-    monkeypatch.setattr("simstudy.verdicts.judge.predict", predict)
+    monkeypatch.setattr("simstudy.verdicts.predictions.predict", predict)
     stated = claim(kind="agrees_with_theory", source="exact", margin=0.25)
     found = {}
     for error in (0.0, 1.0):

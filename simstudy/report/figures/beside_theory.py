@@ -12,7 +12,7 @@ from simstudy.design.measures import THEORIES
 from simstudy.report.figures.shared import COVERAGE, NEUTRAL, Entries, Look, draw_marks, is_first
 from simstudy.report.labels import number
 from simstudy.report.terminal import counted
-from simstudy.verdicts.figure_data import Residuals, by_source
+from simstudy.shown import Residuals, by_source
 
 HEIGHT = 0.85
 """Of a strip, in inches."""

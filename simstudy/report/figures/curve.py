@@ -15,7 +15,7 @@ from simstudy.design.measures import THEORIES
 from simstudy.report.figures import beside_theory, shared
 from simstudy.report.figures.shared import COVERAGE, RING, THEORY_LINES, Entries, Look
 from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting_name
-from simstudy.verdicts.figure_data import Place, by_source, places, residuals
+from simstudy.shown import Place, by_source, places, residuals
 from simstudy.verdicts.optima import NEVER
 
 

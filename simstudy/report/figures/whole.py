@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.report.figures.shared import NEUTRAL, canvas, label_y, legends, looks_of, own_style
 from simstudy.report.labels import THEORY_NAMES, measure_name
-from simstudy.verdicts.figure_data import by_source, z_scores
+from simstudy.shown import by_source, z_scores
 
 FURTHEST = 8.0
 """z-scores beyond are drawn at the edge."""

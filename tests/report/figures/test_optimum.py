@@ -15,7 +15,7 @@ from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import positions
 from simstudy.report.figures.shared import COVERAGE
 from simstudy.report.overview import overview
-from simstudy.verdicts.figure_data import places
+from simstudy.shown import places
 
 GRID = """
 [grids.split]

@@ -1,0 +1,94 @@
+"""Many methods on the same units: which differ, and which are tied."""
+
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from simstudy.design.claims import LEVEL
+from simstudy.design.mistakes import validated
+from simstudy.errors import UserError
+from simstudy.judging.table import Columns, numbers_of, table_of
+from simstudy.verdicts.evidence import p_above, p_below
+from simstudy.verdicts.judge import holm
+
+MOST = 200
+"""Conditions of which all pairs are compared."""
+
+
+class Ties(NamedTuple):
+    """All pairs of conditions: which of them differ, and the sets of those that do not."""
+
+    conditions: pd.DataFrame
+    """By mean, the largest first: levels of factors, ``mean``, ``error`` and the numbers of its ``sets``.
+
+    Two conditions share a set if no difference between them is shown.
+    """
+    pairs: pd.DataFrame
+    """Numbers of rows ``first`` and ``second``, ``difference``, ``error`` and adjusted p-value ``p``."""
+    note: str
+    """What the error rate is held to."""
+
+    def __repr__(self) -> str:
+        return f"{self.conditions.to_string(index=False)}\n{self.note}"
+
+    def _repr_html_(self) -> str:
+        return f"{self.conditions.to_html(index=False)}<p>{escape(self.note)}</p>"
+
+
+def tied_sets(numbers: Any, **columns: Any) -> Ties:
+    """Compare the means of all pairs of conditions, and return the sets within which none is shown to differ.
+
+    The chance that any two equal means are told apart is at most 5 % among all pairs (Holm 1979).
+
+    Parameters
+    ----------
+    numbers
+        As for `simstudy.judge`: a number for each unit and condition.
+    **columns
+        ``unit``, ``value``, ``factors``, ``cluster``, ``missing`` and ``looks``, as for `simstudy.judge`.
+
+    Returns
+    -------
+    Ties
+        Data frames ``conditions``, with the tied sets of each, and ``pairs``.
+
+    Raises
+    ------
+    UserError
+        If the numbers are no such table, some are missing or infinite, or conditions are fewer than 2 or more than 200.
+    """
+    given = {name: each for name, each in columns.items() if each is not None}
+    table = table_of(numbers, validated(Columns, given, place="tied_sets"))
+    if not 2 <= (n := len(table.conditions)) <= MOST:
+        raise UserError(f"numbers: {n} conditions; give 2 to {MOST}, or state claims for simstudy.judge")
+    estimates = numbers_of(table).estimates
+    order = np.argsort(-estimates.values, kind="stable").tolist()
+    apart = estimates.differences(order)
+    first, second = np.triu_indices(n, 1)
+    one_sided = np.minimum(p_above(apart, 0.0), p_below(apart, 0.0))[first, second]
+    p = holm(np.minimum(2.0 * one_sided, 1.0))
+    told = p < LEVEL
+    sets = _sets(n, list(zip(first[told].tolist(), second[told].tolist(), strict=True)))
+    members = [" ".join(str(k) for k, each in enumerate(sets, 1) if each >> i & 1) for i in range(n)]
+    conditions = pd.DataFrame([table.conditions[j] for j in order])
+    errors = [float(estimates.combine({j: 1.0}).mcse) for j in order]
+    conditions = conditions.assign(mean=estimates.values[order], error=errors, sets=members)
+    found = {"difference": apart.value, "error": apart.mcse}
+    pairs = pd.DataFrame({"first": first, "second": second} | {k: each[first, second] for k, each in found.items()})
+    looks = "at one look" if table.one_look else "at any number of looks"
+    note = f"Conditions that share a set are not shown to differ; {len(p)} pairs, {len(sets)} sets. "
+    note += f"The chance that any two equal means are told apart is at most {100 * LEVEL:g} %, {looks} (Holm)."
+    return Ties(conditions, pairs.assign(p=p), note)
+
+
+def _sets(n: int, differ: list[tuple[int, int]]) -> list[int]:
+    """The largest sets of which no two members differ, as bits, in the order of their first members (Piepho 2004)."""
+    sets = {(1 << n) - 1}
+    for i, j in differ:
+        split = {each for each in sets if each >> i & 1 and each >> j & 1}
+        sets -= split
+        parts = {each & ~(1 << k) for each in split for k in (i, j)}
+        sets |= {part for part in parts if not any(part & each == part for each in sets | parts if each != part)}
+    return sorted(sets, key=lambda each: f"{each:0{n}b}"[::-1], reverse=True)
