@@ -270,8 +270,8 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
     """The table of which `tree_of` made a tree, of the cells that it still has."""
     attrs = {str(name): text for name, text in results.attrs.items() if name != "layout"}
     grids = [node for name, node in results.children.items() if name not in (SETTINGS, VERDICTS, COMPARISONS)]
-    groups = [{"": node, **node.children} for node in grids]
-    numbers = [node["cell"].values.ravel() for node in grids]
+    groups = [{name: each.to_dataset() for name, each in {"": node, **node.children}.items()} for node in grids]
+    numbers = [each[""]["cell"].values.ravel() for each in groups]
     kept = np.sort(np.concatenate([each[each >= 0] for each in numbers]))
     settings = results[SETTINGS].to_dataset().sel(cell=kept).drop_vars("cell")
     coords: dict[str, Any] = {str(name): each.variable for name, each in settings.coords.items()}
@@ -294,7 +294,7 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
                 if group in nodes and own_name in nodes[group].data_vars:
                     values = nodes[group][own_name].values
                     values = values.reshape(-1, *values.shape[values.ndim - len(others) + (sources == [0]) :])
-                    at = np.ix_(rows, sources) if sources else rows
+                    at: Any = np.ix_(rows, np.array(sources)) if sources else rows
                     made[at] = values[places >= 0].reshape(made[at].shape)
                     stored = True
         if stored:

@@ -59,7 +59,7 @@ def judge(
     else:
         show_table(verdict_table(found.lines, "standard error", found.looks))
         say(*found.summary, *found.wanted)
-    if page is not None:
+    if page is not None and claims is not None:
         written = write_page(found, cli.plain_path(page), (numbers, claims))
         if not as_json:
             say(f"page     {written}")

@@ -18,8 +18,7 @@ from simstudy.design.written import parse, read_design, written_text
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns
 
-GRID = "numbers"
-"""Name of the one grid: the conditions of the table."""
+GRID = "numbers"  # the conditions of the table
 _FIXED: dict[str, Any] = {
     "grid": (Literal["numbers"], GRID),
     "measure": (Literal["mean"], "mean"),
@@ -81,12 +80,13 @@ def require_answerable(
     references = refer({GRID: grid}, entries, place)
     compared = {}
     for (path, claim), reference in zip(entries.items(), references, strict=True):
-        ordered = isinstance(claim, ViolatedPairs)
-        if ordered and (against := claim.against) not in factors:
-            raise DesignError(place, [Problem.unknown(f"{path}.against", against, factors, what="factor")])
-        if ordered and not all(isinstance(each[against], (int, float)) for each in conditions):
-            fault = "is not a number under every condition; use a numeric factor"
-            raise DesignError(place, [Problem(f"{path}.against", against, fault)])
-        alone = [[number] for number in reference.chosen]
-        compared[path.removeprefix("claims.")] = [reference.chosen] if ordered else reference.compared or alone
+        groups = reference.compared or [[number] for number in reference.chosen]
+        if isinstance(claim, ViolatedPairs):
+            if (against := claim.against) not in factors:
+                raise DesignError(place, [Problem.unknown(f"{path}.against", against, factors, what="factor")])
+            if not all(isinstance(each[against], (int, float)) for each in conditions):
+                fault = "is not a number under every condition; use a numeric factor"
+                raise DesignError(place, [Problem(f"{path}.against", against, fault)])
+            groups = [reference.chosen]
+        compared[path.removeprefix("claims.")] = groups
     return compared

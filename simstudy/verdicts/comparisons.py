@@ -53,12 +53,14 @@ class Selected(NamedTuple):
         unnamed = {*without, *self.unnamed}
         return at(self.estimates.conditions[cell], [name for name in self.factors if name not in unnamed])
 
-    def partner(self, cell: int, versus: Mapping[str, Any]) -> int | None:
-        """Return the cell to compare with, other factors equal; None if that is the cell itself, or is not there."""
-        conditions = self.estimates.conditions
-        wanted = {name: level(conditions[cell], name) for name in self.factors} | dict(versus)
-        found = next((i for i, each in enumerate(conditions) if selected(each, wanted)), cell)
-        return None if found == cell else found
+    def partners(self, versus: Mapping[str, Any]) -> dict[int, int]:
+        """Return, by cell, the one to compare it with, other factors equal; without cells that have no other."""
+        rows, fixed = self.estimates.conditions, [name for name in self.factors if name not in versus]
+        first: dict[Any, int] = {}
+        for i in (i for i, row in enumerate(rows) if selected(row, dict(versus))):
+            first.setdefault(tuple(level(rows[i], name) for name in fixed), i)
+        found = ((cell, first.get(tuple(level(rows[cell], name) for name in fixed), cell)) for cell in self.chosen)
+        return {cell: partner for cell, partner in found if partner != cell}
 
 
 class Comparison(NamedTuple):
@@ -149,11 +151,12 @@ def within(claim: Equals | Slope) -> Bounds:
 def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison]:
     """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
     bounds = (claim.value, np.inf) if isinstance(claim, LargerThan) else within(claim)
+    partners = of.partners(claim.versus or {})
     for cell in of.chosen:
         text = f"{claim.index or claim.measure}{of.place(cell)}"
         if claim.versus is None:
             yield inside(text, of.estimates.combine({cell: 1.0}), bounds, claim.value, (cell,))
-        elif (partner := of.partner(cell, claim.versus)) is not None:
+        elif (partner := partners.get(cell)) is not None:
             contrast, other = paired(of.estimates, cell, partner, claim.compared)
             text += other + at(claim.versus, claim.versus).removeprefix(" at")
             yield inside(text, contrast, bounds, claim.value, (cell, partner))

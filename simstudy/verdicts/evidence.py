@@ -176,7 +176,7 @@ def exact_p(contrast: Contrast, bound: ArrayLike) -> Array:
     low, high = np.full(shifted.shape, -700.0), np.zeros(shifted.shape)
     for _ in range(50):
         middle = (low + high) / 2
-        above = exact_end(contrast, np.exp(middle)) > bound
+        above = exact_end(contrast, np.exp(middle)) - contrast.origin > beyond
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     return np.where(shifted, np.exp(high), p)
 

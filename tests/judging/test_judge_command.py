@@ -29,6 +29,17 @@ def test_example__comes_out_as_expected_and_its_page_draws_each_claim(here, in_p
     assert not re.search("before the run", page.split("<script>")[0].split("</style>")[-1])
 
 
+def test_options__look_once_and_compare_all_pairs(here, in_process):
+    """The claim that is open at any number of looks is decided at one."""
+    judged = in_process("judge", "answers.csv", "claims.toml", "--looks", "one")
+    assert "at one look" in judged.stdout and "Verdicts hold at one look" in " ".join(judged.stdout.split())
+    pairs = in_process("judge", "answers.csv", "--unit", "question", "--looks", "one")
+    assert pairs.returncode == 0 and "1 pairs, 2 sets" in pairs.stdout and "sets" in pairs.stdout
+    assert [each["condition"] for each in json.loads(
+        in_process("judge", "answers.csv", "--unit", "question", "--json").stdout)] == ["near", "dummy"]  # fmt: skip
+    assert "needs claims" in in_process("judge", "answers.csv", "--page", "a.html").stderr
+
+
 def test_outcome_not_as_expected__is_exit_code_5(here, in_process):
     text = (here / "claims.toml").read_text().replace('expected = "undecided"', "")
     (here / "claims.toml").write_text(text)

@@ -1,18 +1,23 @@
 """Verdicts on tables of every layout: the engine of studies, error rates at many looks, units until a decision."""
 
+import subprocess
 import sys
+from pathlib import Path
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 from commands import ROOT
+from scipy import stats
 
 import simstudy
 from simstudy.design.claims import LEVEL
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.replicates.intervals import widening_of
+from simstudy.verdicts.evidence import Contrast, interval, p_above, p_below
 
 sys.path.insert(0, str(ROOT / "tests" / "verification"))
 import verify_own_numbers as own_numbers
@@ -335,6 +340,122 @@ def test_mistakes_in_claims__are_those_of_designs(claims, said):
 def test_mistakes_in_arguments__name_the_argument(given):
     with pytest.raises(UserError, match=f"^judge: {next(iter(given))} = "):
         simstudy.judge(PAIR, {"c": {"kind": "larger_than", "value": 9.0}}, **given)
+
+
+@pytest.mark.parametrize("n", [2, 30, 1000])
+def test_one_look__has_the_p_values_and_intervals_of_scipy(n):
+    rng = np.random.default_rng(n)
+    means = rng.normal([0.2, 0.0], size=(n, 2))
+    shares = rng.random((n, 2)) < [0.7, 0.6]
+    plus, minus = int((shares[:, 0] & ~shares[:, 1]).sum()), int((shares[:, 1] & ~shares[:, 0]).sum())
+    share = {"kind": "larger_than", "where": {"condition": "a"}, "value": 0.55}
+    t, binomial = stats.ttest_rel(*means.T, alternative="greater"), stats.binomtest(int(shares[:, 0].sum()), n)
+    larger = {"kind": "larger_than", **AGAINST}
+    for numbers, claim, p, ends in (
+        (means, larger, t.pvalue, stats.ttest_rel(*means.T).confidence_interval(0.9)),
+        (shares, larger, stats.binomtest(plus, max(plus + minus, 1), 0.5, "greater").pvalue, None),
+        (shares, share, stats.binomtest(int(shares[:, 0].sum()), n, 0.55, "greater").pvalue,
+         binomial.proportion_ci(0.9)),
+    ):  # fmt: skip
+        found = simstudy.judge(dict(zip("ab", numbers.T, strict=True)), {"c": claim}, looks="one")
+        row = found.to_dataframe().loc["c"]
+        assert row.p_in_favour == pytest.approx(p, rel=1e-9)
+        if ends is not None:
+            assert (row.confidence_lower, row.confidence_upper) == pytest.approx((ends.low, ends.high), rel=1e-9)
+    assert "at one look" in found.dataset.p_against.long_name and "all looks" not in found.dataset.p_against.long_name
+
+
+@pytest.mark.parametrize("n", [8, 20])
+@pytest.mark.parametrize("moved", [0.0, 0.1, -0.35])
+def test_difference_of_shares__has_an_interval_that_covers_whatever_they_are(n, moved):
+    """The probability of all tables of units that differ one way, the other way, or not."""
+    plus, minus = np.array([(i, j) for i in range(n + 1) for j in range(n + 1 - i)], float).T
+    found = Contrast((plus - minus) / n, 0.1, n, n - 1, 0.0, 0.0, one_look=True, plus=plus, minus=minus)
+    for differ in np.linspace(abs(moved), 1.0, 9):
+        up = (differ + moved) / 2
+        chance = stats.multinomial.pmf(np.c_[plus, minus, n - plus - minus], n, [up, differ - up, 1 - differ])
+        for p in (p_above(found, moved), p_below(found, moved)):
+            assert chance[p < 0.05].sum() <= 0.05
+    ends = interval(found.at(9), 0.05)
+    assert p_above(found.at(9), ends[0] - 1e-9) <= 0.05 + 1e-6 >= p_below(found.at(9), ends[1] + 1e-9)
+
+
+def test_what_looks_cost__is_said():
+    frame = PAIR.assign(c=RNG.exponential(size=100) ** 2)
+    for looks, said in (("any", 'any number of looks: intervals are 1.7 times as long as at one look (looks = "one").'),
+                        ("one", "one look, at as many units as were fixed before; at any number of looks intervals "
+                                "would be 1.7 times as long.")):  # fmt: skip
+        found = simstudy.judge(frame, {"c": {"kind": "larger_than", **AGAINST}}, looks=looks)
+        assert found.cost == f"Verdicts hold at {said}" and found.cost in repr(found)
+    skewed = simstudy.judge(frame, {"c": {"kind": "larger_than"}}, looks="one")
+    assert skewed.cost.endswith("In 1 comparison units are too few or too skewed for Student's t.")
+    (wanted,) = simstudy.judge(PAIR, {"c": {"kind": "larger_than", **AGAINST}}, looks="one").wanted
+    assert "units, all of them new, would probably decide" in wanted
+
+
+ANSWERS = {"a": [True, None, False] * 30, "b": [True, False, False] * 30}
+FRAMES = {
+    "objects": pd.DataFrame,
+    "nullable": lambda table: pd.DataFrame(table).convert_dtypes(dtype_backend="numpy_nullable"),
+    "arrays": dict,
+    "narwhals": lambda table: nw.from_native(pd.DataFrame(table)),
+    "arrow": lambda table: (
+        pytest.importorskip("pyarrow") and pd.DataFrame(table).convert_dtypes(dtype_backend="pyarrow")
+    ),
+    "polars": lambda table: pytest.importorskip("polars").DataFrame(table),
+    "lazy": lambda table: pytest.importorskip("polars").LazyFrame(table),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_right_wrong_and_missing__are_read_from_frames_of_all_libraries(kind):
+    found = estimates(FRAMES[kind](ANSWERS), missing="drop")
+    assert found.values == pytest.approx([0.5, 0.5]) and found.n_blocks.tolist() == [60, 60]
+    with pytest.raises(UserError, match="unit 1, condition = a: no number, and 30 of 90 units lack one"):
+        estimates(FRAMES[kind](ANSWERS))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the most memory of a process")
+def test_thousands_of_conditions__take_little_memory_and_too_many_are_refused():
+    """Tables of all pairs of 4000 conditions took 600 MB; interpreter and libraries take 140 MB."""
+    program = """
+import re, numpy as np, pandas as pd, simstudy
+claims = {"c": {"kind": "larger_than", "versus": {"condition": 3999}}}
+simstudy.judge(pd.DataFrame(np.random.default_rng(0).normal(size=(100, 4000))), claims)
+print(int(re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())[1]) >> 10)
+"""
+    used = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert int(used) <= 200
+    with pytest.raises(UserError, match="20,001 conditions; judge at most 20,000 together"):
+        estimates(pd.DataFrame(np.zeros((1, 20001))))
+
+
+@pytest.mark.parametrize("looks", ["one", "any"])
+def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
+    rng = np.random.default_rng(3)
+    means = [0.0, 0.0, 0.3, 0.5, 0.5, 0.8]
+    frame = pd.DataFrame(rng.normal(size=(300, 6)) + rng.normal(size=(300, 1)) + means, columns=list("abcdef"))
+    found = simstudy.tied_sets(frame, looks=looks)
+    order = found.conditions.condition.tolist()
+    sets = [set(each.split()) for each in found.conditions.sets]
+    assert sorted(order[:1]) == ["f"] and found.conditions["mean"].is_monotonic_decreasing and len(found.pairs) == 15
+    raw = [stats.ttest_rel(frame[order[i]], frame[order[j]]).pvalue for i, j in found.pairs[["first", "second"]].values]
+    if looks == "one":  # Holm's adjustment, as others compute it
+        assert found.pairs.p.tolist() == pytest.approx(multipletests(raw).tolist())
+    assert (found.pairs.p >= np.array(raw)).all()
+    for pair in found.pairs.itertuples():
+        assert bool(sets[pair.first] & sets[pair.second]) == (pair.p >= 0.05)
+    assert {"a", "b"} <= {name for name, each in zip(order, sets, strict=True) if each & sets[order.index("a")]}
+    with pytest.raises(UserError, match="1 conditions; give 2 to 200"):
+        simstudy.tied_sets(frame[["a"]])
+
+
+def multipletests(p):
+    """Holm (1979), by a loop."""
+    adjusted, largest = np.empty(len(p)), 0.0
+    for rank, place in enumerate(np.argsort(p)):
+        adjusted[place] = largest = min(max(largest, p[place] * (len(p) - rank)), 1.0)
+    return adjusted
 
 
 def test_verdicts__show_themselves():

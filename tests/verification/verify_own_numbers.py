@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import simstudy
 from simstudy.design.claims import LEVEL
 from simstudy.judging.claims import read_claims
 from simstudy.judging.judged import judgement_of
@@ -61,4 +62,14 @@ STUDIES = 1000
 def test_looking_again_after_more_units__keeps_the_level(law, claim):
     rate = wrong_at_any_look(law, claim, STUDIES, looks(64, 4096))
     print(f"\n{law}, {claim}: {100 * rate:.1f} % of {STUDIES} studies wrong at any of {len(looks(64, 4096))} looks")
+    assert rate <= LEVEL + 3.0 * (LEVEL * (1 - LEVEL) / STUDIES) ** 0.5
+
+
+@pytest.mark.parametrize("looks", ["one", "any"])
+@pytest.mark.parametrize("methods", [4, 20])
+def test_equal_methods__are_seldom_told_apart(methods, looks):
+    rng = np.random.default_rng(methods)
+    tables = (pd.DataFrame(rng.normal(size=(100, methods)) + rng.normal(size=(100, 1))) for _ in range(STUDIES))
+    rate = sum(simstudy.tied_sets(each, looks=looks).conditions.sets.nunique() > 1 for each in tables) / STUDIES
+    print(f"\n{methods} methods, {looks}: some pair told apart in {100 * rate:.1f} % of {STUDIES} tables")
     assert rate <= LEVEL + 3.0 * (LEVEL * (1 - LEVEL) / STUDIES) ** 0.5
