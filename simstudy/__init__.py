@@ -1,10 +1,10 @@
 """Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.
 
 `run` runs a study from its design file or from a `Study` written in Python. `check` lists its mistakes and `plan`
-predicts its cost. `open_results` loads results. `contrast` compares two cells,
-`details` shows one cell, and `leave_one_out` computes the error without each head.
+predicts its cost. `open_results` loads results. `contrast` compares two cells, and `details` shows one.
 `judge` judges claims about a table of the caller's numbers, and `tied_sets` compares all its conditions. `simulate`
-studies any methods on data of any process. `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble
+studies any methods on data of any process, `estimates` returns their single estimates, and `performance` measures
+methods by any table of estimates. `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble
 on arrays of the caller. `inspect_heads` measures how correlated the heads of a model are and compares this with theory;
 `capture` shows each of its attentions.
 """
@@ -13,27 +13,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simstudy.analysis import contrast, details, leave_one_out
+    from simstudy.analysis import contrast, details
     from simstudy.design.builder import Study
     from simstudy.design.load import check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
     from simstudy.interactive import open_results, plan, run
     from simstudy.judging.judged import judge
+    from simstudy.measuring import estimates, performance
     from simstudy.simulation import simulate
     from simstudy.ties import tied_sets
     from simstudy.transformers.capture import capture
     from simstudy.transformers.inspection import inspect_heads
 
 __all__ = [
-    "Study", "capture", "check", "contrast", "details", "head_diversity",
-    "inspect_heads", "judge", "leave_one_out", "nw_ensemble", "open_results", "plan", "principal_angles",
+    "Study", "capture", "check", "contrast", "details", "estimates", "head_diversity",
+    "inspect_heads", "judge", "nw_ensemble", "open_results", "performance", "plan", "principal_angles",
     "run", "simulate", "tied_sets",
 ]  # fmt: skip
 _HOMES = {
     "Study": "design.builder", "check": "design.load", "contrast": "analysis", "details": "analysis",
     "capture": "transformers.capture", "inspect_heads": "transformers.inspection", "judge": "judging.judged",
-    "leave_one_out": "analysis",
-    "open_results": "interactive", "plan": "interactive",
+    "estimates": "measuring", "open_results": "interactive", "performance": "measuring", "plan": "interactive",
     "run": "interactive", "simulate": "simulation", "tied_sets": "ties",
 }  # fmt: skip
 _ROOMS = ("plots", "theory")

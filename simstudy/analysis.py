@@ -76,48 +76,6 @@ def details(results: Results, where: Where) -> xr.Dataset:
     return _read(cells, find_cell(cells, where, "where"))
 
 
-def leave_one_out(results: Results, where: Where) -> xr.Dataset:
-    """Compute the mean squared error of the uniform average of the heads of one cell without each of them.
-
-    It follows from the second moments of the errors of heads, which `details` holds.
-
-    Parameters
-    ----------
-    results
-        What `run` or `open_results` returned, or the folder or name of a study; it must still hold ``details.nc``.
-    where
-        One cell: levels of settings that no other cell has, as ``{"grid": "rotation", "angle": 60}``, or its number.
-
-    Returns
-    -------
-    xarray.Dataset
-        ``mse`` in Y², along ``head`` that is left out, and ``mse_mcse``, which its Monte Carlo standard error does not
-        exceed.  For the exact error of a difference, run both ensembles in cells of one study.
-
-    Raises
-    ------
-    UserError
-        If no cell or several have these levels, the details cannot be read, or the cell has no two heads whose errors
-        are known.
-    """
-    inside = details(results, where)
-    moment = inside.head_error_moment.values
-    n_heads = len(moment)
-    if n_heads < 2:
-        raise UserError(f"where = {where!r}: the cell has {n_heads} head; give a cell with two or more heads")
-    weights = (1.0 - np.eye(n_heads)) / (n_heads - 1)
-    # The error of a weighted sum is at most the weighted sum of errors: of moments none has a negative weight here.
-    values = {"mse": moment, "mse_mcse": inside.head_error_moment_mcse.values}
-    words = {"mse": "mean squared error without this head", "mse_mcse": "bound on its Monte Carlo standard error"}
-    return xr.Dataset(
-        {
-            name: ("head", np.einsum("hi,ij,hj->h", weights, each, weights), {"long_name": words[name], "units": "Y^2"})
-            for name, each in values.items()
-        },
-        {"head": inside.head_i.values},
-    )
-
-
 def contrast(
     results: Results, a: Where, b: Where, measure: str, ratio: bool = False, index: str | None = None
 ) -> ExploratoryContrast:

@@ -6,8 +6,11 @@ The results of a study are an `xarray.DataTree` and stay one; what is particular
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
+import linecache
+import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,6 +43,8 @@ __all__ = ["Findings", "Plot", "open_results", "plan", "run"]
 
 @functools.wraps(run_design)
 def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataTree:  # noqa: D103 - that of the wrapped
+    if how.get("executor") in ("processes", "cuda"):
+        _require_guard()
     trust, confirm = how.pop("trust", ()), how.pop("confirm", None)
     if isinstance(design, Design) and confirm is not None:
         raise UserError("confirm: stated with a loaded design; load the design with it")
@@ -53,6 +58,19 @@ def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataT
     results = tree_of(cells)
     results.encoding = dict(cells.encoding)
     return results
+
+
+def _require_guard() -> None:
+    """Refuse the call of a script that new processes, which import it, would make again."""
+    main, frame = sys.modules["__main__"], sys._getframe()
+    while frame.f_back and (frame.f_code.co_name != "<module>" or frame.f_globals is not vars(main)):
+        frame = frame.f_back
+    if not (file := getattr(main, "__file__", "")) or frame.f_globals is not vars(main) or file.endswith("__main__.py"):
+        return
+    blocks = [each for each in ast.parse("".join(linecache.getlines(file))).body if "__name__" in ast.dump(each)]
+    if not any(each.lineno <= frame.f_lineno <= (each.end_lineno or 0) for each in blocks):
+        remedy = "write the call below if __name__ == '__main__':"
+        raise UserError(f"executor: processes import your script, and would call again; {remedy}")
 
 
 def plan(

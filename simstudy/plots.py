@@ -4,27 +4,22 @@
 saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global changed.
 """
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import xarray as xr
+import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
 from simstudy.analysis import Where, find_cell
-from simstudy.design.document import Design
 from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure, Scale
-from simstudy.design.load import load_design
 from simstudy.design.measures import averaged_measures
 from simstudy.design.mistakes import hint, validated
-from simstudy.design.own_code import require_trust
 from simstudy.errors import UserError
-from simstudy.replicates.replay import INTERVAL, intervals_of, select
-from simstudy.report.figures import draw, draw_z_scores
+from simstudy.replicates.replay import INTERVAL
+from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS, draw_zip
-from simstudy.report.figures.whole import compared_measures
+from simstudy.report.figures.shared import COVERAGE, NEUTRAL, canvas, own_style
 from simstudy.results import Results, cells_of, named_grid, setting_of
 
 
@@ -146,44 +141,7 @@ def lollipop(
     return _drawn(LollipopFigure, results, grid, where, y=y, hue=hue, panel=panel, target=target)
 
 
-def z_scores(results: Results, *measures: str) -> np.ndarray:
-    """Draw (Monte Carlo − theory) / error of all cells against normal quantiles: by chance they follow the line.
-
-    Parameters
-    ----------
-    results
-        As of `curve`.
-    *measures : str
-        Names of measures; all that theory speaks of by default.
-
-    Returns
-    -------
-    array of matplotlib.axes.Axes, shape (measures,)
-        A panel for each measure.
-
-    Raises
-    ------
-    UserError
-        If no cell has both an error and a value by theory.
-    """
-    results = cells_of(results)
-    known = compared_measures(results)
-    for name in measures or ("",):
-        if name not in known and (name or not known):
-            raise UserError(f"measures = {name!r}: nothing to compare with theory; {hint(name, known)}")
-    drawing = draw_z_scores(results, *measures)
-    assert drawing is not None
-    return _panels(drawing)
-
-
-def zip_plot(
-    source: Results | Design | Mapping[str, Any],
-    cell: Where | str,
-    *,
-    replicates: int = 400,
-    profile: str = "quick",
-    trust: Iterable[str | Path] = (),
-) -> np.ndarray:
+def zip_plot(source: Results | pd.DataFrame, cell: Where | None = None) -> np.ndarray:
     """Draw intervals of a cell of a simulation, the worst on top, with the Monte Carlo limits of the coverage.
 
     See Morris, White and Crowther (2019, Statistics in Medicine 38, 2074).
@@ -191,14 +149,10 @@ def zip_plot(
     Parameters
     ----------
     source
-        Results whose design has a figure of kind ``zip``: the intervals are stored.  Or a design, as for
-        `simstudy.run`: replicates are then computed again from their numbers, so that functions must be trusted.
+        Results whose design has a figure of kind ``zip``: the intervals are stored.  Or rows of one method in one
+        setting of a table of `simstudy.estimates`, with ``lower``, ``upper`` and ``truth``.
     cell
-        Number of a cell, or levels of factors: ``{"n": 40}``, or of a design ``"n=40, method=wald"``.
-    replicates
-        How many of the first replicates are drawn, of a design.
-    profile, trust
-        As for `simstudy.run`.
+        Of results, number of a cell or levels of factors: ``{"n": 40}``.
 
     Returns
     -------
@@ -208,22 +162,63 @@ def zip_plot(
     Raises
     ------
     UserError
-        If there are no intervals, or the functions are not trusted.
+        If there are no intervals.
     """
-    if isinstance(source, xr.DataTree | xr.Dataset):
-        results = cells_of(source)
-        number = find_cell(results, int(cell) if isinstance(cell, str) else cell, "cell")
-        if "interval" not in results or not np.isfinite(results.interval.values[number]).all(axis=-1).any():
-            raise UserError(f"cell = {cell!r}: no intervals are stored; state a figure of kind zip, or give the design")
+    rows, coverage = np.empty((0, len(INTERVAL))), None
+    if isinstance(source, pd.DataFrame):
+        rows = source.reindex(columns=[*INTERVAL]).to_numpy(float)
+    elif "interval" in (results := cells_of(source)):
+        number = find_cell(results, 0 if cell is None else cell, "cell")
+        rows = results.interval.values[number]
         coverage = float(results.coverage.values[0, number]), float(results.coverage_mcse.values[number])
-        return _panels(draw_zip(results.interval.values[number], coverage))
-    loaded = source if isinstance(source, Design) else load_design(source, profile, trust)
-    chosen = loaded.cells[select(loaded, str(cell))].cell
-    require_trust([chosen])
-    rows = intervals_of(chosen, replicates)
     if not np.isfinite(rows).all(axis=1).any():
-        raise UserError(f"cell = {cell!r}: its replicates give no {', '.join(INTERVAL)}; take one with intervals")
-    return _panels(draw_zip(rows))
+        raise UserError("no intervals are stored; state a figure of kind zip, or give a table of simstudy.estimates")
+    return _panels(draw_zip(rows, coverage))
+
+
+@own_style()
+def agreement(
+    table: pd.DataFrame, first: Any, second: Any, of: str = "estimate", *, method: str = "method"
+) -> np.ndarray:
+    """Draw how two methods agree in the same data sets: a scatter plot, and differences over means.
+
+    See Bland and Altman (1986, The Lancet 327, 307).
+
+    Parameters
+    ----------
+    table
+        As of `simstudy.performance`; only data sets of one setting.
+    first, second
+        Two methods.
+    of, method
+        Columns of what is compared, and of methods.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (2,)
+        With the line of equality; with the mean difference and ± 1.96 standard deviations of differences.
+
+    Raises
+    ------
+    UserError
+        If a method or column is missing, or a data set has two rows of a method.
+    """
+    if missing := [each for each in ("dataset", method, of) if each not in table]:
+        raise UserError(f"{missing[0]!r}: no column of the table; it has {', '.join(map(str, table))}")
+    rows = table[table[method].isin([first, second])]
+    if {first, second} - {*rows[method]} or rows.duplicated(["dataset", method]).any():
+        raise UserError(f"{first!r}, {second!r}: give two methods of the table, with one row for each data set")
+    x, y = rows.pivot(index="dataset", columns=method, values=of)[[first, second]].dropna().to_numpy(float).T
+    _, grid = canvas(2, 4.0)
+    left, right = grid.flat
+    left.plot(x, y, ".", alpha=0.5)
+    left.axline((x.mean(), x.mean()), slope=1.0, color=NEUTRAL, linewidth=0.8)
+    left.set(xlabel=f"{of}, {first}", ylabel=f"{of}, {second}")
+    right.plot((x + y) / 2.0, y - x, ".", alpha=0.5)
+    for height in (y - x).mean() + COVERAGE * (y - x).std(ddof=1) * np.array([-1.0, 0.0, 1.0]):
+        right.axhline(height, color=NEUTRAL, linewidth=0.8)
+    right.set(xlabel="mean of both", ylabel=f"{second} − {first}")
+    return np.array([left, right])
 
 
 def _drawn(

@@ -55,7 +55,7 @@ def run(
     profile: str = "quick",
     *,
     output: str | Path = DEFAULT_OUTPUT,
-    executor: str | Jobs = "threads",
+    executor: Any = "threads",
     workers: int | None = None,
     trust_network: bool = False,
     observer: Observer | None = None,
@@ -78,8 +78,9 @@ def run(
     output
         Folder of all studies.
     executor
-        ``serial``, ``threads``, ``processes``, ``cuda`` (a process for each GPU), the address of a Dask scheduler, or
-        jobs to submit.
+        ``serial``, ``threads``, ``processes``, ``cuda`` (a process for each GPU), the name of a joblib backend, the
+        address of a Dask scheduler; or an object: a `dask.distributed.Client`, a cluster of Dask (local, SSH,
+        Kubernetes, Gateway, Coiled), or any executor of `concurrent.futures`, which stay open.
     workers
         Threads or processes, at least 1; all cores by default.
     trust_network
@@ -122,7 +123,7 @@ def complete(
     design: Design,
     *,
     output: str | Path = DEFAULT_OUTPUT,
-    executor: str | Jobs = "threads",
+    executor: Any = "threads",
     workers: int | None = None,
     trust_network: bool = False,
     observer: Observer | None = None,
@@ -152,7 +153,8 @@ def complete(
             writer = StatusWriter(store, design)
             simulate(state, opened, meter, writer, tell, budget=design.budget)
             writer.write(state)
-            how: dict[str, Any] = {"executor": str(executor), "workers": opened.workers()}
+            word = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
+            how: dict[str, Any] = {"executor": word, "workers": opened.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= {**state.tally(), **meter.read()}
         results, details = _judged(state, design, lambda predicted: tell(state, predicted), opened.device, told)

@@ -171,35 +171,6 @@ def test_details__pad_nothing(results):
     assert np.isfinite(stored.mse_contribution).all() and np.isfinite(stored.head_error_moment).all()
 
 
-def test_one_head_less__is_the_run_without_it(tmp_path):
-    """Same seed, same replicates: what follows from the moments is what a study of the other heads finds."""
-    heads = np.random.default_rng(0).standard_normal((3, 4, 2))
-
-    def run(kept):
-        np.save(tmp_path / "heads.npy", heads[kept])
-        study = (
-            simstudy.Study(f"heads-{'-'.join(map(str, kept))}", title="t", aim="a")
-            .data(n_keys=40, n_features=4, regression={"kind": "ridge", "amplitude": 2.0})
-            .heads(n_heads=len(kept), head_dim=2, arrangement="file", file=str(tmp_path / "heads.npy"))
-            .estimator(bandwidth=0.8)
-            .precision(relative_mcse={"mse": 0.5}, min_replicates=512, max_replicates=512)
-            .grid("all", {"noise_sd": [0.5, 1.0]})
-        )
-        return cells_of(simstudy.run(study, output=tmp_path, executor="serial"))
-
-    found = simstudy.leave_one_out(run([0, 1, 2]), {"noise_sd": 1.0})
-    for head in range(3):
-        results = run([other for other in range(3) if other != head])
-        assert found.mse[head] == pytest.approx(float(results.mse.sel(source="empirical")[1]), rel=1e-12)
-        assert float(results.mse_mcse[1]) <= found.mse_mcse[head] < 3 * float(results.mse_mcse[1])
-
-
-@pytest.mark.parametrize("where, n_heads", [({"grid": "coarse"}, 1), ({"grid": "lost"}, 0)])
-def test_cells_without_errors_of_two_heads__have_none_to_leave_out(where, n_heads, results):
-    with pytest.raises(UserError, match=rf"where = .*: the cell has {n_heads} head; give"):
-        simstudy.leave_one_out(results, where)
-
-
 def test_details_that_are_gone_or_of_another_run__are_told(results, tmp_path):
     with pytest.raises(UserError, match=r"no details of cell 0 \(the results were not read from a file\)"):
         simstudy.details(results.drop_encoding(), 0)

@@ -51,8 +51,8 @@ def simulated(functions: Functions, cell: Cell, shared: SharedData) -> Members:
     return Members(np.empty((shared.count, 0, 1)), None, NO_INDICES, numbers, failed=failed)
 
 
-def results_of(cell: Cell, replicate: int) -> tuple[dict[str, Any], str]:
-    """Return data and results of one replicate, by name, and why the method failed; nothing of another kind of cell."""
+def results_of(cell: Cell, first: int, count: int = 1) -> list[tuple[dict[str, Any], str]]:
+    """Return data and results of replicates, by name, and why the method failed; nothing of another kind of cell."""
     if not isinstance(cell.functions, Functions):
-        return {}, ""
-    return cell.functions.results(AddressedDraw(cell.data_id, replicate, 1))
+        return [({}, "")] * count
+    return cell.functions.results(lambda *some: AddressedDraw(cell.data_id, *some), first, count)

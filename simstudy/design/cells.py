@@ -23,6 +23,11 @@ def cells_of(document: Document, name: str, grid: Grid, read: Read, drawn_from: 
     """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with the first."""
     of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
     unknown = [*_unknown_settings(name, grid, of_functions)]
+    unknown += [
+        Problem(f"grids.{name}.drop[{number}]", each, f"state levels of factors: {', '.join(grid.factors)}")
+        for number, each in enumerate(grid.drop)
+        if not each or each.keys() - grid.factors.keys()
+    ]
     if unknown:
         raise DesignError("", unknown)
 
@@ -58,6 +63,8 @@ def _crossed(document: Document, name: str, grid: Grid, read: Read, of_functions
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
         tables = {table: dict(content) for table, content in base.items()}
         levels = {factor: grid.factors[factor][index] for factor, index in zip(grid.factors, indices, strict=True)}
+        if any(all(levels[factor] == value for factor, value in each.items()) for each in grid.drop):
+            continue
         for setting, value in [*grid.settings.items(), *levels.items()]:
             _assign(tables, setting, value)
         at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
@@ -91,7 +98,8 @@ def _assign(tables: dict[str, dict[str, Any]], setting: str, value: Any) -> None
     """Set a setting, or one parameter of it or of functions, in raw tables, without changing the settings."""
     name, _, parameter = setting.partition(".")
     functions = tables.get("functions")
-    if functions is not None and name in OF_FUNCTIONS:
+    # An entry of [functions] is a parameter where [functions.parameters] names it too.
+    if functions is not None and name in OF_FUNCTIONS and name not in functions["parameters"]:
         functions[name] = value
     elif functions is not None and name not in ("seed", "batch_size"):
         functions["parameters"] = functions["parameters"] | {name: value}

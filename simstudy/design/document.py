@@ -122,12 +122,14 @@ class Grid(Record):
     """Factors crossed with one another over fixed settings, and over settings drawn from a domain.
 
     Each of ``cells`` settings that are drawn from the domain is crossed with the factors.  ``exact``: moments at any n
-    beside leading order, in seconds for each cell.
+    beside leading order, in seconds for each cell.  Combinations of levels in ``drop``, each by the levels of some
+    factors, have no cell.
     """
 
     title: Line = ""
     settings: dict[str, Any] = Field(default_factory=dict)
     factors: dict[Factor, Levels] = Field(default_factory=dict)
+    drop: list[dict[Factor, Any]] = Field(default_factory=list)
     domain: dict[Factor, Law] = Field(default_factory=dict)
     cells: Annotated[int, Field(ge=2, le=MAX_CELLS)] = MIN_SETTINGS
     precision: dict[str, Any] = Field(default_factory=dict)

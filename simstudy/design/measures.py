@@ -22,6 +22,7 @@ from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.levels import setting
 from simstudy.errors import UserError
+from simstudy.formulas import CATALOGUE
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -162,14 +163,6 @@ p_against | 1 | p-value against the claim, corrected for the numbers of comparis
 p_in_favour | 1 | p-value for the claim, corrected for the numbers of comparisons and claims, holding at all looks
     together: below the level it is supported
 verdict_comparisons | 1 | number of comparisons in the claim
-[functions: source cell]
-bias | unit of the estimate | difference between an estimate and the truth | estimate - truth
-mean_squared_error | unit of the estimate, squared | squared difference between an estimate and the truth |
-    (estimate - truth)^2
-variance | unit of the estimate, squared | variance of the errors of an estimate | mean_squared_error - bias^2
-coverage | 1 | share of intervals that cover the truth, ends included | lower <= truth <= upper
-interval_length | unit of the estimate | length of an interval | upper - lower
-rejection_rate | 1 | share of tests that reject | reject
 [comparisons: comparison]
 comparison_claim | text | claim that the comparison belongs to
 comparison_statistic | text | what was estimated
@@ -197,8 +190,10 @@ def _parsed(catalogue: str) -> dict[str, dict[str, Variable]]:
     return groups
 
 
-MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_OTHERS = _parsed(_CATALOGUE).values()
-_COUNTS, _VERDICTS, OF_FUNCTIONS, _COMPARISONS = _OTHERS
+MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_OTHERS = _parsed(
+    _CATALOGUE + CATALOGUE
+).values()
+_COUNTS, _VERDICTS, _COMPARISONS, OF_FUNCTIONS = _OTHERS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
 gives and that are averaged, then those that follow from other measures."""
 

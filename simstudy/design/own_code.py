@@ -23,7 +23,7 @@ from simstudy.errors import UserError, require_extra
 MAX_BYTES = 1 << 18
 """Largest Python file that is read: it travels with every task."""
 _IDENTIFIED = {"numpy", "scipy", "numba"}
-_distributions = functools.cache(packages_distributions)
+distributions = functools.cache(packages_distributions)
 
 
 def trusted_texts(trust: Iterable[str | Path]) -> frozenset[str]:
@@ -53,8 +53,8 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str], trial: bool) ->
     for setting, piece in own_functions(cell):
         try:
             code = _read(folder / piece.path, piece)
-            by_value = tuple((digest, each) for digest, each in BY_VALUE.items() if digest in code.text)
-            code = Code(code.text, code.place, code.text in trusted, by_value)
+            by_value = BY_VALUE.get(code.text, {})  # code of this very process needs no trust
+            code = Code(code.text, code.place, bool(by_value) or code.text in trusted, tuple(by_value.items()))
             read[piece] = piece.model_copy(update={"code": code})
         except UserError as error:
             raise Impossible(setting, str(error)) from None
@@ -94,11 +94,9 @@ def require_trust(cells: Iterable[Cell]) -> None:
             require_extra(f'reference = "{cell.estimator.reference}"', "torch", "models", otherwise)
         if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
             require_extra("estimator.learner", "sklearn", "learners")
-        for setting, piece in own_functions(cell):
-            if piece.code is None or not piece.code.trusted:
-                place = piece.path if piece.code is None else piece.code.place
-                remedy = f"which runs only if you trust it: read that file, then add --trust {place}"
-                raise UserError(f"{setting} is code of {place}, {remedy}")
+        for _, piece in own_functions(cell):
+            if piece.code is not None:
+                piece.code.require_trust()
 
 
 def _replaced(table: Any, read: dict[OwnCode, OwnCode]) -> Any:
@@ -152,7 +150,7 @@ def _text(path: Path, place: str) -> str:
         if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
             remedy = "which would not identify what is computed; write it into this file, or install it as a package"
             raise UserError(f"{place}: imports {name} from beside it, {remedy}")
-        rests += [f"{package} {version(package)}" for package in sorted({*_distributions().get(name, ())})]
+        rests += [f"{package} {version(package)}" for package in sorted({*distributions().get(name, ())})]
     return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
 
 
@@ -168,6 +166,8 @@ def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads:
     if isinstance(piece, Functions):
         numbers = piece.numbers
         _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(n_keys)[part])).values()], axis=-1))
+        for name in piece.of_means.keys() & piece.uses_functions.keys():
+            piece.of_means[name]({each: np.ones(1) for each in piece.measured})
     elif isinstance(piece, OwnHeads):
         normals = draw.standard_normal((heads[0], n_features, heads[1]))
         _hold(piece, piece.name, lambda part: piece.of(normals.shape, normals=normals)[part])

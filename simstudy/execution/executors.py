@@ -20,9 +20,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 from dataclasses import dataclass, field
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,6 +31,7 @@ from threadpoolctl import threadpool_limits
 from simstudy.errors import UserError, require_extra, require_plain
 from simstudy.execution.folder import ASIDE, Folder
 from simstudy.execution.memory import available
+from simstudy.pools import Threads, joblib_backends, of_caller, workers_of
 
 MAX_WORKERS = 1024
 """Most workers on one machine: a system that can start no more threads would end the run as a defect."""
@@ -49,6 +49,7 @@ _PASSED_ON = (
 )  # fmt: skip
 LOST_WORKERS = 10
 """Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
+ONE_ENGINE = "install the same simstudy and libraries there, and use nodes of one processor type"
 SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}
 TCP_TIMEOUT = "11s"
 """Silence after which a connection counts as broken; Dask refuses less, and by default takes a minute to notice."""
@@ -60,7 +61,7 @@ CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "M
 
 
 class Executor:
-    """Threads of this process, which do not keep it from ending; others have the same methods."""
+    """An executor of `concurrent.futures`; others have the same methods."""
 
     device = "cpu"
 
@@ -70,9 +71,7 @@ class Executor:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
         """Return the future of a call."""
-        future: Future = Future()
-        self._pool.apply_async(function, arguments, {}, future.set_result, future.set_exception)
-        return future
+        return self._pool.submit(function, *arguments)
 
     def workers(self) -> int:
         """Return how many calls run at once."""
@@ -84,14 +83,17 @@ class Executor:
 
     def result(self, future: Future) -> Any:
         """Return what a call that has ended returned; UserError if that was lost."""
-        return future.result()
+        try:
+            return future.result()
+        except BrokenExecutor as error:
+            raise UserError(f"{type(self._pool).__name__}: {error} Run again: finished batches are stored") from None
 
     def wait_for_workers(self) -> None:
         """Do nothing, or raise UserError if there have been no workers for long."""
 
     def set_aside(self, worker: Any) -> None:
         """Submit nothing to a worker of another engine any more, and say so in ``aside``; UserError if none is left."""
-        raise NotImplementedError  # threads have the engine of their process
+        raise UserError(f"a worker on {worker.host} would give other bits (engine {worker.engine}); {ONE_ENGINE}")
 
 
 class DaskExecutor(Executor):
@@ -170,13 +172,12 @@ class DaskExecutor(Executor):
     def set_aside(self, worker: Any) -> None:
         """Submit nothing to a worker of another engine any more, and say so in ``aside``; UserError if none is left."""
         said = f"a worker on {worker.host} would give other bits (engine {worker.engine})"
-        remedy = "install the same simstudy and libraries there, and use nodes of one processor type"
         if worker.address not in self._unlike:
             self._unlike.add(worker.address)
             self._counted = -math.inf
-            self.aside.append(f"{said} and computed nothing; {remedy}")
+            self.aside.append(f"{said} and computed nothing; {ONE_ENGINE}")
         if not self.workers():
-            raise UserError(f"{said}, and no other worker is left; {remedy}")
+            raise UserError(f"{said}, and no other worker is left; {ONE_ENGINE}")
 
 
 @dataclass(frozen=True)
@@ -223,17 +224,15 @@ class Jobs:
 
 @contextlib.contextmanager
 def open_executor(
-    executor: str | Jobs,
+    executor: Any,
     workers: int | None = None,
     trust_network: bool = False,
     claim: Callable[[float, int], None] = lambda *_: None,
 ) -> Iterator[Executor]:
     """Open an executor; ``claim`` takes its memory and workers, and locks the folder before a job or key is made."""
     if workers is not None and not (type(workers) is int and 1 <= workers <= MAX_WORKERS):
-        raise UserError(
-            f"workers = {workers!r}: must be a whole number from 1 to {MAX_WORKERS}; leave it out for all cores"
-        )
-    if executor in ("processes", "cuda") or isinstance(executor, Jobs) or "://" in str(executor):
+        raise UserError(f"workers = {workers!r}: must be a whole number from 1 to {MAX_WORKERS}; leave it out for all")
+    if isinstance(executor, Jobs) or (isinstance(executor, str) and re.match("processes|cuda|.*://", executor)):
         require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
     count = workers or os.cpu_count() or 1
     # Threads of the numerical library would compete with workers, and last bits depend on their number.
@@ -241,17 +240,19 @@ def open_executor(
         if isinstance(executor, Jobs):
             yield held.enter_context(job_cluster(executor, claim))
             return
-        if executor in ("serial", "threads"):
-            count = 1 if executor == "serial" else count
-            opened = Executor(held.enter_context(ThreadPool(count)), count)
+        if executor in ("serial", "threads", *joblib_backends()):
+            executor = held.enter_context(Threads(1 if executor == "serial" else count, executor))
+        if not isinstance(executor, str):
+            given = of_caller(executor, held)
+            opened = DaskExecutor(given) if hasattr(given, "nthreads") else Executor(given, workers_of(given, count))
         elif executor == "processes":
             opened = DaskExecutor(held.enter_context(local_client({str(number): {} for number in range(count)})))
         elif executor == "cuda":
             opened = DaskExecutor(held.enter_context(local_client(gpu_environments(workers))), "cuda")
-        elif "://" in str(executor):
+        elif "://" in executor:
             opened = DaskExecutor(held.enter_context(remote_client(executor, trust_network)))
         else:
-            known = "serial, threads, processes, cuda, or an address such as tls://host:8786"
+            known = "serial, threads, processes, cuda, a backend of joblib, or an address such as tls://host:8786"
             raise UserError(f"executor = {executor!r}: unknown; choose {known}")
         claim(opened.memory(), opened.workers())
         yield opened

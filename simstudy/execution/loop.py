@@ -60,9 +60,8 @@ class Unlike(NamedTuple):
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | Unlike:
     """Return the outcomes of tasks on whatever worker this runs, unless its engine is another than wanted."""
     if (here := engine(device)) != wanted:
-        from distributed import get_worker
-
-        return Unlike(here, platform.node(), get_worker().address)
+        dask = sys.modules.get("distributed")
+        return Unlike(here, platform.node(), dask.get_worker().address if dask else "")
     threadpool_limits(1)  # of a worker as long as it lives, whoever started it
     outcomes = []
     for task in tasks:

@@ -12,7 +12,6 @@ import numpy as np
 
 from simstudy.attention.combinations import Combine
 from simstudy.design.settings.cell import ATTENDED
-from simstudy.design.settings.functions import SPREAD
 from simstudy.kernels.errors import PairSums, sums_over_pairs
 from simstudy.replicates.moments import Array
 
@@ -107,9 +106,6 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     values["correlation"] = average.correlation
     indices, extra = np.split(average.statistics, [average.statistics.shape[-1] - len(names)], axis=-1)
     values |= dict(zip(names, extra.T, strict=True))
-    if SPREAD in values:
-        # It holds squared errors; without their mean's part, which the jackknife makes unbiased.
-        values[SPREAD] = values[SPREAD] - values["bias"] ** 2
     attended = values.pop(ATTENDED, np.full(len(covariance), np.nan))
     likeness = np.stack([average.value_cosine, attended, _scaled(average.output).mean(axis=(-2, -1))], axis=-1)
     likeness[np.isnan(variance)] = np.nan  # functions have no heads

@@ -23,7 +23,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from simstudy.attention.combinations import Combine, fixed
 from simstudy.design.settings.cell import N_BLOCKS
-from simstudy.design.settings.functions import SPREAD
 from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.measures import NUMBERS, Means, Measures, measures_at
 from simstudy.replicates.moments import Array, Moments
@@ -77,6 +76,7 @@ def performance(
     statistics: Sequence[str],
     overlap: Array = NUMBERS,
     lengths: np.ndarray | None = None,
+    of_means: Mapping[str, Callable[[Measures], Array]] | None = None,
 ) -> Performance:
     """Return every measure of a cell with its Monte Carlo standard error; ValueError with fewer than two blocks."""
     combine = weights if callable(weights) else fixed(weights)
@@ -87,9 +87,14 @@ def performance(
     step = max(1, CHUNK_BYTES // (32 * max(sums.product_sum[0].size, 1)))
     chunks = (means_of(sums, slice(start, start + step)) for start in range(0, len(sums.n_defined), step))
     parts = [measures_at(means, sums.target, combine, statistics, overlap) for means in chunks]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for name, function in (of_means or {}).items():  # which the jackknife makes unbiased
+            for part in parts:
+                part[name] = function(part)
     whole = {name: values[0] for name, values in parts[0].items()}
     left_out = {name: np.concatenate([part[name][1:] for part in parts]) for name in whole}
     numbers = averaged(sums.statistic_sum / sums.n_defined[:, None], statistics)
+    numbers = {name: each for name, each in numbers.items() if name not in (of_means or {})}
     found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
     _, mcse, contribution, remainder = found[:4]
     quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths)
@@ -102,7 +107,7 @@ def performance(
 def averaged(of_blocks: Array, statistics: Sequence[str]) -> Measures:
     """Means within blocks of the measures that are averages of them, from statistics (block, statistic)."""
     columns = zip(statistics, of_blocks.T[-len(statistics) :], strict=False)
-    return {name: each for name, each in columns if name != SPREAD}
+    return dict(columns)
 
 
 def jackknifed(
@@ -176,7 +181,6 @@ def _deviations(means: Array, sizes: np.ndarray, lengths: np.ndarray) -> Array:
 
 
 def _averaged(deviations: Array) -> Array:
-    """Error averaged over queries."""
     n_blocks, n_queries, _ = deviations.shape
     if not n_queries:
         return np.array(np.nan)
@@ -187,7 +191,6 @@ def _averaged(deviations: Array) -> Array:
 
 
 def _at_each(deviations: Array) -> Array:
-    """Error at each query."""
     products = np.einsum("bqc,bqe->qce", deviations, deviations)
     return np.asarray(np.sqrt(2.0) * np.linalg.norm(products, axis=(1, 2)))
 

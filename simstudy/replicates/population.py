@@ -39,7 +39,8 @@ def measured(
             return None
         found = population_performance(draws, combine, cell.statistics)
     elif _usable(blocks):
-        found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths)
+        of_means = cell.functions.of_means if cell.functions else None
+        found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths, of_means)
     else:
         return None
     return found._replace(estimator=estimator)

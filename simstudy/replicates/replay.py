@@ -64,7 +64,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
             **dict(zip(("key_projections", "query_projections"), drawn, strict=True)),
             "target": at_queries(cell),
         }
-    own, why = results_of(cell, replicate)
+    ((own, why),) = results_of(cell, replicate)
     try:
         members = members_of(cell, shared)
         arrays |= _estimates(members, cell.n_members < cell.heads.n_heads)
@@ -78,9 +78,9 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
 
 def intervals_of(cell: Cell, replicates: int) -> np.ndarray:
     """Return `INTERVAL` of the first replicates of a simulation, (replicate, 3); NaN where functions give none."""
-    found = [results_of(cell, replicate)[0] for replicate in range(replicates)]
     parameters = getattr(cell.functions, "parameters", {})
-    rows = [[(parameters | results).get(name, np.nan) for name in INTERVAL] for results in found]
+    found = [parameters | results for results, _ in results_of(cell, 0, replicates)]
+    rows = [[results.get(name, np.nan) for name in INTERVAL] for results in found]
     return np.array(rows, float).reshape(-1, len(INTERVAL))
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, OWN_MEASURE, STATISTICS
 from simstudy.design.settings.cell import N_BLOCKS
-from simstudy.design.settings.functions import SPREAD
 from simstudy.design.settings.levels import Coordinates
 from simstudy.verdicts.evidence import Array, Contrast
 
@@ -217,6 +216,6 @@ def _of_cell(
         n_blocks //= N_BLOCKS
     of_heads = measure in MEASURES | STATISTICS | INDEXED_MEASURES and measure != OWN_MEASURE
     rounding = HEADS_ROUNDING if of_heads else OWN_ROUNDING
-    if measure == SPREAD and value:  # a difference of squares
-        rounding *= 1.0 + p.estimate.get("bias", 0.0) ** 2 / abs(value)
+    if square := {"variance": value, "empirical_se": value**2}.get(measure):  # a difference of squares
+        rounding *= 1.0 + p.estimate.get("bias", 0.0) ** 2 / abs(square)
     return value, share, n_blocks, p.remainder.get(measure, 0.0), trials, rounding

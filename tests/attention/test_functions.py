@@ -19,10 +19,10 @@ from simstudy import plots
 from simstudy.attention.functions import AddressedDraw
 from simstudy.design.load import load_design
 from simstudy.design.settings.code import BY_VALUE
-from simstudy.design.settings.functions import _covers
 from simstudy.errors import UserError
 from simstudy.execution.status import counted
 from simstudy.execution.store import Store
+from simstudy.formulas import covers
 from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
 from simstudy.report.progress import status_record
@@ -180,10 +180,10 @@ def test_replay_of_a_failed_replicate__has_its_data_and_says_why(tmp_path):
 def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
     study(tmp_path, measures=["coverage"])
     folder = tmp_path / "own"
-    trusted = {"trust": [folder / "functions.py"], "replicates": 200}
     x = AddressedDraw(cell_of(tmp_path).data_id, 0, 200).normals(N) + 0.5
     found = mean(x, N)
-    (axes,) = plots.zip_plot(folder / "design.json", "0", **trusted)
+    table = simstudy.estimates(folder, replicates=200)
+    (axes,) = plots.zip_plot(table)
     drawn = [len(lines.get_segments()) for lines in axes.collections]
     inside = (found["lower"] <= 0.5) & (found["upper"] >= 0.5)
     # An interval is drawn where the estimate alone has failed.
@@ -194,7 +194,9 @@ def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
     tables = simstudy.Study.of(folder / "design.json") | {"figures": {"zip": figure}}
     tables["study"]["name"] = "zip"
     (folder / "zip.json").write_text(json.dumps(tables))
-    results = cells_of(simstudy.run(folder / "zip.json", output=tmp_path, executor="serial", trust=trusted["trust"]))
+    results = cells_of(
+        simstudy.run(folder / "zip.json", output=tmp_path, executor="serial", trust=[folder / "functions.py"])
+    )
     assert np.array_equal(results.interval[0, :, 0], found["lower"]) and set(results.interval.values[0, :, 2]) == {0.5}
     (axes,) = draw(load_design(folder / "zip.json").figures["zip"], "zip", results).axes
     assert [len(lines.get_segments()) for lines in axes.collections] == drawn
@@ -206,8 +208,10 @@ def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
     (folder / "zip.json").write_text(json.dumps(tables))
     with pytest.raises(UserError, match="selects 13 cells; select at most 12"):
         load_design(folder / "zip.json")
-    with pytest.raises(UserError, match="give no lower, upper, truth"):
-        plots.zip_plot("principal-angles", "0", replicates=1)
+    with pytest.raises(UserError, match="no intervals are stored; state a figure of kind zip"):
+        plots.zip_plot(table.drop(columns="truth"))
+    with pytest.raises(UserError, match="principal-angles: no grid of functions"):
+        simstudy.estimates("principal-angles")
 
 
 def bounded(draw, n, limit):
@@ -234,7 +238,7 @@ def slow(x, n, seconds=60.0):
 
 def test_time_limit__leaves_an_interpreter_that_can_be_profiled():
     """In a process of its own, which would hang."""
-    code = "import cProfile\nfrom simstudy.design.settings.functions import within\n" \
+    code = "import cProfile\nfrom simstudy.limits import within\n" \
            "with within(9.0): pass\ncProfile.Profile().runcall(lambda: None)"  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
 
@@ -385,7 +389,7 @@ def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_pa
     results = study(tmp_path, method=unbounded, measures=["coverage"], max_replicates=BATCH)
     assert results.coverage.sel(source="empirical").item() == 1.0 and results.n_failed.item() == 0
     known = np.array([[0.0, 0.0, np.nan], [1.0, np.inf, 1.0], [np.nan, 1.0, 0.5]])
-    assert np.array_equal(_covers(*known), [np.nan, 1.0, np.nan], equal_nan=True)
+    assert np.array_equal(covers(*known), [np.nan, 1.0, np.nan], equal_nan=True)
 
 
 class Trimmed:
@@ -435,7 +439,7 @@ def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_
     (tmp_path / "any" / "quick" / "results.nc").unlink()
     BY_VALUE.clear()
     design = tmp_path / "any" / "design.json"
-    with pytest.raises(UserError, match="functions that are no text; call simulate again"):
+    with pytest.raises(UserError, match=r"functions.py: its functions were given to simulate; call it again"):
         simstudy.run(design, output=tmp_path / "other", executor="serial", trust=[design.with_name("functions.py")])
 
 

@@ -4,6 +4,7 @@ Samples of 30 to 240 from a normal and a chi-squared law of expectation 3, and f
 means and median.  Measured are bias and mean squared error.
 """
 
+import inspect
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,6 @@ from simstudy.design.builder import Study
 from simstudy.design.document import Design
 from simstudy.design.load import load_design
 from simstudy.replicates.batch import simulate_batch
-from simstudy.simulation import source_text
 
 SIZES, BATCH = (30, 60, 120, 240), 2048
 
@@ -84,7 +84,7 @@ def design_of(folder: Path, methods: Sequence[Callable[..., Any]], sizes: Sequen
               one_by_one: bool) -> Design:  # fmt: skip
     """Return the same as a design."""
     path = folder / "functions.py"
-    path.write_text(source_text([sample, *methods]))
+    path.write_text("import numpy as np\n" + "\n".join(map(inspect.getsource, [sample, *methods])))
     made = Study("estimators", title="t", aim="a").simulation(batch_size=BATCH)
     made.functions(path=str(path), process="sample", one_by_one=one_by_one, measures=["mean_squared_error"])
     made.precision(min_replicates=replicates, max_replicates=replicates, absolute_mcse={})

@@ -287,6 +287,8 @@ class Cell(Record):
         law: dict[str, Any] = {"key_distribution": parameters}
         if self.file_rows is not None:
             law["rows"] = self.file_rows.keys_digest
+        if self.functions is not None and self.functions.independent:
+            law["levels"] = {name: self.functions.parameters[name] for name in self.functions.independent}
         return _digest({"seed": self.simulation.seed, **law})
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019 - asked for with every batch, of cells that a design holds
@@ -295,6 +297,8 @@ class Cell(Record):
         # Moments are those of the heads, whatever combines them; so cells that differ in this alone share batches.
         combined = self.estimator.combination.kind in ("fitted", "product") or self.estimator.reference != "none"
         settings = self.model_dump(exclude={"file_rows": True, "estimator": set() if combined else {"combination"}})
+        if self.functions is not None:
+            settings["functions"]["parameters"] = self.functions.taken
         apart = {"rows": self.file_rows and self.rows.digest, "population": self.population}
         stated = {name: value for name, value in apart.items() if value}
         return _digest({"settings": settings, "engine": engine} | stated)[:20]

@@ -18,8 +18,10 @@ from simstudy.errors import UserError
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-BY_VALUE: dict[str, bytes] = {}
-"""Callables of this process that are no source text, by the digest of what they rest on, pickled."""
+STAND_INS = "# Functions that were given to simulate"
+"""How a text of functions begins that call others by value."""
+BY_VALUE: dict[str, dict[str, bytes]] = {}
+"""Callables of this process, pickled, by the digest of what they rest on, for the text that calls them."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,19 @@ class Code:
     text: str
     place: str = field(default="", compare=False)
     trusted: bool = field(default=False, compare=False)
-    by_value: tuple[tuple[str, bytes], ...] = field(default=(), compare=False, repr=False)  # of `BY_VALUE`
+    by_value: tuple[tuple[str, bytes], ...] = field(default=(), compare=False, repr=False)  # what `BY_VALUE` has
 
     @property
     def label(self) -> str:
         """Digest of the text: the code as a coordinate."""
         return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
+
+    def require_trust(self) -> None:
+        """Refuse code that the user did not say may run, or that was given to simulate in another process."""
+        if self.text.startswith(STAND_INS) and not self.by_value:
+            raise UserError(f"{self.place}: its functions were given to simulate; call it again, as you did")
+        if not self.trusted:
+            raise UserError(f"{self.place}: its code runs only if you trust it; read it, then add --trust {self.place}")
 
     @property
     def functions(self) -> dict[str, dict[str, bool]]:
@@ -43,8 +52,7 @@ class Code:
 
     def function(self, name: str) -> Callable[..., Any]:
         """Return a function that the file defines."""
-        if not self.trusted:
-            raise UserError(f"{self.place}: its code runs only if you trust it; read it, then add --trust {self.place}")
+        self.require_trust()
         return _namespace(self.text, self.place, self.by_value)[name]
 
 
@@ -64,8 +72,6 @@ def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -
 
     @functools.cache
     def known(digest: str) -> Callable[..., Any]:
-        if digest not in pickled:
-            raise UserError(f"{place}: is of functions that are no text; call simulate again, as you did")
         return pickle.loads(pickled[digest])  # made in the process that called simulate
 
     def call(digest: str, given: dict[str, Any], first: int) -> Any:
@@ -103,7 +109,10 @@ class OwnCode(Choice):
         try:
             return function(*map(_read_only, arrays), **{k: _read_only(v) for k, v in named.items()})
         except Exception as error:
-            raise UserError(f"{self.code.place}: {name} raises {_brief(error)}") from error
+            said = f"{self.code.place}: {name} raises {_brief(error)}"
+            if "read-only" in str(error):  # no failure of a replicate
+                raise UserError(f"{said}: data are shared by all methods; copy an array before you change it") from None
+            raise UserError(said) from error
 
 
 def _read_only(array: Any) -> Any:

@@ -1,10 +1,7 @@
 """Process, method and measures as functions of a Python file, called for many replicates or for one."""
 
-import contextlib
-import ctypes
+import functools
 import math
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
@@ -15,28 +12,9 @@ from pydantic import Field
 from simstudy.design.settings.code import FunctionName, OwnCode
 from simstudy.design.settings.records import Impossibility, Line, Path, Positive
 from simstudy.errors import UserError
+from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
+from simstudy.limits import within
 
-Array = NDArray[np.float64]
-SPREAD = "variance"
-"""Measure that follows from two others: each replicate gives its squared error, of which the squared bias is taken."""
-FAILURE_RATE = "failure_rate"
-"""Measure of all functions, which may be asked for."""
-_OF_ERRORS = ("bias", "mean_squared_error", SPREAD)
-
-
-def _covers(lower: Array, upper: Array, truth: Array) -> Array:
-    undefined = np.isnan(lower) | np.isnan(upper) | np.isnan(truth)
-    return np.where(undefined, np.nan, (lower <= truth) & (truth <= upper))
-
-
-_KNOWN: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
-    "bias": (("estimate", "truth"), lambda estimate, truth: estimate - truth),
-    **dict.fromkeys(_OF_ERRORS[1:], (("estimate", "truth"), lambda estimate, truth: (estimate - truth) ** 2)),
-    "coverage": (("lower", "upper", "truth"), _covers),
-    "interval_length": (("lower", "upper"), lambda lower, upper: upper - lower),
-    "rejection_rate": (("reject",), lambda reject: reject),
-}
-"""Measures that need no function: the names of what they follow from, and how."""
 FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
 """Errors of a method in a replicate that is then counted as failed."""
 Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
@@ -78,43 +56,16 @@ class Draw:
         return self._rngs
 
 
-@contextlib.contextmanager
-def within(seconds: float | None) -> Iterator[None]:
-    """Raise TimeoutError in this thread after some seconds on the clock: in Python code at once, else at its end."""
-    if seconds is None:
-        yield
-        return
-    start, lock, over = time.perf_counter(), threading.Lock(), False
-    thread, raise_in = ctypes.c_ulong(threading.get_ident()), ctypes.pythonapi.PyThreadState_SetAsyncExc
-
-    def interrupt() -> None:
-        with lock:
-            if not over:
-                raise_in(thread, ctypes.py_object(TimeoutError))
-
-    timer = threading.Timer(seconds, interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        with lock:
-            over = True
-    # What was asked for is raised by now.  Taking it back would leave an interpreter in which profilers hang.
-    if time.perf_counter() - start > seconds:
-        raise TimeoutError
-
-
 class Functions(OwnCode):
     """Functions of a Python file that give the numbers of each replicate, and the parameters that they take by name.
 
     The process takes ``draw`` (many replicates) or ``rng`` (one) and returns data by name.  The method takes data by
-    name and returns numbers by name: measures, or estimate, lower, upper, reject.  Without a process the method takes
+    name and returns numbers by name: measures, or estimate, se, lower, upper, reject.  Without a process it takes
     ``draw`` or ``rng`` itself.  With ``one_by_one`` method and measures take one replicate, which has failed after
     ``time_limit`` seconds on the clock.  Measures are those that follow from the numbers of the method, such numbers
-    themselves, and further functions.  A theory takes parameters and returns expected measures by name, ``exact`` at
-    any size or ``leading`` at large ones.  All may take parameters.
+    themselves, and further functions, which take ``mean_NAME`` if they are of the measure NAME.  A theory takes
+    parameters and returns expected measures, ``exact`` at any size or ``leading`` at large ones.  All may take
+    parameters; levels of those that are ``independent`` have random numbers of their own, others share them.
     """
 
     kind: Literal["functions"] = Field("functions", exclude=True)
@@ -124,11 +75,12 @@ class Functions(OwnCode):
     measures: Annotated[tuple[FunctionName, ...], Field(strict=False, min_length=1)]
     one_by_one: bool = False
     time_limit: Positive | None = None
+    independent: Annotated[tuple[FunctionName, ...], Field((), strict=False, exclude_if=lambda names: not names)]
     exact_theory: FunctionName | None = Field(None, exclude=True)
     leading_theory: FunctionName | None = Field(None, exclude=True)
     parameters: dict[FunctionName, bool | int | float | Line] = Field(default_factory=dict)
 
-    builtin: ClassVar[tuple[str, ...]] = (*_KNOWN, FAILURE_RATE)
+    builtin: ClassVar[tuple[str, ...]] = (*KNOWN, FAILURE_RATE)
 
     def __hash__(self) -> int:
         """Hash without parameters, which a dictionary holds."""
@@ -136,17 +88,37 @@ class Functions(OwnCode):
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Measures stated; those of errors come together."""
-        of_errors = _OF_ERRORS if {*_OF_ERRORS} & {*self.measures} else ()
-        told_anyway = (*_OF_ERRORS, FAILURE_RATE)
-        return (*of_errors, *(name for name in dict.fromkeys(self.measures) if name not in told_anyway))
+        """Measures stated, with those that they follow from."""
+        return measured_with(self.measures)
+
+    @property
+    def of_means(self) -> dict[str, OfMeans]:
+        """Measures that are functions of means, in the order in which they follow from one another."""
+        own = {n: functools.partial(self._of_means, n) for n in self.measured if self._means(n)}
+        return {name: function for name, function in OF_MEANS.items() if name in self.measured} | own
+
+    def _means(self, name: str) -> list[str]:
+        """Measures whose means a function of the file takes."""
+        takes = self.code.functions.get(name, {}) if self.code and name not in KNOWN else {}
+        return [each for each in self.measured if f"mean_{each}" in takes]
+
+    def _of_means(self, name: str, means: Mapping[str, Array]) -> Array:
+        columns = {f"mean_{each}": means[each] for each in self._means(name)}
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        return self._real(name, [self._call(name, self.parameters | row) for row in rows], name)
+
+    @property
+    def taken(self) -> dict[str, Any]:
+        """Parameters that process, method or a measure takes: others mean nothing here."""
+        names = {name for each in self.uses_functions for name in self._takes(each)} | {"truth"}
+        return {name: value for name, value in self.parameters.items() if name in names}
 
     @property
     def uses_functions(self) -> dict[str, tuple[str, ...]]:
         """Process, method, theory, and measures that are functions of the file."""
         named = (self.process, self.method, self.exact_theory, self.leading_theory)
         defined = self.code.functions if self.code else {}
-        own = (name for name in self.measures if name in defined and name not in _KNOWN)
+        own = (name for name in self.measures if name in defined and name not in KNOWN)
         return dict.fromkeys((*(name for name in named if name is not None), *own), ())
 
     def impossibilities(self) -> Iterator[Impossibility]:
@@ -155,11 +127,13 @@ class Functions(OwnCode):
             yield "measures", f"{FAILURE_RATE} is told beside others; name another measure too"
         if self.time_limit and not self.one_by_one:
             yield "time_limit", "needs one_by_one = true: it is the time of one replicate"
-        taken = {name for function in self.uses_functions for name in self._takes(function)}
+        taken = {name for takes in (self.code.functions.values() if self.code else ()) for name in takes}
         drawn_from = {"draw", "rng"}
         meant = {*drawn_from, *self.measured}
         for name in sorted({*self.parameters} & meant):
             yield name, "is a measure, or what functions draw from; give the parameter another name"
+        for name in sorted({*self.independent} - {*self.parameters}):
+            yield "independent", f"{name} is no factor of these functions; they have {', '.join(self.parameters)}"
         for name in () if self.code is None else sorted({*self.parameters} - taken - meant - {"truth"}):
             yield name, f"is taken by no function; they take {', '.join(sorted(taken - drawn_from))}"
 
@@ -205,15 +179,22 @@ class Functions(OwnCode):
                 rows.append(dict.fromkeys(self.measured, np.nan))
         return {name: np.array([row[name] for row in rows], float) for name in self.measured}
 
-    def results(self, draw: Draw) -> tuple[dict[str, Any], str]:
-        """Return data and what the method makes of them in the one replicate of a draw, by name; and why not, if so."""
-        found, failure = self._data(draw), ""
-        found = _one(found, 0) if self.one_by_one else found
+    def results(self, draw_of: Callable[[int, int], Draw], first: int, count: int) -> list[tuple[dict[str, Any], str]]:
+        """Return data and what the method makes of them in each replicate, by name; and why not, if so."""
+        data = self._data(draw_of(first, count))
+        if self.one_by_one:
+            return [self._result(_one(data, replicate), None) for replicate in range(count)]
+        data, failure = self._result(data, count)
+        if failure and count > 1:  # of one of them
+            return [row for each in range(first, first + count) for row in self.results(draw_of, each, 1)]
+        return [(_one(data, replicate), failure) for replicate in range(count)]
+
+    def _result(self, data: dict[str, Any], count: int | None) -> tuple[dict[str, Any], str]:
         try:
-            found |= self._by_name(self.method, found, None if self.one_by_one else 1)
-        except UserError as error:
-            failure = str(error)
-        return found if self.one_by_one else _one(found, 0), failure
+            with within(self.time_limit):
+                return data | self._by_name(self.method, data, count), ""
+        except (UserError, TimeoutError) as error:
+            return data, str(error) or f"{self.method} takes longer than {self.time_limit} s"
 
     def _address(self) -> tuple[Any, ...]:
         """Address of the data: cells that share it see the same ones."""
@@ -239,21 +220,25 @@ class Functions(OwnCode):
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
         known = self.parameters | data | self._by_name(self.method, data, count)
         numbers: dict[str, Any] = {}
+        own = self.uses_functions
         for name in self.measured:
-            function = name if name in self.uses_functions else self.method
-            needs, measure = _KNOWN.get(name, ((name,), lambda number: number))
+            function = name if name in own else self.method
+            needs, measure = KNOWN.get(name, ((name,), lambda number: number))
             if function == name:
-                numbers[name] = self._real(name, self._call(function, known), function)
+                given = np.zeros(count or ()) if self._means(name) else self._call(function, known)
+                numbers[name] = self._real(name, given, function)
             elif missing := [each for each in needs if each not in known]:
                 given = ", ".join(sorted(known.keys() - self.parameters.keys() - {"draw", "rng"}))
-                needed = f"; {name} needs it" if name in _KNOWN else ""
+                needed = f"; {name} needs it" if name in KNOWN else ""
+                needed = "; simstudy.performance(simstudy.estimates(…)) has it" if name in OF_TABLES else needed
                 self._refuse(f"{function} returns no {missing[0]!r}{needed}; known are {given}")
             else:
                 numbers[name] = measure(*(self._real(each, known[each], function) for each in needs))
             if np.shape(numbers[name]) != (() if count is None else (count,)):
                 each = "the one replicate" if count is None else f"each of {count} replicates"
                 fault = f"{function} gives {name} of shape {np.shape(numbers[name])}"
-                self._refuse(f"{fault}; give one number for {each}")
+                remedy = "or measures of components by simstudy.performance(simstudy.estimates(…))"
+                self._refuse(f"{fault}; give one number for {each}, such as their mean; {remedy}")
         return numbers
 
     def _real(self, name: str, values: Any, function: str) -> Array:

@@ -1,0 +1,226 @@
+"""Estimates of single replicates as a long table, and the measures of Morris, White and Crowther of any such table."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy import stats
+
+from simstudy.attention.functions import results_of
+from simstudy.design.document import Design
+from simstudy.design.load import load_design
+from simstudy.design.measures import OF_FUNCTIONS
+from simstudy.design.mistakes import hint
+from simstudy.design.own_code import require_trust
+from simstudy.design.settings.functions import as_array
+from simstudy.design.written import Source
+from simstudy.errors import UserError
+from simstudy.formulas import covers
+from simstudy.results import ESTIMATOR, METHOD
+
+RESULTS = ("estimate", "se", "lower", "upper", "reject", "truth")
+"""Columns of results and truth in a table of estimates; all others, but for data set and method, are factors."""
+_PIECE = 1024
+"""Replicates that are computed together."""
+
+
+def estimates(
+    design: Design | Source | xr.DataTree,
+    profile: str = "quick",
+    *,
+    trust: Iterable[str | Path] = (),
+    replicates: int = 1000,
+) -> pd.DataFrame:
+    """Compute the estimates of the first replicates of every cell of a study of functions again.
+
+    Parameters
+    ----------
+    design, profile, trust
+        As for `simstudy.run`; or what `simulate` or `run` returned.
+    replicates
+        Number of data sets for each combination of factors.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Long: a row for each data set and method (and estimand, where estimates are arrays), with a column for each
+        factor; ``estimate``, ``se``, ``lower``, ``upper``, ``reject`` and ``truth`` as the functions give them, NaN
+        where they give none; and ``failure``, the reason for that.
+
+    Raises
+    ------
+    UserError
+        If the study has no functions, these are not trusted, or a number of replicates is impossible.
+    """
+    if type(replicates) is not int or replicates < 1:
+        raise UserError(f"replicates = {replicates!r}: must be a whole number, at least 1")
+    if isinstance(given := design, xr.DataTree):
+        place = Path(given.encoding.get("source", "")).parent.with_name("design.json")
+        if not place.is_file():
+            raise UserError(f"results of {given.attrs['study']}: not of simulate; give the design, and trust=[FILE]")
+        design, profile = place, str(given.attrs["profile"])
+    loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
+    planned = [(each, each.cell.functions) for each in loaded.cells if each.cell.functions is not None]
+    if not planned:
+        raise UserError(f"{loaded.study.name}: no grid of functions; choose a study whose methods are functions")
+    require_trust(each.cell for each, _ in planned)
+    parts = []
+    for each, functions in planned:
+        levels = {name: each.cell.coordinates[name] for name in (METHOD, *loaded.factors[each.grid])}
+        levels = ({"grid": each.grid} if len(loaded.factors) > 1 else {}) | levels
+        for first in range(0, replicates, _PIECE):
+            rows = results_of(each.cell, first, min(_PIECE, replicates - first))
+            parts.append(_table(rows, functions.parameters, first).assign(**levels))
+    table = pd.concat(parts, ignore_index=True)
+    factors = [name for name in table if name not in ("dataset", METHOD, "estimand", *RESULTS, "failure")]
+    shown = [name for name in ("estimand", *RESULTS) if name in table]
+    return table[[*factors, "dataset", METHOD, *shown, "failure"]]
+
+
+def _table(rows: list[tuple[dict[str, Any], str]], parameters: dict[str, Any], first: int) -> pd.DataFrame:
+    """Results of consecutive replicates: a row for each, or for each estimand of each."""
+    known = [{n: as_array(v) for n, v in (parameters | found).items() if n in RESULTS} for found, _ in rows]
+    names = [name for name in RESULTS if any(name in row for row in known)]
+    n_estimands = max((row[name].size for row in known for name in row), default=1)
+    if wrong := {name for row in known for name in row if row[name].size not in (1, n_estimands)}:
+        raise UserError(
+            f"{min(wrong)}: another length than the longest of {', '.join(names)}; give one for each estimand"
+        )
+    lacking = np.full(n_estimands, np.nan)
+    columns: dict[str, Any] = {
+        name: np.ravel([np.broadcast_to(np.ravel(row.get(name, lacking)), n_estimands) for row in known])
+        for name in names
+    }
+    columns["dataset"] = np.repeat(np.arange(first, first + len(rows)), n_estimands)
+    columns["failure"] = np.repeat([why for _, why in rows], n_estimands)
+    if n_estimands > 1:
+        columns["estimand"] = np.tile(np.arange(n_estimands), len(rows))
+    return pd.DataFrame(columns)
+
+
+def performance(
+    table: pd.DataFrame,
+    truth: float | str = "truth",
+    *,
+    dataset: str = "dataset",
+    method: str = METHOD,
+    estimate: str = "estimate",
+    se: str = "se",
+    reference: Any = None,
+    level: float = 0.95,
+    df: float | str | None = None,
+) -> xr.Dataset:
+    """Compute performance measures of methods from their estimates, each with its Monte Carlo standard error.
+
+    Formulas are those of Morris, White and Crowther (2019, Statistics in Medicine 38, 2074), Table 6.  Errors of
+    empirical_se and what rests on it are right for normal estimates; `simulate` measures them for any.
+
+    Parameters
+    ----------
+    table
+        A row for each data set and method.  Columns other than those named here, and ``lower``, ``upper`` and
+        ``reject``, are factors or estimands.
+    truth
+        True value, or the column that holds it.
+    dataset, method, estimate, se
+        Names of columns; that of standard errors may be missing.
+    reference
+        Method with which precision is compared; the first by default.
+    level
+        Level of intervals and tests that follow from estimate and se: where the table has no ``lower`` and ``upper``,
+        no ``reject``.
+    df
+        Degrees of freedom of these, or their column; normal quantiles by default.
+
+    Returns
+    -------
+    xarray.Dataset
+        Measures by name, and their errors as ``NAME_mcse``, along ``estimator`` (the methods), the factors, and
+        ``replicates``: the data sets ``available`` from each method, and those ``common`` to all methods.
+
+    Raises
+    ------
+    UserError
+        If a column is missing, a method has two rows for a data set, or the reference is no method.
+    """
+    stated = [each for each in (truth, df) if isinstance(each, str)]
+    for name in (estimate, dataset, method, *stated):
+        if name not in table and name != "truth":
+            raise UserError(f"{name!r}: no column of the table; it has {', '.join(map(str, table))}")
+    table = table.rename(columns={estimate: "estimate", se: "se", dataset: "dataset", method: ESTIMATOR})
+    index = [name for name in table if name not in (*RESULTS, "failure", *stated)]
+    if (twice := table.duplicated(index)).any():
+        row = ", ".join(f"{name} = {value}" for name, value in table.loc[twice, index].iloc[0].items())
+        raise UserError(f"two rows with {row}; leave one of them")
+    methods = list(dict.fromkeys(table[ESTIMATOR]))
+    reference = methods[0] if reference is None else reference
+    if reference not in methods:
+        raise UserError(
+            f"reference = {reference!r}: no method of the table; {hint(str(reference), [*map(str, methods)])}"
+        )
+    given = table.assign(row=1.0).set_index(index).to_xarray()
+    there, arrays = given["row"] == 1.0, {name: given[name].astype(float) for name in RESULTS if name in given}
+    if not isinstance(truth, str):
+        arrays["truth"] = xr.full_like(arrays["estimate"], truth)
+    elif truth in given:
+        arrays["truth"] = given[truth].astype(float)
+    critical = stats.t.ppf((1 + level) / 2, given[df] if isinstance(df, str) else df or np.inf)
+    if "se" in arrays:
+        half = critical * arrays["se"]
+        told = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
+        arrays = told | {"reject": (abs(arrays["estimate"]) >= half).astype(float)} | arrays
+    defined = there & np.logical_and.reduce(
+        [np.isfinite(arrays[name]) for name in ("estimate", "se") if name in arrays]
+    )
+    common = defined & (defined | ~there.any("dataset")).all(ESTIMATOR)
+    with np.errstate(invalid="ignore", divide="ignore"):  # of combinations without data sets
+        parts = [_measures(arrays, counts, there, reference) for counts in (defined, common)]
+    return xr.concat(parts, xr.Variable("replicates", ["available", "common"]), data_vars="all")
+
+
+def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.DataArray, reference: Any) -> xr.Dataset:
+    """Measures over the data sets that count, with their errors."""
+    values = {name: each.where(counts) for name, each in arrays.items()}
+    n, e = counts.sum("dataset"), values["estimate"]
+    spread = e.std("dataset", ddof=1)
+    ratio = (spread.sel({ESTIMATOR: reference}) / spread) ** 2
+    rho = xr.corr(e, e.sel({ESTIMATOR: reference}), "dataset")
+    found: dict[str, Any] = {
+        "convergence": _share(counts.where(there)),
+        "empirical_se": (spread, spread / np.sqrt(2 * (n - 1))),
+        "relative_precision": (ratio - 1, 2 * ratio * np.sqrt(np.maximum(1 - rho**2, 0.0) / (n - 1))),
+    }
+    targets = {"bias_eliminated_coverage": e.mean("dataset")}
+    if "truth" in values:
+        targets["coverage"] = values["truth"]
+        error = e - values["truth"]
+        averaged = {"bias": error, "mean_squared_error": error**2}
+        averaged["relative_bias"] = (error / values["truth"]).where(values["truth"] != 0.0)
+        found |= {k: (each.mean("dataset"), each.std("dataset", ddof=1) / np.sqrt(n)) for k, each in averaged.items()}
+        root = np.sqrt(found["mean_squared_error"][0])
+        found["root_mean_squared_error"] = root, found["mean_squared_error"][1] / (2 * root)
+    if "se" in values:
+        square = (values["se"] ** 2).mean("dataset")
+        scatter = (values["se"] ** 2).var("dataset", ddof=1) / (4 * n * square**2)
+        found["model_se"] = np.sqrt(square), np.sqrt(scatter * square)
+        size = np.sqrt(square) / spread
+        found["relative_error_of_model_se"] = size - 1, size * np.sqrt(scatter + 1 / (2 * (n - 1)))
+    if "lower" in values:
+        ends = values["lower"], values["upper"]
+        found |= {name: _share(xr.apply_ufunc(covers, *ends, each)) for name, each in targets.items()}
+    if "reject" in values:
+        found["rejection_rate"] = _share(values["reject"])
+    made = xr.Dataset({"n_replicates": n.where(there.any("dataset")).assign_attrs(long_name="data sets that count")})
+    for name, pair in found.items():
+        told = {"units": OF_FUNCTIONS[name].unit, "long_name": OF_FUNCTIONS[name].meaning}
+        made[name] = pair[0].assign_attrs(told)
+        made[f"{name}_mcse"] = pair[1].assign_attrs(told | {"long_name": f"Monte Carlo standard error of {name}"})
+    return made
+
+
+def _share(of: xr.DataArray) -> tuple[Any, Any]:
+    share = of.astype(float).mean("dataset")
+    return share, np.sqrt(share * (1 - share) / of.notnull().sum("dataset"))

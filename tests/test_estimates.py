@@ -1,0 +1,201 @@
+"""Estimates of single data sets, and measures of any table of them: against rsimsum's tables and NumPy."""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import simstudy
+from simstudy import plots
+from simstudy.errors import UserError
+
+# Data relhaz of rsimsum 0.13.1 (n = 50, exponential hazard), and its summary as it is printed: value (MCSE).
+RELHAZ = pd.read_csv(Path(__file__).with_name("relhaz.csv"))
+PRINTED = {
+    "bias": "0.0215 (0.0328)  0.0239 (0.0326)", "relative_bias": "-0.0430 (0.0657) -0.0478 (0.0652)",
+    "empirical_se": "0.3285 (0.0233) 0.3258 (0.0232)", "relative_precision": "0.0000 (0.0000) 1.6773 (3.2902)",
+    "mean_squared_error": "0.1073 (0.0149) 0.1056 (0.0146)", "model_se": "0.3185 (0.0013) 0.3127 (0.0010)",
+    "relative_error_of_model_se": "-3.0493 (6.9011)  -4.0156 (6.8286)", "coverage": "0.9500 (0.0218) 0.9400 (0.0237)",
+    "bias_eliminated_coverage": "0.9500 (0.0218) 0.9500 (0.0218)", "rejection_rate": "0.3600 (0.0480) 0.3800 (0.0485)",
+}  # fmt: skip
+
+
+def long(wide):
+    parts = [wide[[f"theta_{m}", f"se_{m}"]].set_axis(["theta", "se"], axis=1).assign(model=m) for m in ("Cox", "Exp")]
+    return pd.concat(parts).reset_index(names="dataset")
+
+
+def measured(table, **how):
+    how = {"estimate": "theta", "method": "model", "reference": "Cox", **how}
+    return simstudy.performance(table, -0.5, **how)
+
+
+@pytest.mark.parametrize("measure", PRINTED)
+def test_measure__is_that_of_rsimsum_to_all_printed_digits(measure):
+    found = measured(long(RELHAZ)).sel(replicates="available")
+    scale = 100.0 if measure in ("relative_precision", "relative_error_of_model_se") else 1.0
+    pairs = zip(found[measure].values * scale, found[f"{measure}_mcse"].values * scale, strict=True)
+    assert " ".join(f"{value:.4f} ({error:.4f})" for value, error in pairs).split() == PRINTED[measure].split()
+    assert found.convergence.values.tolist() == [1.0, 1.0] and found.n_replicates.values.tolist() == [100, 100]
+
+
+def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
+    table = long(RELHAZ)
+    table.loc[(table.model == "Exp") & (table.dataset < 10), ["theta", "se"]] = np.nan
+    table.loc[(table.model == "Cox") & (table.dataset == 99), "se"] = np.nan
+    found = measured(table.assign(n=50))
+    assert found.convergence.sel(replicates="available").values.tolist() == [[0.99], [0.9]]
+    assert found.n_replicates.values[:, :, 0].tolist() == [[99, 90], [89, 89]]
+    common = measured(long(RELHAZ[10:99]))
+    for name in ("bias", "relative_precision_mcse", "coverage"):
+        np.testing.assert_allclose(found[name].sel(replicates="common", n=50), common[name].sel(replicates="common"))
+    quantile = stats.t(48).ppf(0.95)
+    half = quantile * RELHAZ.se_Cox
+    narrow = measured(long(RELHAZ), level=0.9, df=48).coverage.sel(replicates="available", estimator="Cox")
+    assert narrow == np.mean(np.abs(RELHAZ.theta_Cox + 0.5) <= half)
+
+
+@pytest.mark.parametrize(
+    ("change", "how", "message"),
+    [
+        (lambda t: t, {"reference": "Weibull"}, "reference = 'Weibull': no method of the table; known: Cox, Exp"),
+        (lambda t: pd.concat([t, t[:1]]), {}, "two rows with dataset = 0, estimator = Cox; leave one of them"),
+        (lambda t: t, {"estimate": "b"}, "'b': no column of the table; it has dataset, theta, se, model"),
+    ],
+)
+def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):
+    with pytest.raises(UserError, match=message):
+        measured(change(long(RELHAZ)), **how)
+
+
+def test_agreement__draws_equality_and_limits_of_differences():
+    table = long(RELHAZ)
+    scatter, differences = plots.agreement(table, "Cox", "Exp", "theta", method="model")
+    (points,) = [line for line in scatter.lines if len(line.get_xdata()) == 100]
+    assert np.array_equal(points.get_xdata(), RELHAZ.theta_Cox) and np.array_equal(points.get_ydata(), RELHAZ.theta_Exp)
+    d = RELHAZ.theta_Exp - RELHAZ.theta_Cox
+    heights = sorted(line.get_ydata()[0] for line in differences.lines if len(line.get_xdata()) == 2)
+    assert heights == pytest.approx([d.mean() - 1.96 * d.std(), d.mean(), d.mean() + 1.96 * d.std()])
+    with pytest.raises(UserError, match="give two methods of the table"):
+        plots.agreement(table, "Cox", "Weibull", "theta", method="model")
+
+
+# ---------------------------------------------------------------- in a simulation
+
+
+def sample(draw, n, name, kind, label, path, process, measures, one_by_one, time_limit):
+    return {"x": draw.normals(n) + path, "truth": path}
+
+
+def mean(x, n):
+    return {"estimate": x.mean(axis=-1), "se": x.std(axis=-1, ddof=1) / np.sqrt(n)}
+
+
+def shrunk(x, n, by):
+    return {k: by * v for k, v in mean(x, n).items()}
+
+
+def signal_to_noise(mean_bias, mean_empirical_se, n):
+    return mean_bias / mean_empirical_se
+
+
+WORDS = {name: [1] for name in ("kind", "label", "process", "measures", "one_by_one", "time_limit")}
+FACTORS = {"n": [5, 9], "path": [2.0], "name": ["a"], **WORDS}
+ASKED = ["relative_bias", "root_mean_squared_error", "relative_error_of_model_se", signal_to_noise, "failure_rate"]
+
+
+def simulated(output, methods=(mean,), asked=("bias",), factors=FACTORS, **how):
+    how = {"max_replicates": 1024, "batch_size": 256, "executor": "serial", **how}
+    return simstudy.simulate("sim", sample, methods, asked, factors=factors, output=output, **how)
+
+
+def test_measures_of_means_and_the_table__are_those_of_numpy(tmp_path):
+    levels, impossible = FACTORS | {"by": [0.5, 0.9]}, lambda cell: cell["n"] == 9 and cell["by"] == 0.5
+    found = simulated(tmp_path, [mean, shrunk], ASKED, levels, drop=impossible)
+    grid, errors = found["simulation"].ds.squeeze(), found["simulation/errors"].ds.squeeze()
+    # Names of our own are factors, a factor that a method does not take runs once, and what is dropped not at all.
+    assert grid.sizes == {"n": 2, "by": 2, "estimator": 2} and np.isnan(grid.relative_bias.sel(n=9, by=0.5)).all()
+    assert '"batches_computed": 20,' in found.attrs["run"]
+    table = simstudy.estimates(found, replicates=1024)
+    assert [*table][-6:] == ["dataset", "method", "estimate", "se", "truth", "failure"] and len(table) == 6 * 1024
+    one = table[(table.n == 5) & (table.by == 0.5) & (table.method == "shrunk")]
+    e, se = one.estimate.to_numpy(), one.se.to_numpy()
+    value = {
+        "relative_bias": lambda e, se: (e / 2.0).mean() - 1.0,
+        "root_mean_squared_error": lambda e, se: np.sqrt(((e - 2.0) ** 2).mean()),
+        "relative_error_of_model_se": lambda e, se: np.sqrt((se**2).mean() / e.var()) - 1.0,
+        "signal_to_noise": lambda e, se: (e.mean() - 2.0) / e.std(),
+    }
+    cell = {"n": 5, "by": 0.5, "estimator": "shrunk"}
+    for name, of in value.items():
+        jackknife = [of(np.delete(e, k), np.delete(se, k)) for k in range(len(e))]
+        error = np.sqrt(len(e) - 1) * np.std(jackknife)
+        assert grid[name].sel(cell).item() == pytest.approx(of(e, se), abs=0.1 * error), name
+        assert errors[name].sel(cell).item() == pytest.approx(error, rel=0.35), name  # of 64 blocks
+    of_table = simstudy.performance(table, reference="mean").sel(replicates="common", estimator="shrunk", n=5, by=0.5)
+    assert of_table.relative_precision.item() == pytest.approx(3.0)
+    assert of_table.bias.item() == pytest.approx(e.mean() - 2.0)
+
+
+def both(x):
+    return {"estimate": np.stack([x.mean(axis=-1), np.median(x, axis=-1)], axis=-1), "size": x[..., 0]}
+
+
+def picky(x):
+    if x[0] > 2.0:
+        raise ValueError("too large")
+    return both(x)
+
+
+def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_method_failed(tmp_path):
+    with pytest.raises(
+        UserError, match=r"bias of shape \(5, 2\).*such as their mean; or measures of components by sim"
+    ):
+        simulated(tmp_path, [both])
+    found = simulated(tmp_path, [both, picky], ["size"], FACTORS | {"n": [5]}, one_by_one=True)
+    table = simstudy.estimates(found, replicates=64)
+    failed = table.failure.str.contains("picky raises ValueError: too large")
+    assert len(table) == 2 * 2 * 64 and 20 < failed.sum() < 100 and table.estimate[failed].isna().all()
+    measures = simstudy.performance(table).squeeze().sel(replicates="available", estimator="picky")
+    assert measures.convergence.values.tolist() == [1.0 - failed.sum() / 128] * 2
+    own = table[(table.method == "picky") & (table.estimand == 1)].estimate
+    assert measures.bias.sel(estimand=1).item() == pytest.approx(own.mean() - 2.0)
+
+
+def test_levels_that_are_independent__have_random_numbers_of_their_own(tmp_path):
+    factors = FACTORS | {"path": [0.0, 1.0]}
+    shared, apart = (
+        simulated(tmp_path / name, factors=factors, independent=each)["simulation"].ds.bias.squeeze()
+        for name, each in {"shared": [], "apart": ["path"]}.items()
+    )
+    np.testing.assert_allclose(shared.sel(path=0.0), shared.sel(path=1.0))
+    assert (np.abs(apart.sel(path=0.0) - apart.sel(path=1.0)) > 1e-3).all()
+    with pytest.raises(UserError, match="speed is no factor of these functions; they have"):
+        simulated(tmp_path, independent=["speed"])
+    with pytest.raises(UserError, match=r"grids.simulation.drop.0. = .'speed': 1.: state levels of factors: n, path"):
+        simulated(tmp_path, drop=[{"speed": 1}])
+
+
+def spoils(x):
+    x[0] = 0.0
+    return {"estimate": x.mean()}
+
+
+def test_method_that_changes_its_data__is_told_to_copy_them(tmp_path):
+    with pytest.raises(
+        UserError, match=r"spoils raises ValueError: .*read-only: data are shared by all methods; copy an"
+    ):
+        simulated(tmp_path, [spoils], one_by_one=True)
+
+
+def test_method_without_a_seed__is_refused(tmp_path):
+    def restless(x):
+        return {"estimate": x.mean(axis=-1) + np.random.default_rng().normal()}
+
+    with pytest.raises(UserError, match="restless returns other values when it is called again"):
+        simulated(tmp_path, {"restless": restless})
+    with pytest.raises(UserError, match=r"simstudy\.performance.* has it"):
+        simulated(tmp_path, {"half": functools.partial(shrunk, by=0.5)}, ["relative_precision"], FACTORS)
