@@ -38,8 +38,8 @@ MAX_COMPARED = 40
 """Comparisons of one claim listed in the page; `comparisons.csv` has all."""
 _PROVENANCE = {
     "simstudy_version": "simstudy",
-    "commit": "commit (+: files differ)",
-    "engine": "engine",
+    "commit": "commit (+ if files differ from it)",
+    "engine": "digest of code, libraries and processor type",
     "libraries": "libraries",
     "design_hash": "SHA-256 of the design",
 }
@@ -155,7 +155,7 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
     # The first sentence, which no abbreviation ends: a capital follows.
     question, more = (*re.split(r"(?<=[.?!])\s+(?=[A-Z])", design.study.aim, maxsplit=1), "")[:2]
     titles = {name: figure.title for name, figure in figures_of(design, results).items()}
-    titles |= {labels.Z_SCORES: "All cells against theory, in errors"} if labels.Z_SCORES in pictures else {}
+    titles |= {labels.Z_SCORES: "Deviation from theory in standard errors"} if labels.Z_SCORES in pictures else {}
     return {
         "name": design.study.name,
         "title": design.study.title,

@@ -129,7 +129,7 @@ def count_verdicts(lines: Sequence[VerdictLine]) -> str:
 
 def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE", looks: str = "any number of looks") -> Table:
     """Return the verdicts as a table for the terminal, readable at 80 columns."""
-    level = f" (intervals of {lines[0].level}, at {looks})" if lines else ""
+    level = f" ({lines[0].level} confidence intervals, valid at {looks})" if lines else ""
     table = Table(title=f"Verdicts{level}", title_justify="left", show_lines=True)
     table.add_column("claim, and its representative comparison", overflow="fold")
     table.add_column("verdict", no_wrap=True)

@@ -119,7 +119,7 @@ def test_first_screen__has_question_answer_with_its_number_and_one_figure(html):
 def test_page__shows_the_figures_that_are_stored(html, design, folder):
     pictures = Page(html).attributes("img")
     titles = [figure.title for figure in design.figures.values()]
-    assert [picture["alt"] for picture in pictures] == [*titles, "All cells against theory, in errors"]
+    assert [picture["alt"] for picture in pictures] == [*titles, "Deviation from theory in standard errors"]
     for name, picture in zip([*design.figures, Z_SCORES], pictures, strict=True):
         content = base64.b64decode(picture["src"].partition(",")[2])
         assert content == (folder / "figures" / f"{name}.png").read_bytes()
@@ -137,8 +137,8 @@ def test_page__says_of_each_grid_its_size_target_factors_and_where_theory_applie
         f"{int(inside.n_replicates.sum()):,} replicates, {int(inside.n_failed.sum())} failed, 2 short of the target"
     )
     assert f"angles: 28 cells, {counts}. Target: MCSE of ensemble_variance ≤ 2 % of the estimate; 1024 to" in text
-    assert "theory, exact: applies to 14 of 28; not to the others, as too many quadrature nodes (14)" in text
-    assert "theory, leading order: applies to 26 of 28; not to the others, as query far beyond the keys (2)" in text
+    assert "theory, exact: applies to 14 of 28 cells; elsewhere: too many quadrature nodes (14)" in text
+    assert "theory, leading order: applies to 26 of 28 cells; elsewhere: query far beyond the keys (2)" in text
     assert "angle [degrees]: 0; 15; 30; 45; 60; 75; 90" in text and "bandwidth b: 0.4; 0.8; attention" in text
     n_missed = int((~results.precision_reached.values).sum())
     assert text.count("(short of the target)") == n_missed == 4
@@ -154,7 +154,7 @@ def test_page__lists_a_few_reasons_and_counts_the_others(plain, tmp_path):
     many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(results.sizes["cell"])]
     text = write_report(many, design, Store(tmp_path)).read_text(encoding="utf-8")
     listed = " ".join(Page(text).text.split())
-    told = "applies to 0 of 28; not to the others, as reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells"
+    told = "applies to 0 of 28 cells; elsewhere: reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells"
     assert told in listed and "reason 3 " not in listed
 
 
@@ -163,7 +163,7 @@ def test_page__shows_every_comparison_of_a_claim_below_it_on_one_axis(results, d
     several["comparison_claim"] = "comparison", ["falls", "falls", "agrees"]
     several["comparison_claimed_lower"][:2], several["comparison_claimed_upper"][:2] = -0.1, 0.1
     page = " ".join(Page(render(several, design, {})).text.split())
-    assert page.count("interval of the truth claimed found") == 1
+    assert page.count("confidence interval claimed found") == 1
     assert "0.500 ± 0.012 0.460 to 0.550 -0.1 to 0.1 inside" in page
     first, second = comparison_lines(several)["falls"]
     assert first["picture"].claimed == second["picture"].claimed
@@ -209,7 +209,7 @@ def test_design_without_claims_and_figures__has_a_report(tmp_path):
     assert "The design makes no claim." in text and verdict_lines(results) == []
     # What it is precise about, against the factor with most levels; nothing was declared.
     titles = [image["alt"] for image in Page(text).attributes("img")]
-    assert titles == ["ensemble variance [Y²] against angle [degrees]", "All cells against theory, in errors"]
+    assert titles == ["ensemble variance [Y²] against angle [degrees]", "Deviation from theory in standard errors"]
 
 
 @pytest.mark.usefixtures("undrawn")

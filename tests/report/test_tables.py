@@ -40,7 +40,7 @@ def test_verdict_lines__round_to_the_error_and_compare_with_what_was_expected(re
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
     show_table(verdict_table(verdict_lines(results)))
     printed = capsys.readouterr().out
-    assert "intervals of 96.67 %, at any number of looks" in printed
+    assert "96.67 % confidence intervals, valid at any number of looks" in printed
     assert "ensemble_variance at [n_keys = 100]" in printed
     for word in (
         "falls",
