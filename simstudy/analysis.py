@@ -100,7 +100,7 @@ def contrast(
     Returns
     -------
     ExploratoryContrast
-        Estimate, Monte Carlo standard error, and the interval of the truth, in the unit of the measure.
+        Estimate, Monte Carlo standard error, and confidence interval, in the unit of the measure.
 
     Raises
     ------
