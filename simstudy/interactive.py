@@ -168,7 +168,10 @@ class Findings:
         replicates, failed = (int(results[name].sum()) for name in ("n_replicates", "n_failed"))
         size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed:,} failed"
         counts = [count_verdicts(verdict_lines(results))] if "claim" in results else []
-        return [f"{results.attrs['title']} ({results.attrs['profile']})", f"{size}, by {run['device']}", *counts]
+        short = int((~results.precision_reached.astype(bool)).sum())
+        missed = f"{counted(short, 'cell')} short of the target; raise max_replicates or the budget, and run again"
+        title = f"{results.attrs['title']} ({results.attrs['profile']})"
+        return [title, f"{size}, by {run['device']}", *([missed] if short else []), *counts]
 
     def _brief(self) -> pd.DataFrame:
         lines = verdict_lines(self._results)

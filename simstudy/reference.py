@@ -8,13 +8,15 @@ from typing import Any, Literal, get_args, get_origin
 from simstudy.design import claims, document, figures, measures
 from simstudy.design.mistakes import hint
 from simstudy.design.settings import tables
+from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import records_in, tags
 from simstudy.errors import UserError
 
 TABLES: dict[str, Any] = {
-    "study": document.Study, "data": tables.Data, "heads": tables.Heads, "estimator": tables.Estimator,
-    "queries": tables.Queries, "simulation": tables.Simulation, "precision": document.Precision,
-    "budget": document.Budget, "grids.NAME": document.Grid, "measures.NAME": document.OwnMeasureText,
+    "study": document.Study, "functions": Functions, "data": tables.Data, "heads": tables.Heads,
+    "estimator": tables.Estimator, "queries": tables.Queries, "simulation": tables.Simulation,
+    "precision": document.Precision, "budget": document.Budget, "grids.NAME": document.Grid,
+    "measures.NAME": document.OwnMeasureText,
 }  # fmt: skip
 KINDS: dict[str, tuple[Any, Any]] = {
     "claims.NAME": (claims.Claim, claims.BaseClaim),

@@ -1,11 +1,18 @@
 """Estimates of single data sets, and measures of any table of them: against rsimsum's tables and NumPy."""
 
+import contextlib
 import functools
+import json
+import multiprocessing
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from distributed import Client, LocalCluster
 from scipy import stats
 
 import simstudy
@@ -87,15 +94,15 @@ def test_agreement__draws_equality_and_limits_of_differences():
 
 
 def sample(draw, n, name, kind, label, path, process, measures, one_by_one, time_limit):
-    return {"x": draw.normals(n) + path, "truth": path}
+    return {"self": draw.normals(n) + path, "truth": path}
 
 
-def mean(x, n):
-    return {"estimate": x.mean(axis=-1), "se": x.std(axis=-1, ddof=1) / np.sqrt(n)}
+def mean(self, n):
+    return {"estimate": self.mean(axis=-1), "se": self.std(axis=-1, ddof=1) / np.sqrt(n)}
 
 
-def shrunk(x, n, by):
-    return {k: by * v for k, v in mean(x, n).items()}
+def shrunk(self, n, by):
+    return {k: by * v for k, v in mean(self, n).items()}
 
 
 def signal_to_noise(mean_bias, mean_empirical_se, n):
@@ -140,14 +147,14 @@ def test_measures_of_means_and_the_table__are_those_of_numpy(tmp_path):
     assert of_table.bias.item() == pytest.approx(e.mean() - 2.0)
 
 
-def both(x):
-    return {"estimate": np.stack([x.mean(axis=-1), np.median(x, axis=-1)], axis=-1), "size": x[..., 0]}
+def both(self):
+    return {"estimate": np.stack([self.mean(axis=-1), np.median(self, axis=-1)], axis=-1), "size": self[..., 0]}
 
 
-def picky(x):
-    if x[0] > 2.0:
+def picky(self):
+    if self[0] > 2.0:
         raise ValueError("too large")
-    return both(x)
+    return both(self)
 
 
 def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_method_failed(tmp_path):
@@ -179,9 +186,47 @@ def test_levels_that_are_independent__have_random_numbers_of_their_own(tmp_path)
         simulated(tmp_path, drop=[{"speed": 1}])
 
 
-def spoils(x):
-    x[0] = 0.0
-    return {"estimate": x.mean()}
+def pools():
+    yield "threads", contextlib.nullcontext("threads")
+    yield "ProcessPoolExecutor", ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+    yield "LocalCluster", LocalCluster(n_workers=2, processes=False, dashboard_address=None)
+    yield "loky", contextlib.nullcontext("loky")
+
+
+def test_executor_of_the_callers__gives_the_same_bits(tmp_path):
+    found = {}
+    for name, pool in pools():
+        with pool as opened:
+            results = simulated(tmp_path / name, [mean], ["empirical_se"], executor=opened, workers=2)
+            assert json.loads(results.attrs["run"]) | {"executor": name, "workers": 2} == json.loads(
+                results.attrs["run"]
+            )
+            found[name] = results["simulation"].empirical_se.values.ravel().tolist()
+            if name == "LocalCluster":
+                with Client(opened) as client:
+                    found["Client"] = simulated(tmp_path / "c", [mean], ["empirical_se"], executor=client)
+                    found["Client"] = found["Client"]["simulation"].empirical_se.values.ravel().tolist()
+    assert all(each == found["threads"] for each in found.values())
+    for other, said in ((3, "executor of type int: give a Client"), ("lokky", "executor = 'lokky': unknown; choose")):
+        with pytest.raises(UserError, match=said):
+            simulated(tmp_path / "x", executor=other)
+
+
+def test_script_without_a_guard__is_told_what_to_write(tmp_path):
+    script, guard = tmp_path / "script.py", 'if __name__ == "__main__":\n    '
+    call = 'simstudy.run("principal-angles", executor="processes", workers=-1)'
+    for text, said in (
+        (call, "write the call below if __name__ == '__main__':"),
+        (guard + call, "workers = -1: must be"),
+    ):
+        script.write_text(f"import simstudy\n{text}\n")
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
+        assert said in done.stderr.splitlines()[-1]
+
+
+def spoils(self):
+    self[0] = 0.0
+    return {"estimate": self.mean()}
 
 
 def test_method_that_changes_its_data__is_told_to_copy_them(tmp_path):
@@ -192,8 +237,8 @@ def test_method_that_changes_its_data__is_told_to_copy_them(tmp_path):
 
 
 def test_method_without_a_seed__is_refused(tmp_path):
-    def restless(x):
-        return {"estimate": x.mean(axis=-1) + np.random.default_rng().normal()}
+    def restless(self):
+        return {"estimate": self.mean(axis=-1) + np.random.default_rng().normal()}
 
     with pytest.raises(UserError, match="restless returns other values when it is called again"):
         simulated(tmp_path, {"restless": restless})

@@ -26,7 +26,7 @@ from simstudy.formulas import covers
 from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
 from simstudy.report.progress import status_record
-from simstudy.results import cells_of, tree_of
+from simstudy.results import cells_of
 
 N, BATCH = 12, 256
 
@@ -139,15 +139,6 @@ def test_methods__see_the_same_data(tmp_path):
     results = cells_of(found)
     assert results.verdict_mcse.max() < 1e-8 and results.bias_mcse.min() > 5e-4
     assert results.verdict_estimate.values == pytest.approx([*told.values()])
-
-
-def test_run_from_the_stored_design__gives_the_same_bits(tmp_path):
-    results = study(tmp_path / "one")
-    folder = tmp_path / "one" / "own"
-    trusted = {"executor": "processes", "trust": [folder / "functions.py"]}
-    again = cells_of(simstudy.run(folder / "design.json", output=tmp_path / "two", **trusted))
-    for name in ("variance", "coverage_mcse", "largest"):
-        assert np.array_equal(results[name], again[name], equal_nan=True), name
 
 
 def averaging(x, n):
@@ -367,22 +358,6 @@ def test_mistakes__are_told_in_one_line(how, message, tmp_path):
     assert "\n" not in str(refused.value)
     if "of type function" in message:  # nothing is written before the design is stated
         assert not list(tmp_path.iterdir())
-
-
-def named(draw, name):
-    """A normal sample by names that our own functions have."""
-    return {"self": draw.normals(N) + name, "truth": 0.0}
-
-
-def plain_mean(self, name):
-    """The mean of the sample less the parameter."""
-    return {"estimate": self.mean(axis=-1) - name}
-
-
-def test_factor_and_data__may_have_names_that_our_own_functions_have(tmp_path):
-    results = study(tmp_path, named, plain_mean, ["bias"], factors={"name": [0.0, 1.0]})
-    found = tree_of(results)["simulation"].bias.squeeze()
-    assert found.sel(name=0.0).item() == pytest.approx(found.sel(name=1.0).item(), abs=1e-12)
 
 
 def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_path):
