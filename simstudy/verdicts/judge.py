@@ -274,6 +274,8 @@ def _targets(comparison: Comparison, accounts: Sequence[CellProgress], level: fl
     n_blocks = max(min(p.n_blocks if (p := each.performance) else 0 for each in cells), 1)
     p_value = min(float(comparison.evidence.in_favour), float(comparison.evidence.against))
     ratio = anytime_score(level, n_blocks) / anytime_score(p_value, n_blocks)
-    further = max(math.ceil(done * ratio**2), done + 1)
+    # Cells are compared by the blocks that they have in common: those that lag behind come first.
+    lags = any(each.done < done for each in cells)
+    further = done if lags else max(math.ceil(done * ratio**2), done + 1)
     for cell, each in zip(comparison.cells, cells, strict=True):
         yield cell, min(further, batches_of(each.planned.precision.max_replicates, each.batch_size))

@@ -61,9 +61,12 @@ def test_comparison_that_is_proven__wants_nothing_and_neither_does_a_claim_with_
 
 
 def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each():
+    """Also those that stopped at different numbers: kept apart, they would have ever fewer blocks in common."""
     step = claim(kind="monotone", x="x", direction="increasing")
     accounts = accounts_of([0.0, 2.0 * 2**0.5])
     accounts[1].done = accounts[1].target = 6
+    assert wanted(accounts, a=step) == [6, 6]
+    accounts[0].done = accounts[0].target = 6
     accounts[1].performance.n_blocks = 1000 * N_BLOCKS  # the error is that of the cell with fewer blocks
     assert wanted(accounts, a=step) == [target(2.0, done=6)] * 2
     accounts[0].planned.precision.max_replicates = 7 * PER_BATCH
