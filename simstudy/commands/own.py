@@ -1,4 +1,4 @@
-"""What one has of one's own, beside designs: ``judge`` numbers, ``inspect`` heads of trained transformers."""
+"""A user's own numbers and models: ``judge`` numbers, ``inspect`` heads of trained transformers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _read(path: Path, columns: dict[str, Any]) -> Any:
 
 
 def _is_text(written: Any) -> bool:
-    """Whether numbers, as written, tell more apart than their values, as 1.10 and 1.1, or begin with zeros."""
+    """Return true if numbers as written differ where values do not, such as 1.10 and 1.1, or begin with zeros."""
     spelled = {each.strip() for each in written.dropna()}
     return len({float(each) for each in spelled}) < len(spelled) or any(re.match(r"[+-]?0\d", each) for each in spelled)
 

@@ -101,7 +101,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
 
 
 def _described(results: xr.Dataset, design: Design, store: Store, output: Path) -> dict[str, Any]:
-    """What the page says about a study: with its first figure, as all of them would weigh too much."""
+    """Return the entries of a study on the page: with its first figure, as all of them would be too large."""
     first = list(figures_of(design, results).items())[:1]
     pictures = {name: image(draw(figure, name, results, margin_of(design, figure))) for name, figure in first}
     page = store.folder / "report.html"

@@ -1,4 +1,4 @@
-"""What a run found of each claim, and its picture: estimate and confidence interval in the interval claimed."""
+"""Results of each claim, and their picture: estimate and confidence interval in the interval claimed."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What things are called where people read them: names of settings and measures, and numbers with their error."""
+"""Names of settings and measures for readers, and numbers with their error."""
 
 import math
 from decimal import Decimal

@@ -107,7 +107,7 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
 
 
 def _has_all_of(results: xr.Dataset, design: Design) -> bool:
-    """Whether results have the cells, claims and figures of a design: readers look for them by name and number."""
+    """Return true if results have the cells, claims and figures of a design, which readers look for by name."""
     stored = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
     wanted = {name: np.array(column).tolist() for name, (_, column) in coordinates(design).items()}
     wanted |= {"claim": list(design.claims), "figure": list(stored)}
@@ -150,7 +150,7 @@ def template(name: str) -> jinja2.Template:
 
 
 def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
-    """Return what any page says about a study, with the pictures given of its figures."""
+    """Return the entries of a study that pages show, with the pictures given of its figures."""
     lines = tables.verdict_lines(results)
     # The first sentence, which no abbreviation ends: a capital follows.
     question, more = (*re.split(r"(?<=[.?!])\s+(?=[A-Z])", design.study.aim, maxsplit=1), "")[:2]

@@ -1,4 +1,4 @@
-"""What a design needs and how far a run is: for a person who waits, and as plain data for other programs."""
+"""Plan and progress of a run: for a person who waits, and as plain data for other programs."""
 
 from __future__ import annotations
 
@@ -208,14 +208,14 @@ def undecided_line(results: xr.Dataset, design: Design) -> str:
 
 
 def _is_open(judged: xr.Dataset, cells: Sequence[Cell], order: int) -> bool:
-    """Whether a claim is undecided, not as expected and could be decided."""
+    """Return true if a claim is undecided, not as expected and could be decided."""
     if judged.verdict != "undecided" or judged.expected_verdict == "undecided":
         return False
     return bool(np.isfinite(judged.verdict_estimate)) and not lacking(cells, order)
 
 
 def plan_table(plan: Plan) -> Table:
-    """Return what each grid will take."""
+    """Return replicates, time and disk of each grid."""
     table = Table("grid", "cells", "replicates", "batches left", "CPU time left", "disk")
     for grid in plan.grids:
         left = f"{grid.batches:,}", duration(grid.cpu_seconds), f"{grid.bytes / 2**20:.1f} MiB"
@@ -247,7 +247,7 @@ def design_record(place: str, profiles: Mapping[str, Design], problems: list[Pro
 
 
 def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, Any]:
-    """Return what a study will take: times in seconds, sizes in bytes; ``workers`` as asked, or those of here."""
+    """Return the plan of a study: times in seconds, sizes in bytes; ``workers`` as asked, or those of here."""
     asked = workers or plan.workers
     return {
         "study": design.study.name,
@@ -260,7 +260,7 @@ def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, An
 
 
 def _finite(value: Any, otherwise: str | None) -> Any:
-    """Return a value, or what stands for a number that JSON does not have."""
+    """Return a value, or its substitute if JSON has no such number."""
     return otherwise if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -54,12 +54,12 @@ class VerdictLine(NamedTuple):
 
     @property
     def as_expected(self) -> bool:
-        """Whether the verdict is the one that the design expects."""
+        """True if the verdict is the one that the design expects."""
         return self.verdict == self.expected
 
     @property
     def said(self) -> str:
-        """What is said of the claim: "contradicted, as expected"."""
+        """Verdict and expectation in words: "contradicted, as expected"."""
         return f"{self.verdict}, {'as expected' if self.as_expected else 'not as expected'}"
 
     @property
@@ -122,8 +122,8 @@ def count_verdicts(lines: Sequence[VerdictLine]) -> str:
         return "The design makes no claim."
     tally = Counter(line.verdict for line in lines)
     found = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICT_COLOURS)
-    unlike = sum(not line.as_expected for line in lines)
-    outcome = f"{unlike} not as expected" if unlike else "all " * (len(lines) > 1) + "as expected"
+    unexpected = sum(not line.as_expected for line in lines)
+    outcome = f"{unexpected} not as expected" if unexpected else "all " * (len(lines) > 1) + "as expected"
     return f"{counted(len(lines), 'claim')}: {found}; {outcome}"
 
 

@@ -80,7 +80,7 @@ def counted(number: int, what: str) -> str:
 
 
 def is_watched() -> bool:
-    """Whether standard output is a terminal, or a notebook that can show a bar."""
+    """Return true if standard output is a terminal, or a notebook that can show a bar."""
     return _output.is_terminal or (_output.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
 
 

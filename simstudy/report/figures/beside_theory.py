@@ -1,4 +1,4 @@
-"""What theory says in a figure: strips of the relative deviation of Monte Carlo from it."""
+"""Theory in a figure: strips of the relative deviation of Monte Carlo from it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the kinds of figures share: canvas, scales, ticks, shared axes, colours, cells told apart, and legends."""
+"""Parts that the kinds of figures share: canvas, scales, ticks, shared axes, colours, cells told apart, and legends."""
 
 import contextlib
 import textwrap
@@ -73,8 +73,8 @@ def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[
     across = -(-n_panels // rows)
     width = _WIDTHS[MAX_COLUMNS if columns == 1 else across]
     drawing = Drawing(figsize=(width, rows * sum(heights) + 0.9), layout="constrained")
-    every = drawing.subplots(len(heights) * rows, across, squeeze=False, height_ratios=list(heights) * rows)
-    grids = [every[start :: len(heights)] for start in range(len(heights))]
+    panels = drawing.subplots(len(heights) * rows, across, squeeze=False, height_ratios=list(heights) * rows)
+    grids = [panels[start :: len(heights)] for start in range(len(heights))]
     for upper, lower in pairwise(grids):
         for axes, strip in zip(upper.flat, lower.flat, strict=True):
             strip.sharex(axes)
@@ -157,13 +157,13 @@ def label_y(panels: Sequence[Axes], text: str) -> None:
 
 
 def is_first(axes: Axes) -> bool:
-    """Whether a panel or strip is the first of its row."""
+    """Return true if a panel or strip is the first of its row."""
     place = axes.get_subplotspec()
     return place is not None and place.is_first_col()
 
 
 def said_of_y(panels: Sequence[Axes], scale: str) -> list[str]:
-    """Return what has to be said of y axes: where they begin, and that they differ."""
+    """Return notes on y axes: where they begin, and that they differ."""
     limits = [axes.get_ylim() for axes in panels if axes.has_data()]
     cut = [low for low, high in limits if scale == "linear" and (low > 0 or high < 0)]
     words = ["y does not begin at 0" + ("" if len(cut) == len(limits) else " in every panel")] if cut else []
