@@ -44,7 +44,7 @@ def test_page__holds_every_study_that_was_run_and_is_whole(page):
 def test_page__states_the_level_of_all_studies_and_what_holds_at_it(page):
     text = " ".join(page[0].read_text().split())
     assert "if each study is judged at 0.05/3 (Bonferroni)" in text
-    assert text.count("not at the level of the campaign") == 0
+    assert text.count("not at the level of all studies") == 0
 
 
 def test_page_of_own_studies__says_nothing_of_the_paper_and_of_no_origin_that_is_not_stated(page):
