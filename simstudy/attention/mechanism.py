@@ -17,6 +17,7 @@ from simstudy.attention.transformations import Inputs, multiply_heads, transform
 from simstudy.design.settings.mechanisms import LocalLinearNormaliser, Normaliser, Visible
 from simstudy.design.settings.tables import Estimator
 from simstudy.kernels import compact_moments, nw_moments
+from simstudy.kernels.devices import on_cuda
 
 __all__ = ["Estimates", "Inputs", "evaluate"]
 
@@ -38,20 +39,19 @@ def evaluate(
     estimator: Estimator, bandwidth: float, inputs: Inputs, with_mass: bool = False, visible: Visible | None = None
 ) -> Estimates:
     """Return the estimates of heads; the mass of softmax with variances alone, and never where keys are masked."""
-    if visible is not None:
+    direct = estimator.normaliser.kind == "softmax" and estimator.transformation.kind == "none" and not on_cuda()
+    if visible is not None and not direct:
         return _masked(functools.partial(evaluate, estimator, bandwidth), _on_host(inputs), visible)
     if estimator.transformation.kind != "none":
         inputs = transform(estimator.transformation, _on_host(inputs))
     if estimator.combination.kind == "product":
         inputs = multiply_heads(_on_host(inputs), estimator.combination.logits)
     normaliser, logits = estimator.normaliser, estimator.logits
-    keys, values, variances, queries = inputs
     if normaliser.kind == "softmax":
-        return Estimates(*nw_moments(keys, values, variances, queries, bandwidth, logits, with_mass))
+        return Estimates(*nw_moments(*inputs, bandwidth, logits, with_mass, visible))
     if normaliser.kind == "compact" and logits == "distance":
         radius = normaliser.window * bandwidth
-        keys, values, variances, queries = _on_host(inputs)
-        return Estimates(*compact_moments(keys, values, variances, queries, radius, normaliser.power))
+        return Estimates(*compact_moments(*_on_host(inputs), radius, normaliser.power))
     return Estimates(*_moments(_on_host(inputs), bandwidth, logits, normaliser))
 
 

@@ -7,15 +7,15 @@ float64 in either precision.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from simstudy.kernels.few_queries import arrays_for, normalise
 from simstudy.kernels.jit import device_function, inlined, kernel, writable
+from simstudy.kernels.lanes import add_products
 from simstudy.kernels.memory import memory_for
-from simstudy.kernels.tiles import TILE, add_products, copy, copy_scales, largest_of, padded
+from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, padded
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
@@ -37,60 +37,49 @@ def compact_moments(
     noise = np.empty((len(keys), 0)) if variances is None else variances
     means, grams, _ = arrays_for(keys, noise, queries, False)
     data = writable(values, real), writable(noise, real)
-    _moments(_power(power), inverse, keys, *data, queries, memory_for(keys, queries), means, grams)
+    moments_by(power)(inverse, keys, *data, queries, memory_for(keys, queries), means, grams)
     return means, None if variances is None else grams
 
 
+def power_of(power: int) -> Any:
+    """Return the function t ↦ t^r, a chain of products."""
+    return device_function(lambda t: t**power)
+
+
 @functools.cache
-def _power(power: int) -> Callable[..., Any]:
-    """Return the function t ↦ t^r as a chain of products that the compiler unrolls, one for each r."""
-    if power == 1:
-        return device_function(lambda t: t)
-    half = _power(power // 2)
-    if power % 2:
+def moments_by(power: int) -> Any:
+    """Return the kernel of weights that are this power: one kernel for each, as the compiler unrolls its products."""
+    raised = power_of(power)
 
-        def raised(t):
-            root = half(t)
-            return root * root * t
-
-    else:
-
-        def raised(t):
-            root = half(t)
-            return root * root
-
-    return device_function(raised)
-
-
-@kernel
-def _moments(power, inverse, keys, values, variances, queries, memory, means, grams):
-    # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
-    # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
-    n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
-    y, scale, rows, kept = memory.data[0], memory.data[1], memory.rows, len(grams) > 0
-    # As where the fast formula serves: of an empty window every share is NaN.
-    memory.near[:] = True
-    for r in range(n_replicates):
-        points = queries[r if len(queries) > 1 else 0]
-        largest = largest_of(variances[r])
-        memory.sums[:] = 0
-        memory.products[:] = 0
-        for start in range(0, keys.shape[3], TILE):
-            size = min(TILE, keys.shape[3] - start)
-            copy(values[r], start, size, y)
-            copy_scales(variances[r], largest, start, size, scale)
-            for h in range(n_heads):
-                _lay(keys[r, h], start, size, inverse, memory.laid[h])
-            for q in range(n_queries):
+    @kernel
+    def moments(inverse, keys, values, variances, queries, memory, means, grams):
+        # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
+        # grams[r, q, h, g] = sum_i w_hi w_gi variances[r, i] / (W_h W_g)
+        n_replicates, n_heads, n_queries = len(keys), keys.shape[1], queries.shape[3]
+        y, scale, rows, kept = memory.data[0], memory.data[1], memory.rows, len(grams) > 0
+        for r in range(n_replicates):
+            points = queries[r if len(queries) > 1 else 0]
+            largest = largest_of(variances[r])
+            memory.sums[:] = 0
+            memory.products[:] = 0
+            for start in range(0, keys.shape[3], TILE):
+                size = min(TILE, keys.shape[3] - start)
+                copy(values[r], start, size, y)
+                copy_scales(variances[r], largest, start, size, scale)
                 for h in range(n_heads):
-                    laid, whole = memory.laid[h], padded(size)
-                    mass, total = _sums(power, laid, points[h], q, memory.data, whole, rows[h], kept)
-                    memory.sums[q, h, 0] += mass
-                    memory.sums[q, h, 1] += total
-                if kept:
-                    add_products(rows, padded(size), memory.products[q])
-        for q in range(n_queries):
-            normalise(memory.sums[q], memory.products[q], largest, memory.near[:, q], means[r, q], grams[r : r + 1, q])
+                    _lay(keys[r, h], start, size, inverse, memory.laid[h])
+                for q in range(n_queries):
+                    for h in range(n_heads):
+                        laid, whole = memory.laid[h], padded(size)
+                        mass, total = _sums(raised, laid, points[h], q, memory.data, whole, rows[h], kept)
+                        memory.sums[q, h, 0] += mass
+                        memory.sums[q, h, 1] += total
+                    if kept:
+                        add_products(rows, padded(size), memory.lane_products, memory.products[q])
+            for q in range(n_queries):
+                normalise(memory.sums[q], memory.products[q], largest, means[r, q], grams[r : r + 1, q])
+
+    return moments
 
 
 @inlined
@@ -120,7 +109,7 @@ def _earlier_squares(laid, points, q, data, size):
 
 
 @inlined
-def _sums(power, laid, points, q, data, size, row, keep):
+def _sums(raised, laid, points, q, data, size, row, keep):
     # Sums of w_i and of w_i values_i; if they are to be kept, row[i] is set to w_i scales_i.
     earlier, values, scales = data[_earlier_squares(laid, points, q, data, size)], data[0], data[1]
     # An odd number of dimensions ends with a row of zeros at the place of the query.
@@ -132,7 +121,7 @@ def _sums(power, laid, points, q, data, size, row, keep):
     for i in range(size):
         t = one - (earlier[i] + ((x0[i] - a0) * (x0[i] - a0) + (x1[i] - a1) * (x1[i] - a1)))
         # A comparison with NaN is false, so that the weight of a NaN key is NaN.
-        w = power(zero if t < zero else t)
+        w = raised(zero if t < zero else t)
         mass += w
         total += w * values[i]
         if keep:

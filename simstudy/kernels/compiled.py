@@ -1,17 +1,15 @@
 """Compiled code that later processes load instead of compiling again: an entry for each kernel and types of arguments.
 
-Numba's own cache never finds kernels again that take functions, may leave the code of one type under the name of
-another where two processes compile at once, and reads entries of anybody.  Here the folder is named by the sources of
-all kernels, versions, the processor and Numba's settings.  The key of an entry states what these leave open: the
-kernel, what it and the functions among its arguments close over, and the types of all other arguments.  A kernel that
-closes over what cannot be stated so is compiled in every process.  Globals that kernels read must be constants.
-Loading code means trusting it: see `sealed`.
+Numba's own cache may leave the code of one type under the name of another where two processes compile at once, and
+reads entries of anybody.  Here the folder is named by the sources of all kernels, versions, the processor and Numba's
+settings.  The key of an entry states what these leave open: the kernel, what it closes over, and the types of its
+arguments.  A kernel of which this cannot be stated is compiled in every process.  Globals that kernels read must be
+constants.  Loading code means trusting it: see `sealed`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import itertools
 import os
 import pickle
@@ -30,29 +28,21 @@ from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
-from numba.core.serialize import NumbaPickler
+from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
-from simstudy.kernels.sealed import SealedFolder, kept
+from simstudy.kernels.sealed import SealedFolder
 from simstudy.kernels.settings import processor
 
 PACKAGE = Path(__file__).parents[1]
 
 # Modules that define kernels or what is inlined into them; a kernel of another one of ours is not kept.
-KERNEL_SOURCES = ("kernels", "data/addresses.py")
-
-
-def _kernel_sources() -> dict[str, bytes]:
-    found = {}
-    for entry in KERNEL_SOURCES:
-        path = PACKAGE / entry
-        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            parts = source.relative_to(PACKAGE.parent).with_suffix("").parts
-            found[".".join(parts)] = source.read_bytes()
-    return found
-
-
-_SOURCES = _kernel_sources()  # read when the modules themselves are
+_PATHS = sorted(PACKAGE.glob("kernels/*.py")), [PACKAGE / "data" / "addresses.py"]
+# Read when the modules themselves are.
+_SOURCES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path.read_bytes()
+    for path in itertools.chain(*_PATHS)
+}
 
 
 def digest() -> str:
@@ -63,8 +53,16 @@ def digest() -> str:
 
 
 def folder() -> SealedFolder | None:
-    """Return the folder of compiled code of this process; None if there is none to be."""
-    return kept("compiled", digest)
+    """Return the folder of compiled code of this process; None if there is none to be.
+
+    Environment variable SIMSTUDY_CACHE: ``off``, or the folder to use instead of ``simstudy`` in the user's cache.
+    """
+    chosen = os.environ.get("SIMSTUDY_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "simstudy"
+    )
+    # Relative also where there is no home: a folder that depends on where a command is run is nobody's cache.
+    usable = chosen != "off" and os.path.isabs(chosen) and hasattr(os, "geteuid")
+    return SealedFolder(Path(chosen) / "compiled" / digest()) if usable else None
 
 
 class Unstated(Exception):
@@ -77,8 +75,6 @@ def key_of(kernel: Any, arguments: tuple[types.Type, ...]) -> bytes:
 
 
 def _kind(kind: types.Type) -> str:
-    if isinstance(kind, types.Dispatcher):
-        return _stated(kind.dispatcher)
     if " at 0x" in kind.name:
         raise Unstated(kind.name)
     return f"{type(kind).__qualname__} {kind.name}"
@@ -101,26 +97,6 @@ def _stated(value: Any) -> str:
     raise Unstated(repr(value))
 
 
-class _Pickler(NumbaPickler):
-    """Pickler to which functions among arguments are their number there: each process has its own of them."""
-
-    def __init__(self, stream: io.BytesIO, functions: list[Dispatcher]) -> None:
-        super().__init__(stream, protocol=4)
-        self._functions = functions
-
-    def persistent_id(self, value: Any) -> int | None:
-        return self._functions.index(value) if isinstance(value, Dispatcher) and value in self._functions else None
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, functions: list[Dispatcher]) -> None:
-        super().__init__(stream)
-        self._functions = functions
-
-    def persistent_load(self, number: int) -> Any:
-        return self._functions[number]
-
-
 class CompiledCode(NullCache):
     """The compiled code of one kernel, in the place of Numba's cache of it."""
 
@@ -129,30 +105,25 @@ class CompiledCode(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """Return the code for types of arguments as an earlier process compiled it, or None."""
-        place, key, functions = self._entry(sig)
+        place, key = self._entry(sig)
         content = place.read(key) if place else None
         if content is None:
             return None
         target_context.refresh()
-        return CompileResult._rebuild(target_context, *_Unpickler(io.BytesIO(content), functions).load())
+        return CompileResult._rebuild(target_context, *pickle.loads(content))
 
     def save_overload(self, sig: Any, cres: Any) -> None:
         """Keep the code that has just been compiled, unless it holds addresses of this process."""
-        place, key, functions = self._entry(sig)
+        place, key = self._entry(sig)
         compiled = cres._asdict()
         if place and not compiled["lifted"] and not compiled["library"].has_dynamic_globals:
-            stream = io.BytesIO()
-            _Pickler(stream, functions).dump(cres._reduce())
-            place.write(key, stream.getvalue())
+            place.write(key, dumps(cres._reduce()))
 
-    def _entry(self, sig: Any) -> tuple[SealedFolder | None, bytes, list[Dispatcher]]:
-        """Return folder and key of an entry, and the functions among the arguments; no folder if it has no key."""
-        arguments = normalize_signature(sig)[0]
-        functions = [kind.dispatcher for kind in arguments if isinstance(kind, types.Dispatcher)]
+    def _entry(self, sig: Any) -> tuple[SealedFolder | None, bytes]:
         try:
-            return folder(), key_of(self._kernel, arguments), functions
+            return folder(), key_of(self._kernel, normalize_signature(sig)[0])
         except Unstated:
-            return None, b"", functions
+            return None, b""
 
 
 def keep_compiled(kernel: Any) -> Any:

@@ -16,7 +16,7 @@ from simstudy.kernels import cuda_heads
 from simstudy.kernels.devices import is_there, on_device, stream, to_host
 from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel
 from simstudy.kernels.philox import HALF_WORD, MASK, philox
-from simstudy.kernels.shifts import law_of
+from simstudy.kernels.shifts import scale_of
 
 cuda = cuda_compiler()
 
@@ -59,7 +59,7 @@ def nw_moments(
     """As `kernels.nw_moments`; where values and variances are on the device, so are the results."""
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     shape = n_replicates, n_queries, n_heads = keys.shape[0], queries.shape[1], keys.shape[1]
-    law, there = law_of(logits, float(bandwidth), real), is_there(values)
+    law, there = scale_of(logits, float(bandwidth), real), is_there(values)
     means, lowest, masses = (cuda.device_array(shape, np.float64) for _ in range(3))
     keys, values, points = (on_device(x, real) for x in (keys, values, queries))
     together = min(n_queries, cuda_heads.TOGETHER)

@@ -119,24 +119,12 @@ def _summer(distance: bool, n_together: int) -> Any:
 
 
 class Tiling(NamedTuple):
-    """How a block of threads multiplies weights: each thread those of two runs of heads at one query.
+    """How a block of threads multiplies weights: each thread those of two runs of heads at one query."""
 
-    Attributes
-    ----------
-    side
-        Heads of a run; a thread has side² products.
-    runs
-        Of one group of heads.
-    groups
-        Of all heads: a block takes two, or one twice.
-    queries
-        That a block takes at once.
-    """
-
-    side: int
-    runs: int
-    groups: int
-    queries: int
+    side: int  # heads of a run; a thread has side² products
+    runs: int  # of one group of heads
+    groups: int  # of all heads: a block takes two, or one twice
+    queries: int  # that a block takes at once
 
     @property
     def heads(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels.jit import aligned, device_function, inlined, kernel, writable
-from simstudy.kernels.philox import cos_sin
+from simstudy.kernels.philox import cos_sin, polynomial
 
 F32, F64 = np.float32, np.float64
 
@@ -40,11 +40,8 @@ def _exp2(powers, real, bits, mantissa):
         u = lowest if t < lowest else t
         m = u + magic
         f = u - (m - magic)
-        power = powers[0]
-        for c in powers[1:]:
-            power = c + f * power
         # The product keeps NaN, where a sum of bits would not.
-        return power * bits(real(m).view(bits) << mantissa).view(real)
+        return polynomial(powers, f) * bits(real(m).view(bits) << mantissa).view(real)
 
     return exp2
 

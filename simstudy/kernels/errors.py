@@ -12,15 +12,11 @@ from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
 # Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
 
-_NONE = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
+_NO_GRAM = np.empty((0, 0, 0, 0))
 
 
 def add_errors(
-    means: np.ndarray,
-    target: np.ndarray,
-    gram: np.ndarray | None,
-    error_sums: np.ndarray,
-    product_sums: np.ndarray,
+    means: np.ndarray, target: np.ndarray, gram: np.ndarray | None, error_sums: np.ndarray, product_sums: np.ndarray
 ) -> np.ndarray:
     """Add errors and products of pairs, with their gram, to sums of blocks; return (R,) which are finite, and added."""
     if is_there(gram):
@@ -31,7 +27,7 @@ def add_errors(
         product_sums += products
         return defined
     defined = np.empty(len(means), np.bool_)
-    added = _NONE[1] if gram is None else writable(gram, float)
+    added = _NO_GRAM if gram is None else writable(gram, float)
     sums = _in_rows(error_sums, product_sums)
     memory = _memory(*(each.shape[1:] for each in sums))
     _add_errors(writable(means, float), target, added, *memory, *sums, defined)
@@ -88,11 +84,9 @@ def correlations_over_queries(numbers: np.ndarray) -> np.ndarray:
 class PairSums(NamedTuple):
     """Sums over heads, or over ordered pairs of different heads, at each query: float64 (C, Q)."""
 
-    # error, variance: Over heads: of second moments, and of variances
-    error: np.ndarray
-    variance: np.ndarray
-    # second, covariance, correlation: Over pairs
-    second: np.ndarray
+    error: np.ndarray  # over heads, of second moments
+    variance: np.ndarray  # over heads
+    second: np.ndarray  # over pairs, as those below
     covariance: np.ndarray
     correlation: np.ndarray
 

@@ -71,11 +71,11 @@ def cuda_simulated() -> bool:
     return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
-def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
-    """Return an uninitialised array that begins on a cache line, since reading across lines costs twice as much."""
+def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike, make: Callable[..., Any] = np.empty) -> np.ndarray:
+    """Return an array that begins on a cache line, since reading across lines costs twice as much."""
     real = np.dtype(dtype)
     size, line = math.prod(shape), 64 // real.itemsize
-    flat = np.empty(size + line, real)
+    flat = make(size + line, real)
     first = -(flat.__array_interface__["data"][0] // real.itemsize) % line
     return flat[first : first + size].reshape(shape)
 

@@ -1,9 +1,8 @@
 """Loops over one tile of keys in which every query has a lane of a vector: weights, their sums and their products.
 
-Plain formula: that of `tiles`, whose vectors hold keys.  There each sum ends with a sum over the lanes, and the keys
-and weights of all heads do not fit into the first-level cache; here lanes are never summed, and weights are made and
-multiplied for a few keys at a time.  With as many queries as lanes that takes a tenth to a fifth less time; few queries
-would leave lanes idle.
+Where vectors hold keys (`tiles`), sums end with one over the lanes, and the weights of all heads do not fit into the
+first-level cache; here lanes are never summed, and weights are multiplied for a few keys at a time: a tenth to a fifth
+less time, if no lanes are idle.
 """
 
 from __future__ import annotations
@@ -32,6 +31,8 @@ STRIP = 64
 """Keys whose weights are made before they are multiplied; a tile is a whole number of strips."""
 ROW = STRIP + 1
 """Vectors from one row of weights to the next: rows a power of 2 apart would share lines of the first-level cache."""
+_GROWTH = 30.0
+"""Exponent that a weight may reach before sums become relative to it: sums of products are finite."""
 _AHEAD = VECTOR_BYTES == 64
 """Whether exponents wait in registers: of 16 they spill to the stack, which took up to half as much time again."""
 
@@ -41,21 +42,26 @@ _AHEAD = VECTOR_BYTES == 64
 
 def _exp2(powers):
     @inlined
-    def exp2(t0, t1, t2, t3, lowest, magic):
-        # As `elementary.exp2_float32`.
+    def exp2(t0, t1, t2, t3, lowest, magic, least):
+        # As `elementary.exp2_float32`, less the power of the lowest exponent, if weights at it shall be 0.
         t0, t1, t2, t3 = at_least(t0, lowest), at_least(t1, lowest), at_least(t2, lowest), at_least(t3, lowest)
         m0, m1, m2, m3 = t0 + magic, t1 + magic, t2 + magic, t3 + magic
         f0, f1, f2, f3 = t0 - (m0 - magic), t1 - (m1 - magic), t2 - (m2 - magic), t3 - (m3 - magic)
         p0 = p1 = p2 = p3 = spread(powers[0])
         for c in powers[1:]:
             p0, p1, p2, p3 = f0 * p0 + c, f1 * p1 + c, f2 * p2 + c, f3 * p3 + c
-        p0, p1 = p0 * exponent_of_low_bits(m0), p1 * exponent_of_low_bits(m1)
-        return p0, p1, p2 * exponent_of_low_bits(m2), p3 * exponent_of_low_bits(m3)
+        p0, p1 = p0 * exponent_of_low_bits(m0) - least, p1 * exponent_of_low_bits(m1) - least
+        return p0, p1, p2 * exponent_of_low_bits(m2) - least, p3 * exponent_of_low_bits(m3) - least
 
     return exp2
 
 
 EXP2 = {"float32": _exp2(POWERS_32), "float64": _exp2(POWERS_64)}
+
+
+@inlined
+def _load_four(array, place, n):
+    return load(array, place), load(array, place + n), load(array, place + 2 * n), load(array, place + 3 * n)
 
 
 @inlined
@@ -66,53 +72,151 @@ def _add_four(t, a0, a1, a2, a3, laid, place):
 
 
 @inlined
-def _load_four(array, place, n):
-    return load(array, place), load(array, place + n), load(array, place + 2 * n), load(array, place + 3 * n)
-
-
-@inlined
-def _exponents_of_four(laid, a, k, first, i, width, row):
-    # Of keys first + i .. first + i + 3, up to dimension k + 3; the row holds those up to dimension k − 1, if any.
-    place = i * width
-    if k == 0:
+def _exponents_of_four(laid, a, n_added, first, i, width, row):
+    # Of keys first + i .. first + i + 3, to which the last four dimensions are added; the row holds the others, if any.
+    x = (n_added + 2) * STRIDE + first + i
+    if n_added == 0:
         t0, t1 = repeat(laid, first + i), repeat(laid, first + i + 1)
         t2, t3 = repeat(laid, first + i + 2), repeat(laid, first + i + 3)
     else:
-        t0, t1, t2, t3 = _load_four(row, place, width)
-    x = (k + 2) * STRIDE + first + i
+        t0, t1, t2, t3 = _load_four(row, i * width, width)
     t0, t1 = _add_four(t0, *a, laid, x), _add_four(t1, *a, laid, x + 1)
     return t0, t1, _add_four(t2, *a, laid, x + 2), _add_four(t3, *a, laid, x + 3)
 
 
 @inlined
-def sum_weights(exp2, laid, slopes, limits, q, values, first, size, sums, row):
-    """Add weights of keys at a vector of queries to sums[0], times values to sums[1], and leave them in a row."""
+def _sum_products(laid, coefficients, n_added, q, first, row):
+    # Row of laid[0] + sum_k coefficients[k] laid[2 + k] for k < n_added.
+    # Eight keys at a time, whose sums stay in registers: a matrix product at the rate of the processor.
+    width, n = lanes_of(row), coefficients.shape[1]
+    for i in range(0, STRIP, 8):
+        x, c, place = first + i, q, i * width
+        t0, t1, t2, t3 = repeat(laid, x), repeat(laid, x + 1), repeat(laid, x + 2), repeat(laid, x + 3)
+        t4, t5, t6, t7 = repeat(laid, x + 4), repeat(laid, x + 5), repeat(laid, x + 6), repeat(laid, x + 7)
+        for x in range(2 * STRIDE + first + i, (2 + n_added) * STRIDE + first + i, STRIDE):
+            a = load(coefficients, c)
+            t0, t1 = a * repeat(laid, x) + t0, a * repeat(laid, x + 1) + t1
+            t2, t3 = a * repeat(laid, x + 2) + t2, a * repeat(laid, x + 3) + t3
+            t4, t5 = a * repeat(laid, x + 4) + t4, a * repeat(laid, x + 5) + t5
+            t6, t7 = a * repeat(laid, x + 6) + t6, a * repeat(laid, x + 7) + t7
+            c += n
+        store_four(row, place, width, t0, t1, t2, t3)
+        store_four(row, place + 4 * width, width, t4, t5, t6, t7)
+
+
+@inlined
+def _sum_squares(laid, points, q, first, row):
+    # Row of - sum_k (points[k] - laid[2 + k])².
+    width, n = lanes_of(row), points.shape[1]
+    for i in range(0, STRIP, 4):
+        t0 = t1 = t2 = t3 = spread(row.dtype.type(0))
+        for k in range(len(points)):
+            a, x = load(points, k * n + q), (2 + k) * STRIDE + first + i
+            d0, d1 = repeat(laid, x) - a, repeat(laid, x + 1) - a
+            d2, d3 = repeat(laid, x + 2) - a, repeat(laid, x + 3) - a
+            t0, t1, t2, t3 = t0 - d0 * d0, t1 - d1 * d1, t2 - d2 * d2, t3 - d3 * d3
+        store_four(row, i * width, width, t0, t1, t2, t3)
+
+
+@inlined
+def sum_products(laid, points, q, distance, first, row):
+    """Set a row to laid[0] and products of keys and queries, or less their squared distances."""
+    if distance:
+        _sum_squares(laid, points, q, first, row)
+    else:
+        _sum_products(laid, points, len(points), q, first, row)
+
+
+@inlined
+def hide(hidden, row):
+    """Take what is hidden off the exponents of a row."""
+    for i in range(0, hidden.size, lanes_of(row)):
+        store(row, i, load(row, i) - load(hidden, i))
+
+
+@inlined
+def _add_weights(exp2, t, limits, values, y, sums, row, place, width):
+    # Of four keys: their weights go to a row, and to sums of weights and weighted values, which are returned.
+    # Both sums in one order, so that the mean of the number 1 is 1.
+    (mass, total), (w0, w1, w2, w3) = sums, exp2(*t, *limits)
+    mass = (((mass + w0) + w1) + w2) + w3
+    total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)
+    total = w3 * repeat(values, y + 3) + (w2 * repeat(values, y + 2) + total)
+    store_four(row, place, width, w0, w1, w2, w3)
+    return mass, total
+
+
+@inlined
+def sum_weights(exp2, laid, slopes, limits, q, values, first, sums, row):
+    """Add weights of a strip of keys at a vector of queries to sums[0], times values to sums[1]; they stay in a row."""
     width, n, last = lanes_of(row), slopes.shape[1], len(slopes) - 4
-    for k in range(0, last if _AHEAD else last + 4, 4):
-        a = _load_four(slopes, k * n + q, n)
-        for i in range(0, size, 4):
-            store_four(row, i * width, width, *_exponents_of_four(laid, a, k, first, i, width, row))
-    a = _load_four(slopes, last * n + q, n)
-    lowest, magic = load(limits, q), load(limits, limits.shape[1] + q)
-    # Sums of a strip by themselves, so that rounding grows with strips and not with keys; both sums in one order, so
-    # that the mean of the number 1 is 1.
-    mass = total = spread(values.dtype.type(0))
+    # Sums of a strip by themselves, so that rounding grows with strips and not with keys.
+    none = spread(values.dtype.type(0))
+    known, found = (load(limits, q), load(limits, limits.shape[1] + q), none), (none, none)
+    n_before = last if _AHEAD else last + 4
+    if n_before > 4:
+        _sum_products(laid, slopes, n_before, q, first, row)
+    for i in range(0, STRIP if n_before == 4 else 0, 4):
+        t = _exponents_of_four(laid, _load_four(slopes, q, n), 0, first, i, width, row)
+        store_four(row, i * width, width, *t)
     # What the last dimensions add never leaves the registers.  Exponents are those of four keys ahead: the processor
     # looks about a hundred operations ahead, and powers that wait for theirs would fill that window.
+    a = _load_four(slopes, last * n + q, n)
     t = _exponents_of_four(laid, a, last, first, 0, width, row)
-    for i in range(0, size, 4):
-        place = i * width
-        ahead = _exponents_of_four(laid, a, last, first, min(i + 4, size - 4), width, row) if _AHEAD else t
-        now = t if _AHEAD else _load_four(row, place, width)
-        w0, w1, w2, w3 = exp2(*now, lowest, magic)
+    for i in range(0, STRIP, 4):
+        ahead = _exponents_of_four(laid, a, last, first, min(i + 4, STRIP - 4), width, row) if _AHEAD else t
+        now = t if _AHEAD else _load_four(row, i * width, width)
+        found = _add_weights(exp2, now, known, values, first + i, found, row, i * width, width)
         t = ahead
-        mass = (((mass + w0) + w1) + w2) + w3
-        y = first + i
-        total = w1 * repeat(values, y + 1) + (w0 * repeat(values, y) + total)
-        total = w3 * repeat(values, y + 3) + (w2 * repeat(values, y + 2) + total)
-        store_four(row, place, width, w0, w1, w2, w3)
-    add_in_float64(sums, 0, mass)
-    add_in_float64(sums, width, total)
+    add_in_float64(sums, 0, found[0])
+    add_in_float64(sums, width, found[1])
+
+
+@inlined
+def find_closest(row, reference, closest, rate):
+    """Set the largest number of a row, or of its reference, in each lane; return how many are too far beyond that."""
+    width = lanes_of(row)
+    a = b = c = d = load(reference, 0)
+    for i in range(0, STRIP * width, 4 * width):
+        x, y, z, u = _load_four(row, i, width)
+        a, b, c, d = at_least(x, a), at_least(y, b), at_least(z, c), at_least(u, d)
+    store(closest, 0, at_least(at_least(a, b), at_least(c, d)))
+    grown = 0
+    for lane in range(closest.size):
+        grown += (closest[lane] - reference[lane]) * rate > _GROWTH
+    return grown
+
+
+@inlined
+def sum_relative_weights(exp2, known, zero, rate, values, first, sums, row):
+    """As `sum_weights`, of exponents at a rate that are known but for a zero of each lane, in the row."""
+    width, none = lanes_of(row), spread(values.dtype.type(0))
+    found = none, none
+    for i in range(0, STRIP, 4):
+        t0, t1, t2, t3 = _load_four(row, i * width, width)
+        t = (t0 - zero) * rate, (t1 - zero) * rate, (t2 - zero) * rate, (t3 - zero) * rate
+        found = _add_weights(exp2, t, known, values, first + i, found, row, i * width, width)
+    add_in_float64(sums, 0, found[0])
+    add_in_float64(sums, width, found[1])
+
+
+@inlined
+def rescale(exp2, closest, reference, scale, h, sums, products, totals):
+    """Make sums of head h, and products with all heads, relative to the closest key so far in each lane."""
+    old, new = load(reference, 0), load(closest, 0)
+    t = (old - new) * scale.rate
+    store(reference, 0, new)
+    store(closest, 0, exp2(t, t, t, t, spread(scale.low), spread(scale.magic), spread(scale.negligible))[0])
+    for lane in range(closest.size):
+        sums[h, 0, lane] *= closest[lane]
+        sums[h, 1, lane] *= closest[lane]
+    for g in range(len(sums)):
+        upper, lower = max(h, g), min(h, g)
+        block, place = upper // 4 * (upper // 4 + 1) // 2 + lower // 4, 4 * (upper % 4) + lower % 4
+        for _ in range(2 if g == h else 1):
+            for lane in range(closest.size):
+                products[block, place, lane] *= closest[lane]
+                totals[block, place, lane] *= closest[lane]
 
 
 @inlined
@@ -126,28 +230,45 @@ def scale_weights(rows, scales, first):
 
 
 @inlined
-def add_lane_products(rows, products):
-    """Add Σ_i rows[h, i] rows[g, i] to products (block of four by four heads, sixteen products, lane) for g ≤ h."""
+def add_lane_products(rows, stride, length, products):
+    """Add products of numbers below a length of rows h and g, lane by lane, to products for g ≤ h.
+
+    These are (block of four by four heads, sixteen products, lane); from one row to the next it is a stride.
+    """
     block = 0
     for h in range(0, len(rows), 4):
         for g in range(0, h, 4):
-            _add_block(rows, h, g, products[block])
+            _add_block(rows, h * stride, g * stride, stride, length, products[block])
             block += 1
-        _add_triangle(rows, h, products[block])
+        _add_triangle(rows, h * stride, stride, length, products[block])
         block += 1
 
 
 @inlined
-def _add_block(rows, h, g, s):
+def add_products(rows, size, lane_products, products):
+    """Add Σ_{i < size} rows[h, i] rows[g, i] of rows of a tile, whose lanes hold keys, to products[h, g] for g ≤ h."""
+    add_lane_products(rows, STRIDE, size, lane_products)
+    block = 0
+    for h in range(0, len(rows), 4):
+        for g in range(0, h + 1, 4):
+            for k in range(16):
+                total, sums = lane_products.dtype.type(0), lane_products[block, k]
+                for lane in range(sums.size):
+                    total += sums[lane]
+                products[h + k // 4, g + k % 4] += total
+            block += 1
+    lane_products[:] = 0
+
+
+@inlined
+def _add_block(rows, x, y, n, length, s):
     # Two heads by four at a time: 8 sums share 6 reads, and fit into 16 registers with what they need.
     w = lanes_of(rows)
-    n = ROW * w
     for k in range(0, 4, 2):
         s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = spread(rows.dtype.type(0))
-        for i in range(0, STRIP * w, w):
-            x, y = (h + k) * n + i, g * n + i
-            a, b, c, d = load(rows, y), load(rows, y + n), load(rows, y + 2 * n), load(rows, y + 3 * n)
-            e, f = load(rows, x), load(rows, x + n)
+        for i in range(0, length, w):
+            a, b, c, d = _load_four(rows, y + i, n)
+            e, f = load(rows, x + k * n + i), load(rows, x + (k + 1) * n + i)
             s00, s01, s02, s03 = s00 + e * a, s01 + e * b, s02 + e * c, s03 + e * d
             s10, s11, s12, s13 = s10 + f * a, s11 + f * b, s12 + f * c, s13 + f * d
         _add_to_four(s, 4 * k * w, w, s00, s01, s02, s03)
@@ -155,12 +276,11 @@ def _add_block(rows, h, g, s):
 
 
 @inlined
-def _add_triangle(rows, h, s):
+def _add_triangle(rows, x, n, length, s):
     w = lanes_of(rows)
-    n = ROW * w
     s00 = s10 = s11 = s20 = s21 = s22 = s30 = s31 = s32 = s33 = spread(rows.dtype.type(0))
-    for x in range(h * n, h * n + STRIP * w, w):
-        a, b, c, d = load(rows, x), load(rows, x + n), load(rows, x + 2 * n), load(rows, x + 3 * n)
+    for i in range(x, x + length, w):
+        a, b, c, d = _load_four(rows, i, n)
         s00, s10, s11, s20, s21 = s00 + a * a, s10 + b * a, s11 + b * b, s20 + c * a, s21 + c * b
         s22, s30, s31, s32, s33 = s22 + c * c, s30 + d * a, s31 + d * b, s32 + d * c, s33 + d * d
     _add_to(s, 0, s00)
@@ -195,22 +315,15 @@ def add_lanes(lane_products, totals):
 
 
 @inlined
-def set_means(sums, q, least, near, means, done):
-    """Set means[q + lane, h] = sums[h, 1, lane] / sums[h, 0, lane], and sums[h, 0] to its inverse.
-
-    A query is done no longer where a sum of weights is infinite or below ``least``, or a head is not ``near``.
-    """
-    n_served = min(sums.shape[2], len(means) - q)
+def set_means(sums, q, least, means):
+    """Set means[q + lane, h] = sums[h, 1, lane] / sums[h, 0, lane], and sums[h, 0] to its inverse; NaN if tiny."""
     for h in range(len(sums)):
-        mass, total, served, failed = sums[h, 0], sums[h, 1], near[h, q : q + n_served], 0
-        for lane in range(n_served):
-            failed += not (served[lane] & (mass[lane] >= least) & (mass[lane] < np.inf))
-        for lane in range(n_served if failed else 0):
-            done[q + lane] &= served[lane] & (mass[lane] >= least) & (mass[lane] < np.inf)
+        mass, total = sums[h, 0], sums[h, 1]
         for lane in range(mass.size):
-            total[lane] /= mass[lane]
-            mass[lane] = 1 / mass[lane]
-        for lane in range(n_served):
+            defined = mass[lane] if mass[lane] >= least else np.nan
+            total[lane] /= defined
+            mass[lane] = 1 / defined
+        for lane in range(min(mass.size, len(means) - q)):
             means[q + lane, h] = total[lane]
 
 

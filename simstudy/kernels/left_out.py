@@ -19,14 +19,13 @@ def integrate(
     """
     f, found = np.empty(sums.shape), np.empty((*sums.shape[:2], nodes.shape[1]))
     rounded, one, none = sums.astype(nodes.dtype), np.ones(1, nodes.dtype), np.zeros(1, nodes.dtype)
-    _alone(sums, rounded, nodes, none[0], f)
     _integrate(sums, rounded, linear, n, nodes, of_products, one[0], none[0], f, found)
     a = sums / (n - 1.0) - 1.0
     return n * (f - a * (of_f[0] + a * of_f[1])), found
 
 
 @kernel
-def _alone(sums, rounded, nodes, none, f):
+def _integrate(sums, rounded, linear, n, nodes, of_products, one, none, f, found):
     for q in range(sums.shape[1]):
         p = 0
         for h in range(sums.shape[2]):
@@ -37,11 +36,6 @@ def _alone(sums, rounded, nodes, none, f):
                     total += of[3, j] / (s + of[0, j])
                 f[r, q, h] = -total / sums[r, q, h]
             p += sums.shape[2] - h
-
-
-@kernel
-def _integrate(sums, rounded, linear, n, nodes, of_products, one, none, f, found):
-    for q in range(sums.shape[1]):
         p = 0
         for h in range(sums.shape[2]):
             for g in range(h, sums.shape[2]):

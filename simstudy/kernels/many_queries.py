@@ -1,29 +1,31 @@
-"""Kernels for many queries: vectors hold queries, by the fast formula alone.
-
-Queries that the fast formula does not serve are left to `few_queries`; each is told.
-"""
+"""Kernels for many queries, whose vectors hold queries; and for queries that see some of the keys."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from simstudy.kernels.elementary import lowest_float32, lowest_float64
-from simstudy.kernels.few_queries import arrays_for, log_mass
+from simstudy.kernels.few_queries import defined_mass, log_mass
 from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.lanes import (
     EXP2,
+    ROW,
     STRIP,
     add_lane_products,
     add_lanes,
+    find_closest,
+    hide,
+    rescale,
     scale_weights,
     set_grams,
     set_means,
+    sum_products,
+    sum_relative_weights,
     sum_weights,
 )
-from simstudy.kernels.memory import memory_for
-from simstudy.kernels.shifts import Law, aim
+from simstudy.kernels.shifts import set_shifts
 from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
-from simstudy.kernels.vectors import lanes, lanes_of
+from simstudy.kernels.vectors import lanes, lanes_of, load, spread
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
@@ -32,47 +34,149 @@ BUSY_LANES = 0.9
 
 
 def worth_while(keys: np.ndarray, queries: np.ndarray) -> bool:
-    """Return whether queries (r or 1, h, k, q) are many for the lanes of vectors."""
-    width, n_queries = lanes(keys.itemsize), queries.shape[3]
-    return n_queries >= BUSY_LANES * width * -(-n_queries // width)
+    """Return whether queries (r or 1, h, k, q) are many for the lanes of vectors, or of many dimensions."""
+    width, (_, _, head_dim, n_queries) = lanes(keys.itemsize), queries.shape
+    # Those of keys keep no sums over many dimensions in registers: from 16 on three queries take 0.7 of the time.
+    counted = n_queries * (min(head_dim, 42) / 3 if head_dim > 4 else 1)
+    return counted >= BUSY_LANES * width * -(-n_queries // width)
 
 
-def moments(
-    keys: np.ndarray, values: np.ndarray, variances: np.ndarray, queries: np.ndarray, law: Law, with_mass: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return what `few_queries.moments` does, and which (r, q) of it are done."""
-    found = *arrays_for(keys, variances, queries, with_mass), np.empty((len(keys), queries.shape[3]), np.bool_)
-    _MOMENTS[keys.dtype](keys, values, variances, queries, law, memory_for(keys, queries), *found)
+@inlined
+def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_first, v_last):
+    # Sums of all heads at some vectors of queries, and their products if there are variances.  Where a tile of all
+    # heads is large and no products are asked for, each is laid out by itself, and stays in the cache.
+    n_heads, _, n_keys = keys.shape
+    y, noise, laid, strips = memory.data[0], memory.data[1], memory.laid, memory.strips
+    sums, lane_products, products = memory.lane_sums, memory.lane_products, memory.totals
+    width, scaled = lanes_of(keys), not _constant(variances)
+    n_together = n_heads if variances.size or visible.size or laid.size <= _IN_CACHE else 1
+    sums[v_first:v_last] = 0
+    products[v_first:v_last] = 0
+    memory.references[v_first:v_last] = keys.dtype.type(-0.5 * np.finfo(keys.dtype).max)
+    for start in range(0, n_keys, TILE):
+        size = min(TILE, n_keys - start)
+        copy(values, start, size, y)
+        copy_scales(variances if scaled else variances[:0], largest, start, size, noise)
+        for begin in range(0, n_heads, n_together):
+            _lay(keys, start, size, scale, memory, begin, begin + n_together)
+            for v in range(v_first, v_last):
+                for first in range(0, padded(size), STRIP):
+                    seen, n_strip = STRIP * width, min(STRIP, size - first)
+                    if visible.size or n_strip < STRIP:
+                        seen = _hide(visible, v * width, start + first, n_strip, memory.hidden)
+                    masked = seen < STRIP * width
+                    for h in range(begin, begin + n_together if seen else begin):
+                        _weigh(exp2, scale, memory, v, h, y, first, masked, masked and visible.size > 0)
+                    if scaled and seen:
+                        scale_weights(strips, noise, first)
+                    if variances.size and seen:
+                        add_lane_products(strips, ROW * width, STRIP * width, lane_products)
+                if variances.size:
+                    add_lanes(lane_products, products[v])
+
+
+@inlined
+def _lay(keys, start, size, scale, memory, begin, end):
+    for h in range(begin, end):
+        lay_keys(keys[h], start, size, memory.centres[h], scale.curvature, memory.laid[h])
+        if not _all(memory.near[h]):
+            for k in range(keys.shape[1]):
+                copy(keys[h, k], start, size, memory.raw[h, 2 + k])
+
+
+@inlined
+def _weigh(exp2, scale, memory, v, h, values, first, masked, apart):
+    # Near, keys that fill the last strip have no weight without being hidden.
+    row, limits, sums = memory.strips[h], memory.limits[h], memory.lane_sums[v, h]
+    width = lanes_of(row)
+    q, none = v * width, spread(row.dtype.type(0))
+    near = memory.near[h, q]
+    if near and not apart:
+        sum_weights(exp2, memory.laid[h], memory.slopes[h], limits, q, values, first, sums, row)
+        return
+    laid, rate, zero = memory.laid[h] if near else memory.raw[h], row.dtype.type(1) if near else scale.rate, none
+    sum_products(laid, memory.slopes[h], q, scale.distance and not near, first, row)
+    if masked:
+        hide(memory.hidden, row)
+    if not near:
+        reference, closest = memory.references[v, h], memory.closest
+        if find_closest(row, reference, closest, rate):
+            rescale(exp2, closest, reference, scale, h, memory.lane_sums[v], memory.lane_products, memory.totals[v])
+        zero = load(reference, 0)
+    known = load(limits, q), load(limits, limits.shape[1] + q), spread(scale.negligible)
+    sum_relative_weights(exp2, known, zero, rate, values, first, sums, row)
+
+
+_IN_CACHE = 1 << 16
+"""Numbers of a tile of all heads up to which they are laid out at once even for estimates."""
+
+
+@inlined
+def _hide(visible, q, start, size, hidden):
+    # Return how many pairs of lanes and keys of a strip are visible; if only some are, set hidden[i, lane] to the
+    # largest number at the others and to 0 at these.
+    width = hidden.size // STRIP
+    seen = 0 if visible.size else size * width
+    for lane in range(min(width, len(visible) - q)):
+        count, flags = np.uint8(0), visible[q + lane, start : start + size]
+        for i in range(flags.size):
+            # In bytes, of which a vector holds a whole strip.
+            count = np.uint8(count + flags[i])
+        seen += np.int64(count)
+    if 0 < seen < STRIP * width:
+        most = np.finfo(hidden.dtype).max
+        hidden[:] = most
+        for lane in range(width if visible.size == 0 else min(width, len(visible) - q)):
+            of_lane = hidden[lane::width]
+            if visible.size:
+                row = visible[q + lane, start : start + size]
+                for i in range(row.size):
+                    of_lane[i] = most * (1 - row[i])
+            else:
+                of_lane[:size] = 0
+    return seen
+
+
+@inlined
+def _leave_tiny(points, scale, memory, v):
+    # Return whether a head that had a shift has tiny sums of weights at a vector of queries.
+    n_heads, width, found = memory.near.shape[0], memory.closest.size, False
+    for h in range(n_heads):
+        tiny = 0
+        for mass in memory.lane_sums[v, h, 0, : points.shape[2] - v * width]:
+            tiny += not mass >= scale.least
+        if tiny and memory.near[h, v * width]:
+            _leave(points, scale, memory, h, v * width, width)
+            found = True
     return found
 
 
 @inlined
-def _multiply(exp2, keys, values, variances, largest, law, memory):
-    # Sums of all heads at all queries, and their products if there are variances.
-    n_heads, _, n_keys = keys.shape
-    y, scale, laid, strips = memory.data[0], memory.data[1], memory.laid, memory.strips
-    slopes, limits = memory.slopes, memory.limits
-    sums, lane_products, products = memory.lane_sums, memory.lane_products, memory.totals
-    width, scaled = lanes_of(keys), not _constant(variances)
-    sums[:] = 0
-    products[:] = 0
-    for start in range(0, n_keys, TILE):
-        size = min(TILE, n_keys - start)
-        copy(values, start, size, y)
-        if scaled:
-            copy_scales(variances, largest, start, size, scale)
-        for h in range(n_heads):
-            lay_keys(keys[h], start, size, memory.centres[h], law.curvature, laid[h])
-        for v in range(len(sums)):
-            q = v * width
-            for first in range(0, padded(size), STRIP):
-                for h in range(n_heads):
-                    sum_weights(exp2, laid[h], slopes[h], limits[h], q, y, first, STRIP, sums[v, h], strips[h])
-                if scaled:
-                    scale_weights(strips, scale, first)
-                if variances.size:
-                    add_lane_products(strips, lane_products)
-            add_lanes(lane_products, products[v])
+def _set_logs(points, scale, memory, logs):
+    width = memory.closest.size
+    for q in range(points.shape[2] if len(logs) else 0):
+        for h in range(points.shape[0]):
+            v, lane = q // width, q % width
+            mass = defined_mass(memory.lane_sums[v, h, 0, lane], scale)
+            near, nearest, low = memory.near[h, q], -memory.references[v, h, lane], memory.limits[h, 0, q]
+            logs[0, q, h] = log_mass(mass, near, nearest, low, points[h, :, q], memory.centres[h], scale)
+
+
+@inlined
+def _leave(points, scale, memory, h, q, width):
+    # From here on the weights of a vector of queries are relative to the nearest key.
+    for lane in range(q, min(q + width, points.shape[2])):
+        memory.near[h, lane], memory.limits[h, 0, lane], memory.limits[h, 1, lane] = False, scale.low, scale.magic
+        for k in range(points.shape[1]):
+            memory.slopes[h, k, lane] = points[h, k, lane]
+
+
+@inlined
+def _all(flags):
+    found = True
+    for each in flags:
+        found &= each
+    return found
 
 
 @inlined
@@ -84,29 +188,29 @@ def _constant(numbers):
     return others == 0
 
 
-# A kernel for each precision: functions among the arguments of a call cost more than a small replicate.
-
-
 def _moments_by(exp2, lowest):
     @kernel
-    def moments(keys, values, variances, queries, law, memory, means, grams, logs, done):
+    def moments(keys, values, variances, queries, scale, visible, memory, means, grams, logs):
         # means, grams and logs as in `few_queries`
         n_replicates, n_heads, n_queries, width = len(keys), keys.shape[1], queries.shape[3], lanes_of(keys)
         row, centres, near, limits = memory.rows[0], memory.centres, memory.near, memory.limits
         sums, products = memory.lane_sums, memory.totals
-        done[:] = True
         for r in range(n_replicates):
             points = queries[r if len(queries) > 1 else 0]
             largest = largest_of(variances[r])
             for h in range(n_heads):
-                aim(lowest, keys[r, h], points[h], law, row, centres[h], memory.slopes[h], limits[h], near[h])
-            _multiply(exp2, keys[r], values[r], variances[r], largest, law, memory)
-            for q in range(n_queries if logs.size else 0):
-                for h in range(n_heads):
-                    mass = sums[q // width, h, 0, q % width]
-                    logs[r, q, h] = log_mass(mass, True, 0, limits[h, 0, q], points[h, :, q], centres[h], law)
+                slopes = memory.slopes[h]
+                set_shifts(lowest, keys[r, h], points[h], scale, row, centres[h], slopes, limits[h], near[h])
+                for q in range(0, n_queries, width):
+                    if not _all(near[h, q : q + width]):
+                        _leave(points, scale, memory, h, q, width)
+            _multiply(exp2, keys[r], values[r], variances[r], largest, scale, visible, memory, 0, len(sums))
             for v in range(len(sums)):
-                set_means(sums[v], v * width, law.least, near, means[r], done[r])
+                if _leave_tiny(points, scale, memory, v):
+                    _multiply(exp2, keys[r], values[r], variances[r], largest, scale, visible, memory, v, v + 1)
+            _set_logs(points, scale, memory, logs[r : r + 1])
+            for v in range(len(sums)):
+                set_means(sums[v], v * width, scale.least, means[r])
                 if len(grams):
                     set_grams(products[v], sums[v], v * width, largest, grams[r])
 
@@ -114,4 +218,4 @@ def _moments_by(exp2, lowest):
 
 
 _LOWEST = {"float32": lowest_float32, "float64": lowest_float64}
-_MOMENTS = {np.dtype(name): _moments_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}
+MOMENTS = {np.dtype(name): _moments_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.kernels.jit import aligned, kept_by_thread
-from simstudy.kernels.lanes import ROW
+from simstudy.kernels.lanes import ROW, STRIP
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import lanes
 
@@ -22,14 +22,18 @@ class Memory(NamedTuple):
     # (5, tile) values, scales of the noise; of compact kernels zeros, and two rows of sums of squares of earlier
     # dimensions
     data: np.ndarray
-    centres: np.ndarray  # (head, dimension) and, below, what `shifts.aim` says of each query
-    slopes: np.ndarray  # (head, dimension, query)
+    centres: np.ndarray  # (head, dimension) and, below, what `shifts.set_shifts` says of each query
+    slopes: np.ndarray  # (head, dimension, query); queries themselves, for vectors that are not near
     limits: np.ndarray  # (head, 2, query)
     near: np.ndarray  # (head, query)
-    nearest: np.ndarray  # (head, query) lowest score, where the careful formula serves
+    nearest: np.ndarray  # (head, query) lowest score so far, where the shift is not known beforehand
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
     products: np.ndarray  # (query, head, head) sums of products of weights
     # For vectors of queries.
+    raw: np.ndarray  # as laid, of keys as they are
+    references: np.ndarray  # (vector of queries, head, lane) closeness that weights are relative to
+    closest: np.ndarray  # (lane) largest closeness of a strip
+    hidden: np.ndarray  # (lanes of each key of a strip) closeness that is taken off
     strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
     lane_sums: np.ndarray  # (vector of queries, head, 2, lane) float64
     lane_products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
@@ -43,31 +47,29 @@ def memory_for(keys: np.ndarray, queries: np.ndarray) -> Memory:
 
 @kept_by_thread
 def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memory:
-    # Loops take dimensions and rows of weights by fours.
+    # Loops take dimensions and rows of weights by fours; slopes of dimensions are not a power of 2 apart.
     whole_dim, fours, width = -(-head_dim // 4) * 4, -(-n_heads // 4), lanes(real.itemsize)
     n_vectors, n_blocks = -(-n_queries // width), fours * (fours + 1) // 2
     return Memory(
-        laid=_zeros((n_heads, 2 + whole_dim, STRIDE), real),
-        rows=_zeros((4 * fours, STRIDE), real),
-        data=_zeros((5, STRIDE), real),
+        laid=aligned((n_heads, 2 + whole_dim, STRIDE), real, np.zeros),
+        rows=aligned((4 * fours, STRIDE), real, np.zeros),
+        data=aligned((5, STRIDE), real, np.zeros),
         centres=np.zeros((n_heads, head_dim), real),
-        slopes=_zeros((n_heads, whole_dim, n_vectors * width), real),
-        limits=_zeros((n_heads, 2, n_vectors * width), real),
+        slopes=aligned((n_heads, whole_dim, (n_vectors + 1) * width), real, np.zeros),
+        limits=aligned((n_heads, 2, n_vectors * width), real, np.zeros),
         near=np.empty((n_heads, n_queries), np.bool_),
         nearest=np.empty((n_heads, n_queries), real),
         sums=np.empty((n_queries, n_heads, 2)),
         products=np.empty((n_queries, 4 * fours, 4 * fours)),
-        strips=_zeros((4 * fours, ROW * width), real),
+        raw=aligned((n_heads, 2 + whole_dim, STRIDE), real, np.zeros),
+        references=aligned((n_vectors, n_heads, width), real, np.zeros),
+        closest=aligned((width,), real, np.zeros),
+        hidden=aligned((STRIP * width,), real, np.zeros),
+        strips=aligned((4 * fours, ROW * width), real, np.zeros),
         lane_sums=np.zeros((n_vectors, n_heads, 2, width)),
-        lane_products=_zeros((n_blocks, 16, width), real),
+        lane_products=aligned((n_blocks, 16, width), real, np.zeros),
         totals=np.zeros((n_vectors, n_blocks, 16, width)),
     )
-
-
-def _zeros(shape: tuple[int, ...], real: np.dtype) -> np.ndarray:
-    array = aligned(shape, real)
-    array[:] = 0
-    return array
 
 
 # Of `mallopt` of the GNU C library, which takes no larger one for mapping.

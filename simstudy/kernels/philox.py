@@ -35,14 +35,35 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0 & MASK, c1 & MASK, c2 & MASK, c3 & MASK
 
 
-# A library's log, sin and cos are scalar calls here; these polynomials vectorise.  Their minimax coefficients are those
-# of fdlibm (Sun Microsystems, 1993).
+# A library's log, sin and cos are scalar calls here; these polynomials vectorise.  Their minimax coefficients, highest
+# power first, are those of fdlibm (Sun Microsystems, 1993).
+_LOG = (
+    1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
+    2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01,
+)  # fmt: skip
+_SIN = (
+    1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
+    8.33333333332248946124e-03, -1.66666666666666324348e-01,
+)  # fmt: skip
+_COS = (
+    -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
+    -1.38888888888741095749e-03, 4.16666666666666019037e-02,
+)  # fmt: skip
 _SCALE = 2.0**-32
 _SQRT_HALF_BITS = np.float64(math.sqrt(0.5)).view(np.uint64)
 _MANTISSA_WIDTH = np.uint64(52)
 # Bits of 2^52: an integer below 2^52 placed in the mantissa reads as 2^52 + integer.
 _INTEGER_BITS = np.float64(2.0**52).view(np.uint64)
 _LN2_HI, _LN2_LO = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+
+
+@device_function
+def polynomial(coefficients, x):
+    """Value at x of the polynomial of these coefficients, highest power first."""
+    p = coefficients[0]
+    for c in coefficients[1:]:
+        p = p * x + c
+    return p
 
 
 @device_function
@@ -55,13 +76,7 @@ def minus_log(u):
     exponent = np.uint64(e | _INTEGER_BITS).view(np.float64) - (2.0**52 + 64.0)
     s = f / (2.0 + f)
     z = s * s
-    p = 1.479819860511658591e-01
-    p = p * z + 1.531383769920937332e-01
-    p = p * z + 1.818357216161805012e-01
-    p = p * z + 2.222219843214978396e-01
-    p = p * z + 2.857142874366239149e-01
-    p = p * z + 3.999999999940941908e-01
-    p = p * z + 6.666666666666735130e-01
+    p = polynomial(_LOG, z)
     half_square = 0.5 * f * f
     log_m = f - (half_square - s * (half_square + z * p))
     return -(exponent * _LN2_HI) - (exponent * _LN2_LO + log_m)
@@ -78,19 +93,8 @@ _ODD, _SECOND = np.uint64(1), np.uint64(2)
 def cos_sin(t, quarter):
     """(cos, sin) of t + quarter·π/2 for |t| ≤ π/4 and a quarter of 0 to 3, without a branch; error below 4e-16."""
     z = t * t
-    s = 1.58969099521155010221e-10
-    s = s * z - 2.50507602534068634195e-08
-    s = s * z + 2.75573137070700676789e-06
-    s = s * z - 1.98412698298579493134e-04
-    s = s * z + 8.33333333332248946124e-03
-    s = s * z - 1.66666666666666324348e-01
+    s, c = polynomial(_SIN, z), polynomial(_COS, z)
     sine = t + t * z * s
-    c = -1.13596475577881948265e-11
-    c = c * z + 2.08757232129817482790e-09
-    c = c * z - 2.75573143513906633035e-07
-    c = c * z + 2.48015872894767294178e-05
-    c = c * z - 1.38888888888741095749e-03
-    c = c * z + 4.16666666666666019037e-02
     cosine = 1.0 - (0.5 * z - z * z * c)
     odd = (quarter & _ODD) != 0
     x = -sine if odd else cosine
@@ -143,10 +147,7 @@ def minus_two_log_float32(word):
     e = U32(U32(bits - _SQRT_HALF_BITS_32) >> _MANTISSA_WIDTH_32)
     below = U32(bits - U32(e << _MANTISSA_WIDTH_32)).view(F32) - _ONE
     f = F32(U32(~word)) * _MINUS_SCALE + _MINUS_HALF_SCALE if e == _TOP else below
-    p = _LOG_32[0]
-    for c in _LOG_32[1:]:
-        p = p * f + c
-    return F32(I32(I32(e) - _TOP_SIGNED)) * _MINUS_LN4 + f * p
+    return F32(I32(I32(e) - _TOP_SIGNED)) * _MINUS_LN4 + f * polynomial(_LOG_32, f)
 
 
 @device_function
@@ -158,11 +159,7 @@ def box_muller_float32(w0, w1):
     # that half a word more is 2.
     t = F32(I32(U32(U32(word << _TWO_32) | _TWO_32))) * _TURN_32
     z = t * t
-    s, c = _SIN_32[0], _COS_32[0]
-    for k in _SIN_32[1:]:
-        s = s * z + k
-    for k in _COS_32[1:]:
-        c = c * z + k
+    s, c = polynomial(_SIN_32, z), polynomial(_COS_32, z)
     sine, cosine = F32(radius * (s * t)).view(U32), F32(radius * c).view(U32)
     # Bits 30 and 31: the number of that quarter.
     quarter = U32(U32(U32(word >> _EIGHTH_WIDTH_32) + _ONE_32) << _EIGHTH_WIDTH_32)

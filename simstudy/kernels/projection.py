@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.jit import aligned, inlined, kept_by_thread, kernel, writable
 from simstudy.kernels.vectors import lanes_of, load, repeat, spread, store_four
 
@@ -19,6 +20,10 @@ _STRIDE = _TILE + 16
 
 def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     """Project the keys (R, d, n) by heads (H, d, p) or (R, H, d, p), to (R, H, p, n), in the precision of the keys."""
+    if on_cuda():
+        from simstudy.kernels import cuda
+
+        return cuda.project(keys, projections)
     real = keys.dtype
     n_heads, n_features, head_dim = projections.shape[-3:]
     n_columns = n_heads * head_dim

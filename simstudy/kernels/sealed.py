@@ -2,8 +2,6 @@
 
 An entry is one file, named by the digest of its key.  It begins with a digest of key and content, is written aside
 and renamed into place.  What somebody else owns, may write or may enter is not used.
-
-Environment variable SIMSTUDY_CACHE: ``off``, or the folder to use instead of ``simstudy`` in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -14,10 +12,9 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-SEAL_BYTES = 32
 KEPT = 8
 """Folders side by side that are kept, the last used: one for each version of the code and kind of processor."""
 
@@ -29,7 +26,7 @@ def seal(key: bytes, content: bytes) -> bytes:
 
 def unseal(key: bytes, entry: bytes) -> bytes | None:
     """Return the content of an entry; None if it is damaged or that of another key."""
-    content = entry[SEAL_BYTES:]
+    content = entry[32:]
     return content if seal(key, content) == entry else None
 
 
@@ -56,16 +53,22 @@ class SealedFolder:
             if not self.path.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self.path.mkdir(mode=0o700, exist_ok=True)
-                self._prune()
+                # Only folders named as this one is: by as many hexadecimal digits.
+                beside = self.path.parent.glob("[0-9a-f]" * len(self.path.name))
+                for old in sorted(beside, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+                    shutil.rmtree(old, ignore_errors=True)
+            aside = f".{_name(key)}-{secrets.token_hex(8)}"
             with self._opened() as folder:
-                _replace(folder, _name(key), seal(key, content))
-
-    def _prune(self) -> None:
-        # Only folders named as this one is: by as many hexadecimal digits.
-        pattern = "[0-9a-f]" * len(self.path.name)
-        beside = sorted(self.path.parent.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
-        for old in beside[KEPT:]:
-            shutil.rmtree(old, ignore_errors=True)
+                file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o400, dir_fd=folder)
+                try:
+                    with open(file, "wb") as stream:
+                        stream.write(seal(key, content))
+                        stream.flush()
+                        os.fsync(file)
+                    os.rename(aside, _name(key), src_dir_fd=folder, dst_dir_fd=folder)
+                except BaseException:
+                    os.unlink(aside, dir_fd=folder)
+                    raise
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
@@ -80,17 +83,6 @@ class SealedFolder:
             os.close(folder)
 
 
-def kept(what: str, version: Callable[[], str]) -> SealedFolder | None:
-    """Return the folder of what is kept for later processes, in the version asked for; None if there is none to be."""
-    chosen = os.environ.get("SIMSTUDY_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "simstudy"
-    )
-    # Relative also where there is no home: a folder that depends on where a command is run is nobody's cache.
-    if chosen == "off" or not os.path.isabs(chosen) or not hasattr(os, "geteuid"):
-        return None
-    return SealedFolder(Path(chosen) / what / version())
-
-
 def _name(key: bytes) -> str:
     return hashlib.sha256(key).hexdigest()
 
@@ -98,17 +90,3 @@ def _name(key: bytes) -> str:
 def _require_own(status: os.stat_result, others_may_not: int) -> None:
     if status.st_uid != os.geteuid() or status.st_mode & others_may_not:
         raise PermissionError
-
-
-def _replace(folder: int, name: str, entry: bytes) -> None:
-    aside = f".{name}-{secrets.token_hex(8)}"
-    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o400, dir_fd=folder)
-    try:
-        with open(file, "wb") as stream:
-            stream.write(entry)
-            stream.flush()
-            os.fsync(file)
-        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        os.unlink(aside, dir_fd=folder)
-        raise

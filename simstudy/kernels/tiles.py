@@ -28,13 +28,6 @@ def padded(size):
 
 
 @inlined
-def clear(start, stop, row):
-    """Set row[start:stop] to zero."""
-    for i in range(start, stop):
-        row[i] = 0
-
-
-@inlined
 def largest_of(variances):
     """Return the largest variance, 0 if there is none."""
     largest = variances[0] if variances.size else variances.dtype.type(0)
@@ -50,7 +43,7 @@ def copy(source, start, size, row):
     part = source[start : start + size]
     for i in range(size):
         row[i] = part[i]
-    clear(size, padded(size), row)
+    row[size : padded(size)] = 0
 
 
 @inlined
@@ -59,14 +52,14 @@ def copy_scales(variances, largest, start, size, row):
     inverse, part = 1 / largest if largest > 0 else largest * 0, variances[start : start + size]
     for i in range(part.size):
         row[i] = np.sqrt(part[i] * inverse)
-    clear(part.size, padded(size), row)
+    row[part.size : padded(size)] = 0
 
 
 @inlined
 def lay_keys(keys, start, size, centre, rate, laid):
     """Set laid[2 + k, i] = keys[k, start + i] − centre[k] and laid[0, i] = −rate Σ_k laid[2 + k, i]²."""
     offsets, whole, fours = laid[0], size - size % lanes_of(keys), len(keys) - len(keys) % 4
-    clear(0, size, offsets)
+    offsets[:size] = 0
     for k in range(0, fours, 4):
         _lay_four(keys, k, start, whole, centre, rate, laid)
     for k in range(len(keys)):
@@ -76,7 +69,7 @@ def lay_keys(keys, start, size, centre, rate, laid):
             x = source[i] - middle
             row[i] = x
             part[i] -= rate * (x * x)
-        clear(size, padded(size), laid[2 + k])
+        laid[2 + k, size : padded(size)] = 0
     for i in range(size, padded(size)):
         offsets[i] = _FAR
 
@@ -137,7 +130,7 @@ def weighted_sums(exp2, laid, slopes, limits, q, values, scales, size, row, keep
 @inlined
 def fill_scores(keys, start, size, query, distance, scores):
     """Set scores[i] = |query − k_i|², or −query·k_i."""
-    clear(0, size, scores)
+    scores[:size] = 0
     for k in range(query.size):
         x, a = keys[k, start : start + size], query[k]
         if distance:
@@ -149,85 +142,15 @@ def fill_scores(keys, start, size, query, distance, scores):
 
 
 @inlined
-def score_sums_kept(exp2, nearest, rate, low, magic, values, scales, size, row):
-    """As `weighted_sums` that keeps them, with w_i = exp2(rate (nearest − row_i), low, magic) of scores in the row."""
+def score_sums_kept(exp2, nearest, scale, values, noise, size, row):
+    """As `weighted_sums` that keeps them, with w_i = exp2(rate (nearest − row_i)) of scores in the row."""
     mass = total = values.dtype.type(0)
     for i in range(size):
-        t = rate * (nearest - row[i])
-        w = exp2(t, low, magic)
-        w = w if not t < low else w * 0
+        t = scale.rate * (nearest - row[i])
+        w = exp2(t, scale.low, scale.magic)
+        w = w if not t < scale.low else w * 0
         mass += w
         total += w * values[i]
-        row[i] = w * scales[i]
-    clear(size, padded(size), row)
+        row[i] = w * noise[i]
+    row[size : padded(size)] = 0
     return mass, total
-
-
-@inlined
-def add_products(rows, size, products):
-    """Add Σ_{i < size} rows[h, i] rows[g, i] to products[h, g] for g ≤ h; rows go by fours."""
-    for h in range(0, len(rows), 4):
-        for g in range(0, h, 4):
-            _add_block(rows, h, g, size, products)
-        _add_triangle(rows, h, size, products)
-
-
-@inlined
-def _add_block(rows, h, g, size, products):
-    # 16 sums share 8 reads; with 4 sums and 4 reads, reading takes longer than multiplying.
-    x0, x1, x2, x3 = rows[h], rows[h + 1], rows[h + 2], rows[h + 3]
-    y0, y1, y2, y3 = rows[g], rows[g + 1], rows[g + 2], rows[g + 3]
-    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = rows.dtype.type(0)
-    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = rows.dtype.type(0)
-    for i in range(size):
-        a, b, c, d = y0[i], y1[i], y2[i], y3[i]
-        s00 += x0[i] * a
-        s01 += x0[i] * b
-        s02 += x0[i] * c
-        s03 += x0[i] * d
-        s10 += x1[i] * a
-        s11 += x1[i] * b
-        s12 += x1[i] * c
-        s13 += x1[i] * d
-        s20 += x2[i] * a
-        s21 += x2[i] * b
-        s22 += x2[i] * c
-        s23 += x2[i] * d
-        s30 += x3[i] * a
-        s31 += x3[i] * b
-        s32 += x3[i] * c
-        s33 += x3[i] * d
-    _add_four(s00, s01, s02, s03, products[h, g : g + 4])
-    _add_four(s10, s11, s12, s13, products[h + 1, g : g + 4])
-    _add_four(s20, s21, s22, s23, products[h + 2, g : g + 4])
-    _add_four(s30, s31, s32, s33, products[h + 3, g : g + 4])
-
-
-@inlined
-def _add_triangle(rows, h, size, products):
-    x0, x1, x2, x3 = rows[h], rows[h + 1], rows[h + 2], rows[h + 3]
-    s00 = s10 = s11 = s20 = s21 = s22 = s30 = s31 = s32 = s33 = zero = rows.dtype.type(0)
-    for i in range(size):
-        a, b, c, d = x0[i], x1[i], x2[i], x3[i]
-        s00 += a * a
-        s10 += b * a
-        s11 += b * b
-        s20 += c * a
-        s21 += c * b
-        s22 += c * c
-        s30 += d * a
-        s31 += d * b
-        s32 += d * c
-        s33 += d * d
-    _add_four(s00, zero, zero, zero, products[h, h : h + 4])
-    _add_four(s10, s11, zero, zero, products[h + 1, h : h + 4])
-    _add_four(s20, s21, s22, zero, products[h + 2, h : h + 4])
-    _add_four(s30, s31, s32, s33, products[h + 3, h : h + 4])
-
-
-@inlined
-def _add_four(a, b, c, d, sums):
-    sums[0] += a
-    sums[1] += b
-    sums[2] += c
-    sums[3] += d

@@ -23,7 +23,6 @@ from simstudy.kernels.settings import VECTOR_BYTES
 # Typed loosely: Numba gives the decorator no type for what the decorated function becomes.
 _operation: Callable[..., Any] = intrinsic
 _FLAGS = ("nsz", "contract")
-_MANTISSA_BITS = {types.float32: 23, types.float64: 52}
 
 
 def lanes(itemsize: int) -> int:
@@ -35,22 +34,9 @@ class Vector(types.Type):
     """Numba's type of vectors of float32 or float64 numbers."""
 
     def __init__(self, dtype: types.Float) -> None:
-        self.dtype = dtype
+        self.dtype, element = dtype, ir.FloatType() if dtype == types.float32 else ir.DoubleType()
+        self.code = ir.VectorType(element, lanes(dtype.bitwidth // 8))
         super().__init__(f"Vector({dtype})")
-
-    @property
-    def code(self) -> ir.VectorType:
-        """LLVM's type."""
-        return _vector_of(self, ir.FloatType() if self.dtype == types.float32 else ir.DoubleType())
-
-    @property
-    def bits(self) -> ir.VectorType:
-        """LLVM's type of as many integers of the same size."""
-        return _vector_of(self, ir.IntType(self.dtype.bitwidth))
-
-
-def _vector_of(vector: Vector, element: ir.Type) -> ir.VectorType:
-    return ir.VectorType(element, lanes(vector.dtype.bitwidth // 8))
 
 
 @register_model(Vector)
@@ -64,12 +50,10 @@ def _spread(builder: ir.IRBuilder, number: ir.Value, code: ir.VectorType) -> ir.
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), code.count), None))
 
 
-def _address(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, offset: ir.Value) -> ir.Value:
-    return builder.gep(context.make_array(kind)(context, builder, array).data, [offset])
-
-
-def _vectors_at(address: ir.Value, builder: ir.IRBuilder, dtype: types.Float) -> ir.Value:
-    return builder.bitcast(address, Vector(dtype).code.as_pointer())
+def _at(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, code: ir.Type) -> ir.Value:
+    """Pointer, to what an LLVM type holds, at the array and the offset that arguments begin with."""
+    data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+    return builder.bitcast(builder.gep(data, [arguments[1]]), code.as_pointer())
 
 
 @_operation
@@ -77,8 +61,7 @@ def load(_context, array, offset):  # type: ignore[no-untyped-def]
     """Numbers offset, offset + 1, … of a contiguous array as a vector; nothing checks that they exist."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        address = _address(context, builder, signature.args[0], *arguments)
-        vector = builder.load(_vectors_at(address, builder, array.dtype))
+        vector = builder.load(_at(context, builder, signature, arguments, Vector(array.dtype).code))
         vector.align = array.dtype.bitwidth // 8
         return vector
 
@@ -89,11 +72,8 @@ def load(_context, array, offset):  # type: ignore[no-untyped-def]
 def lanes_of(_context, array):  # type: ignore[no-untyped-def]
     """Lanes of a vector of the numbers of an array, which the compiler knows."""
     # Of distances from one key to the next that it did not know, it kept pointers in memory, for want of registers.
-
-    def generate(context, _builder, _signature, _arguments):  # type: ignore[no-untyped-def]
-        return context.get_constant(types.intp, lanes(array.dtype.bitwidth // 8))
-
-    return types.intp(array), generate
+    width = lanes(array.dtype.bitwidth // 8)
+    return types.intp(array), lambda context, *_: context.get_constant(types.intp, width)
 
 
 @_operation
@@ -101,8 +81,8 @@ def repeat(_context, array, offset):  # type: ignore[no-untyped-def]
     """Vector with one number of a contiguous array in all lanes; nothing checks that it exists."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        number = builder.load(_address(context, builder, signature.args[0], *arguments))
-        return _spread(builder, number, signature.return_type.code)
+        code = signature.return_type.code
+        return _spread(builder, builder.load(_at(context, builder, signature, arguments, code.element)), code)
 
     return Vector(array.dtype)(array, types.intp), generate
 
@@ -112,8 +92,8 @@ def store(_context, array, offset, vector):  # type: ignore[no-untyped-def]
     """Set numbers offset, offset + 1, … of a contiguous array to the lanes of a vector."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        address = _address(context, builder, signature.args[0], *arguments[:2])
-        builder.store(arguments[2], _vectors_at(address, builder, array.dtype)).align = array.dtype.bitwidth // 8
+        place = _at(context, builder, signature, arguments, vector.code)
+        builder.store(arguments[2], place).align = array.dtype.bitwidth // 8
         return context.get_dummy_value()
 
     return types.void(array, types.intp, vector), generate
@@ -125,8 +105,7 @@ def add_in_float64(_context, array, offset, vector):  # type: ignore[no-untyped-
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         code = ir.VectorType(ir.DoubleType(), vector.code.count)
-        address = _address(context, builder, signature.args[0], *arguments[:2])
-        place = builder.bitcast(address, code.as_pointer())
+        place = _at(context, builder, signature, arguments, code)
         before = builder.load(place)
         lanes_added = arguments[2] if code == vector.code else builder.fpext(arguments[2], code)
         stored = builder.store(builder.fadd(before, lanes_added), place)
@@ -139,11 +118,8 @@ def add_in_float64(_context, array, offset, vector):  # type: ignore[no-untyped-
 @_operation
 def spread(_context, number):  # type: ignore[no-untyped-def]
     """Vector with a number in all lanes."""
-
-    def generate(_context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        return _spread(builder, arguments[0], signature.return_type.code)
-
-    return Vector(number)(number), generate
+    kind = Vector(number)
+    return kind(number), lambda _, builder, _signature, arguments: _spread(builder, arguments[0], kind.code)
 
 
 @_operation
@@ -160,11 +136,11 @@ def at_least(_context, vector, lowest):  # type: ignore[no-untyped-def]
 @_operation
 def exponent_of_low_bits(_context, vector):  # type: ignore[no-untyped-def]
     """Numbers whose sign and exponent are the lowest bits of those given, and whose mantissa is 1."""
+    size, bits = vector.dtype.bitwidth, ir.VectorType(ir.IntType(vector.dtype.bitwidth), vector.code.count)
+    width = ir.Constant(bits, [{32: 23, 64: 52}[size]] * bits.count)
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
-        bits = builder.bitcast(arguments[0], vector.bits)
-        width = ir.Constant(vector.bits, [_MANTISSA_BITS[vector.dtype]] * vector.bits.count)
-        return builder.bitcast(builder.shl(bits, width), vector.code)
+        return builder.bitcast(builder.shl(builder.bitcast(arguments[0], bits), width), vector.code)
 
     return vector(vector), generate
 

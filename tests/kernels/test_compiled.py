@@ -17,7 +17,7 @@ import simstudy
 from simstudy.data import addresses
 from simstudy.kernels import compact, compiled, tiles
 from simstudy.kernels.compiled import Unstated, digest, key_of
-from simstudy.kernels.jit import device_function, kernel
+from simstudy.kernels.jit import kernel
 
 
 @pytest.fixture(autouse=True)
@@ -77,29 +77,12 @@ def test_closures__are_in_its_key():
     assert key(one) == key(addresses._filler(addresses.box_muller))
 
 
-def test_functions_that_are_arguments__are_in_its_key():
+def test_functions_that_kernels_close_over__are_in_its_key():
     """Some have one name, and one thing that they close over."""
-    keys = {key(compact._moments, compact._power(power)) for power in (1, 2, 3, 4)}
+    keys = {key(compact.moments_by(power)) for power in (1, 2, 3, 4)}
     assert len(keys) == 4
-    compact._power.cache_clear()
-    assert key(compact._moments, compact._power(3)) in keys
-
-
-def test_kernel_that_takes_a_function__is_loaded_once_and_then_at_hand():
-    def powers(dispatcher):
-        out = np.zeros(2)
-        for _ in range(2):
-            dispatcher(square, out)
-        return out[0], dispatcher.stats.cache_hits.total(), len(dispatcher.overloads)
-
-    square = device_function(lambda t: t * t)
-
-    def apply(function, out):
-        out[0] += function(3.0)
-
-    square.py_func.__module__ = apply.__module__ = tiles.__name__
-    assert powers(kernel(apply)) == (18.0, 0, 1)
-    assert powers(kernel(apply)) == (18.0, 1, 1)
+    compact.moments_by.cache_clear()
+    assert key(compact.moments_by(3)) in keys
 
 
 def test_kernel_that_closes_over_what_cannot_be_stated__is_not_kept(place):

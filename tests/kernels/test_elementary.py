@@ -162,7 +162,7 @@ def test_exponent_of_low_bits__is_a_power_of_two(precision):
 def _powers(exp2, t, lowest, magic, width, out):
     for i in range(0, t.size, 4 * width):
         a, b, c, d = load(t, i), load(t, i + width), load(t, i + 2 * width), load(t, i + 3 * width)
-        a, b, c, d = exp2(a, b, c, d, load(lowest, 0), load(magic, 0))
+        a, b, c, d = exp2(a, b, c, d, load(lowest, 0), load(magic, 0), spread(t.dtype.type(0)))
         store_four(out, i, width, a, b, c, d)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as given_drawn
 from hypothesis import settings
 from hypothesis import strategies as st
-from kernel_problems import assert_solved, problem
+from kernel_problems import assert_solved, naive_moments, problem, rounding
 
 from simstudy.kernels import few_queries, many_queries, nw_moments
 
@@ -22,13 +22,13 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True, params=[2.0, 0.0], ids=["vectors of keys", "vectors of queries"])
+@pytest.fixture(autouse=True, params=[100.0, 0.0], ids=["vectors of keys", "vectors of queries"])
 def _both_ways(request, monkeypatch):
     monkeypatch.setattr(many_queries, "BUSY_LANES", request.param)
 
 
 def near_and_far(*kind):
-    """More queries than lanes, every third of them far away: those are computed by the careful formula."""
+    """More queries than lanes, every third of them far away: those have no shift beforehand."""
     given = problem((2, 37, 5, 9, 150), *kind)
     given.queries[::3] *= given.queries.dtype.type(40)
     return given
@@ -52,7 +52,7 @@ def far_from_the_origin(*kind):
 
 
 def narrow(*kind):
-    """The fast formula would round its exponents by their size."""
+    """Slopes would round exponents by their size."""
     return problem((1, 6, 2, 1, 1100), *kind, bandwidth=0.002)
 
 
@@ -80,6 +80,26 @@ def test_moments__are_the_formula(make, logits, precision):
 )
 def test_moments__of_any_small_problem(**drawn):
     assert_solved(problem(**drawn))
+
+
+@PRECISIONS
+@LOGITS
+@pytest.mark.parametrize("spread", [1.0, 10.0])
+@pytest.mark.parametrize("shape", [(2, 37, 5, 3, 150), (2, 40, 3, 9, 1100)])
+def test_masked_queries__attend_to_what_they_see_as_if_there_were_no_other_keys(shape, spread, logits, precision):
+    """Bands whose strips of keys are hidden, seen or both, before any key is seen and after; the nearest key hidden."""
+    given, (_, n_queries, _, _, n_keys) = problem(shape, logits, precision, spread=spread), shape
+    visible = np.abs(np.arange(n_queries)[:, None] * (n_keys / n_queries) - np.arange(n_keys)) < 0.2 * n_keys
+    visible[3], visible[4] = np.arange(n_keys) == n_keys - 1, np.random.default_rng(1).random(n_keys) < 0.5
+    arguments = given.queries, given.bandwidth, logits, True, visible
+    found = nw_moments(given.keys, given.values, given.variances, *arguments)
+    estimates = nw_moments(given.keys, given.values, None, *arguments)[0]
+    for q, seen in enumerate(visible):
+        keys, values, variances = given.keys[..., seen], given.values[:, seen], given.variances[:, seen]
+        alone = replace(given, keys=keys, values=values, variances=variances, queries=given.queries[q : q + 1])
+        tolerance = 2 * rounding(alone) * max(1.0, np.abs(given.values).max(), given.variances.max())
+        for one, expected in zip((*found, estimates), (*naive_moments(alone), naive_moments(alone)[0]), strict=True):
+            np.testing.assert_allclose(one[:, q : q + 1], expected, rtol=0, atol=tolerance)
 
 
 @PRECISIONS
@@ -185,7 +205,6 @@ def test_nan__stays_in_its_replicate_and_head(nan, place, logits, precision):
     found_mean, found_gram, found_logs = spoilt.moments()
     undefined = np.zeros(mean.shape, bool)
     undefined[1, :, 2] = True
-    # The careful formula serves all heads of that replicate, hence the rounding.
     tolerance = {"rtol": 0, "atol": 20 * np.finfo(precision).eps}
     np.testing.assert_allclose(found_mean, np.where(undefined, np.nan, mean), **tolerance)
     np.testing.assert_allclose(found_logs, np.where(undefined, np.nan, logs), **tolerance)
@@ -244,8 +263,6 @@ def test_kernels__are_compiled_once_for_each_precision():
             nw_moments(keys, values[:, :n], None, queries, 1, logits)
             nw_moments(keys, values[:, :n], variances[:, :n], queries, np.float32(1.0), logits)
         project(given.keys[:, 0], np.ones((2, 2, 1)))
-    if many_queries.BUSY_LANES:
-        assert len(few_queries._moments.signatures) == 2
-    else:
-        assert [len(one.signatures) for one in many_queries._MOMENTS.values()] == [1, 1]
+    used = few_queries if many_queries.BUSY_LANES else many_queries
+    assert [len(one.signatures) for one in used.MOMENTS.values()] == [1, 1]
     assert len(projection._project.signatures) == 2
