@@ -23,7 +23,6 @@ FORKS.set_forkserver_preload(
         "simstudy.study",
         "simstudy.verdicts.judge",
         "simstudy.report.page",
-        "warm",
     ]
 )
 

@@ -1,0 +1,134 @@
+"""Verdict of ``make verify``: random designs, run, killed, resumed and extended for an hour, give the naive numbers.
+
+``SOAK=20`` makes as many designs, ``SOAK_SECONDS=600`` ends after a time.
+"""
+
+import os
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import dask
+import numpy as np
+import psutil
+import pytest
+from kills import Fork
+from strangers import cluster
+
+import simstudy
+from simstudy.data import heads, training
+from simstudy.design.load import load_design
+from simstudy.results import cells_of
+
+DESIGNS, SECONDS = int(os.environ.get("SOAK", "300")), float(os.environ.get("SOAK_SECONDS", "3600"))
+EXECUTORS = ["serial"] * 3 + ["threads"] * 8 + ["cluster"] * 4 + ["processes"]
+"""How often each is taken: one starts processes in seconds, and the soak is to see many designs."""
+RATIO = 1.25
+"""Memory at the end against that after a third: what a run leaks adds up, what is kept once does not."""
+TEXT = """
+study = {{ name = "soak", title = "A random study", aim = "To test." }}
+simulation = {{ seed = {seed}, batch_size = {batch_size}, noise_treatment = "drawn", control = "none" }}
+precision = {{ relative_mcse = {{ mse = {mcse} }}, min_replicates = 64, max_replicates = {most} }}
+heads = {{ n_heads = {n_heads}, head_dim = {head_dim}, arrangement = "haar" }}
+estimator = {{ bandwidth = 0.8 }}
+[data]
+n_keys = 10
+n_features = {n_features}
+noise_sd = {noise_sd}
+regression = {{ kind = "ridge", amplitude = 2.0, direction = [1.0, -0.5] }}
+[grids.all.factors]
+n_keys = {n_keys}
+bandwidth = {bandwidth}
+[profiles.quick]
+"""
+
+
+def drawn(rng: random.Random) -> dict:
+    """Settings of a random design."""
+    return {
+        "seed": rng.randrange(10**6), "batch_size": rng.choice([16, 32]), "mcse": rng.choice([0.2, 0.05, 0.001]),
+        "most": 32 * rng.randint(2, 24), "n_heads": rng.randint(1, 3), "head_dim": rng.randint(1, 2),
+        "n_features": rng.randint(2, 4), "noise_sd": rng.uniform(0.1, 1.0),
+        "n_keys": rng.sample(range(2, 30), rng.randint(1, 3)),
+        "bandwidth": [round(rng.uniform(0.3, 2.0), 3) for _ in range(rng.randint(1, 2))],
+    }  # fmt: skip
+
+
+def computed(cell, n: int) -> dict[str, float]:
+    """Mean squared errors of the average of a cell's heads, and of single heads, over its first n replicates."""
+    keys, noise = training.draw_keys(cell, 0, n), training.draw_noise(cell, 0, n)
+    values = 2.0 * np.sin((keys[:, 0] - 0.5 * keys[:, 1]) / np.sqrt(1.25)) + cell.data.noise_sd * noise
+    (point,) = heads.query_points(cell)  # the centre, where m is 0
+    errors = []
+    for own, asked in zip(heads.key_projections(cell), heads.query_projections(cell), strict=True):
+        gaps = np.einsum("dp,rdi->rip", own, keys) - point @ asked
+        weights = np.exp(-(gaps**2).sum(axis=2) / (2 * cell.bandwidth**2))
+        errors.append((weights * values).sum(axis=1) / weights.sum(axis=1))
+    return {"mse": (np.mean(errors, axis=0) ** 2).mean(), "of heads": np.square(errors).mean()}
+
+
+def difference(path: Path, results) -> float:
+    """The largest relative difference from what is computed without the package."""
+    cells, largest = cells_of(results).isel(source=0), 0.0
+    for planned, one in zip(load_design(path).cells, (cells.isel(cell=k) for k in range(len(cells.cell))), strict=True):
+        found = {"mse": one.mse, "of heads": one.mean_squared_bias + one.mean_variance}
+        for name, expected in computed(planned.cell, int(one.n_replicates)).items():
+            largest = max(largest, abs(float(found[name]) / expected - 1.0))
+    return largest
+
+
+def resources() -> dict[str, int]:
+    this = psutil.Process()
+    return {
+        "memory": this.memory_info().rss, "descriptors": this.num_fds(), "threads": this.num_threads(),
+        "children": len(this.children()), "temporary files": len(os.listdir(tempfile.gettempdir())),
+    }  # fmt: skip
+
+
+@pytest.mark.timeout(SECONDS + 1800)
+@pytest.mark.filterwarnings("ignore")
+def test_random_designs__give_the_naive_numbers_whatever_is_killed(tmp_path, monkeypatch):
+    rng, count, kept = random.Random(0), Counter(), []
+    for name in ("tmp", "scratch", "designs"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    began = time.monotonic()
+    with cluster(tmp_path / "cluster") as found, dask.config.set(found.settings):
+        while count["designs"] < DESIGNS and time.monotonic() - began < SECONDS:
+            settings, kind = drawn(rng), rng.choice(EXECUTORS)
+            place = tmp_path / "designs" / str(count["designs"])
+            place.mkdir()
+            path, executor = place / "design.toml", found.address if kind == "cluster" else kind
+            for _ in range(rng.randint(1, 2)):  # the second time with more replicates
+                path.write_text(TEXT.format(**settings))
+                for _ in range(rng.randint(0, 2) if kind != "cluster" else 0):
+                    arguments = ["run", str(path), "--output", str(place), "--executor", kind, "--workers", "2"]
+                    killed = Fork(arguments, f"import tempfile; tempfile.tempdir = {str(tmp_path / 'scratch')!r}\n",
+                                  place / "log")  # fmt: skip
+                    time.sleep(rng.uniform(0.0, 3.0 if kind == "processes" else 1.0))
+                    killed.kill()
+                    count["kills"] += killed.wait() < 0
+                killer = threading.Timer(rng.uniform(0.0, 0.4), found.kill_worker)
+                if kind == "cluster":
+                    killer.start()
+                    count["workers killed"] += 1
+                results = simstudy.run(path, output=place, executor=executor, workers=None if "://" in executor else 2)
+                if kind == "cluster":
+                    killer.join()
+                count[kind] += 1
+                count["runs"] += 1
+                count["cells"] += cells_of(results).sizes["cell"]
+                assert difference(path, results) < 1e-9, path.read_text()
+                settings["most"] *= 2
+            count["designs"] += 1
+            if kind != "cluster":  # a connection ends a little later
+                kept.append(resources())
+    print(f"\n{dict(count)} in {time.monotonic() - began:.0f} s; at the end {kept[-1]}")
+    first, last = kept[len(kept) // 3], kept[-1]
+    for name in ("descriptors", "threads", "children", "temporary files"):
+        assert last[name] <= first[name], (name, kept)
+    assert last["memory"] < RATIO * first["memory"]
+    assert count["designs"] == DESIGNS or time.monotonic() - began >= SECONDS
