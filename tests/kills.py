@@ -262,8 +262,8 @@ class Bench:
         return Fork([*map(str, arguments)], self._first + first, self.log)
 
     def finish(self, *arguments: object) -> None:
-        """Let a command end in order."""
-        assert self.start(*arguments).wait() in (0, 3), self.log.read_text()
+        """Let a command end in order; another draw may leave a claim open."""
+        assert self.start(*arguments).wait() in (0, 3, 5)[: 2 + ("--confirm" in arguments)], self.log.read_text()
 
     def run(self, name: str, *options: object) -> tuple[object, ...]:
         """Arguments of a run into a folder of this name."""
@@ -314,7 +314,31 @@ def results(bench: Bench, n: int) -> Target:
     return target
 
 
-KINDS = {"serial": simulation("serial"), "threads": simulation("threads"), "results": results}
+def confirmation(bench: Bench, n: int) -> Target:
+    """Runs with other random numbers, at their batches and at what follows: they are one, as in another folder."""
+    options = ("--executor", "serial", "--confirm", "a text")
+    bench.finish(*bench.run("another", *options))
+    (digest,) = os.listdir(bench.place / "another" / FOLDER / "confirmed")
+    target = bench.target("confirm", FOLDER / "confirmed" / digest, "another")
+    for _ in range(n - n // 2):
+        target.hit(lambda: bench.start(*bench.run("confirm", *options)))
+    bench.finish(*bench.run("confirm", *options))
+    for _ in range(n // 2):
+        start = bench.run("confirm", *options)
+        target.hit(lambda start=start: bench.start_over(target, *start), Aim(ENDS, 4), target.paths(*ENDS))
+    bench.finish(*bench.run("confirm", *options))
+    target.assert_equal()
+    assert os.listdir(bench.place / "confirm" / FOLDER) == ["confirmed"]
+    assert os.listdir(target.folder.parent) == [digest] and "Traceback" not in bench.log.read_text()
+    return target
+
+
+KINDS = {
+    "serial": simulation("serial"),
+    "threads": simulation("threads"),
+    "results": results,
+    "confirm": confirmation,
+}
 """Pilots and shares compute and store batches as runs do, and a report is written as at the end of a run."""
 
 

@@ -94,6 +94,7 @@ class Store:
         self._append: Callable[[bytes], int] | None = None
         self._opened = contextlib.ExitStack()
         self._unflushed = False
+        self._holder: Owner | None = None
 
     @property
     def folder(self) -> Path:
@@ -124,6 +125,7 @@ class Store:
                     self.files.delete(f"{ASIDE}/{name}")
             self._close()
             held.callback(self._close)
+            self._holder = own
             yield
             self.flush()
 
@@ -171,8 +173,14 @@ class Store:
             self.flush()
 
     def flush(self) -> None:
-        """Wait until the batches so far, and the name of their file, are on disk; UserError if it fails."""
-        began = time.monotonic()
+        """Wait until the batches so far, and the name of their file, are on disk; UserError if it fails.
+
+        Network file systems may lose a lock: who then finds another in its place writes no more.
+        """
+        began, holder = time.monotonic(), self._owner(self._lock) if self._holder else None
+        if holder not in (None, self._holder):
+            remedy = "wait for it, and run again: finished batches are stored"
+            raise UserError(f"{self.folder}: the lock is lost to process {holder.pid} on {holder.host}; {remedy}")
         if self._unflushed:
             self._unflushed = False
             self.files.flush(self._own)

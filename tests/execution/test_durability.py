@@ -1,6 +1,7 @@
 """Nothing that happens to a run, kills among them, changes its results, wastes what is stored, or is told twice."""
 
 import contextlib
+import errno
 import re
 import resource
 import shutil
@@ -91,6 +92,40 @@ def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monke
     calls = computed(monkeypatch)
     run(design, output=tmp_path, executor="serial")
     assert calls == [] and batches(tmp_path) == before and store.owner() is None
+
+
+@pytest.mark.parametrize("lock", ["held", "not there", "lost"])
+def test_two_hosts_on_one_folder__are_refused_or_right_and_never_both_write(lock, tiny, tmp_path, monkeypatch):
+    """As on a network file system, which may have no locks, or lose them when its server starts anew."""
+    design, others = load_design(write_design(tmp_path)), contextlib.ExitStack()
+    path = store_of(design, tmp_path).folder / "batches" / "run"
+
+    def flock(*_):
+        if lock == "not there":
+            raise OSError(errno.ENOLCK, "No locks available")
+
+    if lock != "held":
+        monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", flock)
+
+    def begin_elsewhere(*_):
+        if lock == "held" and not path.exists():  # before the first batch
+            return
+        with monkeypatch.context() as other:
+            other.setattr("platform.node", lambda: "another host")
+            others.enter_context(store_of(design, tmp_path).locked())
+
+    with others, pytest.raises(UserError) as refused:
+        run(design, output=tmp_path, executor="serial", observer=begin_elsewhere)
+    (line,) = str(refused.value).splitlines()
+    told = {
+        "held": "in use by process .* since .*; wait for it",
+        "not there": "no file locks; mount it with locks",
+        "lost": r"the lock is lost to process [0-9]+ on another host; wait for it, and run again",
+    }
+    assert re.search(told[lock], line) and path.exists() == (lock != "not there"), line
+    monkeypatch.undo()
+    results = run(design, output=tmp_path, executor="serial")
+    assert results.drop_attrs().identical(tiny.results.drop_attrs())
 
 
 def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypatch):
@@ -259,9 +294,9 @@ def bench(tmp_path_factory) -> Bench:
     return Bench(tmp_path_factory.mktemp("kills"), half_as_many, BLANK_FIGURES)
 
 
-@pytest.mark.parametrize("kind", ["serial", "results"])
-def test_killed_work__ends_in_the_same_bytes(kind, bench):
-    assert KINDS[kind](bench, 1).effective == 1
+@pytest.mark.parametrize(("kind", "n"), [("serial", 1), ("results", 1), ("confirm", 2)])
+def test_killed_work__ends_in_the_same_bytes(kind, n, bench):
+    assert KINDS[kind](bench, n).effective == n
 
 
 @pytest.mark.parametrize(

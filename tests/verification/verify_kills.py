@@ -12,7 +12,7 @@ from builders import edited
 from kills import BATCHES, KINDS, ROOT, WORK, Aim, Bench, Target, environment, unfolded
 from strangers import cluster
 
-N_KILLS = {"serial": 10, "threads": 10, "results": 9}
+N_KILLS = {"serial": 10, "threads": 10, "results": 9, "confirm": 8}
 LONG = edited(WORK, "n_keys = 2_000", "n_keys = 10_000").replace("max_replicates = 512", "max_replicates = 2048")
 """Some 800 batches: workers that start anew take seconds to compile, in which others go on."""
 
