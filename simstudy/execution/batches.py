@@ -81,7 +81,7 @@ class Stored:
     looks: list[Entry] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
-        """Take note of an entry, which counts instead of an earlier one."""
+        """Let an entry count instead of an earlier one."""
         if entry.n_batches == 1:
             self.single[entry.first] = entry
         else:

@@ -49,10 +49,7 @@ def pilot(
     executor: Executor,
     track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
 ) -> Plan:
-    """Compute the first missing batches of every unfinished cell, and predict what the rest will take.
-
-    Batches of the pilot are those of the run. ``track`` passes on its tasks, of which it is told the number.
-    """
+    """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
     meter = Meter()
     seconds: dict[str, list[float]] = defaultdict(list)
     tasks = state.pilot_tasks(PILOT_BATCHES)

@@ -89,22 +89,14 @@ class Store:
     def __init__(self, folder: Path | Folder, share: str = "") -> None:
         self.files = folder if isinstance(folder, Folder) else Folder(folder)
         self._lock, self._own = (f"batches/{share}.lock", f"batches/{share}") if share else (".lock", RUN)
+        # For people, and programs that read them: the folder, and the file that batches are written to.
+        self.folder, self.place = self.files.path, self.files.path / self._own
         self._index: batches.Index | None = None
         self._flush_due = time.monotonic() + FLUSH_SECONDS
         self._append: Callable[[bytes], int] | None = None
         self._opened = contextlib.ExitStack()
         self._unflushed = False
         self._holder: Owner | None = None
-
-    @property
-    def folder(self) -> Path:
-        """Path of the folder, for people and programs that read it."""
-        return self.files.path
-
-    @property
-    def place(self) -> Path:
-        """Path of the file that batches are written to, for people."""
-        return self.folder / self._own
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -130,7 +122,6 @@ class Store:
             self.flush()
 
     def _close(self) -> None:
-        """Know nothing of what lies there, and hold no file open."""
         self._opened.close()
         self._append = self._index = None
 
@@ -173,12 +164,9 @@ class Store:
             self.flush()
 
     def flush(self) -> None:
-        """Wait until the batches so far, and the name of their file, are on disk; UserError if it fails.
-
-        Network file systems may lose a lock: who then finds another in its place writes no more.
-        """
+        """Wait until the batches so far, and the name of their file, are on disk; UserError if it fails."""
         began, holder = time.monotonic(), self._owner(self._lock) if self._holder else None
-        if holder not in (None, self._holder):
+        if holder not in (None, self._holder):  # network file systems may lose a lock
             remedy = "wait for it, and run again: finished batches are stored"
             raise UserError(f"{self.folder}: the lock is lost to process {holder.pid} on {holder.host}; {remedy}")
         if self._unflushed:
