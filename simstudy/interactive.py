@@ -6,10 +6,8 @@ The results of a study are an `xarray.DataTree` and stay one; what is particular
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
-import linecache
 import sys
 import warnings
 from collections.abc import Iterable
@@ -62,13 +60,8 @@ def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataT
 
 def _require_guard() -> None:
     """Refuse the call of a script that new processes, which import it, would make again."""
-    main, frame = sys.modules["__main__"], sys._getframe()
-    while frame.f_back and (frame.f_code.co_name != "<module>" or frame.f_globals is not vars(main)):
-        frame = frame.f_back
-    if not (file := getattr(main, "__file__", "")) or frame.f_globals is not vars(main) or file.endswith("__main__.py"):
-        return
-    blocks = [each for each in ast.parse("".join(linecache.getlines(file))).body if "__name__" in ast.dump(each)]
-    if not any(each.lineno <= frame.f_lineno <= (each.end_lineno or 0) for each in blocks):
+    path = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # which is not run again
+    if path.name != "__main__.py" and path.is_file() and b"__name__" not in path.read_bytes():
         remedy = "write the call below if __name__ == '__main__':"
         raise UserError(f"executor: processes import your script, and would call again; {remedy}")
 

@@ -1,7 +1,6 @@
 """Estimates of single data sets, and measures of any table of them: against rsimsum's tables and NumPy."""
 
 import contextlib
-import functools
 import json
 import multiprocessing
 import subprocess
@@ -222,25 +221,3 @@ def test_script_without_a_guard__is_told_what_to_write(tmp_path):
         script.write_text(f"import simstudy\n{text}\n")
         done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
         assert said in done.stderr.splitlines()[-1]
-
-
-def spoils(self):
-    self[0] = 0.0
-    return {"estimate": self.mean()}
-
-
-def test_method_that_changes_its_data__is_told_to_copy_them(tmp_path):
-    with pytest.raises(
-        UserError, match=r"spoils raises ValueError: .*read-only: data are shared by all methods; copy an"
-    ):
-        simulated(tmp_path, [spoils], one_by_one=True)
-
-
-def test_method_without_a_seed__is_refused(tmp_path):
-    def restless(self):
-        return {"estimate": self.mean(axis=-1) + np.random.default_rng().normal()}
-
-    with pytest.raises(UserError, match="restless returns other values when it is called again"):
-        simulated(tmp_path, {"restless": restless})
-    with pytest.raises(UserError, match=r"simstudy\.performance.* has it"):
-        simulated(tmp_path, {"half": functools.partial(shrunk, by=0.5)}, ["relative_precision"], FACTORS)

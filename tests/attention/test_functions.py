@@ -277,6 +277,11 @@ def greedy(x, n):
     return {"estimate": x.mean(axis=-1)}
 
 
+def restless(x):
+    """Draws without a seed."""
+    return {"estimate": x.mean(axis=-1) + np.random.default_rng().normal()}
+
+
 def uneven(x, n):
     """Interval ends in lists of different lengths."""
     return mean(x, n) | {"lower": [[0.0] * (i + 1) for i in range(len(x))]}
@@ -334,7 +339,9 @@ def unbounded(x, n):
         ({"process": as_dict}, "as_dict gives x as dict; give an array of numbers"),
         ({"process": as_objects}, "as_objects gives x as ndarray; give an array of numbers"),
         ({"process": ragged}, "ragged gives x in different shapes in two replicates; give arrays of one shape"),
-        ({"process": as_list, "method": greedy}, "greedy raises ValueError: assignment destination is read-only"),
+        ({"process": as_list, "method": greedy, "one_by_one": True}, "read-only: data are shared by all methods; copy"),
+        ({"method": restless, "measures": ["bias"]}, "restless returns other values when it is called again"),
+        ({"measures": ["relative_precision"]}, r"simstudy.performance.simstudy.estimates.* has it"),
         ({"method": vector, "measures": ["bias"], "one_by_one": True}, "vector gives bias of shape .2,.; give one"),
         ({"methods": []}, "methods = ..: give at least one function"),
         ({"methods": mean}, "methods = <function mean .*>: give a list"),
