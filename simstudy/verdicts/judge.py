@@ -275,7 +275,6 @@ def _targets(comparison: Comparison, accounts: Sequence[CellProgress], level: fl
     p_value = min(float(comparison.evidence.in_favour), float(comparison.evidence.against))
     ratio = anytime_score(level, n_blocks) / anytime_score(p_value, n_blocks)
     # Cells are compared by the blocks that they have in common: those that lag behind come first.
-    lags = any(each.done < done for each in cells)
-    further = done if lags else max(math.ceil(done * ratio**2), done + 1)
+    further = done if min(each.done for each in cells) < done else max(math.ceil(done * ratio**2), done + 1)
     for cell, each in zip(comparison.cells, cells, strict=True):
         yield cell, min(further, batches_of(each.planned.precision.max_replicates, each.batch_size))

@@ -37,6 +37,8 @@ WALL = {
     "kernels/compiled.py": "reads sources of the package",
     "execution/status.py": "reads sources of the package",
     "execution/provenance.py": "reads sources of the package, and what the system says of the processor",
+    "execution/memory.py": "reads what the system says of memory",
+    "interactive.py": "reads the script that calls it",
     "report/terminal.py": "opens the null device",
     "report/all_studies.py": "reads published sentences of the package",
     "__main__.py": "opens the null device",
@@ -196,7 +198,9 @@ def test_no_other_module__opens_files_of_studies():
     found = set()
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
-        calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        # What renames columns is a data frame.
+        calls = [ast.unparse(node.func) for node in nodes if not any(key.arg == "columns" for key in node.keywords)]
         opening = [call for call in calls if call.split(".")[-1] in OPENING and not THROUGH.search(call)]
         if opening and not name.startswith("docs/"):
             found.add(name)
