@@ -71,7 +71,7 @@ class Call:
             return tuple(self.given.shape)
         return (*self.query.shape[:3], self.key.shape[-2])
 
-    def weights(self, rows: slice = slice(None), dtype: Any = None) -> Any:
+    def weights(self, rows: slice = slice(None)) -> Any:
         """Weights (b, h, rows, s); with sinks, rows sum to less than 1.
 
         A query that sees no key has weights 0 under a mask of truth values or −∞, and 1/s under one of finite numbers.
@@ -80,10 +80,7 @@ class Call:
 
         if self.query is None:
             return self.given[..., rows, :]
-        query, key = self.query[..., rows, :], self.key
-        if dtype is not None:
-            query, key = query.to(dtype), key.to(dtype)
-        logits = (query @ _repeated(key, query.shape[-3]).transpose(-1, -2)) * self.scale
+        logits = _by_group(self.query[..., rows, :], self.key.mT) * self.scale
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
         if self.bias is not None:
@@ -104,8 +101,7 @@ class Call:
 
     def mix(self, weights: Any) -> Any:
         """Output (b, h, t, d) of weights."""
-        value = self.value.to(weights.dtype)
-        return weights @ _repeated(value, self.shape[1])
+        return _by_group(weights, self.value.to(weights.dtype))
 
     def tiles(self, size: int = 256) -> Iterator[tuple[slice, Any]]:
         """Yield parts of the queries with their weights, so that all weights are never held together."""
@@ -145,10 +141,9 @@ class Call:
         self.edited = self.mix(weights)
 
 
-def _repeated(heads: Any, n_heads: int) -> Any:
-    """Keys or values, once for each head of queries that shares them."""
-    shared = n_heads // heads.shape[-3]
-    return heads if shared == 1 else heads.repeat_interleave(shared, -3)
+def _by_group(by_query: Any, by_key: Any) -> Any:
+    """Product (b, h, t, ·) of an array of all heads and one of keys or values, of which several heads share one."""
+    return (by_query.unflatten(1, (by_key.shape[1], -1)) @ by_key.unsqueeze(2)).flatten(1, 2)
 
 
 def _rows(tensor: Any, rows: slice) -> Any:
@@ -237,6 +232,8 @@ class Seen:
                 named |= {id(config): config for config in (module.config, *parts) if config is not None}
         for config in named.values():
             _put(doors, config, "_attn_implementation_internal", "eager", config._attn_implementation)
+            if getattr(config, "use_cache", False):  # keys and values of all layers, which nobody reads
+                _put(doors, config, "use_cache", False, True)
         if interface is not None:
             _put(doors, interface, "get_interface", lambda _, name, eager: self._spy(eager), interface.get_interface)
         self._product = F.scaled_dot_product_attention
@@ -390,8 +387,7 @@ class Seen:
         if query.is_nested:
             raise UserError(f"{self._name}: nested tensors cannot be watched; pass padded sequences with their mask")
 
-        four = self._four
-        mask = attn_mask
+        four, mask = self._four, attn_mask
         if mask is not None and mask.ndim > 2 and query.ndim > 4:
             mask = four(mask.expand(*query.shape[:-3], *mask.shape[-3:]))
         elif mask is not None and mask.ndim == 3:
@@ -479,12 +475,11 @@ class Seen:
         """Refuse weights that do not give the output of the module."""
         import torch
 
-        gap = (call.mix(call.weights(rows, torch.float64)) - out.double()).abs().nan_to_num(0.0)
+        gap = (call.mix(call.weights(rows)) - out).abs().nan_to_num(0.0)
         unseen = call.unseen()
         if unseen is not None:  # where nothing is seen, kernels differ
             gap = gap * ~_rows(unseen, rows).all(-1, keepdim=True)
-        size = call.value.double().abs().amax().clamp_min(1e-30)
-        found = (gap.amax() / size).item()
+        found = (gap.amax() / torch.linalg.vector_norm(call.value, torch.inf).clamp_min(1e-30)).item()
         self.worst = max(self.worst, found)
         if not found <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):
             kind = f" ({type(call.module).__name__})" if call.module is not None else ""

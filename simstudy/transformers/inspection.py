@@ -102,7 +102,7 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
     else:
         for run in _runs(model, inputs):
             _observe_model(model, run, layer)
-    n_texts = min((len(each.gram) for each in layers.values()), default=0)
+    n_texts = min((each.n_texts for each in layers.values()), default=0)
     if n_texts < 4:
         raise UserError(f"{n_texts or 'no'} texts; give at least 4, of which every second one is judged")
     for name, each in layers.items():
@@ -130,8 +130,8 @@ def _runs(model: Any, inputs: Any) -> Iterator[Callable[[], Any]]:
         for each in inputs:
             yield from _runs(model, each)
     else:
-        kind = type(inputs).__name__
-        raise UserError(f"inputs of type {kind}; give mappings such as a tokenizer returns, tensors, or a function")
+        said = f"inputs of type {type(inputs).__name__}"
+        raise UserError(f"{said}; give mappings such as a tokenizer returns, tensors, or a function")
 
 
 def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "Layer"]) -> None:
@@ -206,23 +206,21 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         q, k = (np.einsum("btf,hfd->bhtd", texts, w) for w in (w_q, w_k))
         logits = scale * q @ k.swapaxes(-1, -2)
         weights = softmax(logits if ahead is None else np.where(ahead, -np.inf, logits), axis=-1)
-        kept = np.ones((q.shape[2], k.shape[2]), bool) if ahead is None else ~ahead
-        seen = np.broadcast_to(kept, weights[:, 0].shape)
+        seen = np.broadcast_to(True if ahead is None else ~ahead, weights[:, 0].shape)
         layer(str(number)).add(_of_weights(weights), SimpleNamespace(query=q, key=k, scale=scale), None, "", seen)
 
 
 class Layer:
-    """What is kept of one attention while texts pass: means of each text, moments of keys, and some queries."""
+    """Means of each text of one attention, moments of keys, and some queries."""
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-        self.gram: list[Array] = []
-        self.correlation: list[Array] = []
-        self.sink: list[Array] = []
+        self._rng, self.n_texts = rng, 0
+        # (text, h, 2 h + 1): Gram, correlation, sink; many small arrays would take the place of large ones of the model
+        self._means = np.empty((0, 0, 0))
         self.reason = ""
         self.scale, self._n_seen = 0.0, 0
-        self._queries: list[tuple[Array, int]] = []  # (h, d) of odd texts, and the keys that each sees
-        self._moments: list[Any] = [0.0, 0.0, 0.0]  # number, sum (h, d) and products (h d, h d) of keys of even texts
+        self._queries, self._counts = np.empty(0), np.zeros(QUERIES, int)  # (t, h, d) of odd texts, keys that each sees
+        self._freedom, self._products = 0, np.empty((0, 0))  # (h d, h d) of keys of even texts about the mean of each
 
     def add(self, means: tuple[Array, ...], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
         """Add the texts of one call."""
@@ -231,65 +229,74 @@ class Layer:
             raise UserError("weights of attention are not finite; give other texts, or the model in float32")
         self.reason = self.reason or reason
         for text in range(len(gram)):
-            odd = len(self.gram) % 2 == 1
-            self.gram.append(gram[text])
-            self.correlation.append(correlation[text])
-            self.sink.append(share[text].max(axis=-1))
+            row = np.column_stack([gram[text], correlation[text], share[text].max(axis=-1)])
+            if self.n_texts == len(self._means):
+                self._means = np.resize(self._means, (2 * self.n_texts or 64, *row.shape))
+            self._means[self.n_texts] = row
+            self.n_texts += 1
             if call is None or self.reason:
                 continue
             self.scale = call.scale
-            kept = None if valid is None else valid[text]
-            if odd:
-                self._add_queries(call.query[text], kept, seen[text].sum(axis=-1))
+            if self.n_texts % 2 == 0:
+                self._add_queries(call.query[text], None if valid is None else valid[text], seen[text].sum(axis=-1))
             else:
                 self._add_keys(call.key[text], seen[text].any(axis=0))
 
     def _add_keys(self, key: Any, seen: Array) -> None:
-        keys = _numbers(key)[:, seen]
-        flat = keys.swapaxes(0, 1).reshape(keys.shape[1], -1)
-        for place, new in enumerate((len(flat), flat.sum(axis=0), flat.T @ flat)):
-            self._moments[place] += new  # in place: products are as large as the model's own weights of keys
+        places = np.flatnonzero(seen)
+        if not len(self._products):
+            self._products = np.zeros((key.shape[0] * key.shape[2],) * 2)
+        parts = np.split(places, range(64, len(places), 64))
+        mean = sum(_numbers(key[:, each]).sum(axis=1) for each in parts) / max(len(places), 1)
+        self._freedom += len(places) - 1  # no softmax sees what all keys of a text have in common
+        for each in parts:
+            part = (_numbers(key[:, each]).swapaxes(0, 1) - mean).reshape(-1, len(self._products))
+            if isinstance(key, np.ndarray):
+                self._products += part.T @ part
+            else:  # in place, as products are as large as the model's own weights of keys
+                import torch
+
+                products, rows = torch.from_numpy(self._products), torch.from_numpy(part)
+                products.addmm_(rows.T, rows)
 
     def _add_queries(self, query: Any, valid: Any, seen: Any) -> None:
         """Keep a random sample of all queries so far, of constant size."""
-        places = range(query.shape[-2]) if valid is None else np.flatnonzero(valid)
-        for place in places:
+        if not self._n_seen:
+            self._queries = np.empty((QUERIES, query.shape[0], query.shape[2]))
+        for place in range(query.shape[-2]) if valid is None else np.flatnonzero(valid):
             self._n_seen += 1
-            if len(self._queries) < QUERIES:
-                self._queries.append((_numbers(query[:, place]), int(seen[place])))
-            elif (kept := int(self._rng.integers(self._n_seen))) < QUERIES:
-                self._queries[kept] = _numbers(query[:, place]), int(seen[place])
+            kept = self._n_seen - 1 if self._n_seen <= QUERIES else int(self._rng.integers(self._n_seen))
+            if kept < QUERIES:
+                self._queries[kept], self._counts[kept] = _numbers(query[:, place]), seen[place]
 
     def gather(self, n_texts: int, name: str) -> None:
-        """Take the windows of one text together, if attention is computed in windows."""
-        windows, rest = divmod(len(self.gram), n_texts)
+        """Give the numbers of each text: of its windows together, if attention is computed in windows."""
+        windows, rest = divmod(self.n_texts, n_texts)
         if rest:
-            raise UserError(f"{name}: attention of {len(self.gram)} sequences beside {n_texts}; inspect it alone")
+            raise UserError(f"{name}: attention of {self.n_texts} sequences beside {n_texts}; inspect it alone")
         if windows > 1:
             self.reason = self.reason or "attention is computed in windows, of which theory knows nothing"
-            for kept in (self.gram, self.correlation, self.sink):
-                kept[:] = [np.mean(kept[start : start + windows], axis=0) for start in range(0, len(kept), windows)]
+        self._means = self._means[: self.n_texts].reshape(n_texts, windows, *self._means.shape[1:]).mean(axis=1)
+        n_heads, self.n_texts = self._means.shape[1], n_texts
+        self.gram, self.correlation, self.sink = np.split(self._means, [n_heads, 2 * n_heads], axis=-1)
 
     def theory(self) -> tuple[Array, Array]:
         """Gram (t, h, h) of some queries by exact theory, and variances of logits (t, h); NaN where it says nothing."""
-        n_heads = len(self.gram[0])
+        n_heads = self._means.shape[1]
         blank = np.full((1, n_heads, n_heads), np.nan)
-        if self.reason or not self._queries:
+        if self.reason or not self._n_seen or self._freedom < 1:
             self.reason = self.reason or "no queries and keys on either half of the texts"
             return blank, blank[0]
-        count, total, products = self._moments
-        mean = total / count
-        covariance = products / count - np.outer(mean, mean)
-        queries = np.array([query for query, _ in self._queries])  # (t, h, d)
+        queries, counts = self._queries[: self._n_seen], self._counts[: self._n_seen]
         dimension = queries.shape[-1]
-        n_groups = len(mean) // dimension
-        blocks = covariance.reshape(n_groups, dimension, n_groups, dimension)
+        n_groups = len(self._products) // dimension
+        blocks = (self._products / self._freedom).reshape(n_groups, dimension, n_groups, dimension)
         group = np.arange(n_heads) * n_groups // n_heads
         logits = np.einsum("thd,hdge,tge->thg", queries, blocks[group][:, :, group], queries, optimize=True)
         logits *= self.scale**2
         found = [
-            logit_moments((each + each.T) / 2.0, max(n_seen, 1), error=False)
-            for each, (_, n_seen) in zip(logits, self._queries, strict=True)
+            logit_moments((each + each.T) / 2.0, max(int(n_seen), 1), error=False)
+            for each, n_seen in zip(logits, counts, strict=True)
         ]
         self.reason = next((each.reason for each in found if each.reason), "")
         return np.array([each.gram for each in found]), np.diagonal(logits, axis1=1, axis2=2)
@@ -311,7 +318,12 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     columns["layer_correlation"] = np.array([_average(each["weight_correlation"]) for each in found.values()])
     columns["layer_correlation_mcse"] = np.array([[_error(units) for units in layer] for layer in averages])
     columns["mean_correlation"] = columns["layer_correlation"].mean(axis=0)
-    columns["mean_correlation_mcse"] = np.array([_error_of_mean(layers) for layers in zip(*averages, strict=True)])
+    columns["mean_correlation_mcse"] = np.array(
+        [
+            _error(np.mean(each, axis=0)) if len({*map(len, each)}) == 1 else np.nan
+            for each in zip(*averages, strict=True)
+        ]
+    )  # NaN where layers have no units in common
     first, second = np.triu_indices(correlation.shape[-1], 1)
     columns |= _agreement(correlation[..., first, second], observed[..., first, second])
     values = correlation[:, 0][:, first, second]
@@ -335,15 +347,13 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
 
 def _of_layer(layer: Layer) -> dict[str, Any]:
     """Numbers of one attention, by source where they have one."""
-    gram = np.array(layer.gram)
+    gram, own, half, sink = layer.gram, layer.correlation[1::2], layer.correlation[::2], layer.sink[1::2, :, 0]
     even, odd = gram[::2], gram[1::2]
     theory, variance = layer.theory()
-    half, own, exact = *(np.array(layer.correlation[first::2]) for first in range(2)), _correlation(theory)
-    level, itself = _average(half), np.eye(gram.shape[-1])
+    exact, level, itself = _correlation(theory), _average(half), np.eye(gram.shape[-1])
     constant, of_constant = np.where(itself, 1.0, level.mean()), np.where(itself, 0.0, _error(level))
     worth = [_effective_heads(each) for each in (odd, even, theory)]
     effective = np.array([*worth[:2], (np.nan, np.nan), worth[2]])
-    sink = np.array(layer.sink)[1::2]
     return {
         "weight_correlation": np.array([own.mean(axis=0), half.mean(axis=0), constant, exact.mean(axis=0)]),
         "weight_correlation_mcse": np.array([_error(own), _error(half), of_constant, _error(exact)]),
@@ -368,11 +378,6 @@ def _stacked(arrays: Sequence[Array]) -> Array:
 def _error(units: Array) -> Any:
     """Standard error of the mean over the first axis; NaN for one unit."""
     return sem(units, axis=0) if len(units) > 1 else np.full(units.shape[1:], np.nan)
-
-
-def _error_of_mean(layers: Sequence[Array]) -> float:
-    """Standard error of the mean over layers of the same units; NaN where some layer has other ones."""
-    return float(_error(np.mean(layers, axis=0))) if len({len(each) for each in layers}) == 1 else np.nan
 
 
 def _correlation(gram: Array) -> Array:

@@ -139,7 +139,7 @@ def test_windows_of_one_text__count_as_one_text_of_which_theory_knows_nothing():
     layer.gather(4, "windows")
     np.testing.assert_allclose(layer.gram, (grams[::2] + grams[1::2]) / 2)
     np.testing.assert_allclose(layer.correlation, (grams[::2] ** 2 + grams[1::2] ** 2) / 2)
-    np.testing.assert_allclose(layer.sink, (shares[::2].max(axis=-1) + shares[1::2].max(axis=-1)) / 2)
+    np.testing.assert_allclose(layer.sink[..., 0], (shares[::2].max(axis=-1) + shares[1::2].max(axis=-1)) / 2)
     assert "computed in windows" in layer.reason and np.isnan(layer.theory()[0]).all()
     with pytest.raises(UserError, match="attention of 4 sequences beside 3"):
         layer.gather(3, "windows")
@@ -152,6 +152,7 @@ def test_heads_that_a_layer_lacks__are_left_out_of_every_comparison():
         weights = np.random.default_rng(n_heads).dirichlet(np.ones(6), (8, n_heads, 5))
         gram = np.einsum("bhts,bgts->bhg", weights, weights) / 5
         layer.add((*[np.tile(gram[:1], (8, 1, 1))] * 2, weights.mean(axis=2)), None, None, "")
+        layer.gather(8, "same")
     found = _labelled({"few": few, "many": many})
     assert found.prediction_error.sel(source="half").item() < 1e-12  # all texts are one
     own = found.weight_correlation[0, 0].values[np.triu_indices(3, 1)].mean()
@@ -165,7 +166,11 @@ def test_theory__is_what_many_gaussian_keys_give():
     rows = np.concatenate([states, np.ones((1, 400, 60, 1))], axis=-1)
     w_q = np.concatenate([np.zeros((1, 3, 8, 4)), np.repeat(query[:, :, :1], 3, axis=1)], axis=2)
     w_k = np.concatenate([W["W_K"][:1], np.zeros((1, 3, 1, 4))], axis=2)
-    found = inspect_heads({"W_Q": w_q, "W_K": w_k, "scale": 0.2}, rows)
+    arrays = {"W_Q": w_q, "W_K": w_k, "scale": 0.2}
+    found = inspect_heads(arrays, rows)
+    rows[..., :8] += 3.0 * np.random.default_rng(2).standard_normal((1, 400, 1, 8))  # of a text, which no softmax sees
+    moved = inspect_heads(arrays, rows)
+    np.testing.assert_allclose(moved.weight_correlation, found.weight_correlation, rtol=1e-9)
     assert found.inapplicable.item() == ""
     assert found.weight_correlation_mcse.sel(source="exact").max() < 1e-9  # all queries are one
     theory, seen = (found.effective_heads.sel(source=each).item() for each in ("exact", "observed"))
