@@ -115,7 +115,6 @@ def inspect(
     ],
     output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=cli.plain_path)],
     texts: Annotated[Path | None, typer.Option(help="Texts in UTF-8, one a line; at least four.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Texts that the model takes at a time.")] = 4,
     remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run Python code that lies in the folder of the model.")
     ] = False,
@@ -133,7 +132,7 @@ def inspect(
 
     require_plain("model", str(model))
     require_writable(output)
-    found = inspect_heads(*(_arrays(model) if model.suffix == ".npz" else _model(model, texts, batch, remote_code)))
+    found = inspect_heads(*(_arrays(model) if model.suffix == ".npz" else _model(model, texts, remote_code)))
     path = write_heads_page(found, Store(output), model.stem)
     say(answer(found))
     for layer, first, second, correlation in most_alike(found, 5):
@@ -160,8 +159,8 @@ def _arrays(path: Path) -> tuple[dict[str, Any], Any]:
     return arrays | flags, states
 
 
-def _model(folder: Path, texts: Path | None, batch: int, remote_code: bool) -> tuple[Any, Any]:
-    """Return a model of a folder and what it takes of each batch of texts; nothing is loaded from elsewhere."""
+def _model(folder: Path, texts: Path | None, remote_code: bool) -> tuple[Any, Any]:
+    """A model of a folder, and what it takes of each text; nothing is loaded from elsewhere."""
     from simstudy.design.files import read_text
 
     if texts is None:
@@ -177,7 +176,7 @@ def _model(folder: Path, texts: Path | None, batch: int, remote_code: bool) -> t
         tokenizer, model = AutoTokenizer.from_pretrained(folder, **how), AutoModel.from_pretrained(folder, **how).eval()
     except (OSError, ValueError, ImportError) as error:
         raise UserError(f"{folder}: {' '.join(str(error).split())}") from None
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    parts = (lines[start : start + batch] for start in range(0, len(lines), batch))
-    return model, (tokenizer(part, return_tensors="pt", padding=True, truncation=True) for part in parts)
+    given = [tokenizer(line, return_tensors="pt", truncation=True) for line in lines]
+    if (different := len({tuple(each["input_ids"][0].tolist()) for each in given})) < 4:
+        raise UserError(f"{texts}: {different} texts differ in their tokens; give 4, as the tokenizer takes them")
+    return model, given

@@ -10,7 +10,7 @@ from simstudy.errors import printable
 from simstudy.execution.store import Store
 from simstudy.report.figures import image
 from simstudy.report.figures.shared import canvas, own_style
-from simstudy.report.labels import number, with_error
+from simstudy.report.labels import with_error
 from simstudy.report.page import figure_of, template
 
 SOURCE_NAMES = {"half": "other half of the texts", "constant": "a constant", "exact": "theory, Gaussian logits"}
@@ -26,13 +26,13 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
     with own_style():
         drawing, grid = canvas(1, 3.0)
         axes, layers = grid.flat[0], np.arange(found.sizes["layer"])
-        observed = found.sel(source="observed")
-        axes.errorbar(layers, observed.effective_heads, 1.96 * observed.effective_heads_mcse, fmt="o", label="observed")
-        axes.plot(layers, found.effective_heads.sel(source="exact"), "x", label="theory")
+        for source, name, mark in (("observed", "observed", "o"), ("exact", "theory", "x")):
+            each = found.sel(source=source)
+            axes.errorbar(layers, each.effective_heads, 1.96 * each.effective_heads_mcse, fmt=mark, label=name)
         axes.set(xlabel="layer", ylabel="effective heads", ylim=(0.0, None))
         axes.legend()
         picture = image(drawing, "png")
-    caption = "Effective heads of each layer ± 1.96 standard errors over texts"
+    caption = "Effective heads of each layer ± 1.96 standard errors, over texts or queries of theory"
     return store.write_text(
         "heads.html",
         template("heads.html").render(
@@ -93,11 +93,11 @@ def _of(found: xr.Dataset, name: str) -> str:
 
 def _layer(layer: xr.Dataset) -> dict[str, Any]:
     observed, sink = layer.sel(source="observed"), int(np.nanargmax(layer.sink_share.values))
-    theory = float(layer.effective_heads.sel(source="exact"))
+    theory = layer.sel(source="exact")
     return {
         "module": str(layer.module.values),
         "effective": _of(observed, "effective_heads"),
-        "theory": number(theory, 3) if np.isfinite(theory) else "–",
+        "theory": _of(theory, "effective_heads") if np.isfinite(theory.effective_heads) else "–",
         "correlation": _of(observed, "layer_correlation"),
         "sink": f"{_of(layer.isel(head=sink), 'sink_share')} (head {sink})",
     }

@@ -255,6 +255,13 @@ def test_models__are_inspected_as_they_compute(tmp_path):
     ):  # fmt: skip
         with pytest.raises(UserError, match=said):
             inspect_heads(model, inputs)
+    model.save_pretrained(tmp_path)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
+    transformers.BertTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(tmp_path)
+    for gap, status, said in (("", 2, "1 texts differ in their tokens"), (" ", 0, "")):  # ab is one unknown word
+        (tmp_path / "texts.txt").write_text("\n".join(gap.join(text) for text in ("ab", "ca", "cb", "bb")))
+        done = command("inspect", ".", "--texts", "texts.txt", "--output", "out", cwd=tmp_path)
+        assert done.returncode == status and said in done.stderr, done.stderr
     model.double()  # in float32, twelve layers of large weights differ by the size of a batch
     whole, parts, one_by_one = (inspect_heads(model, given) for given in (ids, ids.split(2), {"input_ids": ids}))
     for other in (parts, one_by_one):
