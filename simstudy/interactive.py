@@ -18,11 +18,12 @@ import pandas as pd
 import xarray as xr
 
 from simstudy.design.document import Design
-from simstudy.design.load import declared_figures, load_design
+from simstudy.design.load import declared, load_design
 from simstudy.design.mistakes import hint
 from simstudy.design.written import Source
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution.store import DEFAULT_OUTPUT
+from simstudy.report.labels import OVERVIEW
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
@@ -126,26 +127,32 @@ class Findings:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Names of the figures that the design declares."""
-        return tuple(self._declared())
+        """Names of the figures that the design declares, or of the one that shows its first claim or measure."""
+        return tuple(self._figures())
 
-    def plot(self, figure: str) -> Plot:
-        """Draw a figure that the design declares.
+    def plot(self, figure: str | None = None) -> Plot:
+        """Draw one of the ``figures``, by default the first.
 
         Raises
         ------
         UserError
-            If the design declares no figure of that name.
+            If there is no figure of that name.
         """
         from simstudy.report.figures import draw
 
-        declared = self._declared()
-        if figure not in declared:
-            raise UserError(f"figure = {figure!r}: not declared by the design; {hint(figure, list(declared))}")
-        return Plot(draw(declared[figure], figure, self._results))
+        figures = self._figures()
+        name = next(iter(figures), "") if figure is None else figure
+        if name not in figures:
+            raise UserError(f"figure = {name!r}: not declared by the design; {hint(name, list(figures))}")
+        return Plot(draw(figures[name], name, self._results))
 
-    def _declared(self) -> dict[str, Any]:
-        return declared_figures(self._results.attrs["design"], self._results.attrs["profile"])
+    def _figures(self) -> dict[str, Any]:
+        from simstudy.report.overview import overview
+
+        design = declared(self._results.attrs["design"], self._results.attrs["profile"])
+        wanted = dict.fromkeys(design.grids, (*design.precision.relative_mcse, *design.precision.absolute_mcse))
+        chosen = None if design.figures else overview(design.claims, wanted, self._results)
+        return {OVERVIEW: chosen} if chosen else dict(design.figures)
 
     def __repr__(self) -> str:
         return "\n".join([*self._summary(), *([self._brief().to_string()] if "claim" in self._results else [])])

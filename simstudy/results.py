@@ -44,14 +44,14 @@ def setting_of(dimension: str) -> str:
     return METHOD if dimension == ESTIMATOR else dimension
 
 
-def open_results(path: str | Path) -> xr.DataTree:
+def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     """Load the results of a study.
 
     Parameters
     ----------
     path
         Folder of a study, its ``results.nc``, or the name of a study in ``outputs`` (its quick profile).
-        ``xarray.open_datatree`` opens the file as well.
+        ``xarray.open_datatree`` opens the file as well, and what it opens is taken too.
 
     Returns
     -------
@@ -65,6 +65,8 @@ def open_results(path: str | Path) -> xr.DataTree:
     UserError
         If there are no results of a study at the path, or another version of simstudy wrote them in a different layout.
     """
+    if isinstance(path, xr.DataTree):
+        return checked(path, Path("results"))
     place = Path(path)
     if not place.exists() and len(place.parts) == 1:
         place = DEFAULT_OUTPUT / place / "quick"

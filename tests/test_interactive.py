@@ -97,6 +97,8 @@ def test_results_without_claims__are_shown_as_well(tmp_path):
     results = simstudy.run(tables, output=tmp_path, executor="serial")
     assert repr(results.simstudy).count("\n") == 1 and "<table" not in results.simstudy._repr_html_()
     assert results.simstudy.verdicts.empty
+    assert results.simstudy.figures == ("overview",) and results.simstudy.plot().drawing.axes
+    assert simstudy.open_results(results) is results
 
 
 def test_run__tells_how_far_it_is_only_where_somebody_watches(found, capsys, monkeypatch):

@@ -82,6 +82,8 @@ def _crossed(document: Document, name: str, grid: Grid, read: Read, of_functions
 
 def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
     """Yield names of no setting; parameters of functions may have nearly any name."""
+    if name in ("settings", "verdicts", "comparisons"):
+        yield Problem(f"grids.{name}", name, "is a name of results; give the grid another name")
     for section in ("settings", "factors", "domain"):
         for key, value in getattr(grid, section).items():
             setting, dot, parameter = key.partition(".")

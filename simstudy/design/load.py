@@ -12,7 +12,6 @@ from simstudy.design.confirmation import confirmatory
 from simstudy.design.contents import read_contents
 from simstudy.design.document import NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.domain import Domain
-from simstudy.design.figures import Figure
 from simstudy.design.measures import COUNTED
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, validated
 from simstudy.design.own_code import trusted_texts, value_of
@@ -103,9 +102,9 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
     return {profile: load_design(design, profile, trust) for profile in profiles_of(design) or ("quick",)}
 
 
-def declared_figures(text: str, profile: str) -> dict[str, Figure]:
-    """Return the figures that a design declares, from its text as results hold it: valid, or there were none."""
-    return Document.model_validate(_under_profile(parse("design", text), profile)).figures
+def declared(text: str, profile: str) -> Document:
+    """Return what a design declares, from its text as results hold it: valid, or there were none."""
+    return Document.model_validate(_under_profile(parse("design", text), profile))
 
 
 def profiles_of(design: Source) -> tuple[str, ...]:

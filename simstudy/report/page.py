@@ -85,7 +85,8 @@ def figures_of(design: Design, results: xr.Dataset) -> dict[str, BaseFigure]:
     """Return the figures that a design declares, or one of its first claim or measure if it declares none."""
     if design.figures:
         return dict(design.figures)
-    chosen = overview(design, results)
+    wanted = {each.grid: (*each.precision.relative_mcse, *each.precision.absolute_mcse) for each in design.cells}
+    chosen = overview(design.claims, wanted, results)
     return {labels.OVERVIEW: chosen} if chosen else {}
 
 

@@ -132,7 +132,7 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         figure = figure.model_copy(update={"panel": max(loops, key=lambda name: len(loops[name]))})
         del loops[str(figure.panel)]
     # In the order of `positions`.
-    names = [", ".join(map(level_name, levels)) for levels in itertools.product(*loops.values())]
+    names = [", ".join(short(level_name(each), 24) for each in every) for every in itertools.product(*loops.values())]
     looks = shared.looks_of(shared.levels_of(cells, figure.hue))
     drawing, panels = shared.panelled(figure, cells, 0.9 + max(0.32, 0.16 * len(looks)) * len(names))
     for inside, axes in panels:
@@ -148,8 +148,11 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         axes.set(xlabel=measure_name(figure.y), ylim=(len(names) - 0.5, -0.5))
         axes.grid(axis="y", visible=False)
         first = shared.is_first(axes)
-        axes.set_yticks(range(len(names)), [short(name, 40) if first else "" for name in names])
+        axes.set_yticks(range(len(names)), names if first else [""] * len(names))
         axes.set_ylabel(", ".join(map(setting_name, loops)) if first else "")
+    ends = np.array([axes.get_xlim() for _, axes in panels])
+    for _, axes in panels:
+        axes.set_xlim(ends.min(), ends.max())
     entries: Entries = [f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(target)}"]
     if "theory" in shared.drawn_in(axes for _, axes in panels):
         entries.append((_THEORY, "bars: theory, exact where there is such, or else leading order"))

@@ -14,7 +14,7 @@ from simstudy.report.figures import draw, image
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import positions
 from simstudy.report.figures.shared import COVERAGE
-from simstudy.report.overview import overview
+from simstudy.report.page import figures_of
 from simstudy.shown import places
 
 GRID = """
@@ -196,8 +196,13 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(resul
 
 
 def test_lollipop__of_many_cells_has_panels_of_its_own(results):
-    """In one column 72 sticks were 2 484 pixels tall."""
-    drawing = draw(stated("lollipop", grid="split"), "f", results)
+    """In one column 72 sticks were 2 484 pixels tall; rows whose names were cut looked alike, scales differed."""
+    long = results.assign_coords(
+        regression=("cell", [f"{name}, a function of the keys" for name in results.regression.values])
+    )
+    drawing = draw(stated("lollipop", grid="split"), "f", long)
+    rows = [each.get_text() for each in panels(drawing)[0].get_yticklabels()]
+    assert len(set(rows)) == 12 and len({axes.get_xlim() for axes in panels(drawing)}) == 1
     titles = [axes.get_title("left") for axes in panels(drawing)]
     assert titles == ["p = 1", "p = 2", "p = 4", "p = 8"] and drawing.get_size_inches()[1] < 6
     assert len(panels(drawing)[0].get_yticks()) == 12
@@ -223,7 +228,7 @@ def test_study_without_figures__gets_a_sensible_one(design, results, factors, ki
         results = results.isel(cell=cells).assign_attrs(factors=f"split: {', '.join(factors)}")
         planned = tuple(design.cells[i] for i in cells)
         without = without.model_copy(update={"claims": {}, "factors": {"split": tuple(factors)}, "cells": planned})
-    figure = overview(without, results)
+    (figure,) = figures_of(without, results).values()
     assert figure.kind == kind and figure.y == "ensemble_variance"
     assert {name: getattr(figure, name) for name in shown} == shown
     assert image(draw(figure, "overview", results), "svg").startswith(b"<?xml")
