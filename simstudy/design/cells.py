@@ -86,8 +86,7 @@ def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Pro
         yield Problem(f"grids.{name}", name, "is a name of results; give the grid another name")
     for section in ("settings", "factors", "domain"):
         for key, value in getattr(grid, section).items():
-            setting, dot, parameter = key.partition(".")
-            path = f"grids.{name}.{section}.{key}"
+            (setting, dot, parameter), path = key.partition("."), f"grids.{name}.{section}.{key}"
             if not of_functions and (setting not in TABLE_OF or (dot and not parameter)):
                 yield Problem.unknown(path, value, TABLE_OF)
             elif of_functions and not key.isidentifier():

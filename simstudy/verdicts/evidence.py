@@ -260,8 +260,7 @@ class Evidence(NamedTuple):
     in_favour: Array
 
 
-NOTHING = Evidence(np.array(1.0), np.array(1.0))
-"""Decides neither way."""
+NOTHING = Evidence(np.array(1.0), np.array(1.0))  # decides neither way
 
 
 def at_most_fail(parts: Evidence) -> Evidence:
