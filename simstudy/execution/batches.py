@@ -16,7 +16,7 @@ import math
 import os
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
@@ -153,8 +153,10 @@ def payloads(folder: Folder, entries: Iterable[Entry]) -> Iterator[tuple[Entry, 
                     yield entry, payload
 
 
-def pack(moments: Moments | Draw) -> bytes:
-    """Return moments, or what was drawn, as a payload."""
+def pack(moments: Moments | Draw | list[int]) -> bytes:
+    """Return moments, what was drawn, or the numbers of batches at which a cell was looked at, as a payload."""
+    if isinstance(moments, list):
+        return np.array(moments, "<i8").tobytes()
     if isinstance(moments, Draw):
         told = moments.n_defined, moments.averages is not None
         parts = (np.array(told, float), *(moments.averages or ()), np.sort(moments.failed))
@@ -207,16 +209,10 @@ def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
     length = size // N_BLOCKS << entry.halvings
     replicates = np.minimum(length, entry.n_batches * size - length * np.arange(len(counted)))
     lost = np.bincount((failed - entry.first * size) // length, minlength=len(counted))
-    if not np.array_equal(counted + lost, replicates):
-        return None
-    if not all((np.abs(each) <= LARGEST_SUM).all() for each in (*fields[1:3], *fields[4:])):
+    small = all((np.abs(each) <= LARGEST_SUM).all() for each in (*fields[1:3], *fields[4:]))
+    if not (small and np.array_equal(counted + lost, replicates)):
         return None
     return Moments._make([counted, *fields[1:], failed])
-
-
-def pack_looks(looks: Sequence[int]) -> bytes:
-    """Return the numbers of batches at which a cell was looked at as a payload."""
-    return np.array(looks, "<i8").tobytes()
 
 
 def unpack_looks(payload: bytes) -> tuple[int, ...]:

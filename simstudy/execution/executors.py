@@ -134,8 +134,8 @@ class DaskExecutor(Executor):
         """Return the bytes that workers may take together, if all had the limit of the smallest."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [each["memory_limit"] / each["nthreads"] for each in workers if each["memory_limit"]]
-        here = all(each["host"] == "127.0.0.1" for each in workers)
-        return min([limit * self.workers() for limit in limits] + ([available()] if here else []), default=math.inf)
+        here = [available()] if all(each["host"] == "127.0.0.1" for each in workers) else []
+        return min([*here, *(limit * self.workers() for limit in limits)], default=math.inf)
 
     def result(self, future: Future) -> Any:
         """Return what a call that has ended returned; UserError if its workers died or the scheduler is lost."""
@@ -182,11 +182,7 @@ class DaskExecutor(Executor):
 
 @dataclass(frozen=True)
 class Jobs:
-    """Equal jobs on a batch system, of which what is impossible is refused; ``keys`` is the folder of the study.
-
-    What else a cluster wants, such as a queue, an interface or lines of the script, is stated in the configuration of
-    dask-jobqueue.
-    """
+    """Equal jobs on a batch system; ``keys``: folder of the study; all else is in dask-jobqueue's configuration."""
 
     system: str = "slurm"
     jobs: int = 2

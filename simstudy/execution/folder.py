@@ -57,11 +57,9 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return what lies here, in order; nothing if there is no such folder."""
-        try:
-            with self._told(), self._opened() as folder:
-                return sorted(os.listdir(folder))
-        except Missing:
-            return []
+        with contextlib.suppress(Missing), self._told(), self._opened() as folder:
+            return sorted(os.listdir(folder))
+        return []
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[BinaryIO]:
@@ -245,9 +243,8 @@ def _in_the_way(path: Path, mode: int, wanted: str = "file") -> UserError:
 
 def refused(path: Path, error: Exception, what: str) -> UserError:
     """Return what to tell of a path that cannot be ``read`` or ``written``."""
-    remedy = "mend the disk or its permissions"
-    if what == "written":
-        remedy = "free space, mend permissions or name another folder"
+    remedies = {"written": "free space, mend permissions or name another folder"}
+    remedy = remedies.get(what, "mend the disk or its permissions")
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
         remedy = "allow more open files (ulimit -n 256)"
     reason = getattr(error, "strerror", None) or error

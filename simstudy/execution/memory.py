@@ -12,7 +12,6 @@ from simstudy.design.document import PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
 
-_CGROUPS = Path("/sys/fs/cgroup")
 _FILES = ("memory.max", "memory.current", "file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
 """Of a control group, version 2 and 1: its limit, what is used, and how much of that can be given back."""
 
@@ -34,7 +33,7 @@ def available() -> int:
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            root = _CGROUPS / controllers
+            root = Path("/sys/fs/cgroup", controllers)
             for group in (root / path[1:], *(root / path[1:]).parents):
                 for most, used, cached in _FILES:
                     with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max"

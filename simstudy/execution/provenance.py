@@ -6,6 +6,7 @@ import importlib.metadata
 import math
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -80,15 +81,14 @@ LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "n
 
 def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any]:
     """Return versions, commit and machine, as plain data."""
-    sources = {"simstudy": _version("simstudy"), "commit": _commit(), "engine": engine(device)}
-    return sources | {"data": contents(cells)} | installation(device)
+    own = {"simstudy": _version("simstudy"), "commit": _commit(), "engine": engine(device), "data": contents(cells)}
+    return own | installation(device)
 
 
 def installation(device: str = "cpu") -> dict[str, Any]:
     """Return versions of libraries and the machine, as plain data."""
     name = "CPU"
     if device != "cpu":
-        # Imported here: it compiles, which those who only look need not wait for.
         from simstudy.kernels.devices import gpu_name
 
         name = gpu_name()
@@ -136,8 +136,6 @@ def _commit() -> str:
 
 @functools.cache
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+    about = Path("/proc/cpuinfo")
+    named = re.search("model name\\s*: *(.*)", about.read_text() if about.exists() else "")
+    return named[1].strip() if named else platform.processor()

@@ -1,7 +1,6 @@
 """Shares of a study: sets of cells that can be computed without any word between those who compute them.
 
-The stopping rule looks at a cell alone, so whoever has all of a cell can run it to its end.  Cells that would make up
-one task stay together as long as there are enough of these for all shares.
+Cells that would make up one task stay together as long as there are enough of these for all shares.
 """
 
 from __future__ import annotations

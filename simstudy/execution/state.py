@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.batches import DRAWN, Entry, entry_of, pack, pack_looks
+from simstudy.execution.batches import DRAWN, Entry, entry_of, pack
 from simstudy.execution.loop import Task
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Store
@@ -111,7 +111,6 @@ class RunState:
         self._store = store
         self._rule = rule
         self._control = control
-        # Batches of different devices differ in their last bits, and are never mixed.
         self._device = device
         self.accounts: list[CellProgress] = []
         self._identities: dict[int, str] = {}
@@ -311,7 +310,7 @@ class RunState:
                     moments = [Moments._make([*sums, moments[0].target, kept])]
                 for first, payload in enumerate(map(pack, moments)):
                     yield entry_of(identity, halvings, first, count, payload), payload
-                looks = pack_looks(account.looks)
+                looks = pack(account.looks)
                 yield entry_of(identity, 0, 0, 0, looks), looks
                 yield from self._store.entries_of(identity, beyond=whole)  # behind the last whole block
 

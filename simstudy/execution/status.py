@@ -37,23 +37,17 @@ class CellStatus(Record):
 
     identity: str  # Name under which its batches are stored
     batch_size: int  # Replicates in each of them
-    # stored, target, expected: Batches that are stored of those wanted so far, how many these are, and how many the
-    # precision will take
-    stored: int
-    target: int
-    expected: int
-    # looked, finished, reached, cut, defined: Whether it was looked at, wants nothing more, has its precision, was
-    # stopped by the budget, and has estimates
+    stored: int  # Batches that are stored of those wanted so far
+    target: int  # How many are wanted so far
+    expected: int  # How many the precision will take
     looked: bool = False
-    finished: bool = False
-    reached: bool = False
-    cut: bool = False
-    defined: bool = False
-    # failed, first_failed: Replicates without a defined estimate, and the number of the first
-    failed: int = 0
+    finished: bool = False  # It wants nothing more
+    reached: bool = False  # It has its precision
+    cut: bool = False  # The budget stopped it
+    defined: bool = False  # It has estimates
+    failed: int = 0  # Replicates without a defined estimate
     first_failed: int | None = None
-    # measure, mcse, wanted: The Monte Carlo error furthest from the one wanted; None where nothing was measured
-    measure: str | None = None
+    measure: str | None = None  # Whose Monte Carlo error is furthest from the one wanted; None before a look
     mcse: float | None = None
     wanted: float | None = None
 
@@ -61,8 +55,7 @@ class CellStatus(Record):
 class Status(Record):
     """Where all cells of a study stand, in the order of the design."""
 
-    # Digest of the design, code and installation of the run; empty where batches are counted, not looked at
-    origin: str
+    origin: str  # Digest of the design, code and installation; empty where batches are counted, not looked at
     as_of: float  # When that was written, in seconds of `time.time`
     seconds_left: float | None = None  # How long the run would still take; None while it could not be told
     cells: tuple[CellStatus, ...]  # Each cell
