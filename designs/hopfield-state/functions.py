@@ -79,3 +79,38 @@ def effective_rank(rows):
     sizes = np.linalg.svd(rows, compute_uv=False) ** 2
     shares = sizes / sizes.sum(axis=1, keepdims=True)
     return np.exp(-(shares * np.log(np.maximum(shares, 1e-300))).sum(axis=1))
+
+
+def chain(draw, vocabulary, length, dimension=32, sharpness=3.0):
+    """Tokens (r, t) of chains of second order with laws of their own, the law of the next, and embeddings."""
+    laws, rows = softmax(sharpness * draw.normals(vocabulary, vocabulary, vocabulary), axis=3), np.arange(draw.count)
+    levels, tokens = draw.uniforms(length), np.zeros((draw.count, length), int)
+    for t in range(2, length):
+        reached = laws[rows, tokens[:, t - 2], tokens[:, t - 1]].cumsum(axis=1)[:, :-1]
+        tokens[:, t] = (reached < levels[:, t, None]).sum(axis=1)
+    return {
+        "tokens": tokens,
+        "law": laws[rows, tokens[:, -2], tokens[:, -1]],
+        "embedding": draw.normals(vocabulary, dimension),
+    }
+
+
+def recall(tokens, law, embedding, leak, bandwidth):
+    """Squared error of next-token probabilities by an associative memory of Memory Mosaics (arXiv 2405.06394).
+
+    Its keys are leaky averages of the tokens so far, normalised, and the value of a key is the token that follows.
+    The memory is a regression with a Gaussian kernel; softmax attention with the same keys stands beside it.
+    """
+    rows, average, keys = np.arange(len(tokens)), 0.0, []
+    for t in range(tokens.shape[1]):
+        average = leak * average + embedding[rows, tokens[:, t]]
+        keys.append(average / np.linalg.norm(average, axis=1, keepdims=True))
+    *seen, query = keys
+    seen, values = np.stack(seen, axis=1), np.eye(law.shape[1])[tokens[:, 1:]]
+    kernel = np.exp(-((seen - query[:, None]) ** 2).sum(axis=2) / (2.0 * bandwidth**2))
+    predicted = (kernel[:, None] @ values)[:, 0] / kernel.sum(axis=1, keepdims=True)
+    attended = (softmax((seen @ query[:, :, None])[..., 0] / bandwidth**2, axis=1)[:, None] @ values)[:, 0]
+    return {
+        "memory_gap": np.abs(predicted - attended).max(axis=1),
+        "next_token_error": ((predicted - law) ** 2).sum(axis=1),
+    }

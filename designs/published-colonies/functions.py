@@ -2,7 +2,7 @@
 
 The models are those of Fokoué, Babbitt and Levental: parts I to III (arXiv 2603.20328, 2604.00038, 2604.09677), and
 their repositories IsomorphismSim, IsomorphismSim_Part_II and IsomorphismSim_Part_III: facts are taken from these, no
-code.  Index legend: r replicate, t step or wave, a ant, s site; j feature, i point, m stump; g generation.
+code.  Index legend: r replicate, t step or wave, a ant, s site; g generation.
 """
 
 import math
@@ -12,7 +12,6 @@ from numba import njit
 from scipy import integrate, stats
 
 FLOOR = 0.01  # least pheromone in parts II and III
-N_TEST, N_THRESHOLDS = 500, 50
 SITES = np.array([10.0, 7.0, 5.0, 4.0, 3.0])
 
 
@@ -122,66 +121,6 @@ def first_wave(weakness, n_ants=5, noise_sd=3.0, power=0.5):
         wins = lambda b, v=v: other.pdf(b) * one.sf(b * (n_ants - v) / v)  # noqa: E731
         total += choice.pmf(v) * integrate.quad(wins, 0.0, worse + 9.0 * noise_sd, epsabs=1e-10)[0]
     return {"acar_share": total}
-
-
-def points(draw, label_noise, n_points=200, n_features=5, colonies=32):
-    """Points to train and to test, their labels, and shares of colonies that are right: table 1 of part II.
-
-    Labels are the sign of x₁ + x₂x₃ + x₃²/2; a share of those for training is flipped.  The colonies have sites of
-    quality 10 and 9, 8 ants, 15 waves, and observation errors of 12 times that share (0.01 at least).
-    """
-    drawn, qualities = draw.normals(n_features, n_points + N_TEST), np.array([10.0, 9.0])
-    labels = np.where(drawn[:, 0] + drawn[:, 1] * drawn[:, 2] + 0.5 * drawn[:, 2] ** 2 >= 0.0, 1.0, -1.0)
-    given = labels[:, :n_points].copy()
-    given[:, : round(n_points * label_noise)] *= -1.0
-    ants = np.zeros(draw.count)
-    for r, rng in enumerate(draw.generators()):
-        for _ in range(colonies):
-            pheromone = np.ones(2)
-            run_waves(rng, pheromone, qualities, qualities / 10.0, 15, 8, max(12.0 * label_noise, 0.01), 0.1, False)
-            ants[r] += (pheromone[0] >= pheromone[1]) / colonies
-    train, test = drawn[..., :n_points], drawn[..., n_points:]
-    return {"train": train, "given": given, "test": test, "labels": labels[:, n_points:], "ants": ants}
-
-
-def vote(train, given, test, labels, ants, n_rounds=50):
-    """Accuracy of AdaBoost on clean points by both votes, and shares of colonies less these."""
-    votes, weights = boost(train, given, test, n_rounds)
-    # The code recycles weights along the points, so that all stumps have the same weight at a point.
-    totals = votes.sum(axis=1), (weights[:, :, None] * votes).sum(axis=1)
-    coded, weighted = ((np.sign(total) == labels).mean(axis=1) for total in totals)
-    return {
-        "coded_accuracy": coded,
-        "weighted_accuracy": weighted,
-        "ants_less_weighted": ants - weighted,
-    }
-
-
-def boost(points, labels, at, n_rounds):
-    """Votes (r, m, i) of stumps at points (r, j, i), and their weights (r, m), from training points and labels."""
-    count, _, n = points.shape
-    order = points.argsort(axis=2)
-    place = np.linspace(0.0, n - 1.0, min(n, N_THRESHOLDS))
-    below = np.minimum(place.astype(int), n - 1)
-    ordered = np.take_along_axis(points, order, axis=2)
-    low, high = ordered[:, :, below], ordered[:, :, np.minimum(below + 1, n - 1)]
-    thresholds = low + (place - below) * (high - low)
-    rows = np.arange(count)
-    shares, votes, weights = np.full((count, n), 1.0 / n), np.empty((count, n_rounds, at.shape[2])), []
-    for m in range(n_rounds):
-        signed = np.take_along_axis((shares * labels)[:, None], order, axis=2).cumsum(axis=2)[:, :, below]
-        # Share of wrong labels if what is below a threshold is called 1; or else −1.
-        wrong = (0.5 * (1.0 + signed[:, :1, -1:]) - signed).reshape(count, -1)
-        best = np.abs(wrong - 0.5).argmax(axis=1)
-        error, (j, k) = wrong[rows, best], np.divmod(best, len(place))
-        way = np.where(error <= 0.5, 1.0, -1.0)[:, None]
-        error = np.clip(np.where(error <= 0.5, error, 1.0 - error), 1e-10, 1.0)
-        weights.append(0.5 * np.log((1.0 - error) / error))
-        cut = thresholds[rows, j, k][:, None]
-        votes[:, m] = way * np.where(at[rows, j] <= cut, 1.0, -1.0)
-        shares *= np.exp(-weights[-1][:, None] * labels * way * np.where(points[rows, j] <= cut, 1.0, -1.0))
-        shares /= shares.sum(axis=1, keepdims=True)
-    return votes, np.stack(weights, axis=1)
 
 
 def pass_on(draw, ants, n_generations=50, n_waves=10, generation_rate=0.1, noise_sd=0.0):

@@ -5,16 +5,17 @@ import runpy
 import naive
 import numpy as np
 import pytest
+from builders import Draw
 from commands import ROOT
 
-climb = runpy.run_path(str(ROOT / "designs" / "hopfield-state" / "functions.py"))["climb"]
+STUDY = runpy.run_path(str(ROOT / "designs" / "hopfield-state" / "functions.py"))
 
 
 @pytest.mark.parametrize("key_scale", ["raw", "normalised"])
 def test_tokens__are_those_of_loops(key_scale):
     rng = np.random.default_rng(5)
     tokens, weights = rng.normal(size=(1, 5, 3)), rng.normal(size=(1, 3, 3, 9))
-    found = climb(tokens, weights, 0.4, key_scale, skip=0.3)
+    found = STUDY["climb"](tokens, weights, 0.4, key_scale, skip=0.3)
     rows, state, cosines, ranks = list(tokens[0]), np.zeros((5, 5)), [], []
     for layer, (query, key, value) in enumerate(np.split(each, 3, axis=1) for each in weights[0]):
         asked, seen = ([row @ matrix for row in rows] for matrix in (query, key))
@@ -33,3 +34,14 @@ def test_tokens__are_those_of_loops(key_scale):
     numbers |= {"path_cosine": np.mean(cosines), "path_rank": np.mean(ranks)}
     assert {name: found[name][0] for name in numbers} == pytest.approx(numbers)
     assert found["ordinary_gap"][0] > 0.01
+
+
+@pytest.mark.parametrize(("leak", "order"), [(0.0, 1), (0.5, 3)])
+def test_memory__counts_what_followed_the_same_tokens(leak, order):
+    """Narrow kernels see equal averages alone: of the last token, or (nearly) of the last three."""
+    data = STUDY["chain"](Draw(3), vocabulary=3, length=300)
+    found = STUDY["recall"](**data, leak=leak, bandwidth=0.04)["next_token_error"]
+    for error, tokens, law in zip(found, data["tokens"], data["law"], strict=True):
+        places = [t for t in range(order, 300) if (tokens[t - order : t] == tokens[-order:]).all()]
+        counts = np.bincount(tokens[places], minlength=3)
+        assert error == pytest.approx((((counts / counts.sum()) - law) ** 2).sum(), abs=1e-3 if order == 1 else 0.05)

@@ -1,4 +1,4 @@
-"""Colonies against their rules written out ant by ant, AdaBoost against stumps one by one."""
+"""Colonies against their rules written out ant by ant."""
 
 import itertools
 import math
@@ -79,37 +79,6 @@ def test_waves__have_the_means_of_ants_that_choose_one_by_one(each_ant):
     assert np.abs(one.std(0) / other.std(0) - 1).max() < 0.1
 
 
-def boosted(points, labels, at, n_rounds):
-    """Stumps of AdaBoost and their weights as textbooks have them: every threshold of every feature in turn."""
-    shares, stumps = np.full(len(labels), 1 / len(labels)), []
-    for _ in range(n_rounds):
-        options = []
-        for j in range(points.shape[1]):
-            for cut in np.quantile(points[:, j], np.linspace(0, 1, min(50, len(labels)))):
-                for way in (1, -1):
-                    says = np.where(points[:, j] <= cut, way, -way)
-                    options.append((shares[says != labels].sum(), j, cut, way))
-        error, j, cut, way = min(options, key=lambda option: option[0])
-        weight = math.log((1 - error) / error) / 2
-        shares = shares * np.exp(-weight * labels * np.where(points[:, j] <= cut, way, -way))
-        shares /= shares.sum()
-        stumps.append((weight, np.where(at[:, j] <= cut, way, -way)))
-    return stumps
-
-
-def test_boosting__is_that_of_stumps_one_by_one_and_its_coded_vote_counts_stumps_alike():
-    points = np.random.default_rng(1).standard_normal((2, 4, 560))
-    labels = np.where(points[:, 0] + points[:, 1] * points[:, 2] + points[:, 2] ** 2 / 2 >= 0, 1.0, -1.0)
-    given = labels[:, :60] * np.where(np.arange(60) < 12, -1, 1)
-    found = STUDY["vote"](points[..., :60], given, points[..., 60:], labels[:, 60:], np.full(2, 0.25), n_rounds=10)
-    for r in range(2):
-        stumps = boosted(points[r, :, :60].T, given[r], points[r, :, 60:].T, 10)
-        weighted, counted = sum(w * v for w, v in stumps), sum(v for _, v in stumps)
-        assert found["weighted_accuracy"][r] == pytest.approx(np.mean(np.sign(weighted) == labels[r, 60:]))
-        assert found["coded_accuracy"][r] == pytest.approx(np.mean(np.sign(counted) == labels[r, 60:]))
-        assert (np.sign(counted) == 0).any()
-
-
 def test_generations__are_scaled_between_by_their_last_six():
     """With one ant and no error the rules of part III can be followed by hand."""
     found = STUDY["pass_on"](Draw(3), 1, n_generations=8, n_waves=1, generation_rate=0.9)["fitness"]
@@ -123,13 +92,6 @@ def test_generations__are_scaled_between_by_their_last_six():
                 gain = now - np.mean(fitness[-6:])
                 trail = np.maximum(0.1 * trail + 0.5 * gain * trail / trail.sum(), 0.01)
             np.testing.assert_allclose(found[r, run], fitness)
-
-
-def test_labels_to_train__are_false_at_the_share_stated():
-    found = STUDY["points"](Draw(2), 0.15, n_points=40, colonies=1)
-    x, y, z = found["train"][:, :3].swapaxes(0, 1)
-    true = np.where(x + y * z + z**2 / 2 >= 0, 1.0, -1.0)
-    assert ((found["given"] != true).sum(axis=1) == 6).all()
 
 
 def test_first_wave__decides_as_often_as_theory_says():
