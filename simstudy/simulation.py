@@ -51,7 +51,6 @@ def simulate(
     mcse: Mapping[str, float] | None = None,
     claims: Mapping[str, Mapping[str, Any]] | None = None,
     one_by_one: bool = False,
-    time_limit: float | None = None,
     batch_size: int = 1024,
     seed: int = 0,
     min_replicates: int | None = None,
@@ -90,8 +89,6 @@ def simulate(
         As in designs, of factors and ``method``; ``grid`` can be left out.
     one_by_one
         Whether methods take one replicate.
-    time_limit
-        Seconds after which one replicate has failed; with ``one_by_one``.
     batch_size, seed, min_replicates, max_replicates, budget
         As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``.
     output, **how
@@ -133,7 +130,7 @@ def simulate(
         "independent": [*independent],
         # So stated, they are parameters, whatever [functions] has of their name.
         "parameters": {name: levels[0] for name, levels in factors.items() if name in OF_FUNCTIONS and levels},
-    } | ({} if time_limit is None else {"time_limit": time_limit})
+    }
     study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.")
     study.simulation(batch_size=batch_size, seed=seed).functions(**functions).budget(**budget)
     study.precision(

@@ -92,7 +92,7 @@ def test_agreement__draws_equality_and_limits_of_differences():
 # ---------------------------------------------------------------- in a simulation
 
 
-def sample(draw, n, name, kind, label, path, process, measures, one_by_one, time_limit):
+def sample(draw, n, name, kind, label, path, process, measures, one_by_one):
     return {"self": draw.normals(n) + path, "truth": path}
 
 
@@ -108,7 +108,7 @@ def signal_to_noise(mean_bias, mean_empirical_se, n):
     return mean_bias / mean_empirical_se
 
 
-WORDS = {name: [1] for name in ("kind", "label", "process", "measures", "one_by_one", "time_limit")}
+WORDS = {name: [1] for name in ("kind", "label", "process", "measures", "one_by_one")}
 FACTORS = {"n": [5, 9], "path": [2.0], "name": ["a"], **WORDS}
 ASKED = ["relative_bias", "root_mean_squared_error", "relative_error_of_model_se", signal_to_noise, "failure_rate"]
 

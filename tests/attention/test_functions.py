@@ -4,10 +4,7 @@ import functools
 import json
 import math
 import runpy
-import subprocess
-import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -218,28 +215,6 @@ def test_infinite_parameter__is_read_back_and_told(tmp_path):
     design, store = load_design(folder / "design.json"), Store(folder / "quick")
     record = json.loads(json.dumps(status_record(counted(design, store), design, store), allow_nan=False))
     assert [cell["levels"]["limit"] for cell in record["cells"]] == [1.0, "inf"]
-
-
-def slow(x, n, seconds=60.0):
-    """As `mean`; a few replicates take a minute."""
-    end = time.perf_counter() + (seconds if x[0] > 2.7 else 0.0)
-    while time.perf_counter() < end:
-        pass
-    return {"estimate": x.mean()}
-
-
-def test_time_limit__leaves_an_interpreter_that_can_be_profiled():
-    """In a process of its own, which would hang."""
-    code = "import cProfile\nfrom simstudy.limits import within\n" \
-           "with within(9.0): pass\ncProfile.Profile().runcall(lambda: None)"  # fmt: skip
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
-
-
-def test_replicate_beyond_its_time_limit__has_failed(tmp_path):
-    results = study(tmp_path, method=slow, measures=["bias"], one_by_one=True, time_limit=0.3, max_replicates=BATCH)
-    first = AddressedDraw(cell_of(tmp_path).data_id, 0, BATCH).normals(N)[:, 0] + 0.5
-    n_slow = (first > 2.7).sum()
-    assert 0 < n_slow <= results.n_failed.item() <= n_slow + 2  # a busy machine may stop others
 
 
 def short(x, n):

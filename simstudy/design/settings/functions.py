@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simstudy.design.settings.code import FunctionName, OwnCode
-from simstudy.design.settings.records import Impossibility, Line, Path, Positive
+from simstudy.design.settings.records import Impossibility, Line, Path
 from simstudy.errors import UserError
 from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
-from simstudy.limits import within
 
-FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError, TimeoutError)
+FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError)
 """Errors of a method in a replicate that is then counted as failed."""
 Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
 """Makes what is asked for by an address, or returns what was made before."""
@@ -61,11 +60,11 @@ class Functions(OwnCode):
 
     The process takes ``draw`` (many replicates) or ``rng`` (one) and returns data by name.  The method takes data by
     name and returns numbers by name: measures, or estimate, se, lower, upper, reject.  Without a process it takes
-    ``draw`` or ``rng`` itself.  With ``one_by_one`` method and measures take one replicate, which has failed after
-    ``time_limit`` seconds on the clock.  Measures are those that follow from the numbers of the method, such numbers
-    themselves, and further functions, which take ``mean_NAME`` if they are of the measure NAME.  A theory takes
-    parameters and returns expected measures, ``exact`` at any size or ``leading`` at large ones.  All may take
-    parameters; levels of those that are ``independent`` have random numbers of their own, others share them.
+    ``draw`` or ``rng`` itself.  With ``one_by_one`` method and measures take one replicate.  Measures are those that
+    follow from the numbers of the method, such numbers themselves, and further functions, which take ``mean_NAME`` if
+    they are of the measure NAME.  A theory takes parameters and returns expected measures, ``exact`` at any size or
+    ``leading`` at large ones.  All may take parameters; levels of those that are ``independent`` have random numbers of
+    their own, others share them.
     """
 
     kind: Literal["functions"] = Field("functions", exclude=True)
@@ -74,7 +73,6 @@ class Functions(OwnCode):
     method: FunctionName
     measures: Annotated[tuple[FunctionName, ...], Field(strict=False, min_length=1)]
     one_by_one: bool = False
-    time_limit: Positive | None = None
     independent: Annotated[tuple[FunctionName, ...], Field((), strict=False, exclude_if=lambda names: not names)]
     exact_theory: FunctionName | None = Field(None, exclude=True)
     leading_theory: FunctionName | None = Field(None, exclude=True)
@@ -125,8 +123,6 @@ class Functions(OwnCode):
         """Yield what the stated names and the functions of the file do not give."""
         if not self.measured:
             yield "measures", f"{FAILURE_RATE} is told beside others; name another measure too"
-        if self.time_limit and not self.one_by_one:
-            yield "time_limit", "needs one_by_one = true: it is the time of one replicate"
         taken = {name for takes in (self.code.functions.values() if self.code else ()) for name in takes}
         drawn_from = {"draw", "rng"}
         meant = {*drawn_from, *self.measured}
@@ -171,9 +167,8 @@ class Functions(OwnCode):
         rows = []
         for replicate in range(draw.count):
             try:
-                with within(self.time_limit):
-                    rows.append(self._measure(_one(data, replicate), None))
-            except (UserError, TimeoutError) as error:
+                rows.append(self._measure(_one(data, replicate), None))
+            except UserError as error:
                 if not isinstance(error.__cause__ or error, FAILURES):
                     raise
                 rows.append(dict.fromkeys(self.measured, np.nan))
@@ -191,10 +186,9 @@ class Functions(OwnCode):
 
     def _result(self, data: dict[str, Any], count: int | None) -> tuple[dict[str, Any], str]:
         try:
-            with within(self.time_limit):
-                return data | self._by_name(self.method, data, count), ""
-        except (UserError, TimeoutError) as error:
-            return data, str(error) or f"{self.method} takes longer than {self.time_limit} s"
+            return data | self._by_name(self.method, data, count), ""
+        except UserError as error:
+            return data, str(error)
 
     def _address(self) -> tuple[Any, ...]:
         """Address of the data: cells that share it see the same ones."""
