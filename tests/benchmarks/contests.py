@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import bookkeeping
 import limits
 import numpy as np
 import recorded
@@ -16,13 +15,11 @@ from limits import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
 
-from simstudy.design.settings.cell import N_BLOCKS
-from simstudy.design.settings.tables import Simulation
+from simstudy.kernels import nw_moments
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
 _CALLS = 8
 """Calls of kernels in one round."""
-_DEFAULT_BATCH = Simulation.model_fields["batch_size"].default
 
 
 def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
@@ -32,8 +29,11 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
             rows += bound_rows(replace(size, dtype=dtype), rounds)
         for work in WORKS:
             rows += contest_rows(size, work, rounds)
+    for work in WORKS[:2]:
+        rows += contest_rows(workloads.LAYER, work, rounds)
+    rows += scaling_rows(rounds)
     rows += costs(rounds)
-    rows += surroundings(sizes, rounds)
+    rows += surroundings(sizes)
     return rows
 
 
@@ -85,9 +85,13 @@ def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
     seconds = interleaved([several(job, calls) for job in jobs], rounds)
     done = whole_replicates(size) if work.startswith("whole") else size.replicates
     yield Row(work, size.name, "simstudy", 1e6 * float(np.median(seconds[0])) / (calls * done), "µs per replicate")
+    ratios = {}
     for name, replicates, taken in zip(names[1:], computed, seconds[1:], strict=True):
-        scaled = [t * done / replicates for t in taken]
-        yield Row(work, size.name, name, ratio(scaled, seconds[0]), "times simstudy")
+        ratios[name] = ratio([t * done / replicates for t in taken], seconds[0])
+        yield Row(work, size.name, name, ratios[name], "times simstudy")
+    libraries = [found for name, found in ratios.items() if name != "C"]
+    if libraries:
+        yield Row(work, size.name, recorded.BEST, min(libraries, key=lambda found: found.median), "times simstudy")
 
 
 def whole_replicates(size: Size) -> int:
@@ -107,7 +111,7 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
     """The peer's call for a work, or None if it has none."""
     make = peer.estimates if work.endswith("W0") else peer.moments
     whole = work.startswith("whole")
-    if make is None or (whole and peer.drawn is None):
+    if make is None or (whole and peer.drawn is None) or (peer.name == "C" and size.logits != "distance"):
         return None
     arrays = workloads.draw(size)
     compute = make(arrays)
@@ -127,15 +131,29 @@ def costs(rounds: int) -> Iterator[Row]:
     yield from simulations.simulation_rows(rounds)
 
 
-def surroundings(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
-    """Two threads, and Dask: on all cores again."""
+def surroundings(sizes: Sequence[Size]) -> Iterator[Row]:
+    """Two threads: on all cores again."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     for size in sizes:
         repeats = max(1, round(0.2 / limits.fastest(functools.partial(workloads.moments, workloads.draw(size)), 3)))
         yield Row("W1", size.name, "two threads", limits.two_threads(workloads.draw(size), repeats, 5), "speed-up")
-    for size in sizes:
-        made = workloads.cell(replace(size, replicates=_DEFAULT_BATCH // N_BLOCKS), "integrated")
-        batches = max(4, round(6.0 / limits.fastest(functools.partial(workloads.whole_job, made), 3)))
-        for executor, overhead in bookkeeping.dask_overhead(made, batches, 3).items():
-            yield Row("batches", size.name, f"Dask, one of its {executor}", overhead, "times a loop")
+
+
+def scaling_rows(rounds: int) -> Iterator[Row]:
+    """Estimates of projected keys where logits grow, keys are hidden and heads are many: ratios of our own times."""
+    grown = [_heads(1024, 4, 64, 64, logits_by=factor) for factor in (1.0, 16.0)]
+    yield Row("W0", "p = 64", "logits 16 times larger", ratio(*interleaved(grown, rounds)), "of the speed")
+    place, own = np.arange(1024), np.arange(1024)[:, None]
+    for name, visible in (("causal mask", place <= own), ("band of 129 keys", abs(place - own) <= 64)):
+        jobs = [_heads(1024, 4, 1024, 64), _heads(1024, 4, 1024, 64, visible=visible)]
+        yield Row("W0", "p = 64, 1024 queries", name, ratio(*interleaved(jobs, rounds)), "times the speed")
+    few, many = interleaved([several(_heads(256, 64, 4, 4), 4), _heads(256, 256, 4, 4)], rounds)
+    yield Row("W0", "256 keys, 4 queries", "256 heads for 64", ratio(few, many), "of the speed of a head")
+
+
+def _heads(n: int, n_heads: int, n_queries: int, p: int, logits_by: float = 1.0, visible: Any = None) -> Any:
+    rng = np.random.default_rng(0)
+    keys, values = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1, n_heads, p, n), (1, n)))
+    queries = logits_by * rng.standard_normal((n_queries, n_heads, p), dtype=np.float32)
+    return functools.partial(nw_moments, keys, values, None, queries, p**0.5, "dot_product", False, visible)

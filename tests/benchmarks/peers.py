@@ -84,16 +84,19 @@ class Peer:
 
 
 def _augmented(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """Stacked projections (H p, d), and queries (H, Q, p + 1) over b² with a last coordinate for −|k|²/2."""
+    """Stacked projections (H p, d), and queries (H, Q, p + 1) over b², of distances the last for −|k|²/2, else p."""
     n_heads, d, p = arrays.projections.shape
     stacked = np.ascontiguousarray(arrays.projections.transpose(0, 2, 1).reshape(n_heads * p, d))
-    queries = np.concatenate([arrays.projected_points, np.ones((len(arrays.points), n_heads, 1))], axis=2)
+    last = np.ones((len(arrays.points), n_heads, 1 if arrays.logits == "distance" else 0))
+    queries = np.concatenate([arrays.projected_points, last], axis=2)
     return stacked, (queries / arrays.bandwidth**2).transpose(1, 0, 2).astype(arrays.keys.dtype)
 
 
 def _numpy_inputs(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """As `_augmented`, with one more coordinate of queries, −|k_q|²/2b²: (H, Q, p + 2)."""
     stacked, queries = _augmented(arrays)
+    if arrays.logits == "dot_product":
+        return stacked, queries
     reach = -0.5 * np.square(queries[..., :-1]).sum(axis=2, keepdims=True) * arrays.bandwidth**2
     return stacked, np.concatenate([queries, reach], axis=2).astype(queries.dtype)
 
@@ -101,11 +104,13 @@ def _numpy_inputs(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
 def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
     """Yield query slices and unnormalised weights (H, chunk, n) of one replicate, few queries at a time."""
     n_heads, n_queries, width = queries.shape
-    augmented = np.empty((n_heads, width, keys.shape[1]), queries.dtype)
-    augmented[:, :-2] = (stacked @ keys).reshape(n_heads, width - 2, -1)
-    np.einsum("hkn,hkn->hn", augmented[:, :-2], augmented[:, :-2], out=augmented[:, -2])
-    augmented[:, -2] *= -0.5
-    augmented[:, -1] = 1.0
+    augmented = projected = (stacked @ keys).reshape(n_heads, -1, keys.shape[1])
+    if projected.shape[1] < width:
+        augmented = np.empty((n_heads, width, keys.shape[1]), queries.dtype)
+        augmented[:, :-2] = projected
+        np.einsum("hkn,hkn->hn", augmented[:, :-2], augmented[:, :-2], out=augmented[:, -2])
+        augmented[:, -2] *= -0.5
+        augmented[:, -1] = 1.0
     for start in range(0, n_queries, _QUERIES_AT_ONCE):
         chunk = slice(start, start + _QUERIES_AT_ONCE)
         weights = queries[:, chunk] @ augmented
@@ -163,9 +168,11 @@ def _torch_inputs(arrays: Arrays) -> tuple[Any, ...]:
     return torch, torch.from_numpy(stacked), torch.from_numpy(queries.copy())
 
 
-def _torch_augmented(torch: Any, keys: Any, stacked: Any, n_heads: int) -> Any:
-    """Keys of all heads with −|k|²/2 beneath: (R, H, p + 1, n)."""
-    projected = (stacked @ keys).unflatten(1, (n_heads, -1))
+def _torch_augmented(torch: Any, keys: Any, stacked: Any, queries: Any) -> Any:
+    """Keys of all heads with −|k|²/2 beneath, if queries have a coordinate for it: (R, H, p + 1, n)."""
+    projected = (stacked @ keys).unflatten(1, (len(queries), -1))
+    if projected.shape[2] == queries.shape[2]:
+        return projected
     return torch.cat([projected, -0.5 * projected.square().sum(2, keepdim=True)], dim=2)
 
 
@@ -174,7 +181,7 @@ def torch_estimates(arrays: Arrays) -> Job:
     n_heads, _, width = queries.shape
 
     def ensembles(keys: Any, values: Any) -> Any:
-        augmented = _torch_augmented(torch, keys, stacked, n_heads).mT
+        augmented = _torch_augmented(torch, keys, stacked, queries).mT
         # Fused attention wants widths that are multiples of 8.
         pad = (0, -width % 8)
         k, q = (torch.nn.functional.pad(x, pad) for x in (augmented, queries.expand(len(keys), -1, -1, -1)))
@@ -197,7 +204,7 @@ def torch_moments(arrays: Arrays) -> Job:
         means, grams = [], []
         with torch.inference_mode():
             for x, y in zip(torch.from_numpy(keys), torch.from_numpy(values), strict=True):
-                augmented = _torch_augmented(torch, x[None], stacked, n_heads)[0]
+                augmented = _torch_augmented(torch, x[None], stacked, queries)[0]
                 for chunk in queries.split(_QUERIES_AT_ONCE, dim=1):
                     rows = torch.softmax(chunk @ augmented, dim=-1).transpose(0, 1).contiguous()
                     means.append(rows @ y)
@@ -224,8 +231,9 @@ def _jax_job(arrays: Arrays, with_gram: bool) -> Job:
     n_heads, _, width = queries.shape
 
     def one(keys: Any, values: Any) -> Any:
-        projected = (stacked @ keys).reshape(n_heads, width - 1, -1)
-        augmented = jnp.concatenate([projected, -0.5 * jnp.square(projected).sum(1, keepdims=True)], axis=1)
+        augmented = projected = (stacked @ keys).reshape(n_heads, -1, keys.shape[1])
+        if projected.shape[1] < width:
+            augmented = jnp.concatenate([projected, -0.5 * jnp.square(projected).sum(1, keepdims=True)], axis=1)
 
         def at_query(query: Any) -> Any:
             weights = jax.nn.softmax(jnp.einsum("hk,hkn->hn", query, augmented), axis=-1)
@@ -252,32 +260,9 @@ def jax_drawn(size: Size) -> Callable[[], tuple[Any, Any]]:
     return drawn
 
 
-def keops_estimates(arrays: Arrays) -> Job:
-    from pykeops.numpy import LazyTensor
-
-    stacked, _ = _augmented(arrays)
-    n_heads, _, p = arrays.projections.shape
-    points = arrays.projected_points.astype(arrays.keys.dtype)
-    scale = 1.0 / (2.0 * arrays.bandwidth**2)
-
-    def job(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-        out = np.empty((len(keys), len(points), n_heads), points.dtype)
-        for r, y in enumerate(values):
-            projected = np.ascontiguousarray((stacked @ keys[r]).reshape(n_heads, p, -1).transpose(0, 2, 1))
-            for h in range(n_heads):
-                q = LazyTensor(np.ascontiguousarray(points[:, h])[:, None, :])
-                k = LazyTensor(projected[h][None])
-                weight = -((q - k) ** 2).sum(-1) * scale
-                out[r, :, h] = weight.sumsoftmaxweight(LazyTensor(y[None, :, None].copy()), axis=1)[:, 0]
-        return out
-
-    return job
-
-
 PEERS = (
     Peer("NumPy + BLAS", "numpy", numpy_estimates, numpy_moments, numpy_drawn),
     Peer("C", COMPILER, lambda a: job_of(a, False), lambda a: job_of(a, True), None),
     Peer("torch", "torch", torch_estimates, torch_moments, torch_drawn, _ENSEMBLES_AT_ONCE),
     Peer("JAX", "jax", lambda a: _jax_job(a, False), lambda a: _jax_job(a, True), jax_drawn),
-    Peer("PyKeOps", "pykeops", keops_estimates, None, None),
 )

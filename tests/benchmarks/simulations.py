@@ -84,7 +84,8 @@ def design_of(folder: Path, methods: Sequence[Callable[..., Any]], sizes: Sequen
               one_by_one: bool) -> Design:  # fmt: skip
     """Return the same as a design."""
     path = folder / "functions.py"
-    path.write_text("import numpy as np\n" + "\n".join(map(inspect.getsource, [sample, *methods])))
+    functions = dict.fromkeys([sample, trimmed, *methods])  # some call another
+    path.write_text("import numpy as np\n" + "\n".join(map(inspect.getsource, functions)))
     made = Study("estimators", title="t", aim="a").simulation(batch_size=BATCH)
     made.functions(path=str(path), process="sample", one_by_one=one_by_one, measures=["mean_squared_error"])
     made.precision(min_replicates=replicates, max_replicates=replicates, absolute_mcse={})

@@ -27,25 +27,29 @@ class Size:
     replicates: int
     p: int = 4
     dtype: str = "float32"
+    logits: str = "distance"
 
     @property
     def bandwidth(self) -> float:
-        return self.keys ** (-1.0 / (self.p + 4))
+        return self.keys ** (-1.0 / (self.p + 4)) if self.logits == "distance" else self.p**0.5
 
 
 SIZES = (Size("S1", 1024, 32, 8, 64, 8), Size("S2", 4096, 64, 16, 64, 1), Size("S3", 256, 16, 4, 32, 64))
+# A layer of a transformer, at the temperature that it has.
+LAYER = Size("layer", 1024, 768, 12, 64, 1, 64, logits="dot_product")
 TINY = Size("tiny", 48, 9, 3, 5, 2)
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Keys (R, d, n), values (R, n), projections (H, d, p), query points (Q, d), bandwidth."""
+    """Keys (R, d, n), values (R, n), projections (H, d, p), query points (Q, d), bandwidth, kind of logits."""
 
     keys: np.ndarray
     values: np.ndarray
     projections: np.ndarray
     points: np.ndarray
     bandwidth: float
+    logits: str
 
     @cached_property
     def projected_points(self) -> np.ndarray:
@@ -60,7 +64,7 @@ def draw(size: Size, seed: int = 0) -> Arrays:
     values = target(keys) + 0.5 * rng.standard_normal(keys[:, 0].shape)
     points = rng.standard_normal((size.queries, size.features))
     arrays = (a.astype(size.dtype) for a in (keys, values, np.array(frames), points))
-    return Arrays(*arrays, size.bandwidth)
+    return Arrays(*arrays, size.bandwidth, size.logits)
 
 
 def target(keys: np.ndarray) -> np.ndarray:
@@ -71,14 +75,14 @@ def target(keys: np.ndarray) -> np.ndarray:
 def estimates(arrays: Arrays) -> np.ndarray:
     """W0 by this package: (R, Q, H)."""
     keys = project(arrays.keys, arrays.projections)
-    return nw_moments(keys, arrays.values, None, arrays.projected_points, arrays.bandwidth, "distance")[0]
+    return nw_moments(keys, arrays.values, None, arrays.projected_points, arrays.bandwidth, arrays.logits)[0]
 
 
 def moments(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """W1 by this package, for noise of variance 1: (R, Q, H) and (R, Q, H, H)."""
     keys = project(arrays.keys, arrays.projections)
     ones = np.ones_like(arrays.values)
-    return nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, "distance")[:2]
+    return nw_moments(keys, arrays.values, ones, arrays.projected_points, arrays.bandwidth, arrays.logits)[:2]
 
 
 def cell(size: Size, treatment: str) -> Cell:
