@@ -37,21 +37,16 @@ def describe(
 @cli.app.command("list")
 def list_designs(
     folder: Annotated[Path | None, typer.Argument(help="List the designs in this folder instead.")] = None,
-    as_json: cli.JsonOption = False,
 ) -> None:
     """List shipped designs and those in ./designs, with their sizes or mistakes."""
     from rich.table import Table
 
     from simstudy.design.written import FILE, designs_in, is_shipped, known_designs, read_design
-    from simstudy.report.progress import design_record
-    from simstudy.report.terminal import entry, say_json, show_table
+    from simstudy.report.terminal import entry, show_table
 
     paths = known_designs() if folder is None else designs_in(folder)
     if not paths:
         raise UserError(f"{folder or 'designs'}: holds no study folders (NAME/{FILE}); give another folder")
-    if as_json:
-        say_json({"designs": [design_record(*each) for each in _checked(paths)]})
-        return
     # Those were checked when they were shipped, which takes long for all of them.
     shipped = [path for path in paths if is_shipped(path)]
     table = Table("design", "title", "profiles")
@@ -72,18 +67,14 @@ def list_designs(
 @cli.app.command()
 def check(
     designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")],
-    as_json: cli.JsonOption = False,
     trust: cli.TrustOption = None,
 ) -> None:
     """Check designs under every profile and list all mistakes, each with its place and remedy."""
-    from simstudy.report.progress import design_record
-    from simstudy.report.terminal import counted, say, say_json
+    from simstudy.report.terminal import counted, say
 
     checked = _checked(designs, trust or ())
     loaded = [(place, design) for place, profiles, _ in checked for design in profiles.values()]
-    if as_json:
-        say_json({"designs": [design_record(*each) for each in checked]})
-    for place, each in () if as_json else loaded:
+    for place, each in loaded:
         say(f"{place}: {each.profile}: {counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}")
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
     if mistakes:

@@ -153,18 +153,14 @@ def plan(
     profile: cli.ProfileOption = "quick",
     workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time with this many workers.")] = None,
     output: cli.OutputOption = cli.OUTPUT,
-    as_json: cli.JsonOption = False,
     trust: cli.TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
-    from simstudy.report.progress import plan_lines, plan_record, plan_table
-    from simstudy.report.terminal import say, say_json, show_table, track
+    from simstudy.report.progress import plan_lines, plan_table
+    from simstudy.report.terminal import say, show_table, track
     from simstudy.study import plan as plan_study
 
     loaded, _ = cli.opened(design, profile, output, trust)
-    found = plan_study(loaded, output=output, track=(lambda tasks, _: tasks) if as_json else track)
-    if as_json:
-        say_json(plan_record(found, loaded, workers))
-    else:
-        show_table(plan_table(found))
-        say(*plan_lines(found, workers))
+    found = plan_study(loaded, output=output, track=track)
+    show_table(plan_table(found))
+    say(*plan_lines(found, workers))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from heapq import nlargest
 from itertools import groupby
 from operator import itemgetter
@@ -18,7 +18,6 @@ from rich.table import Table
 
 from simstudy.design.answerable import lacking, order_of
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.mistakes import Problem
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import level
 from simstudy.execution.status import TELL_SHARE, CellStatus, Status
@@ -235,28 +234,6 @@ def plan_lines(plan: Plan, workers: int | None) -> list[str]:
     if workers is not None:
         lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")
     return lines
-
-
-def design_record(place: str, profiles: Mapping[str, Design], problems: list[Problem]) -> dict[str, Any]:
-    """Return a design with the size of each profile, or with its mistakes."""
-    study = next((design.study for design in profiles.values()), None)
-    sizes = {name: {"cells": len(design.cells), "claims": len(design.claims)} for name, design in profiles.items()}
-    mistakes = [{"place": problem.path, "message": str(problem)} for problem in problems]
-    named = {"design": place, "name": study and study.name, "title": study and study.title}
-    return named | {"profiles": sizes, "mistakes": mistakes}
-
-
-def plan_record(plan: Plan, design: Design, workers: int | None) -> dict[str, Any]:
-    """Return the plan of a study: times in seconds, sizes in bytes; ``workers`` as asked, or those of here."""
-    asked = workers or plan.workers
-    return {
-        "study": design.study.name,
-        "profile": design.profile,
-        "workers": asked,
-        "seconds": plan.seconds(asked),
-        "peak_memory_bytes": round(plan.peak_MiB * 2**20),
-        "grids": [vars(grid) for grid in plan.grids],
-    }
 
 
 def _finite(value: Any, otherwise: str | None) -> Any:
