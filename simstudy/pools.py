@@ -19,19 +19,14 @@ def joblib_backends() -> tuple[str, ...]:
     return tuple(BACKENDS)
 
 
-def of_caller(executor: Any, held: ExitStack) -> Any:
-    """Return an executor of the caller's or a client of Dask, of a cluster its client; it stays open."""
+def of_caller(executor: Any, held: ExitStack, otherwise: int) -> tuple[Any, int]:
+    """Return an executor of the caller's or a client of Dask, which stays open, and its workers if it tells them."""
     if hasattr(executor, "get_client"):  # a cluster
         executor = held.enter_context(executor.get_client())
     if isinstance(executor, Executor) or (hasattr(executor, "nthreads") and not executor.asynchronous):
-        return executor
+        return executor, getattr(executor, "_max_workers", None) or otherwise
     known = "a Client (not asynchronous) or cluster of Dask, an executor of concurrent.futures, or a word"
     raise UserError(f"executor of type {type(executor).__name__}: give {known}")
-
-
-def workers_of(executor: Executor, otherwise: int) -> int:
-    """Return how many workers an executor has, as far as it tells."""
-    return getattr(executor, "_max_workers", None) or otherwise
 
 
 class Threads(Executor):

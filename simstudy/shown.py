@@ -63,12 +63,3 @@ def residuals(cells: xr.Dataset, measure: str) -> Residuals:
     theory = np.where(theory == 0, np.nan, theory)
     ratio = by_source(cells, measure, "empirical") / theory
     return Residuals(ratio - 1, cells[f"{measure}_mcse"].values / np.abs(theory))
-
-
-def z_scores(cells: xr.Dataset, measure: str, source: str) -> Array:
-    """Return (Monte Carlo − theory) / error of each cell, numerical errors included; NaN where undefined."""
-    errors = cells[f"{measure}_mcse"].values
-    if source == "exact" and f"{measure}_numerical_error" in cells:
-        errors = np.hypot(errors, np.nan_to_num(cells[f"{measure}_numerical_error"].values))
-    gaps = by_source(cells, measure, "empirical") - by_source(cells, measure, source)
-    return gaps / np.where(errors > 0, errors, np.nan)

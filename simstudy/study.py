@@ -133,9 +133,11 @@ def complete(
     store = store_of(design, output)
     require_writable(store.folder)
     _require_own_folder(design, store)
-    if found := _found_done(design, store, "cuda" if executor == "cuda" else "cpu"):
-        return found
+    if done := _found_done(design, store, "cuda" if executor == "cuda" else "cpu"):
+        return done
     from simstudy.execution.loop import Meter
+    from simstudy.verdicts.assemble import assemble
+    from simstudy.verdicts.judge import judge
 
     meter = Meter()
     tell = observer or (lambda *_: None)
@@ -153,11 +155,14 @@ def complete(
             writer = StatusWriter(store, design)
             simulate(state, opened, meter, writer, tell, budget=design.budget)
             writer.write(state)
-            word = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
-            how: dict[str, Any] = {"executor": word, "workers": opened.workers()}
+            by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
+            how: dict[str, Any] = {"executor": by, "workers": opened.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= {**state.tally(), **meter.read()}
-        results, details = _judged(state, design, lambda predicted: tell(state, predicted), opened.device, told)
+        with threadpool_limits(limits=1):
+            joined, details = assemble(design, state.accounts, partial(tell, state), opened.device, told)
+            judged = judge(design, state.accounts, told)
+        results = xr.merge([joined, judged, *_zipped(design)], combine_attrs="override")
         machine = provenance(opened.device, [planned.cell for planned in design.cells])
         how |= {name: machine[name] for name in ("device", "processor", "system")}
         results.attrs["run"] = json.dumps(how)
@@ -167,9 +172,8 @@ def complete(
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
         state.fold()
         status = writer.write(state, opened.device)
-        notes = list(opened.aside)
-        if damaged := how["batches_damaged"]:
-            notes.append(f"{damaged} stored batches were damaged and have been computed again; check the disk")
+        damaged = f"{how['batches_damaged']} stored batches were damaged and have been computed again; check the disk"
+        notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
         # As they will be read ever after: reports are the same bytes whoever writes them, and when.
         return Completed(read_cells(store), status, notes)
 
@@ -183,18 +187,6 @@ def _found_done(design: Design, store: Store, device: str) -> Completed | None:
         if status is None or not is_done(status, store, device):
             return None
         return Completed(read_cells(store), status, [])
-
-
-@threadpool_limits.wrap(limits=1)
-def _judged(
-    state: RunState, design: Design, tell: Callable[[int], None], device: str, told: dict[int, Any]
-) -> tuple[xr.Dataset, xr.Dataset]:
-    from simstudy.verdicts.assemble import assemble
-    from simstudy.verdicts.judge import judge
-
-    joined, details = assemble(design, state.accounts, tell, device, told)
-    found = [joined, judge(design, state.accounts, told), *_zipped(design)]
-    return xr.merge(found, combine_attrs="override"), details
 
 
 def _zipped(design: Design) -> Iterator[xr.Dataset]:

@@ -1,6 +1,5 @@
 """Many methods on the same units: which differ, and which are tied."""
 
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +31,6 @@ class Ties(NamedTuple):
 
     def __repr__(self) -> str:
         return f"{self.conditions.to_string(index=False)}\n{self.note}"
-
-    def _repr_html_(self) -> str:
-        return f"{self.conditions.to_html(index=False)}<p>{escape(self.note)}</p>"
 
 
 def tied_sets(numbers: Any, **columns: Any) -> Ties:

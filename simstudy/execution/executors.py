@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from simstudy.errors import UserError, require_extra, require_plain
 from simstudy.execution.folder import ASIDE, Folder
 from simstudy.execution.memory import available
-from simstudy.pools import Threads, joblib_backends, of_caller, workers_of
+from simstudy.pools import Threads, joblib_backends, of_caller
 
 MAX_WORKERS = 1024
 """Most workers on one machine: a system that can start no more threads would end the run as a defect."""
@@ -239,8 +239,8 @@ def open_executor(
         if executor in ("serial", "threads", *joblib_backends()):
             executor = held.enter_context(Threads(1 if executor == "serial" else count, executor))
         if not isinstance(executor, str):
-            given = of_caller(executor, held)
-            opened = DaskExecutor(given) if hasattr(given, "nthreads") else Executor(given, workers_of(given, count))
+            own, count = of_caller(executor, held, count)
+            opened = DaskExecutor(own) if hasattr(own, "nthreads") else Executor(own, count)
         elif executor == "processes":
             opened = DaskExecutor(held.enter_context(local_client({str(number): {} for number in range(count)})))
         elif executor == "cuda":

@@ -1,4 +1,4 @@
-"""All studies on one page, the report that the claims of the paper are read in, with verdicts at one level for all."""
+"""All studies on one page, the report that the claims of the paper are read in."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import xarray as xr
 
-from simstudy.design.claims import LEVEL, OptimumSlope
+from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.load import load_design, profiles_of
 from simstudy.design.written import is_shipped
@@ -19,33 +19,6 @@ from simstudy.report.figures import draw, image
 from simstudy.report.page import describe, figures_of, margin_of, require_same_design, template
 from simstudy.report.tables import VerdictLine, count_verdicts
 from simstudy.results import read_cells
-
-
-def campaign(studies: list[tuple[xr.Dataset, Design]]) -> dict[str, Any]:
-    """Judge the claims of several studies such that any of all verdicts is wrong with probability LEVEL at most.
-
-    Each study is judged at LEVEL over the number of studies (Bonferroni). So the claims of one study do not weigh on
-    those of another, and a study's level depends on how many there are, not on how many claims the others make. Holm's
-    method gains nothing that is sure here: of every claim either "it holds" or "it fails" is true, so that no decision
-    makes the number of true hypotheses smaller.
-
-    The p-values of claims that spend a part of their level on which levels may be least hold at no other level.
-
-    Returns how many studies share the level, the verdicts that hold at it by study and claim, and how many claims have
-    a verdict in their study and at this level.
-    """
-    claiming = [(results, design) for results, design in studies if design.claims]
-    verdicts: dict[str, dict[str, str]] = {design.study.name: {} for _, design in claiming}
-    n_decided = n_hold = 0
-    for results, design in claiming:
-        columns = (results[name].values.tolist() for name in ("claim", "verdict", "p_against", "p_in_favour"))
-        for name, verdict, *p_values in zip(*columns, strict=True):
-            at_its_own = isinstance(design.claims[name], OptimumSlope) and len(claiming) > 1
-            holds = min(p_values) * len(claiming) < LEVEL and not at_its_own
-            verdicts[design.study.name][name] = verdict if holds else "undecided"
-            n_decided += verdict != "undecided"
-            n_hold += holds and verdict != "undecided"
-    return {"n_studies": len(claiming), "verdicts": verdicts, "n_decided": n_decided, "n_hold": n_hold}
 
 
 def papers() -> list[dict[str, Any]]:
@@ -70,7 +43,7 @@ def _tested(lines: Mapping[str, VerdictLine]) -> list[dict[str, Any]]:
 
 def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
     """Write ``report-<profile>.html``: every study that has results, with its answer, first figure and verdicts."""
-    studies, judged = [], []
+    studies = []
     lines: dict[str, VerdictLine] = {}
     for path in designs:
         if profile not in profiles_of(path):
@@ -82,7 +55,6 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         results = read_cells(store)
         require_same_design(results, design, store)
         studies.append(_described(results, design, store, output))
-        judged.append((results, design))
         if is_shipped(path):
             lines |= {f"{design.study.name}/{line.claim}": line for line in studies[-1]["verdicts"]}
     if not studies:
@@ -94,7 +66,6 @@ def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
         n_claims=len(told),
         headline=count_verdicts(told),
         error_rate=LEVEL,
-        campaign=campaign(judged),
         papers=_tested(lines),
     )
     return Store(output).write_text(f"report-{profile}.html", page)

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.report.figures.shared import NEUTRAL, canvas, label_y, legends, looks_of, own_style
 from simstudy.report.labels import THEORY_NAMES, measure_name
-from simstudy.shown import by_source, z_scores
+from simstudy.shown import by_source
 
 FURTHEST = 8.0
 """z-scores beyond are drawn at the edge."""
@@ -16,15 +16,11 @@ ROUNDING = 1e-12
 """An error of so small a part of the estimate is rounding, in which a z-score means nothing."""
 
 
-def compared_measures(results: xr.Dataset) -> list[str]:
-    """Return the measures of ensembles of which some cell has an error and a value by some theory."""
-    return [name for name in MEASURES if any(len(_known(results, name, source)) for source in THEORIES)]
-
-
 @own_style()
 def draw_z_scores(results: xr.Dataset, *measures: str) -> Drawing | None:
     """Draw a panel for each measure, a colour for each theory: by chance points would follow the line; None without."""
-    if not (measures := measures or tuple(compared_measures(results))):
+    compared = (name for name in MEASURES if any(len(_known(results, name, source)) for source in THEORIES))
+    if not (measures := measures or (*compared,)):
         return None
     drawing, grid = canvas(len(measures), 3.0)
     known = {(name, source): _known(results, name, source) for name in measures for source in THEORIES}
@@ -52,6 +48,9 @@ def draw_z_scores(results: xr.Dataset, *measures: str) -> Drawing | None:
 
 
 def _known(results: xr.Dataset, measure: str, source: str) -> np.ndarray:
-    found = z_scores(results, measure, source)
-    estimate = np.abs(by_source(results, measure, "empirical"))
-    return found[np.isfinite(found) & (results[f"{measure}_mcse"].values > ROUNDING * estimate)]
+    """Return z-scores (Monte Carlo − theory) / error, numerical errors included, of cells that have one."""
+    mcse, estimate = results[f"{measure}_mcse"].values, by_source(results, measure, "empirical")
+    exact = source == "exact" and f"{measure}_numerical_error" in results
+    errors = np.hypot(mcse, np.nan_to_num(results[f"{measure}_numerical_error"].values)) if exact else mcse
+    found = (estimate - by_source(results, measure, source)) / np.where(errors > 0, errors, np.nan)
+    return found[np.isfinite(found) & (mcse > ROUNDING * np.abs(estimate))]
