@@ -1,5 +1,6 @@
 """Executors that cannot do the work tell so, never silence or a traceback; and none of them opens a door."""
 
+import math
 import os
 import sys
 import threading
@@ -94,6 +95,7 @@ def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, exec
 
     assert executor._client.rpc.timeout == executors.BUSY_SECONDS > 30.0
     monkeypatch.setattr(executor._client, "nthreads", unanswered)
+    monkeypatch.setattr(executor, "_counted", -math.inf)  # workers are counted when it opens, and once a second
     with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored$"):
         drained(executor, batches(1))
 
