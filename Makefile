@@ -91,7 +91,7 @@ test: $(VENV)/.dev  ## Import contracts and the whole test suite; TESTS=--shuffl
 	$(BIN)/lint-imports --cache-dir $(VENV)/.import_linter_cache
 	$(BIN)/python -m pytest -o cache_dir=$(VENV)/.pytest_cache -n $(CORES) --dist worksteal $(TESTS)
 
-verify: $(VENV)/.models  ## Exact moments, theories, verdicts, kills, hostile inputs, trained models, an hour of random designs (SOAK=9: fewer)
+verify: $(VENV)/.models  ## Exact moments, theories, verdicts, kills, trained models, an hour of random designs (SOAK=9: fewer)
 	$(BIN)/python -m pytest -s --timeout=1800 -m "rare or not rare" tests/verification/verify_*.py
 	$(BIN)/python -m pytest -m rare --timeout=1800
 
