@@ -33,7 +33,10 @@ def test_flagship__runs_from_an_empty_environment(tmp_path):
     empty.mkdir()
     simstudy = place / "bin" / "simstudy"
     shipped = run(simstudy, "list", cwd=empty)
-    assert all(path.parent.name in shipped for path in (ROOT / "designs").glob("*/design.toml"))
+    names = [path.parent.name for path in (ROOT / "designs").glob("*/design.toml")]
+    assert all(name in shipped for name in names)
+    checked = run(simstudy, "check", *names, cwd=empty).splitlines()
+    assert len(checked) >= len(names) and all(Path(line.partition(": ")[0]).is_relative_to(purelib) for line in checked)
     shown = run(simstudy, "run", "principal-angles", cwd=empty)
     n_claims = len(tomllib.loads((ROOT / "designs" / "principal-angles" / "design.toml").read_text())["claims"])
     assert f"{n_claims} claims" in shown and "; all as expected" in shown
