@@ -3,11 +3,12 @@
 import re
 import shutil
 import subprocess
+import textwrap
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from commands import ROOT
+from commands import ROOT, simstudy
 
 DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
     ROOT / "README.md", *ROOT.glob("[dost]*/README.md"), *ROOT.glob("simstudy/*/README.md"),
@@ -72,3 +73,23 @@ def dom(address: str, folder: Path, *options: str) -> str:
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
                "--virtual-time-budget=20000", "--dump-dom", *options, address]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+SETTINGS = ROOT / "simstudy" / "docs" / "settings.rst"
+"""The reference of all settings and measures, which `python tests/pages.py` writes."""
+
+
+def settings_page() -> str:
+    """What `simstudy describe` prints, a heading for each table."""
+    title = "Settings and measures"
+    page = f"{title}\n{'=' * len(title)}\n\n``simstudy describe`` prints this page, or the part that it is asked for.\n"
+    for table in simstudy("describe").stdout.strip().split("\n\n"):
+        name, *lines = table.splitlines()
+        page += f"\n{name}\n{'-' * len(name)}\n\n.. code-block:: none\n\n"
+        for line in lines:
+            page += textwrap.fill(line, 116, initial_indent="   ", subsequent_indent="     ") + "\n"
+    return page
+
+
+if __name__ == "__main__":
+    SETTINGS.write_text(settings_page())

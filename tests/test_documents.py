@@ -14,7 +14,7 @@ from commands import ROOT
 from commands import simstudy as command
 from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
-from pages import DOCUMENTS, blocks, lacking
+from pages import DOCUMENTS, SETTINGS, blocks, lacking, settings_page
 
 import simstudy.theory
 from simstudy import plots
@@ -250,3 +250,7 @@ def test_files_of_a_study__are_all_told_of(study):
 def test_every_public_function__has_its_place_in_the_reference():
     listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", FUNCTIONS.read_text(), flags=re.M)
     assert sorted(listed) == sorted([*simstudy.__all__])
+
+
+def test_page_of_settings__is_what_describe_prints():
+    assert SETTINGS.read_text() == settings_page(), "python tests/pages.py writes it anew"

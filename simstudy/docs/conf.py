@@ -15,7 +15,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 project = "simstudy"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton"]
-root_doc = "simstudy/docs/index"
+root_doc = "simstudy/docs/contents"
 include_patterns = [
     "simstudy/docs/*.md", "simstudy/docs/*.rst", "simstudy/*.md", "simstudy/*/README.md", "findings/README.md",
     "designs/README.md", "designs/*/README.md", "tests/README.md", "tests/*/README.md",

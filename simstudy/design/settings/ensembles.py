@@ -49,7 +49,7 @@ class _LengthRule(Choice):
 
 
 class YarnBandwidth(_LengthRule):
-    """g = (rate·ln(n/n₀) + 1)² above n₀, and 1 up to it: YaRN (Peng et al. 2023)."""
+    """g = (rate·ln(n/n₀) + 1)² above n₀, and 1 up to it: YaRN (Peng and others 2023)."""
 
     kind: Literal["yarn"]
     rate: Positive = 0.1  # as fitted by the authors
