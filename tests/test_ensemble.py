@@ -92,7 +92,6 @@ KERNELS = {
 
 @pytest.mark.parametrize("library", KERNELS)
 def test_bandwidths_of_other_libraries__are_converted_as_the_page_says(library):
-    """`verify_peers` has the libraries themselves."""
     keys, values, queries = (np.ravel(arguments()[name])[:N] for name in ("keys", "values", "queries"))
     weights = KERNELS[library](np.abs(queries[:, None] - keys), keys)
     converted = bandwidth_of(library, B, keys.std(ddof=1))

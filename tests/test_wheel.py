@@ -15,9 +15,9 @@ DESIGNS = {path.parent.name for path in (ROOT / "designs").glob("*/design.toml")
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
-    """A folder that holds what the wheel puts into an environment, and nothing else."""
+    """A folder that holds what the wheel of a source distribution puts into an environment, and nothing else."""
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
     built = subprocess.run(command, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = folder.glob("*.whl")

@@ -4,9 +4,7 @@ A block value is the mean of one block of replicates; an account needs no more t
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +13,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from simstudy.design.claims import LEVEL
-from simstudy.replicates.stopping import GROWTH, MIN_BATCHES
-from simstudy.verdicts.judge import Judgement, judge_claim, selected_by, wanted_by_claims
+from simstudy.verdicts.judge import Judgement, judge_claim, selected_by
 
 Array = NDArray[np.float64]
 
-PER_BATCH = 16
 DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1.0,
@@ -101,26 +97,3 @@ def false_on_events(measure: str, share: float, n_blocks: int, verdict: str) -> 
     counts = np.arange(int(stats.binom.ppf(1 - 1e-9, n_blocks, share)) + 1)
     given = [verdict_on_events(measure, share, int(count), n_blocks) == verdict for count in counts]
     return float(stats.binom.pmf(counts, n_blocks, share)[given].sum())
-
-
-class Spent(NamedTuple):
-    """Blocks that a study used, whether its claim is supported, and how often it was looked at."""
-
-    blocks: int
-    supported: bool
-    looks: int
-
-
-def spent(setting: Setting, rng: np.random.Generator, ceiling: int) -> Spent:
-    """Run one study of a cell with ``stop = "verdict"``: batches are added as the package says, up to a ceiling."""
-    design: Any = SimpleNamespace(claims={"c": setting.stated}, factors={"g": setting.factors})
-    blocks, done = setting.study(rng, ceiling * PER_BATCH), MIN_BATCHES
-    for looks in itertools.count(1):  # noqa: B007
-        (account,) = accounts(setting.levels, blocks[: done * PER_BATCH])
-        account.done = account.target = done
-        account.planned.precision = SimpleNamespace(stop="verdict", max_replicates=ceiling * account.batch_size)
-        (wanted,) = wanted_by_claims(design, {}, [account])
-        if wanted == done:
-            break
-        done = min(wanted, GROWTH * done)
-    return Spent(done * PER_BATCH, setting.judged(blocks[: done * PER_BATCH]).verdict == "supported", looks)

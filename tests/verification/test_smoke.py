@@ -100,7 +100,7 @@ def test_errors_over_splits_of_rows__are_those_over_seeds():
 
 def test_verdict_is_strict_but_accepts_normal_scores():
     z = stats.norm.ppf((np.arange(250) + 0.5) / 250)
-    assert judge(z).failures == []
-    assert judge(z + 0.5).failures
-    assert judge(1.3 * z).failures
-    assert "largest |z|" in judge(np.append(z, 5.0)).failures
+    assert judge(z) == []
+    assert judge(z + 0.5)
+    assert judge(1.3 * z)
+    assert "largest |z|" in judge(np.append(z, 5.0))

@@ -6,7 +6,6 @@ The name keeps this out of the ordinary test suite, which takes one kill of each
 import subprocess
 from collections.abc import Callable, Iterator
 
-import psutil
 import pytest
 from builders import edited
 from kills import BATCHES, KINDS, ROOT, WORK, Aim, Bench, Target, environment, unfolded
@@ -51,29 +50,6 @@ def hit_in_one_run(target: Target, process: subprocess.Popen, victim: Callable[[
         target.shoot(process, aim, target.paths(BATCHES), victim)
     assert target.effective == n, "the run ended too soon"
     return process.wait(300)
-
-
-def test_killed_parent_of_processes__is_continued(bench):
-    target = bench.target("processes: parent")
-    start = started(bench, *bench.run(target.name, "--executor", "processes", "--workers", "2"))
-    for _ in range(2):
-        target.hit(start, Aim(most=40, delay=0.1))
-    bench.end(target)
-
-
-def test_killed_worker_of_processes__is_replaced(bench):
-    """Dask's nannies start new workers; tasks of the dead are computed by others."""
-    target = bench.target("processes: a worker")
-    process = started(bench, *bench.run(target.name, "--executor", "processes", "--workers", "2"))()
-
-    def busiest() -> None:
-        workers = [p for p in psutil.Process(process.pid).children(recursive=True) if "spawn_main" in str(p.cmdline())]
-        max(workers, key=lambda worker: sum(worker.cpu_times()[:2])).kill()
-
-    code = hit_in_one_run(target, process, busiest, 3, Aim(most=40, delay=0.1))
-    # Both were hit in a row while they computed one batch: refused, and continued.
-    assert code in (0, 3) or (code == 2 and "workers died" in bench.log.read_text())
-    bench.end(target)
 
 
 def test_killed_members_of_a_cluster__cost_nothing(bench):

@@ -4,6 +4,7 @@ The truth is the mean of all studies, whose error is a twentieth of that of one.
 points, heads and splits that were drawn, which say nothing of others.
 """
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -24,14 +25,9 @@ Array = NDArray[np.float64]
 MEASURES = ("mse", "ensemble_variance", "correlation")
 N_DRAWS = 64
 TINY = {
-    "n_keys": 20,
-    "n_features": 3,
-    "head_dim": 1,
-    "arrangement": "haar",
-    "regression": {"kind": "ridge"},
-    "queries": {"kind": "gaussian", "count": 2},
-    "batch_size": 16,
-}
+    "n_keys": 20, "n_features": 3, "head_dim": 1, "arrangement": "haar", "regression": {"kind": "ridge"},
+    "queries": {"kind": "gaussian", "count": 2}, "batch_size": 16,
+}  # fmt: skip
 
 
 class Intervals(NamedTuple):
@@ -52,11 +48,15 @@ class Intervals(NamedTuple):
 
 
 def averages(studies: int, population: tuple[str, ...], n_batches: int = N_DRAWS) -> Intervals:
+    cells = (minimal_cell(**TINY | {"seed": seed, "population": population}) for seed in range(studies))
+    return intervals(cells, MEASURES, n_batches)
+
+
+def intervals(cells: Iterable[Cell], measures: tuple[str, ...], n_batches: int) -> Intervals:
     found = []
-    for seed in range(studies):
-        cell = minimal_cell(**TINY | {"seed": seed, "population": population})
+    for cell in cells:
         performance = estimated(cell, n_batches)
-        found.append([(performance.estimate[name], performance.mcse[name]) for name in MEASURES])
+        found.append([(performance.estimate[name], performance.mcse[name]) for name in measures])
     values = np.array(found, float)
     return Intervals(values[..., 0], values[..., 1], performance.n_blocks - 1)
 
@@ -111,33 +111,22 @@ def test_shares_of_wrong_pairs__cover_over_heads_and_do_not_given_those_drawn():
 OF_ROWS = ("mse", "ensemble_variance", "squared_bias")
 DATA_SETS = {
     "diabetes": (["bmi", "s5"], {"kind": "fitted", "learner": "nearest_neighbours"}, "residuals", ["held_out"]),
-    "wine": (
-        ["hue", "ash"],
-        {"kind": "fitted", "learner": "linear"},
-        {"kind": "residuals", "paired": True},
-        ["held_out", "rows"],
-    ),
+    "wine": (["hue", "ash"], {"kind": "fitted", "learner": "linear"}, {"kind": "residuals", "paired": True},
+             ["held_out", "rows"]),
     "breast_cancer": (["mean radius", "mean texture"], "file", "gaussian", ["held_out"]),
-}
+}  # fmt: skip
 
 
 def studies(name: str, count: int, population: list[str] | None = None, n_batches: int = 64) -> Intervals:
     columns, regression, noise, stated = DATA_SETS[name]
-    found = []
-    for seed in range(count):
-        cell = with_contents(
+    keys = {"kind": "file", "path": f"sklearn:{name}", "columns": columns, "response": "target", "held_out": 20}
+    return intervals(
+        (with_contents(
             n_keys=30, n_features=2, n_heads=2, head_dim=1, arrangement="orthogonal", bandwidth=0.7, batch_size=16,
-            key_distribution={
-                "kind": "file", "path": f"sklearn:{name}", "columns": columns, "response": "target",
-                "held_out": 20,
-            },
-            regression=regression, noise=noise, queries={"kind": "held_out", "count": 4}, seed=seed,
-            population=stated if population is None else population,
-        )  # fmt: skip
-        performance = estimated(cell, n_batches)
-        found.append([(performance.estimate[measure], performance.mcse[measure]) for measure in OF_ROWS])
-    values = np.array(found, float)
-    return Intervals(values[..., 0], values[..., 1], performance.n_blocks - 1)
+            key_distribution=keys, regression=regression, noise=noise, queries={"kind": "held_out", "count": 4},
+            seed=seed, population=stated if population is None else population,
+        ) for seed in range(count)), OF_ROWS, n_batches,
+    )  # fmt: skip
 
 
 SEEDS = 120

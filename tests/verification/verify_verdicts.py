@@ -5,32 +5,21 @@ judged as all others are.  What is printed beside: how often the interval leaves
 boundary.
 """
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import minimal_cell
-from scipy import optimize, stats
 from small_studies import (
     DRAWS,
     LEVEL,
-    N_BLOCKS,
-    PER_BATCH,
     Setting,
     claim,
     false_on_events,
     rates,
-    spent,
     verdict_on_events,
 )
 
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.moments import Moments, stack
-from simstudy.replicates.performance import performance
-from simstudy.verdicts.estimates import estimates_of
-from simstudy.verdicts.evidence import Contrast, doubt, normal_score, p_above, skewness_corrected
-from simstudy.verdicts.judge import judge_claim, selected_by
+from simstudy.verdicts.evidence import Contrast, p_above
 
 STUDIES = 2000
 LOOKS = (64, 128, 256)
@@ -148,87 +137,3 @@ def test_rare_events__are_found_rarer_or_more_frequent_no_more_often_than_the_le
         ever += ["contradicted" in given, "supported" in given]
     print(f"events in {share:.1%}, {len(looks)} looks: ever rarer, more frequent {ever / STUDIES}")
     assert max(ever) / STUDIES <= LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / STUDIES)
-
-
-def fixed_size(power: float, effect: float) -> float:
-    """Return the blocks with which one t-test at `LEVEL` has a power, for a mean of so many sd of a block."""
-
-    def excess(n: float) -> float:
-        return float(stats.nct.sf(stats.t.isf(LEVEL, n - 1), n - 1, effect * np.sqrt(n))) - power
-
-    return float(optimize.brentq(excess, 4.0, 1e5))
-
-
-@pytest.mark.parametrize("size", [128, 256, 512])
-@pytest.mark.parametrize("ceiling", [1.5, 2.0, 3.0])
-def test_replicates_to_a_verdict__are_little_more_than_those_of_a_fixed_test(size, ceiling):
-    """Mean blocks of ``stop = "verdict"`` over the blocks of a t-test of the same level and of the power that it has.
-
-    The effect is that which the t-test finds in nine of ten studies of ``size`` blocks; a study that reaches the
-    ceiling, a multiple of these, counts with all that it used.
-    """
-    effect = float(stats.norm.isf(LEVEL) + stats.norm.isf(0.1)) / np.sqrt(size)
-    setting = Setting("effect", claim(kind="larger_than"), levels(1), [8.0 * effect])
-    rng = np.random.default_rng(size)
-    found = [spent(setting, rng, int(ceiling * size / PER_BATCH)) for _ in range(STUDIES)]
-    blocks, supported, looks = np.array(found, float).T
-    power = supported.mean()
-    fixed, more = (fixed_size(each, effect) for each in (power, power + np.sqrt(power * (1 - power) / STUDIES)))
-    ratio = blocks.mean() / fixed
-    error = ratio * np.hypot(blocks.std() / np.sqrt(STUDIES) / blocks.mean(), more / fixed - 1.0)
-    print(
-        f"ceiling {ceiling} × {size} blocks: power {power:.1%}, mean blocks {blocks.mean():.0f}, of a fixed "
-        f"test {fixed:.0f}: ratio {ratio:.2f} ± {error:.2f}, {looks.mean():.1f} looks"
-    )
-    assert power > 0.75 and ratio <= 1.6
-
-
-FEW_KEYS = {"n_keys": 10, "head_dim": 1, "n_features": 2, "noise_treatment": "drawn", "batch_size": 64, "seed": 1}
-REAL_CELLS: dict[str, dict[str, Any]] = {
-    "10 keys, noise drawn": {"n_heads": 2, "bandwidth": 0.5, **FEW_KEYS},
-    "10 keys, one narrow head": {"n_heads": 1, "bandwidth": 0.2, **FEW_KEYS},
-}
-
-
-def resampled(blocks: Moments, rows: np.ndarray) -> Moments:
-    fields = ("n_defined", "error_sum", "product_sum", "statistic_sum")
-    return blocks._replace(**{field: getattr(blocks, field)[rows] for field in fields})
-
-
-@pytest.mark.parametrize("name", REAL_CELLS)
-def test_skewed_estimates_of_real_cells__hold_the_level_on_the_boundary(name):
-    """Blocks of four replicates drawn from 8192 simulated ones, whose measures are then the truth.
-
-    One look by the skewness-corrected t alone must be wrong in 6 % at most at nominal 5 %, and verdicts in 5 %.
-    """
-    cell, rng = minimal_cell(**REAL_CELLS[name]), np.random.default_rng(2)
-    population = stack([simulate_batch([cell], batch)[0] for batch in range(512)])
-    weights = np.array(cell.weights)
-    whole = performance(population, weights, cell.statistics)
-    names = ["mse", "squared_bias", "ensemble_variance", "mean_variance", "correlation", "effective_heads"]
-    names = [measure for measure in names if whole.mcse[measure] > 0.0]
-    counts, studies = dict.fromkeys(names, np.zeros(4)), STUDIES // 2
-    for _ in range(studies):
-        rows = rng.integers(len(population.n_defined), size=N_BLOCKS)
-        measured = performance(resampled(population, rows), weights, cell.statistics)
-        for measure in names:
-            counts[measure] = counts[measure] + wrong(measured, measure, float(whole.estimate[measure]))
-    allowed = 0.06 + 3 * np.sqrt(0.06 * 0.94 / studies)
-    for measure, (below, above, verdicts, doubtful) in ((each, counts[each] / studies) for each in names):
-        print(
-            f"{name}, {measure}: t corrected {below:.2%} below, {above:.2%} above; verdicts {verdicts:.2%}; none, as "
-            f"one block weighs too much, in {doubtful:.1%}"
-        )
-        assert max(below, above) <= allowed and verdicts <= allowed
-
-
-def wrong(measured: Any, measure: str, truth: float) -> np.ndarray:
-    """Whether the corrected t finds the estimate below, or above the truth; a verdict does; and none is to be had."""
-    cell = SimpleNamespace(coordinates={"x": 1.0}, simulation=SimpleNamespace(seed=1))
-    account: Any = SimpleNamespace(planned=SimpleNamespace(cell=cell, grid="g"), batch_size=64, performance=measured)
-    contrast = estimates_of([account], measure).combine({0: 1.0})
-    t = skewness_corrected((contrast.value - truth) / contrast.mcse, contrast.skewness)
-    score, sure, bound = normal_score(t, contrast.n_blocks - 1), not doubt(contrast), stats.norm.isf(LEVEL)
-    stated = claim(kind="larger_than", value=truth, measure=measure)
-    judged = judge_claim(stated, selected_by(stated, [account], ("x",)), 1)
-    return np.array([sure and score < -bound, sure and score > bound, judged.verdict != "undecided", not sure])
