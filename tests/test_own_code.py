@@ -31,11 +31,6 @@ SOURCE = """
 import numpy as np
 def quadratic(x):
     return 0.25 * x[0] ** 2 + 0.25 * x[1] ** 2
-def copied(z):
-    return z
-def means(values, queries, uniforms):
-    count = len(values), queries.shape[1], uniforms.shape[1]
-    return np.broadcast_to(values.mean(axis=1)[:, None, None] + 0.0 * uniforms[:, None, :, 0], count)
 def squared_error(estimates, target):
     return ((estimates.mean(axis=2) - target) ** 2).mean(axis=1)
 def lengths(keys, values, queries):
@@ -192,26 +187,11 @@ def test_contents_of_the_file__identify_batches_and_its_path_does_not(tmp_path):
     assert not {a.identity("e") for a in first} & {b.identity("e") for b in changed}
 
 
-def test_own_keys__are_what_the_function_makes_of_the_normals_of_gaussian_keys(tmp_path):
-    path = study(tmp_path)
-    path.write_text(path.read_text().replace(
-        "[heads]", 'key_distribution = { kind = "own", path = "mine.py", name = "copied" }\n\n[heads]', 1
-    ))  # fmt: skip
-    fewer, more = cells(path, tmp_path / "mine.py")
-    keys = SharedData(more, 3, 4).keys(12)
-    assert keys.shape == (4, 2, 12) and abs(keys.mean()) < 0.5 and fewer.data_id == more.data_id
-    np.testing.assert_array_equal(SharedData(fewer, 4, 2).keys(6), keys[1:3, :, :6])
-
-
-def test_own_learner__takes_random_numbers_by_address(tmp_path):
-    path = study(tmp_path, learner={"kind": "own"} | own("means"), measure_function=own("lengths"))
-    path.write_text(edited(path.read_text(), "bandwidth = 0.8\n", ""))  # which means nothing here
-    trusted = cells(path, tmp_path / "mine.py")
-    alone, (together, _) = simulate_batch(trusted[:1], 1), simulate_batch(trusted, 1)
-    assert same_bits(alone, [together])
+def test_own_measure__is_given_the_data_of_the_batch(tmp_path):
+    trusted = cells(study(tmp_path, measure_function=own("lengths")), tmp_path / "mine.py")
+    together, _ = simulate_batch(trusted, 1)
+    assert same_bits(simulate_batch(trusted[:1], 1), [together])
     shared = SharedData(trusted[0], 32, 32)
-    errors = shared.values(trusted[0]).mean(axis=1) - together.target[0]
-    np.testing.assert_allclose(together.error_sum[:, 0].sum(axis=0), errors.sum(), rtol=1e-12)
     lengths = shared.keys(6)[:, 0].sum(axis=1) + shared.values(trusted[0])[:, 0]
     np.testing.assert_allclose(together.statistic_sum[:, -1].sum(), lengths.sum(), rtol=1e-12)
 

@@ -53,10 +53,7 @@ def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
 
 
 def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
-    """Projections W_qh of query points: those of keys, opposite in every second head, Haar draws or a file's."""
-    if cell.heads.query_projections == "file":
-        own = _divided(cell, _from_file(cell, cell.file_query_projections))
-        return np.broadcast_to(own, (count, *own.shape)) if cell.heads.redrawn else own
+    """Projections W_qh of query points: those of keys, opposite in every second head or Haar draws."""
     if cell.heads.query_projections == "haar":
         return _divided(cell, _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
     projections = key_projections(cell, first, count)

@@ -18,7 +18,6 @@ from scipy import special
 from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.regression import Waves, polynomial
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.code import OwnKeys
 from simstudy.design.settings.processes import (
     AutoregressiveKeys,
     FileKeys,
@@ -47,9 +46,6 @@ def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
     if isinstance(data.key_distribution, GaussianKeys) and data.key_distribution.structure == "identity":
         return normals(cell.data_id, Role.KEYS, *rows, data.n_features, dtype, stay=True)
     z = normals(cell.data_id, Role.KEYS, *rows, data.n_features)
-    if isinstance(data.key_distribution, OwnKeys):
-        found = data.key_distribution.call((z.shape[1], z.shape[0], z.shape[2]), np.moveaxis(z, 1, 0))
-        return np.ascontiguousarray(np.moveaxis(found, 0, 1)).astype(dtype)
     latent = (cell.data_id, Role.KEY_LATENT, *rows, 1)
     return shape_keys(data.key_distribution, z, lambda draw: draw(*latent)).astype(dtype)
 

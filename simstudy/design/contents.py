@@ -1,4 +1,4 @@
-"""Contents of the files that a design names, read and checked into its cells: heads, masks, rows of data."""
+"""Contents of the files that a design names, read and checked into its cells: heads, maps of values, rows of data."""
 
 import functools
 import io
@@ -12,21 +12,20 @@ from numpy.typing import NDArray
 from simstudy.design.files import read_arrays, read_regular
 from simstudy.design.own_code import read_code
 from simstudy.design.settings.cell import Cell, Matrices
-from simstudy.design.settings.mechanisms import FileMask, FileValueProjections, Overlap
+from simstudy.design.settings.mechanisms import FileValueProjections, Overlap
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression
 from simstudy.design.settings.records import LARGEST, Impossible
 from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
 from simstudy.errors import UserError, require_extra
 
 MAX_BYTES = 64 << 20
-"""Largest file of heads or masks that is read: every cell that uses it holds a copy."""
+"""Largest file of heads that is read: every cell that uses it holds a copy."""
 MAX_DATA_BYTES = 1 << 28
 """Largest data file that is read."""
 _CANCELLED = 1e-10
 """Squared size of a sum of maps, relative to those of its terms, below which rounding decides it."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
-_KINDS = (".npy", ".npz", ".csv", ".parquet")
 
 
 def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(), trial: bool = False) -> Cell:
@@ -37,69 +36,47 @@ def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(
     found: dict[str, Any] = {}
     for setting, path, (field, read) in named_files(cell):
         try:
-            found[field] = read(path if path.startswith(_PREFIX) else str(folder / path), cell)
+            found[field] = read(folder / path, cell)
         except UserError as error:
             raise Impossible(setting, str(error)) from None
     return read_code(cell.model_copy(update=found) if found else cell, folder, trusted, trial)
 
 
-def named_files(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[str, Cell], Any]]]]:
+def named_files(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[Path, Cell], Any]]]]:
     """Yield the settings that name a file, its path, the field of a cell that holds its contents, and what reads it."""
     heads, keys = cell.heads, cell.data.key_distribution
     if heads.arrangement == "file" and heads.file is not None:
         yield "file", heads.file, ("file_projections", _projections)
-    if heads.query_projections == "file" and heads.query_file is not None:
-        yield "query_file", heads.query_file, ("file_query_projections", _projections)
-    if isinstance(mask := cell.estimator.mask, FileMask):
-        yield "mask", mask.path, ("file_mask", _mask)
     if isinstance(values := heads.value_projections, FileValueProjections):
         yield "value_projections", values.path, ("file_value_overlap", _value_overlap)
     if isinstance(keys, FileKeys):
         yield "key_distribution", keys.path, ("file_rows", _rows)
 
 
-def _parsed(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
-    """Arrays of a file by name: that of a .npy file, which has none, by the empty one; of a table, its columns."""
-    file = io.BytesIO(content)
+def _arrays(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
     try:
-        if kind in (".npy", ".npz"):
-            arrays = read_arrays(file)
-            if (kind == ".npy") != ("" in arrays):
-                raise ValueError("it is one of the other kind")
-            return arrays
-        import pandas as pd
-
-        # Only empty entries are missing: "NA" may be a name that somebody meant.
-        read_csv = functools.partial(pd.read_csv, keep_default_na=False, na_values=[""])
-        frame = pd.read_parquet(file) if kind == ".parquet" else read_csv(file)
-        return {str(name): frame[name].to_numpy() for name in frame}
-    except ImportError:
-        raise UserError(f"{kind} needs another package: pip install 'simstudy[parquet]'") from None
-    except Exception as error:  # a damaged file may raise nearly anything
+        arrays = read_arrays(io.BytesIO(content))
+        if (kind == ".npy") != ("" in arrays):
+            raise ValueError("it is one of the other kind")
+        return arrays
+    except ValueError as error:
         raise UserError(f"cannot be read as {kind} ({error}){remedy}") from None
 
 
-# ---------------------------------------------------------------- heads and masks
+# ---------------------------------------------------------------- heads
 
 
-def _projections(path: str, cell: Cell) -> Matrices:
-    shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
-    stored = _array(path, shape, "(n_heads, n_features, head_dim)")
+def _projections(path: Path, cell: Cell) -> Matrices:
+    names, shape = "(n_heads, n_features, head_dim)", (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
+    stored = _arrays(".npy", read_regular(path, MAX_BYTES), f"; save an array {names}")[""]
+    if stored.shape != shape:
+        raise UserError(f"holds shape {stored.shape}; {names} = {shape} is stated")
     return tuple(tuple(tuple(map(float, row)) for row in head) for head in _real(stored))
 
 
-def _mask(path: str, cell: Cell) -> tuple[str, ...]:
-    stored = _array(path, (cell.n_queries, cell.data.n_keys), "(queries, n_keys)")
-    if stored.dtype != bool:
-        raise UserError(f"must hold booleans, not {stored.dtype}; true where a query sees a key")
-    if not (seen := stored.any(axis=1)).all():
-        raise UserError(f"query {int(np.argmin(seen))} (counted from 0) sees no key; let it see one at least")
-    return tuple("".join("1" if key else "0" for key in row) for row in stored)
-
-
-def _value_overlap(path: str, cell: Cell) -> Overlap:
+def _value_overlap(path: Path, cell: Cell) -> Overlap:
     """Return tr(A_h'A_g) of the products A_h of value and output projections."""
-    arrays = _parsed(".npz", read_regular(Path(path), MAX_BYTES), "; save the arrays W_V and W_O")
+    arrays = _arrays(".npz", read_regular(path, MAX_BYTES), "; save the arrays W_V and W_O")
     n_heads, (value, output) = cell.heads.n_heads, (arrays.get(name, np.zeros(0)) for name in ("W_V", "W_O"))
     three = len(arrays) == 2 and value.ndim == output.ndim == 3 and 0 not in (value.size, output.size)
     if not three or (n_heads, n_heads, value.shape[2]) != (len(value), len(output), output.shape[1]):
@@ -118,21 +95,17 @@ def _real(stored: NDArray) -> Array:
     return numbers
 
 
-def _array(path: str, shape: tuple[int, ...], names: str) -> NDArray:
-    stored = _parsed(".npy", read_regular(Path(path), MAX_BYTES), f"; save an array {names}")[""]
-    if stored.shape != shape:
-        raise UserError(f"holds shape {stored.shape}; {names} = {shape} is stated")
-    return stored
-
-
 # ---------------------------------------------------------------- rows of data
 
 
-def _rows(path: str, cell: Cell) -> Rows:
+def _rows(path: Path, cell: Cell) -> Rows:
     """Return the rows that keys are drawn from: split once, unless each batch holds out its own rows."""
     data, keys = cell.data, cell.data.key_distribution
     assert isinstance(keys, FileKeys)  # no others have rows
-    table = _table(path)
+    if keys.path.startswith(_PREFIX):
+        table = _of_scikit_learn(keys.path.removeprefix(_PREFIX))
+    else:
+        table = _columns(path.suffix.lower(), read_regular(path, MAX_DATA_BYTES))
     names = keys.columns or tuple(name for name in table if name != keys.response)
     for name in filter(None, (*names, keys.response)):
         if name not in table:
@@ -140,8 +113,7 @@ def _rows(path: str, cell: Cell) -> Rows:
             raise UserError(f"the data have no column {name!r}, {known}")
     if keys.response in names or len(set(names)) < len(names) or not names:
         raise UserError("columns must name each feature once, and not the response")
-    none = np.full(len(table[names[0]]), np.nan)
-    responses = none
+    responses = none = np.full(len(table[names[0]]), np.nan)
     if isinstance(data.regression, FileRegression | FittedRegression):
         if keys.response is None:
             raise UserError(f'regression = "{data.regression.kind}" needs response = "COLUMN" of the data')
@@ -154,15 +126,6 @@ def _rows(path: str, cell: Cell) -> Rows:
         left_out = ", ".join(constant)
         raise UserError(f"constant columns cannot be standardised: leave out {left_out}, or use standardise = false")
     return rows
-
-
-def _table(path: str) -> dict[str, Array]:
-    if path.startswith(_PREFIX):
-        return _of_scikit_learn(path.removeprefix(_PREFIX))
-    kind = Path(path).suffix.lower()
-    if kind not in _KINDS:
-        raise UserError(f"has no file type that is read; give {', '.join(_KINDS)}, or {_PREFIX}NAME")
-    return _columns(kind, read_regular(Path(path), MAX_DATA_BYTES))
 
 
 @functools.lru_cache(maxsize=8)
@@ -179,33 +142,29 @@ def _of_scikit_learn(name: str) -> dict[str, Array]:
 
 @functools.lru_cache(maxsize=8)
 def _columns(kind: str, content: bytes) -> dict[str, Array]:
-    columns: dict[str, Any] = {}
-    for name, array in _parsed(kind, content).items():
-        if array.ndim == 2:
-            columns |= {f"{name}.{j}".lstrip("."): column for j, column in enumerate(array.T)}
-        elif array.ndim == 1 and name:
-            columns[name] = array
-        else:
-            which = f"array {name!r}" if name else "its array"
-            raise UserError(f"{which} has shape {array.shape}; give columns, or arrays of rows and columns")
-    if len({len(column) for column in columns.values()}) > 1:
-        raise UserError("arrays have different numbers of rows")
-    if not columns or sum(map(len, columns.values())) > MAX_NUMBERS:
+    """Return the columns of a table by name, those of an array by number."""
+    if kind not in (".npy", ".csv"):
+        raise UserError(f"has no file type that is read; give .npy, .csv, or {_PREFIX}NAME")
+    import pandas as pd
+
+    if kind == ".npy":
+        array = _arrays(kind, content)[""]
+        if array.ndim != 2:
+            raise UserError(f"its array has shape {array.shape}; give rows and columns")
+        frame = pd.DataFrame(array)
+    else:
+        try:  # Only empty entries are missing: "NA" may be a name that somebody meant.
+            frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values=[""])
+        except Exception as error:  # a damaged file may raise nearly anything
+            raise UserError(f"cannot be read as .csv ({error})") from None
+    if not 0 < frame.size <= MAX_NUMBERS:
         raise UserError(f"must hold between 1 and {MAX_NUMBERS} numbers")
-    return {name: _numbers(name, values) for name, values in columns.items()}
-
-
-def _numbers(name: str, found: NDArray) -> Array:
-    if found.dtype.kind not in "fiub":
-        import pandas as pd
-
-        numbers = pd.to_numeric(pd.Series(found), errors="coerce").to_numpy(np.float64)
-        wrong = np.flatnonzero(np.isnan(numbers))[0]
-        raise UserError(f"column {name!r} holds {found[wrong]!r} in row {wrong + 1}; give numbers only")
-    numbers = found.astype(np.float64)
-    wrong = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
-    if wrong.size:
-        entry = f"{numbers[wrong[0]]:g} in row {wrong[0] + 1}, the first of {wrong.size} such rows"
-        remedy = f"give finite numbers within ±{LARGEST:g}, or leave these rows out"
-        raise UserError(f"column {name!r} holds {entry}; {remedy}")
-    return numbers
+    columns: dict[str, Array] = {}
+    for name, column in frame.items():
+        numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+        if (wrong := np.flatnonzero(~(np.abs(numbers) <= LARGEST))).size:
+            entry = f"{column.tolist()[wrong[0]]!r} in row {wrong[0] + 1}, the first of {wrong.size} such rows"
+            remedy = f"give finite numbers within ±{LARGEST:g}, or leave these rows out"
+            raise UserError(f"column {str(name)!r} holds {entry}; {remedy}")
+        columns[str(name)] = numbers
+    return columns

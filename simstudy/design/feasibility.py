@@ -113,7 +113,6 @@ def _heads(cell: Cell) -> Rules:
         "spread": ("arrangement", "scattered"),
         "file": ("arrangement", "file"),
         "heads_function": ("arrangement", "own"),
-        "query_file": ("query_projections", "file"),
     }.items():
         stated, wanted = getattr(heads, setting) is not None, getattr(heads, where) == alternative
         remedy = f'{"state" if wanted else "remove"} {setting} for {where} = "{getattr(heads, where)}"'

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES, Cell
-from simstudy.design.settings.code import BY_VALUE, Code, Own, OwnCode, OwnHeads, OwnKeys, OwnMeasure
+from simstudy.design.settings.code import BY_VALUE, Code, OwnCode, OwnFunction, OwnHeads, OwnMeasure
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.functions import Draw, Functions
 from simstudy.design.settings.processes import Sum
@@ -76,8 +76,8 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str], trial: bool) ->
 def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> float:
     """Return the number that ``{ function = "NAME", PARAMETER = … }`` of functions.py gives."""
     path, name = folder / "functions.py", stated["function"]
-    code = _code(path)
-    if name not in [*code.functions]:
+    code = Code(_text(path, str(path)), str(path))
+    if name not in code.functions:
         raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(code.functions)}")
     function = Code(code.text, code.place, code.text in trusted).function(name)
     try:
@@ -111,18 +111,9 @@ def _replaced(table: Any, read: dict[OwnCode, OwnCode]) -> Any:
     return table.model_copy(update=changed) if changed else table
 
 
-def _code(path: Path) -> Code:
-    code = Code(_text(path, str(path)), str(path))
-    try:
-        ast.parse(code.text)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not Python: {' '.join(str(error).split())}") from None
-    return code
-
-
 def _read(path: Path, piece: OwnCode) -> Code:
     """Return the code of a file that defines the functions, as far as that shows without running it."""
-    code = _code(path)
+    code = Code(_text(path, str(path)), str(path))
     for name, takes in piece.uses_functions.items():
         if name not in code.functions:
             known = (*code.functions, *piece.builtin)
@@ -135,13 +126,11 @@ def _read(path: Path, piece: OwnCode) -> Code:
 def _text(path: Path, place: str) -> str:
     """The text of a file, with a line on the packages it rests on; what rests on files beside it is refused."""
     try:
-        text = read_text(path, MAX_BYTES)
+        nodes = list(ast.walk(ast.parse(text := read_text(path, MAX_BYTES))))
     except UserError as error:
         raise UserError(f"{place}: {error}") from None
-    try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError, RecursionError):
-        nodes = []
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise UserError(f"{place}: not Python: {' '.join(str(error).split())}") from None
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     imported = {name.partition(".")[0] for name in names}
@@ -173,28 +162,23 @@ def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads:
         _hold(piece, piece.name, lambda part: piece.of(normals.shape, normals=normals)[part])
         if (np.linalg.matrix_rank(piece.of(normals.shape, normals=normals)) < heads[1]).any():
             _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {heads[1]}")
-    elif isinstance(piece, Own) and not piece.takes:  # a function of points
-        features = x.shape[:1] if isinstance(piece, OwnKeys) else ()
+    elif isinstance(piece, OwnFunction):
 
         def at(points: NDArray) -> NDArray:
-            return np.moveaxis(piece.call((*features, *points.shape[1:]), points), [-2, -1], [0, 1])
+            return piece.call(points.shape[1:], points)
 
         _hold(piece, piece.name, lambda part: at(x[:, part]))
         if not np.array_equal(at(x[:, :1, :2]), at(x)[:1, :2]):
             fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
             _refuse(piece, piece.name, fault)
-    elif isinstance(piece, Own):
+    elif isinstance(piece, OwnMeasure):
         fixed = {"target": draw.standard_normal(n_queries), "queries": draw.standard_normal((n_features, n_queries))}
-        redrawn = {
-            "estimates": draw.standard_normal((n_replicates, n_queries, n_members)),
-            "values": draw.standard_normal((n_replicates, n_keys)),
-            "uniforms": draw.random((n_replicates, n_members, n_keys)),
-        }
-        one = () if isinstance(piece, OwnMeasure) else (n_queries, n_members)
+        estimates = draw.standard_normal((n_replicates, n_queries, n_members))
+        values = draw.standard_normal((n_replicates, n_keys))
 
         def compute(part: slice) -> NDArray:
-            some = {name: array[part] for name, array in redrawn.items()}
-            return piece.of((len(some["values"]), *one), keys=x[:, part], **fixed, **some)
+            some = {"keys": x[:, part], "values": values[part], "estimates": estimates[part]}
+            return piece.of((len(some["values"]),), **fixed, **some)
 
         _hold(piece, piece.name, compute)
 

@@ -256,17 +256,6 @@ def test_heads_of_a_file_are_what_the_cell_carries():
         key_projections(wrong)
 
 
-@pytest.mark.parametrize("arrangement", ["haar", "haar_redrawn"])
-def test_query_projections_of_a_file_are_those_whatever_the_heads(arrangement):
-    contents = np.random.default_rng(0).standard_normal((3, 7, 3))
-    cell = haar(n_heads=3, arrangement=arrangement, query_projections="file", query_file="queries.npy")
-    read = cell.model_copy(update={"file_query_projections": nested(contents)})
-    found = query_projections(read, 3, 2)
-    assert found.shape == key_projections(read, 3, 2).shape
-    np.testing.assert_array_equal(found, np.broadcast_to(contents, found.shape))
-    np.testing.assert_array_equal(key_projections(read), key_projections(cell))
-
-
 def test_given_points_are_padded_with_zeros():
     np.testing.assert_array_equal(query_points(make(d=3)), np.zeros((1, 3)))
     given = {"kind": "points", "points": [[1, 2], [3], [4, 5, 6]]}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from builders import DESIGN, edited, loaded, mistakes
 
-from simstudy.data.heads import query_projections
+from simstudy.data.heads import key_projections
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.written import MAX_BYTES
@@ -45,26 +45,11 @@ def test_unreadable_files__are_refused(tmp_path, content, expected):
 def test_head_file__travels_inside_the_cell(tmp_path):
     np.save(tmp_path / "heads.npy", HEADS)
     cell = loaded(tmp_path, of_heads("heads.npy")).cells[0].cell
-    np.testing.assert_array_equal(cell.file_projections, HEADS)
-
-
-def test_file_of_query_projections__travels_inside_the_cell(tmp_path):
-    contents = HEADS * [[[1.0]], [[0.0]]]  # a head that ignores its query is a head
-    np.save(tmp_path / "queries.npy", contents)
-    stated = 'arrangement = "rotated"\nquery_projections = "file"'
-    text = edited(DESIGN, 'arrangement = "rotated"', f'{stated}\nquery_file = "queries.npy"')
-    cell = loaded(tmp_path, text).cells[0].cell
-    np.testing.assert_array_equal(query_projections(cell), contents)
-    np.save(tmp_path / "moved.npy", contents)
-    moved = loaded(tmp_path, text.replace("queries.npy", "moved.npy")).cells[0].cell
-    assert moved.identity("") == cell.identity("")
-    np.save(tmp_path / "moved.npy", 2.0 * contents)
-    changed = loaded(tmp_path, text.replace("queries.npy", "moved.npy")).cells[0].cell
-    assert changed.identity("") != cell.identity("")
-    np.save(tmp_path / "queries.npy", contents[:, :5])
-    assert "heads.query_file = 'queries.npy': holds shape (2, 5, 2)" in mistakes(tmp_path, text)
-    without = edited(DESIGN, 'arrangement = "rotated"', stated)
-    assert 'state query_file for query_projections = "file"' in mistakes(tmp_path, without)
+    np.testing.assert_array_equal(key_projections(cell), HEADS)
+    for name, contents in (("moved", HEADS), ("other", 2.0 * HEADS)):
+        np.save(tmp_path / f"{name}.npy", contents)
+        other = loaded(tmp_path, of_heads(f"{name}.npy")).cells[0].cell
+        assert (other.identity("") == cell.identity("")) == (name == "moved")
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,8 @@ class Cell(Record):
     file_projections: Matrices | None = None
     # Number of the draw of query points, heads and rows that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
-    # As well the contents of the data that keys are drawn from, of ``heads.query_file``, of a mask: 0 and 1, and of
-    # value projections the overlap.
+    # As well the contents of the data that keys are drawn from, and of value projections the overlap.
     file_rows: Annotated[InstanceOf[Rows], PlainSerializer(lambda rows: rows.digest)] | None = None
-    file_query_projections: Matrices | None = Field(None, exclude_if=_is_none)
-    file_mask: tuple[str, ...] | None = Field(None, exclude_if=_is_none)
     file_value_overlap: Overlap | None = Field(None, exclude_if=_is_none)
 
     @model_validator(mode="before")
@@ -94,7 +91,7 @@ class Cell(Record):
     @property
     def visible(self) -> Visible | None:
         """Visible keys of each query, (query, key); None without a mask."""
-        return visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
+        return visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys)
 
     @property
     def named_settings(self) -> tuple[str, ...]:
@@ -186,7 +183,7 @@ class Cell(Record):
         """Names of what somebody drew before any seed of this study: rows of data, heads of files, a trained model."""
         return _those(
             rows=isinstance(self.data.key_distribution, FileKeys) and "rows" not in self.population,
-            head_files="file" in (self.heads.arrangement, self.heads.query_projections),
+            head_files=self.heads.arrangement == "file",
         )
 
     @property

@@ -164,15 +164,6 @@ class OwnFunction(Own):
     kind: Literal["own"]
 
 
-class OwnKeys(Own):
-    """Keys by a function of a Python file, of independent standard normals z (feature, ...): an array of that shape.
-
-    Each key must follow from its own normals alone, so that fewer keys are a prefix of more.
-    """
-
-    kind: Literal["own"]
-
-
 class OwnHeads(Own):
     """Key projections W_h by a function of a Python file, which returns an array (head, feature, dimension).
 

@@ -2,7 +2,6 @@
 
 from typing import Annotated, ClassVar, Literal, get_args
 
-from simstudy.design.settings.code import Own
 from simstudy.design.settings.records import (
     KINDS,
     Choice,
@@ -215,21 +214,8 @@ class AntColonyLearner(Learner):
     statistics = ("regret",)
 
 
-class OwnLearner(Own, Learner):
-    """Members by a function of a Python file, which returns estimates (replicate, query, head).
-
-    It takes any of keys (feature, replicate, key), values (replicate, key), queries (feature, query) and uniforms
-    (replicate, head, key).  All randomness comes from uniforms; those of fewer keys or heads are a prefix.
-    """
-
-    kind: Literal["own"]
-
-    takes = ("keys", "values", "queries", "uniforms")
-    ignores = _OF_HEADS
-
-
 _Trees = RandomForestLearner | GradientBoostingLearner
-_Learners = NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner | OwnLearner
+_Learners = NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner
 LearnerChoice = Annotated[_Learners, KINDS]
 WITHOUT_BANDWIDTH = frozenset(tag for each in get_args(_Learners) if "bandwidth" in each.ignores for tag in tags(each))
 """Kinds of learners that look at no bandwidth."""

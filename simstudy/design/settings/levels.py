@@ -70,7 +70,6 @@ SETTINGS: dict[str, Setting] = {
     "head_seed": Setting("draw of heads"),
     "file": Setting("file of heads"),
     "heads_function": Setting("function of the heads"),
-    "query_file": Setting("file of query projections"),
     "value_projections.n_components": Setting("components of a value", "v"),
     "value_projections.value_dim": Setting("dimension that a head averages", "k"),
     "bandwidth": Setting("bandwidth", "b"),

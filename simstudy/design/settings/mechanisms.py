@@ -131,24 +131,13 @@ class BandedMask(Choice):
     width: Count
 
 
-class FileMask(Choice):
-    """Visible keys of each query, at least one: a .npy file of booleans (queries, keys), relative to the design."""
-
-    kind: Literal["file"]
-    path: Path
+Mask = Annotated[NoMask | CausalMask | BandedMask, KINDS]
 
 
-Mask = Annotated[NoMask | CausalMask | BandedMask | FileMask, KINDS]
-
-
-def visible_keys(mask: Mask, n_queries: int, n_keys: int, contents: tuple[str, ...] | None) -> Visible | None:
-    """Return which of the keys each query sees, (query, key); None without a mask. Of a file it is told by 0 and 1."""
+def visible_keys(mask: Mask, n_queries: int, n_keys: int) -> Visible | None:
+    """Return which of the keys each query sees, (query, key); None without a mask."""
     if isinstance(mask, NoMask):
         return None
-    if isinstance(mask, FileMask):
-        if contents is None:
-            raise ValueError("the mask has not been read; load the design it belongs to")
-        return np.array([[letter == "1" for letter in row] for row in contents])
     width = mask.width if isinstance(mask, BandedMask) else n_keys
     # In whole numbers: a rounded quotient could be a key too many.
     places = -(-np.arange(1, n_queries + 1) * n_keys // n_queries)[:, None]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simstudy.design.settings.code import OwnFunction, OwnKeys
+from simstudy.design.settings.code import OwnFunction
 from simstudy.design.settings.records import (
     KINDS,
     LARGEST,
@@ -67,7 +67,7 @@ class AutoregressiveKeys(Choice):
 class FileKeys(Choice):
     """Keys are rows of the user's data, all equally likely; a column may be the response, all others are features.
 
-    ``path`` is a .npy, .npz, .csv or .parquet file, or a data set that scikit-learn ships ("sklearn:diabetes").
+    ``path`` is a .npy or .csv file, or a data set that scikit-learn ships ("sklearn:diabetes").
     ``held_out`` rows are set aside at random, under the seed, to be queries.
     """
 
@@ -80,7 +80,7 @@ class FileKeys(Choice):
     held_out: Whole = 0
 
 
-Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys | OwnKeys, KINDS]
+Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys, KINDS]
 
 # ---------------------------------------------------------------- noise
 

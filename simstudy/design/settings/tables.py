@@ -34,8 +34,8 @@ class Heads(Record):
 
     ``total_dim`` may replace n_heads or head_dim, of which it is the product.  ``angle`` in degrees is that between any
     two "rotated" heads; ``principal_angles`` are head_dim of them.  ``spread`` is the size of the random part of a
-    "scattered" head beside the part that all share.  ``head_seed`` numbers the draw of random heads.  ``file`` and
-    ``query_file`` are .npy arrays (head, feature, dimension), relative to the design.  "haar_redrawn" heads are new in
+    "scattered" head beside the part that all share.  ``head_seed`` numbers the draw of random heads.  ``file`` is a
+    .npy array (head, feature, dimension), relative to the design.  "haar_redrawn" heads are new in
     each replicate; query projections are "opposite" in sign in every second head.
     """
 
@@ -51,8 +51,7 @@ class Heads(Record):
     head_seed: Seed = 0
     file: Line | None = Field(None, exclude=True)
     heads_function: OwnHeads | None = None
-    query_projections: Literal["same", "opposite", "haar", "file"] = "same"
-    query_file: Line | None = Field(None, exclude=True)
+    query_projections: Literal["same", "opposite", "haar"] = "same"
     value_projections: mechanisms.ValueProjections = mechanisms.NoValueProjections(kind="none")
 
     @model_validator(mode="before")
