@@ -89,11 +89,12 @@ def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
     assert "mse-falls" in told.stdout and "mse-falls" not in result.stdout
 
 
-def test_run__imports_what_takes_a_second_only_for_those_who_need_it():
-    program = "import sys, simstudy.study, simstudy.verdicts.judge, simstudy.verdicts.assemble; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "numba" in loaded.stdout.split()
-    assert not {"scipy.stats", "scipy.optimize", "matplotlib", "dask"} & set(loaded.stdout.split())
+def test_run__imports_nothing_that_takes_a_tenth_of_a_short_run_in_vain(tmp_path):
+    program = "import sys; from simstudy.__main__ import command; command(sys.argv[1:]); print(*sys.modules)"
+    run = [sys.executable, "-c", program, "run", write_design(tmp_path), "--output", tmp_path / "out"]
+    loaded = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
+    assert {"numba", "xarray", "matplotlib"} < set(loaded)
+    assert not {"scipy.stats", "scipy.optimize", "scipy.ndimage", "dask", "joblib", "distributed"} & set(loaded)
 
 
 def test_list_and_check__know_the_shipped_designs(in_process, monkeypatch):

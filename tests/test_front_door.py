@@ -85,15 +85,6 @@ def test_json__has_the_keys_of_the_documentation(command, tmp_path):
         assert not lacking("simstudy/docs/clusters.md", *told, below="## Answers for other programs")
 
 
-def test_two_designs_of_one_name__are_told_apart(command, tmp_path):
-    for name in ("first", "second"):
-        write_design(tmp_path / name)
-    code, _, errors = command("check", "first", "second")
-    assert code == 2 and "second/design.toml: study.name = 'tiny': also that of first/design.toml" in errors
-    assert "second" in command("list", ".")[1]
-    assert command("check", "first", "first")[0] == 0
-
-
 def test_quiet__prints_nothing_but_warnings(command, tmp_path):
     text = edited(DESIGN, "mse = 0.05", "mse = 0.5").replace("[0, 45, 90]", "[0, 90]")
     path = write_design(tmp_path, text)

@@ -3,7 +3,7 @@
 What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
-from simstudy.commands import cli, designs, own, running, stored
+from simstudy.commands import designs, own, running
 from simstudy.commands.cli import app
 
-__all__ = ["app", "cli", "designs", "own", "running", "stored"]
+__all__ = ["app", "designs", "own", "running"]

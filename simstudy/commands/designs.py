@@ -13,7 +13,7 @@ from simstudy.commands import cli
 from simstudy.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from simstudy.design.document import Design
     from simstudy.design.mistakes import Problem
@@ -72,34 +72,26 @@ def check(
     """Check designs under every profile and list all mistakes, each with its place and remedy."""
     from simstudy.report.terminal import counted, say
 
-    checked = _checked(designs, trust or ())
-    loaded = [(place, design) for place, profiles, _ in checked for design in profiles.values()]
-    for place, each in loaded:
+    checked = [*_checked(designs, trust or ())]
+    for place, each in [(place, design) for place, profiles, _ in checked for design in profiles.values()]:
         say(f"{place}: {each.profile}: {counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}")
     mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
     if mistakes:
         raise UserError(*mistakes)
 
 
-def _checked(designs: Iterable[Source], trust: Iterable[Path] = ()) -> list[Checked]:
-    """Return each design with what it is under its profiles, and with its mistakes."""
+def _checked(designs: Iterable[Source], trust: Iterable[Path] = ()) -> Iterator[Checked]:
+    """Yield each design with what it is under its profiles, and with its mistakes."""
     from simstudy.design.load import check as check_design
-    from simstudy.design.mistakes import DesignError, Problem
+    from simstudy.design.mistakes import DesignError
 
-    checked: list[Checked] = []
-    named: dict[str, str] = {}
     for design in designs:
         try:
             profiles = check_design(design, trust)
         except DesignError as error:
-            checked.append((error.place, {}, error.problems))
-            continue
-        first = next(iter(profiles.values()))
-        place, name = str(first.path), first.study.name
-        other = named.setdefault(name, place)
-        remedy = f"also that of {other}, and both would be stored in one folder; give one of them another name"
-        checked.append((place, profiles, [Problem("study.name", name, remedy)] if other != place else []))
-    return checked
+            yield error.place, {}, error.problems
+        else:
+            yield str(next(iter(profiles.values())).path), profiles, []
 
 
 @cli.app.command()

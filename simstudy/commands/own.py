@@ -18,7 +18,7 @@ _CSV = "give CSV in UTF-8 with a header, commas between columns and points befor
 
 @cli.app.command()
 def judge(
-    numbers: Annotated[Path, typer.Argument(help="Table with a header: CSV, or Parquet with the extra `parquet`.")],
+    numbers: Annotated[Path, typer.Argument(help="Table with a header (CSV).")],
     claims: Annotated[Path | None, typer.Argument(help="TOML with claims; without, all pairs are compared.")] = None,
     unit: Annotated[str | None, typer.Option(help="Column that names units, such as tasks; else each row.")] = None,
     value: Annotated[str | None, typer.Option(help="Column of numbers, if a row is one unit and condition.")] = None,
@@ -72,18 +72,13 @@ def _read(path: Path, columns: dict[str, Any]) -> Any:
 
     from simstudy.design.files import open_regular
 
-    if path.suffix == ".parquet":
-        require_extra("Parquet", "pyarrow", "parquet", ", or give CSV")
     with open_regular(path, MAX_BYTES) as file:
         try:
-            if path.suffix == ".parquet":
-                return pd.read_parquet(file)
             names = pd.read_csv(file, header=None, nrows=1, dtype=str).iloc[0]
             file.seek(0)
             table = pd.read_csv(file)
         except (OSError, ValueError) as error:
-            remedy = "give a Parquet file or CSV" if path.suffix == ".parquet" else _CSV
-            raise UserError(f"{' '.join(str(error).split())}; {remedy}") from None
+            raise UserError(f"{' '.join(str(error).split())}; {_CSV}") from None
         if names.duplicated().any():  # pandas would number them
             raise UserError(f"two columns {names[names.duplicated()].iloc[0]!r}; give each its own name")
         if len(table.columns) == 1 and re.search("[;\t]", name := str(table.columns[0])):

@@ -236,7 +236,7 @@ def open_executor(
         if isinstance(executor, Jobs):
             yield held.enter_context(job_cluster(executor, claim))
             return
-        if executor in ("serial", "threads", *joblib_backends()):
+        if executor in ("serial", "threads") or executor in joblib_backends():
             executor = held.enter_context(Threads(1 if executor == "serial" else count, executor))
         if not isinstance(executor, str):
             own, count = of_caller(executor, held, count)

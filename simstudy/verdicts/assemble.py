@@ -17,8 +17,7 @@ from simstudy.design import measures
 from simstudy.design.answerable import ORDER, lacking
 from simstudy.design.document import Design
 from simstudy.design.draws import draws_in
-from simstudy.design.figures import BaseFigure
-from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
+from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, Variable, labelled
 from simstudy.design.settings.cell import ATTENDED, TABLE_OF
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
@@ -43,14 +42,41 @@ def assemble(
 ) -> tuple[xr.Dataset, xr.Dataset]:
     """Return all measures of all cells, empirical and theoretical, and their details; ``tell`` counts cells."""
     theories: list[dict[str, Theory]] = []
+    cells = [account.planned.cell for account in accounts]
     predicted = predict([account.planned for account in accounts], told)
     for _ in accounts:
         tell(len(theories))
         theories.append(next(predicted))
-    arrays = _counts(accounts)
+    failed = np.array([len(account.failed) for account in accounts])
+    looks = np.zeros((len(accounts), max(len(account.looks) for account in accounts)), int)
+    for row, account in zip(looks, accounts, strict=True):
+        row[: len(account.looks)] = np.array(account.looks) * account.batch_size
+    arrays: dict[str, Any] = {
+        "n_replicates": np.array([account.done * account.batch_size for account in accounts]) - failed,
+        "error_over": np.array([draws_in([cell]).text or "over replicates" for cell in cells], object),
+        "n_failed": failed,
+        "n_batches": np.array([account.done for account in accounts]),
+        "precision_reached": np.array([account.reached for account in accounts]),
+        "n_looks": np.array([len(account.looks) for account in accounts]),
+        "look_replicates": looks,
+    }
     if any(account.planned.cell.controlled for account in accounts):
-        arrays["control_variate"] = np.array([_estimator(account) for account in accounts], dtype=object)
-    arrays |= _by_source(accounts, theories)
+        used = [a.performance.estimator if a.planned.cell.controlled and a.performance else "" for a in accounts]
+        whys = [cell.without_control if cell.simulation.control != "none" else "" for cell in cells]
+        told_as = [name or f"plain: {why}".removesuffix(": ") for name, why in zip(used, whys, strict=True)]
+        arrays["control_variate"] = np.array(told_as, dtype=object)
+    reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
+    arrays["inapplicable"] = np.array(reasons, dtype=object)
+    measured = {name for cell in cells for name in cell.statistics}
+    always = [name for name in MEASURES | STATISTICS if name not in OCCASIONAL or name in measured]
+    for name in dict.fromkeys([*always, *sorted(measured - {ATTENDED})]):
+        empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
+        arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
+        arrays[f"{name}_mcse"] = np.array([_error(account, name) for account in accounts])
+    # Also where so many replicates failed that there is no Monte Carlo error.
+    arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
+    for name in MEASURES:
+        arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     undefined = np.full(len(INDICES), np.nan)
     arrays["hdi"] = np.array([a.performance.estimate["hdi"] if a.performance else undefined for a in accounts])
     arrays["hdi_mcse"] = np.array([a.performance.printed("hdi") if a.performance else undefined for a in accounts])
@@ -60,11 +86,42 @@ def assemble(
     figures = {name: figure for name, figure in design.figures.items() if figure.stored}
     if figures:
         coords["figure"] = list(figures)
-        arrays |= _drawn(design, accounts, list(figures.values()))
+    for position, figure in enumerate(figures.values()):
+        inside = [i for i, account in enumerate(accounts) if account.planned.grid == figure.grid]
+        numbers = stored_numbers(figure, [accounts[i] for i in inside], design.factors[figure.grid])
+        for name, values in numbers.items():
+            whole = np.full((len(figures), len(accounts), *values.shape[1:]), np.nan)
+            arrays.setdefault(name, whole)[position, inside] = values
     attributes = _attributes(design, device)
     # Details belong to the results of the same numbers.
     attributes["numbers"] = hashlib.blake2b(arrays["failure_rate"].tobytes() + arrays["mse"].tobytes()).hexdigest()[:16]
     return labelled(arrays, coords, attributes), details(accounts, theories, coordinates(design), attributes)
+
+
+def _attributes(design: Design, device: str) -> dict[str, Any]:
+    source = provenance(device, [planned.cell for planned in design.cells])
+    known = {name: Variable((), each.unit, each.meaning, each.formula) for name, each in design.measures.items()}
+    known = measures.measures_of_functions((planned.cell for planned in design.cells), known)
+    seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
+    return {
+        "seed": ", ".join(map(str, seeds)),
+        "confirmation_text": design.confirmation.text if design.confirmation else "",
+        "confirmation_digest": design.confirmation.digest if design.confirmation else "",
+        "title": design.study.title,
+        "study": design.study.name,
+        "profile": design.profile,
+        "aim": design.study.aim,
+        "design": design.text,
+        "design_hash": hashlib.sha256(design.text.encode()).hexdigest(),
+        "engine": source["engine"],
+        "simstudy_version": source["simstudy"],
+        "commit": source["commit"],
+        "libraries": ", ".join(f"{name} {version}" for name, version in source["libraries"].items()),
+        "data": ", ".join(f"{path} {digest}" for digest, path in source["data"].items()) or "generated",
+        "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
+        "measures": json.dumps({name: [each.unit, each.meaning, each.formula] for name, each in known.items()}),
+        "missing_values": "NaN where a measure is undefined or a formula does not apply; see `inapplicable`",
+    }
 
 
 def coordinates(design: Design) -> dict[str, Any]:
@@ -85,91 +142,11 @@ def coordinates(design: Design) -> dict[str, Any]:
     return coords
 
 
-def _counts(accounts: Sequence[CellProgress]) -> dict[str, Any]:
-    total = np.array([account.done * account.batch_size for account in accounts])
-    failed = np.array([len(account.failed) for account in accounts])
-    looks = np.zeros((len(accounts), max(len(account.looks) for account in accounts)), int)
-    for row, account in zip(looks, accounts, strict=True):
-        row[: len(account.looks)] = np.array(account.looks) * account.batch_size
-    return {
-        "n_replicates": total - failed,
-        "error_over": np.array([draws_in([a.planned.cell]).text or "over replicates" for a in accounts], object),
-        "n_failed": failed,
-        "n_batches": np.array([account.done for account in accounts]),
-        "precision_reached": np.array([account.reached for account in accounts]),
-        "n_looks": np.array([len(account.looks) for account in accounts]),
-        "look_replicates": looks,
-    }
-
-
-def _estimator(account: CellProgress) -> str:
-    cell = account.planned.cell
-    if cell.controlled and account.performance:
-        return account.performance.estimator
-    why = cell.without_control if cell.simulation.control != "none" else ""
-    return f"plain: {why}" if why else "plain"
-
-
-def _drawn(design: Design, accounts: Sequence[CellProgress], figures: Sequence[BaseFigure]) -> dict[str, np.ndarray]:
-    arrays: dict[str, np.ndarray] = {}
-    for position, figure in enumerate(figures):
-        inside = [i for i, account in enumerate(accounts) if account.planned.grid == figure.grid]
-        numbers = stored_numbers(figure, [accounts[i] for i in inside], design.factors[figure.grid])
-        for name, values in numbers.items():
-            whole = np.full((len(figures), len(accounts), *values.shape[1:]), np.nan)
-            arrays.setdefault(name, whole)[position, inside] = values
-    return arrays
-
-
-def _by_source(accounts: Sequence[CellProgress], theories: Sequence[dict[str, Theory]]) -> dict[str, Any]:
-    reasons = [["" for _ in accounts], *([theory[name].reason for theory in theories] for name in THEORIES)]
-    arrays: dict[str, Any] = {"inapplicable": np.array(reasons, dtype=object)}
-    measured = {name for account in accounts for name in account.planned.cell.statistics}
-    always = [name for name in MEASURES | STATISTICS if name not in OCCASIONAL or name in measured]
-    for name in dict.fromkeys([*always, *sorted(measured - {ATTENDED})]):
-        empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
-        arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
-        arrays[f"{name}_mcse"] = np.array([_error(account, name) for account in accounts])
-    # Also where so many replicates failed that there is no Monte Carlo error.
-    arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
-    for name in MEASURES:
-        arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
-    return arrays
-
-
 def _error(account: CellProgress, name: str) -> float:
     found = account.performance
     if found is None or name not in found.mcse:
         return np.nan
     return np.inf if lacking([account.planned.cell], 2 * ORDER.get(name, 0)) else float(found.printed(name))
-
-
-def _attributes(design: Design, device: str) -> dict[str, Any]:
-    source = provenance(device, [planned.cell for planned in design.cells])
-    told = {
-        name: measures.Variable((), each.unit, each.meaning, each.formula) for name, each in design.measures.items()
-    }
-    told = measures.measures_of_functions((planned.cell for planned in design.cells), told)
-    seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
-    return {
-        "seed": ", ".join(map(str, seeds)),
-        "confirmation_text": design.confirmation.text if design.confirmation else "",
-        "confirmation_digest": design.confirmation.digest if design.confirmation else "",
-        "title": design.study.title,
-        "study": design.study.name,
-        "profile": design.profile,
-        "aim": design.study.aim,
-        "design": design.text,
-        "design_hash": hashlib.sha256(design.text.encode()).hexdigest(),
-        "engine": source["engine"],
-        "simstudy_version": source["simstudy"],
-        "commit": source["commit"],
-        "libraries": ", ".join(f"{name} {version}" for name, version in source["libraries"].items()),
-        "data": ", ".join(f"{path} {digest}" for digest, path in source["data"].items()) or "generated",
-        "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
-        "measures": json.dumps({name: [each.unit, each.meaning, each.formula] for name, each in told.items()}),
-        "missing_values": "NaN where a measure is undefined or a formula does not apply; see `inapplicable`",
-    }
 
 
 def details(
@@ -189,31 +166,28 @@ def details(
         "n_members": n_members,
         "n_pairs": np.square(n_members),
         "n_queries": [len(each.get("query_point", ())) for each in queries],
-        **_contributions([p.contribution for p in measured if p]),
-        **{name: np.concatenate([each[name] for each in queries if each], axis=-1)
-           for name in asked},
-    }  # fmt: skip
+        **{name: np.concatenate([each[name] for each in queries if each], axis=-1) for name in asked},
+    }
+    contributions = [p.contribution for p in measured if p]
+    for name in dict.fromkeys(name for given in contributions for name in given):
+        columns = (len(INDICES),) if name in measures.INDEXED_MEASURES else ()
+        rows = [given.get(name, np.full((len(given["failure_rate"]), *columns), np.nan)) for given in contributions]
+        arrays[f"{name}_contribution"] = np.concatenate(rows)
     for name in sorted({name for p in measured if p for name in p.remainder}):
         arrays[f"{name}_remainder"] = [p.remainder.get(name, 0.0) if p else 0.0 for p in measured]
     for name in measures.HEAD_MEASURES | measures.PAIR_MEASURES:
         arrays[name] = np.concatenate([np.zeros(0), *(p.estimate[name].ravel() for p in measured if p)])
         arrays[f"{name}_mcse"] = np.concatenate([np.zeros(0), *(p.printed(name).ravel() for p in measured if p)])
     if asked:
-        arrays["query_point"] = _points([each["query_point"] for each in queries if each])
-    coords = {**coordinates, "index": list(measures.INDICES)} | ({"source": list(measures.SOURCES)} if asked else {})
-    made = measures.labelled(arrays, coords, {name: attributes[name] for name in ATTRIBUTES})
+        points = [each["query_point"].astype(float) for each in queries if each]
+        short = [((0, 0), (0, max(each.shape[1] for each in points) - each.shape[1])) for each in points]
+        padded = (np.pad(each, pad, constant_values=np.nan) for each, pad in zip(points, short, strict=True))
+        arrays["query_point"] = np.concatenate([*padded])
+    coords = {**coordinates, "index": list(INDICES)} | ({"source": list(SOURCES)} if asked else {})
+    made = labelled(arrays, coords, {name: attributes[name] for name in ATTRIBUTES})
     for dimension, count in measures.LENGTHS.items():
         made[count].attrs["sample_dimension"] = dimension
     return made
-
-
-def _contributions(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    arrays = {}
-    for name in dict.fromkeys(name for given in measured for name in given):
-        columns = (len(measures.INDICES),) if name in measures.INDEXED_MEASURES else ()
-        rows = [given.get(name, np.full((len(given["failure_rate"]), *columns), np.nan)) for given in measured]
-        arrays[f"{name}_contribution"] = np.concatenate(rows)
-    return arrays
 
 
 def _queries(account: CellProgress, theories: Mapping[str, Theory]) -> dict[str, np.ndarray]:
@@ -222,18 +196,11 @@ def _queries(account: CellProgress, theories: Mapping[str, Theory]) -> dict[str,
         return {}
     n_queries = account.planned.cell.n_queries
     arrays: dict[str, Any] = {"query_point": query_points(account.planned.cell)[:n_queries]}
-    for measure in measures.MEASURES:
+    for measure in MEASURES:
         name = f"{measure}_by_query"
         undefined = np.full(n_queries, np.nan)
-        told = [theories[source].by_query.get(measure, undefined) for source in measures.THEORIES]
+        told = [theories[source].by_query.get(measure, undefined) for source in THEORIES]
         arrays[name] = np.array([measured.estimate[name], *told])
         arrays[f"{name}_mcse"] = measured.printed(name)
         arrays[f"{name}_numerical_error"] = theories["exact"].errors_by_query.get(measure, undefined)
     return arrays
-
-
-def _points(points: Sequence[np.ndarray]) -> np.ndarray:
-    width = max(each.shape[1] for each in points)
-    return np.concatenate(
-        [np.pad(each.astype(float), ((0, 0), (0, width - each.shape[1])), constant_values=np.nan) for each in points]
-    )

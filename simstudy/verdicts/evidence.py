@@ -20,7 +20,6 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
@@ -37,6 +36,10 @@ SPENT = 0.1
 """Share of the level that is spent on how many units differ, of a difference of shares of events."""
 SKEWED = 0.2
 """Skewness of a mean beyond which Student's interval is no longer trusted."""
+
+
+NEWTON_STEPS = 6
+"""After which a score is exact to rounding, at any level and number of blocks."""
 
 
 class Contrast(NamedTuple):
@@ -250,7 +253,13 @@ def _log_evidence(z: ArrayLike, n_blocks: ArrayLike) -> Array:
 @functools.lru_cache(maxsize=4096)
 def anytime_score(level: float, n_blocks: float) -> float:
     """Return the normal score at which `anytime_p` is the level: the half-width of a confidence sequence in MCSE."""
-    return float(scipy.optimize.brentq(lambda z: _log_evidence(z, n_blocks) + np.log(level), 0.0, 60.0))
+    wanted = 0.5 * np.log((n_blocks + MIXTURE) / MIXTURE) - np.log(2.0 * level)
+    score = np.sqrt(2.0 * (wanted + np.log(2.0)))
+    # By Newton's method from above, of a convex function; scipy.optimize takes a tenth of a short run to import.
+    for _ in range(NEWTON_STEPS):
+        slope = score + np.exp(-0.5 * score**2 - special.log_ndtr(score)) / np.sqrt(2.0 * np.pi)
+        score -= (0.5 * score**2 + special.log_ndtr(score) - wanted) / slope
+    return float(score * np.sqrt((n_blocks + MIXTURE) / n_blocks))
 
 
 class Evidence(NamedTuple):

@@ -76,8 +76,11 @@ class QueryControl:
 def _expected(cell: Cell, log2: int) -> dict[str, Array]:
     queries = cell.queries.queries
     assert isinstance(queries, GaussianQueries)  # others are no population
-    values = _theory(cell, queries.scale * _normal_points(cell.data.n_features, 2**log2))
-    return {name: each.reshape(N_RANDOMISATIONS, -1).mean(axis=1) for name, each in values.items()}
+    points = _normal_points(cell.data.n_features, 2**log2).reshape(N_RANDOMISATIONS, 2**log2, -1)
+    half = 2 ** (log2 - 1) if log2 > LOG2_FEWEST else 0  # of the points that fewer have as well
+    values = _theory(cell, queries.scale * points[:, half:].reshape(-1, cell.data.n_features))
+    means = {name: each.reshape(N_RANDOMISATIONS, -1).mean(axis=1) for name, each in values.items()}
+    return {name: (each + _expected(cell, log2 - 1)[name]) / 2 if half else each for name, each in means.items()}
 
 
 # All cells of a study ask for the same ones.

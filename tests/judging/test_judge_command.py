@@ -109,12 +109,6 @@ def test_files_that_are_no_table__are_refused_in_one_line_that_says_how_to_save_
     assert "UTF-8 with a header, commas between columns" in refused.stderr and "\\n" not in refused.stderr
 
 
-def test_parquet_without_its_reader__says_what_to_install(here, in_process, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    refused = in_process("judge", "answers.parquet", "claims.toml")
-    assert refused.returncode == 2 and "answers.parquet: Parquet: pyarrow is not installed; pip" in refused.stderr
-
-
 def test_page__replaces_neither_numbers_nor_claims(here, in_process):
     for name in ("answers.csv", "claims.toml"):
         before = (here / name).read_bytes()

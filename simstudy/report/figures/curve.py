@@ -8,7 +8,6 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from scipy.ndimage import binary_dilation
 
 from simstudy.design.figures import CurveFigure, OptimumFigure
 from simstudy.design.measures import THEORIES
@@ -58,16 +57,19 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look) -> 
     theory = {name: np.where(seen[name], values[name], np.nan) for name in THEORIES}
     for source, line in theory.items():
         # A line shows nothing of a value without a neighbour.
-        known = ~np.isnan(line)
-        alone = known & ~binary_dilation(known, [1, 0, 1])
+        alone = ~np.isnan(line) & ~_beside(~np.isnan(line))
         _draw_theory(axes, x, line, source, look, markersize=12, markevery=np.flatnonzero(alone).tolist())
     shown, y = seen["empirical"], values["empirical"][seen["empirical"]]
     bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
     shared.draw_marks(axes, look, x[shown], y, yerr=bars[shown], capsize=2.5)
     untold = np.isnan([line[shown] for line in theory.values()]).all(axis=0)
-    bridge = np.where(binary_dilation(untold), y, np.nan)
+    bridge = np.where(untold | _beside(untold), y, np.nan)
     if np.isfinite(bridge).sum() > 1:
         axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
+
+
+def _beside(chosen: Any) -> np.ndarray:
+    return np.append(chosen[1:], False) | np.append(False, chosen[:-1])
 
 
 def _draw_theory(axes: Axes, x: np.ndarray, y: np.ndarray, source: str, look: Look, **marks: Any) -> None:
