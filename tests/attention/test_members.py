@@ -74,14 +74,6 @@ def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with():
         np.testing.assert_allclose(members(cell, count=1).means[0, q], told, rtol=1e-5)
 
 
-def test_training_without_steps__is_no_training():
-    heads = {"n_heads": 2, "arrangement": "haar", "queries": QUERIES, **DRAWN}
-    untrained, at_start = (minimal_cell(**heads | {"learner": each}) for each in (
-        "nadaraya_watson", {"kind": "trained", "steps": 0},
-    ))  # fmt: skip
-    np.testing.assert_allclose(members(at_start).means, members(untrained).means, rtol=1e-4)
-
-
 def test_training__lowers_the_error_and_keeps_columns_orthonormal():
     cell = minimal_cell(
         learner={"kind": "trained", "steps": 40}, n_heads=2, head_dim=1, arrangement="haar", n_features=3, n_keys=60,
@@ -160,18 +152,6 @@ def test_colony__is_that_of_the_plain_rules(settings):
         means, regret = naive_colony(cell, 5 + r)
         np.testing.assert_allclose(found.means[r], means, atol=1e-10)
         assert found.statistics["regret"][r] == pytest.approx(regret)
-
-
-def test_every_learner__passes_through_a_batch_with_its_own_correlation():
-    correlations = {}
-    for exploration in (0.05, 0.95):
-        cell = minimal_cell(**COLONY | {"learner": {"kind": "ant_colony", "exploration": exploration}})
-        found = estimated(cell).estimate
-        variance, covariance = found["mean_variance"], found["mean_covariance"]
-        law = covariance + (variance - covariance) / cell.heads.n_heads
-        assert found["ensemble_variance"] == pytest.approx(law, rel=1e-9)
-        correlations[exploration] = float(covariance / variance)
-    assert correlations[0.05] != pytest.approx(correlations[0.95], abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,6 @@ def test_every_row__is_as_likely_as_any_other_at_every_place(sampling):
     assert all(len(set(rows)) == 50 for rows in drawn[:50]) == (sampling == "without")
 
 
-def test_all_rows_without_replacement__are_all_rows():
-    drawn = draw_rows(make("without", n_keys=430), 0, 3)
-    np.testing.assert_array_equal(np.sort(drawn, axis=1), np.tile(np.arange(430), (3, 1)))
-    assert len({tuple(rows) for rows in drawn}) == 3
-
-
 def test_values_are_those_of_the_rows_drawn():
     cell = make(noise_treatment="drawn", noise_sd=0.0)
     shared = SharedData(cell, 2, 3)
@@ -134,12 +128,6 @@ def test_replay_shows_the_rows_that_the_batch_used():
     shown = replay(cell, 17)
     np.testing.assert_array_equal(shown["keys"], draw_keys(cell, 17, 1)[0])
     np.testing.assert_array_equal(shown["head_estimate"], members_of(cell, SharedData(cell, 17, 1)).means[0])
-
-
-def test_validation_pairs_of_fitted_weights__are_further_rows():
-    combination = {"kind": "fitted", "n_validation": 30}
-    cell = make("without", noise="residuals", noise_treatment="drawn", combination=combination)
-    assert np.isfinite(simulate_batch([cell], 0)[0].error_sum).all()
 
 
 COMPANIES = [
@@ -232,21 +220,6 @@ def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in
     for sample in samples:  # 1 - 1/e of the rows, with a standard deviation of 3.9
         assert abs(len(sample) - N_WINE * (1.0 - np.exp(-1.0))) < 16
     assert len(np.unique(draw_rows(sampled((), n_keys=4000), 0, 8))) == N_WINE
-
-
-def test_fewer_keys__are_a_prefix_in_every_batch():
-    fewer, more = (draw_keys(sampled(n_keys=n).in_batch(3), 192, 4) for n in (5, 12))
-    np.testing.assert_array_equal(fewer, more[:, :, :5])
-
-
-def test_values__travel_with_their_rows_and_a_replicate_is_rebuilt():
-    settings = {"regression": "file", "held_out": 5, "queries": {"kind": "held_out", "count": 2}, "bandwidth": 1.0}
-    cell = sampled(**settings).in_batch(2)
-    shared = SharedData(cell, 130, 3)
-    table = {tuple(key): value for key, value in zip(cell.rows.keys, cell.rows.values, strict=True)}
-    expected = [[table[tuple(key)] for key in replicate] for replicate in shared.keys(12).swapaxes(1, 2)]
-    np.testing.assert_array_equal(shared.values(cell), expected)
-    np.testing.assert_array_equal(replay(sampled(**settings), 131)["keys"], shared.keys(12)[1])
 
 
 def test_batches__spread_as_data_sets_of_that_size_do():

@@ -57,9 +57,9 @@ def naive_moments(given, radius=None, power=None):
     queries = np.broadcast_to(queries, (len(keys), *queries.shape[-3:]))[..., None]
     squares = ((queries - keys[:, None]) ** 2).sum(axis=3)
     if given.logits == "distance":
-        scores = -squares / (2 * given.bandwidth**2)
+        scores = -squares / (2 * np.longdouble(given.bandwidth) ** 2)
     else:
-        scores = (queries * keys[:, None]).sum(axis=3) / given.bandwidth**2
+        scores = (queries * keys[:, None]).sum(axis=3) / np.longdouble(given.bandwidth) ** 2
     largest = scores.max(axis=-1, keepdims=True)
     powers = np.exp(scores - largest) if power is None else np.maximum(1.0 - squares / radius**2, 0.0) ** power
     total = powers.sum(axis=-1, keepdims=True)
@@ -79,10 +79,10 @@ def rounding(given):
     queries = np.broadcast_to(queries, (len(keys), *queries.shape[-3:]))[..., None]
     p = keys.shape[2]
     if given.logits == "distance":
-        sizes = ((queries - keys[:, None]) ** 2).sum(axis=-2) / (2 * given.bandwidth**2)
+        sizes = ((queries - keys[:, None]) ** 2).sum(axis=-2) / given.bandwidth / (2 * given.bandwidth)
         size = sizes.min(axis=-1).max() + 40
     else:
-        size = np.abs(queries * keys[:, None]).sum(axis=-2).max() / given.bandwidth**2 + 40
+        size = np.abs(queries * keys[:, None]).sum(axis=-2).max() / given.bandwidth / given.bandwidth + 40
     return np.finfo(given.keys.dtype).eps / 2 * (p + 6) * size
 
 

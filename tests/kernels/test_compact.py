@@ -5,7 +5,6 @@ import pytest
 from kernel_problems import naive_moments, problem
 
 from simstudy.kernels import compact_moments
-from simstudy.kernels.compact import power_of
 
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
 # (R, Q, H, p, n): one of everything, odd counts, p on either side of 2, 4 and 6, n on either side of the tile of 512.
@@ -90,8 +89,3 @@ def test_windows_that_do_not_meet__have_covariance_zero_exactly():
         queries = np.array([[[-offset], [offset]]])
         _, grams = compact_moments(keys, values, variances, queries, 1.0, 2)
         assert (grams[:, 0, 0, 1] == 0.0).all() == disjoint
-
-
-@pytest.mark.parametrize("power", [1, 2, 3, 4, 5, 6, 7, 10, 100])
-def test_power__is_a_chain_of_products(power):
-    assert power_of(power)(1.01) == pytest.approx(1.01**power, rel=1e-13)

@@ -198,48 +198,6 @@ def test_code_that_is_compiled__gives_the_bits_of_code_that_is_loaded():
     assert outcomes[1][1] == outcomes[2][1]
 
 
-FILL = """
-import hashlib, sys
-from numba.core import event
-from simstudy.data.addresses import Role, normals, uniforms
-
-makers = {"normals": normals, "uniforms": uniforms}
-with event.install_recorder("numba:compile") as compilations:
-    found = {name: makers[name.split()[0]]("243f6a8885a308d3" * 2, Role.KEYS, 0, 2, 40, 3, *name.split()[1:])
-             for name in sys.argv[1:]}
-print(len(compilations.buffer))
-for name, numbers in found.items():
-    print(name, hashlib.sha256(numbers.tobytes()).hexdigest(), sep="=")
-"""
-
-
-def start(cache, *wanted):
-    command = [sys.executable, "-c", FILL, *wanted]
-    settings = os.environ | {"SIMSTUDY_CACHE": str(cache)}
-    return subprocess.Popen(command, cwd=ROOT, env=settings, stdout=subprocess.PIPE, text=True)
-
-
-def result(process):
-    """How often something was compiled, and a digest of each array of random numbers."""
-    output, _ = process.communicate()
-    assert process.returncode == 0
-    first, *lines = output.splitlines()
-    return int(first), dict(line.split("=") for line in lines)
-
-
-@pytest.mark.rare
-def test_processes__that_fill_one_cache_at_once_find_the_same_bits_as_without(place):
-    """Precisions in either order, and two closures of one name: what Numba's cache took for one another."""
-    wanted = ("normals float32", "normals float64", "uniforms")
-    together = [start(place, *wanted), start(place, *reversed(wanted))]
-    compilations, without = result(start("off", *wanted))
-    assert compilations > 0 and len(set(without.values())) == 3
-    for process in together:
-        compilations, found = result(process)
-        assert compilations > 0 and found == without
-    assert result(start(place, *wanted)) == (0, without)
-
-
 def test_names_of_compiled_code__are_those_of_one_process():
     """Also of one that was forked: the linker takes equal names for equal code."""
     show = (

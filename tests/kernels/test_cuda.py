@@ -3,7 +3,6 @@
 With SIMSTUDY_REQUIRE_CUDA=1 a machine without a usable GPU fails instead of skipping.
 """
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -66,14 +65,6 @@ def test_device_test__fails_without_a_device_where_one_is_required(monkeypatch):
     monkeypatch.setenv("SIMSTUDY_REQUIRE_CUDA", "1")
     with pytest.raises(AssertionError, match="there is no GPU"):
         test_kernels__run_on_the_device_and_agree_with_the_cpu()
-
-
-@pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="the extra cuda is not installed")
-def test_kernels__compile_for_a_gpu_that_is_not_there():
-    """Types that the simulator does not see."""
-    result = python("tests/kernels/cuda_compile.py")
-    assert result.returncode == 0, result.stderr
-    assert len(re.findall(r"^\| .* \| float(?:32|64) \|(?: \d+ \|){4}$", result.stdout, re.MULTILINE)) == 30
 
 
 def assert_refused(result, message, folder):

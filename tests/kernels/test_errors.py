@@ -47,23 +47,6 @@ def test_project__does_not_depend_on_grouping(precision):
     np.testing.assert_array_equal(own[0], shared[0])
 
 
-def test_project__takes_read_only_and_strided_keys():
-    keys, projections = draw((2, 6, 2, 3, 40), "float64")
-    keys.flags.writeable = False
-    np.testing.assert_array_equal(project(keys[:, :, ::2], projections), project(keys[:, :, ::2].copy(), projections))
-
-
-def test_project__contains_undefined_keys():
-    keys, projections = draw((3, 6, 2, 3, 40), "float64")
-    clean = project(keys, projections)
-    keys[1, 2, 5] = np.nan
-    result = project(keys, projections)
-    assert np.isnan(result[1, :, :, 5]).all()
-    touched = np.zeros(result.shape, bool)
-    touched[1, :, :, 5] = True
-    np.testing.assert_array_equal(result[~touched], clean[~touched])
-
-
 @pytest.mark.parametrize("shape", [(1, 1, 1), (70, 1, 1), (70, 1, 2), (3, 2, 1), (2, 5, 3), (4, 16, 8)])
 @pytest.mark.parametrize("with_gram", [True, False])
 def test_errors_and_their_products__are_added_one_replicate_after_another(shape, with_gram):

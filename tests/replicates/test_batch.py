@@ -72,13 +72,6 @@ def test_shared_data__changes_no_bit():
         assert_equal(together, simulate_batch([cell], 1)[0])
 
 
-def test_company_of_a_larger_cell__changes_no_bit(monkeypatch):
-    """A cell whose keys fill the memory bound is summed in shorter pieces, so it must not share tasks with others."""
-    monkeypatch.setattr(batch_module, "PIECE_BYTES", 3 * 130 * 6 * 8)
-    small, large = minimal_cell(n_keys=20, batch_size=128), minimal_cell(n_keys=130, batch_size=128)
-    assert shares_data(small) != shares_data(large)
-
-
 def test_large_cells__share_data_whose_pieces_are_equal_where_they_are_computed():
     """On a CPU both hold one replicate at once; on a GPU they hold 16 and 8, and forests are not computed there."""
     cells = [minimal_cell(n_keys=n_keys, batch_size=256) for n_keys in (400_000, 800_000)]
@@ -127,31 +120,9 @@ def test_largest_arrays__stay_within_the_memory_bound(monkeypatch, name, one):
     assert max(sizes) == 3 * one and sum(sizes) == 256 * one
 
 
-def test_float32__agrees_with_float64():
-    settings = {"regression": RIDGE, "queries": QUERIES, "n_keys": 200}
-    single, double = (estimated(minimal_cell(dtype=dtype, **settings)).estimate for dtype in ("float32", "float64"))
-    for name in ("mse", "ensemble_variance", "correlation"):
-        assert single[name] == pytest.approx(double[name], rel=1e-5)
-
-
 def test_redrawn_heads__have_random_indices_and_fixed_heads_have_not():
     for arrangement, random in (("haar_redrawn", True), ("haar", False), ("orthogonal", False)):
         assert (estimated(minimal_cell(arrangement=arrangement)).mcse["hdi"][0] > 1e-6) == random
-
-
-def test_undefined_estimates__are_counted_by_number(monkeypatch):
-    original = training.draw_keys
-
-    def broken(cell, first, count):
-        keys = original(cell, first, count)
-        replicates = first + np.arange(count)
-        keys[np.isin(replicates, [33, 50])] = np.nan
-        return keys
-
-    monkeypatch.setattr(training, "draw_keys", broken)
-    (moments,) = simulate_batch([minimal_cell()], 1)
-    assert moments.failed.tolist() == [33, 50]
-    assert moments.n_defined.sum() == 30 and np.isfinite(moments.product_sum).all()
 
 
 def test_replicate_that_raises__is_counted_alone_and_kept_by_number(monkeypatch):

@@ -114,15 +114,6 @@ def test_failed_replicates__are_counted_kept_and_left_out(sample):
     assert result.estimate["mse"] == pytest.approx(((kept.mean(axis=2)) ** 2).mean(), rel=2e-3)
 
 
-def test_replicate_with_one_undefined_head__enters_no_sum():
-    means = np.ones((4, 2, 3))
-    means[1, 0, 2] = np.nan
-    found = update(empty(2, np.zeros(2), 3, 1), range(2), 8, means, None, None, np.ones((4, 1)))
-    assert found.n_defined.tolist() == [1, 2] and found.failed.tolist() == [9]
-    for sums in (found.error_sum, found.product_sum, found.statistic_sum):
-        assert (sums[0] == 1.0).all() and (sums[1] == 2.0).all()
-
-
 @pytest.mark.parametrize("sizes", [pytest.param([1] * 15 + [241], marks=pytest.mark.rare), [1] * 12 + [60] * 4])
 def test_unequal_blocks__stay_unbiased_with_the_right_error(sizes, n_studies):
     """Failures leave blocks of unequal length: means of pseudo-values must not weigh them alike."""

@@ -19,7 +19,7 @@ from simstudy import theory
 from simstudy.design.settings import processes as s
 from simstudy.theory import leading_order, regression_function
 from simstudy.theory.functions import expectation, next_term, square_expectation
-from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT
+from simstudy.theory.leading import NEXT_TERM_LIMIT
 
 RNG = np.random.default_rng(20240607)
 QUERIES = np.array([[0.0, 0.0], [0.7, -0.4], [-1.1, 0.9]])
@@ -166,13 +166,6 @@ def test_bandwidths_that_rounding_loses_are_flagged():
     assert np.isnan(prediction.bias).all() and "3 of 3 queries" in prediction.reason
 
 
-def test_small_samples_are_flagged():
-    heads = directions(0, 90)
-    prediction = leading_order(make_cell(n_keys=int(MIN_EFFECTIVE_SIZE), bandwidth=1.0), heads, heads, QUERIES)
-    assert np.isnan(prediction.bias).all()
-    assert "3 of 3 queries" in prediction.reason
-
-
 @pytest.mark.parametrize(
     "keys", [s.SphereKeys(kind="sphere"), s.StudentKeys(kind="student_t", df=5.0), s.MixtureKeys(kind="mixture")]
 )
@@ -194,14 +187,6 @@ def test_redrawn_heads_have_no_theory(method):
     assert np.isfinite(prediction.target).all() and "redrawn" in prediction.reason
 
 
-def test_neither_noise_nor_signal_leaves_zero_variance():
-    heads = directions(0, 90)
-    prediction = leading_order(make_cell(noise_sd=0.0), heads, heads, QUERIES)
-    assert prediction.reason == ""
-    assert not prediction.covariance.any()
-    assert not prediction.next_term.any()
-
-
 @pytest.mark.parametrize(
     ("regression", "said"),
     [
@@ -216,55 +201,6 @@ def test_functions_of_absent_features_are_refused(regression, said):
     for method in (leading_order, theory.exact_moments):
         with pytest.raises(ValueError, match=f"{said}.* but n_features is 2"):
             method(make_cell(regression=regression), heads, heads, QUERIES)
-
-
-COVARIANCE = np.array([[1.0, 0.4], [0.4, 0.5]])
-MEANS = np.array([[0.3, -1.0], [2.0, 0.5]])
-POLYNOMIAL = s.Sum(
-    kind="sum",
-    terms=(
-        s.Linear(kind="linear", coefficients=(1.0, 2.0)),
-        s.Quadratic(kind="quadratic", coefficients=(0.5, -1.0)),
-        s.Interaction(kind="interaction"),
-    ),
-)
-WAVES = s.Additive(kind="additive", frequency=1.7)
-RIDGE = s.Ridge(kind="ridge", wave="cos", direction=(1.0, -1.0))
-RECORDS = (POLYNOMIAL, WAVES, RIDGE)
-
-
-def on_grid(*records):
-    """E of the product of the records' values under N(mean, COVARIANCE), for every mean."""
-    nodes, weights = gaussian_grid(COVARIANCE, step=0.05)
-    return np.array([weights @ np.prod([regression_values(r, nodes + m) for r in records], axis=0) for m in MEANS])
-
-
-@pytest.mark.parametrize("record", RECORDS, ids=lambda r: r.kind)
-def test_expectation(record):
-    actual = expectation(regression_function(record, 2), MEANS, COVARIANCE)
-    np.testing.assert_allclose(actual, on_grid(record), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("second", RECORDS, ids=lambda r: r.kind)
-@pytest.mark.parametrize("first", RECORDS, ids=lambda r: r.kind)
-def test_expectation_of_a_square(first, second):
-    both = s.Sum(kind="sum", terms=(*getattr(first, "terms", [first]), *getattr(second, "terms", [second])))
-    actual = square_expectation(regression_function(both, 2), MEANS, COVARIANCE)
-    np.testing.assert_allclose(actual, on_grid(both, both), rtol=1e-9, atol=1e-12)
-
-
-def test_a_degenerate_law_gives_the_value_itself():
-    for record in RECORDS:
-        function = regression_function(record, 2)
-        nothing = np.zeros((2, 2))
-        np.testing.assert_allclose(expectation(function, MEANS, nothing), function(MEANS), rtol=1e-12)
-        np.testing.assert_allclose(square_expectation(function, MEANS, nothing), function(MEANS) ** 2, rtol=1e-12)
-
-
-def test_fast_waves_keep_their_variance():
-    function = regression_function(s.Ridge(kind="ridge", frequency=40.0), 2)
-    assert square_expectation(function, MEANS, np.eye(2)) == pytest.approx(0.5)
-    assert expectation(function, MEANS, np.eye(2)) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("wave", ["sin", "cos"])

@@ -13,7 +13,6 @@ from simstudy.design.settings import processes as s
 from simstudy.design.settings.rows import Rows
 from simstudy.theory import exact_moments, leading_order
 from simstudy.theory.exact import equal_keys, integrals
-from simstudy.theory.tilting import Heads
 
 RNG = np.random.default_rng(20240611)
 LINEAR = s.Linear(kind="linear", coefficients=(1.0, -0.5))
@@ -158,19 +157,6 @@ def test_one_head_against_a_dense_grid(logits, bandwidth, n_keys):
     mean, variance, one = brute_moments(kernel, m - centre, v, weights, n_keys)
     assert abs(one - 1) < 1e-7
     assert off_by(prediction, mean + centre, variance) < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("logits", "p"),
-    [("distance", 1), pytest.param("distance", 2, marks=pytest.mark.rare), ("dot_product", 1), ("dot_product", 2)],
-)
-def test_double_integral_of_identical_heads_is_the_single_one(monkeypatch, logits, p):
-    monkeypatch.setattr(Heads, "coincide", lambda *_: False)
-    cell = make_cell(20, 3, 2, p, logits, 0.8, regression=MIXED, noise=UNEVEN)
-    heads = np.repeat(orthonormal(1, 3, p), 2, axis=0)
-    prediction = predict(cell, heads, np.array([[0.3, -0.6, 0.4]]))
-    one = prediction.covariance[0, 0, 0]
-    np.testing.assert_allclose(prediction.covariance, one, rtol=1e-8)
 
 
 def test_coincident_heads_are_recognised_in_any_basis():

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import stats
-from theory_oracle import covariance_matrix, drawn_estimates, largest_score, make_cell
+from theory_oracle import drawn_estimates, largest_score, make_cell
 
 from simstudy.design.settings import processes as s
 from simstudy.theory import (
@@ -17,7 +17,6 @@ from simstudy.theory import (
     predicted_measures,
 )
 from simstudy.theory.exact import equal_keys, moments
-from simstudy.theory.exact.equal_keys import keys_at, n_uniforms
 
 HEADS = np.linalg.qr(np.random.default_rng(4).normal(size=(2, 3, 2)))[0]
 QUERY = np.array([[0.6, -0.3, 0.8]])
@@ -89,47 +88,6 @@ def test_kernels_too_narrow_for_quadrature(few_points):
     assert 1e-6 < prediction.covariance_error.max() < 0.01
 
 
-@pytest.mark.parametrize("keys", [*OTHERS, AUTOREGRESSIVE], ids=names)
-def test_keys_have_their_distribution_along_any_direction(keys):
-    uniforms = np.random.default_rng(1).uniform(size=(20_000, n_uniforms(keys, 3)))
-    points = keys_at(keys, uniforms, HEADS[0])
-    direction = np.array([2.0, -1.0, 0.5])
-    values = points @ direction
-    # Archimedes: on the sphere in three dimensions any coordinate is uniform.
-    expected = {
-        "sphere": stats.uniform(-1.7 * np.linalg.norm(direction), 2 * 1.7 * np.linalg.norm(direction)).cdf,
-        "student_t": stats.t(5, scale=np.linalg.norm(direction) * np.sqrt(3 / 5)).cdf,
-        "mixture": lambda x: np.mean(
-            [stats.norm.cdf(x, 2.5 * (c - 0.5), np.linalg.norm(direction)) for c in direction], axis=0
-        ),
-        "gaussian": stats.norm(0, np.sqrt(4 + 1 + 0.25 - 4 * 0.6 + 2 * 0.36 - 1 * 0.6)).cdf,
-    }
-    assert stats.kstest(values, expected[keys.kind]).pvalue > 0.001
-    assert stats.kstest(1.05 * values + 0.06, expected[keys.kind]).pvalue < 0.001
-
-
-def test_first_uniforms_move_keys_along_the_directions():
-    uniforms = np.full((2, 3), 0.5)
-    uniforms[1, 0] = 0.9
-    points = keys_at(AUTOREGRESSIVE, uniforms, HEADS[0])
-    assert abs((points[1] - points[0]) @ HEADS[0][:, 0]) > 0.5
-    uniforms[1] = [0.5, 0.5, 0.9]
-    points = keys_at(AUTOREGRESSIVE, uniforms, HEADS[0])
-    np.testing.assert_allclose((points[1] - points[0]) @ HEADS[0], 0, atol=1e-12)
-
-
-def test_independent_projections_have_covariance_one_over_n():
-    # The components of the mixture differ in the first two features only; those of a Student-t share their scale.
-    heads, query = np.eye(4)[[2, 3]][:, :, None], np.full((1, 4), 0.4)
-
-    def distance(keys):
-        prediction = predict(make_cell(7, 4, noise_sd=3.0, key_distribution=keys), heads, query)
-        return abs(prediction.covariance[0, 0, 1] - 9 / 7) / prediction.covariance_error[0, 0, 1]
-
-    assert distance(s.MixtureKeys(kind="mixture", separation=3.0)) < 4
-    assert distance(STUDENT) > 10
-
-
 def test_dot_products_with_keys_on_a_sphere_are_distances():
     """For all features in view |q - k|^2 = |q|^2 + r^2 - 2 q'k, so that both logits differ by a constant."""
     heads = np.linalg.qr(np.random.default_rng(6).normal(size=(2, 3, 3)))[0]
@@ -195,35 +153,7 @@ def test_errors_too_large_leave_queries_blank(monkeypatch, few_points):
 
 
 RNG = np.random.default_rng(20240612)
-TARGET = s.Sum(
-    kind="sum", terms=(s.Linear(kind="linear", coefficients=(2.0, 1.0, -1.0)), s.Quadratic(kind="quadratic"))
-)
-DATA = {
-    "n_features": 3,
-    "regression": TARGET,
-    "noise": s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0),
-    "key_distribution": s.GaussianKeys(structure="autoregressive", correlation=0.6),
-    "noise_sd": 2.0,
-}
-CONFIGURATIONS = {
-    "distance, p = 1": {"head_dim": 1, "bandwidth": 0.5},
-    "distance, p = 2": {"head_dim": 2, "bandwidth": 1.5},
-    "dot product, p = 2": {"head_dim": 2, "bandwidth": 0.9, "logits": "dot_product"},
-}
 AT_QUERY = np.array([0.6, -0.3, 0.8])
-
-
-@pytest.mark.parametrize("n_keys", [3, pytest.param(30, marks=pytest.mark.rare)])
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_monte_carlo_agrees(name, n_keys):
-    settings = CONFIGURATIONS[name]
-    cell = make_cell(n_keys, **settings, **DATA)
-    heads = HEADS[:, :, : settings["head_dim"]]
-    root = np.linalg.cholesky(covariance_matrix(cell.data.key_distribution, 3))
-    estimates = drawn_estimates(cell, heads, AT_QUERY, RNG.normal(size=(60_000 * n_keys, 3)) @ root.T, RNG)
-    prediction = exact_moments(cell, heads, heads, AT_QUERY[None])
-    assert prediction.reason == ""
-    assert largest_score(estimates, prediction) < 4
 
 
 @pytest.mark.parametrize(("p", "bandwidth", "word"), [(2, 0.05, "narrow"), (1, 1e-4, "narrow")])
