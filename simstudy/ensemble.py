@@ -1,7 +1,5 @@
 """One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in."""
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,8 @@ from simstudy.design.settings.tables import Estimator
 from simstudy.kernels import project
 
 LOGITS = ("distance", "dot_product")
-LARGEST_EXPONENT = 500
-"""Of two, of values that kernels average: weights reach 2^400, and sums are of at most 2^64 of them."""
+LARGEST = 1e50
+"""Size of numbers, and of the reciprocal of a bandwidth, up to which no logit leaves float64."""
 
 
 def nw_ensemble(
@@ -75,15 +73,14 @@ def nw_ensemble(
     -------
     xarray.Dataset
         ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); computed in
-        float64 whatever the precision given.  NaN where no logit is finite; an ``estimate`` beyond float64 is infinite.
-        Given the keys, and with noise of constant variance σ², the covariance of the head estimates is σ² times the
-        Gram matrix.  Estimates of vectors have a last dimension more: ``component``, or ``output`` of an output
-        projection.
+        float64 whatever the precision given, NaN where no logit is finite.  Given the keys, and with noise of constant
+        variance σ², the covariance of the head estimates is σ² times the Gram matrix.  Estimates of vectors have a last
+        dimension more: ``component``, or ``output`` of an output projection.
 
     Raises
     ------
     ValueError
-        If an argument has the wrong shape, holds NaN, infinity or masked values, or is out of range.
+        If an argument has the wrong shape, holds NaN or masked values, or is out of range.
     """
     weights = _projections(projections)
     n_heads, n_features, head_dim = weights.shape
@@ -97,82 +94,41 @@ def nw_ensemble(
     own = weights
     if query_projections is not None:
         own = _array("query_projections", query_projections, (n_heads, n_features, head_dim))
-    combined = _combiner(n_heads, y, combination, value_projections, output_projections)
+    if combination is not None and output_projections is not None:
+        raise ValueError("combination beside output_projections, which combine heads themselves; give one of them")
+    a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
+    width, into, out = y.shape[1] if vectors else 1, None, None
+    if value_projections is not None:
+        into = _array("value_projections", value_projections, (n_heads, width, "k"))
+        width = into.shape[2]
+    if output_projections is not None:
+        out = _array("output_projections", output_projections, (n_heads, width, "c"))
     visible = None if mask is None else _mask(mask, (len(points), len(x)))
-    x, points, (weights, own), b_scaled = _in_common_units(x, points, np.stack([weights, own]), b, logits)
     if head_bandwidths is not None:
         factors = _array("head_bandwidths", head_bandwidths, (n_heads,))
         if not (factors > 0.0).all():
             raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
         # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
         weights, own = weights / factors[:, None, None], own / factors[:, None, None]
-    if logits == "distance" and np.array_equal(weights, own):
-        # No distance changes, and none loses digits to what all keys have in common.
-        common = common_part(x)
-        x, points = x - common, points - common
-    keyed = project(np.ascontiguousarray(x.T)[None], weights)
-    # By the same sums as the keys, so that a query at a key has distance zero exactly.
-    images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
     settings = Estimator.model_validate({"bandwidth": 1.0, "logits": logits})
-    ones = np.ones((1, len(x)))
-    columns = []
-    for column in y.reshape(len(x), -1).T:
-        # Sums of values times weights stay in float64, and so do their means, which no rounding puts beyond all values.
-        scale = 2.0 ** max(math.frexp(float(np.abs(column).max()))[1] - LARGEST_EXPONENT, 0)
-        found = evaluate(settings, b_scaled, Inputs(keyed, column[None] / scale, ones, images), visible=visible)
-        columns.append(np.clip(found.means[0], column.min() / scale, column.max() / scale) * scale)
-    means = np.stack(columns, axis=-1).reshape(len(points), n_heads, *y.shape[1:])
-    attributes = {"logits": logits, "bandwidth": b}
-    projected = output_projections is not None
-    return _labelled(*combined(means), np.asarray(found.gram)[0], projected, attributes)
-
-
-def _combiner(
-    n_heads: int, values: np.ndarray, combination: ArrayLike | None, value: ArrayLike | None, output: ArrayLike | None
-) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Return what makes of averages (query, head, ...) the estimate (query, ...) and what each head averages."""
-    if combination is not None and output is not None:
-        raise ValueError("combination beside output_projections, which combine heads themselves; give one of them")
-    a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
-    width = values.shape[1] if values.ndim == 2 else 1
-    v = None if value is None else _array("value_projections", value, (n_heads, width, "k"))
-    inner = width if v is None else v.shape[2]
-    o = None if output is None else _array("output_projections", output, (n_heads, inner, "c"))
-
-    def combined(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if means.ndim == 2 and (v is not None or o is not None):
-            means = means[:, :, None]
-        with np.errstate(over="ignore", invalid="ignore"):
-            if v is not None:
-                means = np.einsum("qhv,hvk->qhk", means, v)
-            if o is not None:
-                return np.einsum("qhk,hkc->qc", means, o), means
-            return np.moveaxis(means, 1, -1) @ a, means
-
-    return combined
-
-
-def _labelled(
-    estimate: np.ndarray, heads: np.ndarray, gram: np.ndarray, projected: bool, attributes: dict[str, Any]
-) -> xr.Dataset:
-    last = ("component",) * (heads.ndim - 2)
-    combined = ("output",) if projected else last
-    how = "sum_h O_h' f_h(x_q)" if projected else "sum_h a_h f_h(x_q)"
+    means, gram = _averages(settings, b, x, y, points, weights, own, visible)
+    if into is not None:
+        means = np.einsum("qhv,hvk->qhk", means, into)
+    if not vectors and into is None and out is None:
+        means = means[:, :, 0]
+    estimate = np.moveaxis(means, 1, -1) @ a if out is None else np.einsum("qhk,hkc->qc", means, out)
+    last = ("component",) * (means.ndim - 2)
+    how = "sum_h a_h f_h(x_q)" if out is None else "sum_h O_h' f_h(x_q)"
+    heads = _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i")
+    products = _about("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)")
+    combined = ("query", *last) if out is None else ("query", "output")
     return xr.Dataset(
         {
-            "estimate": (("query", *combined), estimate, _about("combined estimate", "units of values", how)),
-            "head_estimate": (
-                ("query", "head", *last),
-                heads,
-                _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i"),
-            ),
-            "weight_gram": (
-                ("query", "head_i", "head_j"),
-                gram,
-                _about("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)"),
-            ),
+            "estimate": (combined, estimate, _about("combined estimate", "units of values", how)),
+            "head_estimate": (("query", "head", *last), means, heads),
+            "weight_gram": (("query", "head_i", "head_j"), gram, products),
         },
-        attrs=attributes,
+        attrs={"logits": logits, "bandwidth": b},
     )
 
 
@@ -185,21 +141,24 @@ def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
     return visible
 
 
-def _in_common_units(
-    keys: np.ndarray, queries: np.ndarray, projections: np.ndarray, bandwidth: float, logits: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return arrays and bandwidth in units, powers of four, in which no product leaves float64."""
-    sizes = [float(np.abs(array).max()) for array in (keys, queries)]
-    # Differences need one unit, products one each.
-    units = [_unit(max(sizes))] * 2 if logits == "distance" else [_unit(size) for size in sizes]
-    own = _unit(float(np.abs(projections).max()))
-    scaled = bandwidth / own / math.sqrt(units[0]) / math.sqrt(units[1])
-    return keys / units[0], queries / units[1], projections / own, max(scaled, math.ulp(0.0))
-
-
-def _unit(largest: float) -> float:
-    ordinary = 1e-50 < largest < 1e50 or not largest
-    return 1.0 if ordinary else 4.0 ** math.floor(math.log2(largest) / 2.0)
+def _averages(
+    settings: Estimator, bandwidth: float, keys: np.ndarray, values: np.ndarray, queries: np.ndarray,
+    weights: np.ndarray, own: np.ndarray, visible: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """What each head averages, (query, head, component), and the Gram matrix of its weights."""
+    if settings.logits == "distance" and np.array_equal(weights, own):
+        # No distance changes, and none loses digits to what all keys have in common.
+        common = common_part(keys)
+        keys, queries = keys - common, queries - common
+    keyed = project(np.ascontiguousarray(keys.T)[None], weights)
+    # By the same sums as the keys, so that a query at a key has distance zero exactly.
+    images = project(np.ascontiguousarray(queries.T)[None], own)[0].transpose(2, 0, 1)
+    columns = []
+    for column in values.reshape(len(keys), -1).T:
+        inputs = Inputs(keyed, np.ascontiguousarray(column)[None], np.ones((1, len(keys))), images)
+        found = evaluate(settings, bandwidth, inputs, visible=visible)
+        columns.append(np.clip(found.means[0], column.min(), column.max()))
+    return np.stack(columns, axis=-1), np.asarray(found.gram)[0]
 
 
 def _about(meaning: str, units: str, formula: str) -> dict[str, str]:
@@ -275,6 +234,8 @@ def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndar
     array = np.ascontiguousarray(array, np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinity; remove or replace such entries")
+    if (largest := np.abs(array).max()) > LARGEST:
+        raise ValueError(f"{name} holds {largest:g}, beyond {LARGEST:g}; give it in another unit")
     return array
 
 
@@ -299,6 +260,6 @@ def _full_rank(weights: np.ndarray) -> np.ndarray:
 
 def _bandwidth(given: Any) -> float:
     number = real_array("bandwidth", given, "one positive number", "fiu")
-    if number.ndim or not 0 < number < np.inf:
-        raise ValueError(f"bandwidth = {given!r}; give one positive number")
+    if number.ndim or not 1.0 / LARGEST <= float(number) <= LARGEST:
+        raise ValueError(f"bandwidth = {given!r}; give one positive number, {1.0 / LARGEST:g} to {LARGEST:g}")
     return float(number)

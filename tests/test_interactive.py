@@ -87,7 +87,7 @@ def test_results__show_verdicts_cells_and_figures(found):
 
 
 def test_plots_and_theory__are_there_without_an_import_of_their_own():
-    subprocess.run([sys.executable, "-c", "import simstudy; simstudy.plots.nested_loop, simstudy.theory"], check=True)
+    subprocess.run([sys.executable, "-c", "import simstudy; simstudy.plots.plot, simstudy.theory"], check=True)
 
 
 def test_results_without_claims__are_shown_as_well(tmp_path):
@@ -127,16 +127,13 @@ def lines(axes: Axes, label: str) -> list[np.ndarray]:
     return [np.asarray(line.get_ydata()) for line in axes.lines if line.get_label() == label]
 
 
-def test_curve__is_the_drawing_of_the_report(design, results):
-    axes = plots.curve(results, "ensemble_variance", "angle", grid="angles", hue="n_keys", panel="regression",
-                       y_scale="log")  # fmt: skip
+def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, results):
+    told = {"grid": "angles", "hue": "n_keys", "panel": "regression"}
+    axes = plots.plot(results, "curve", "ensemble_variance", x="angle", y_scale="log", **told)
     assert axes.shape == (2,) and axes[0].get_title("left") == "regression function: zero"
     declared = draw(design.figures["variance-by-angle"], "variance-by-angle", results)
     assert image(axes[0].figure, "png") == image(declared, "png")
-
-
-def test_nested_loop__has_axes_for_each_panel(results):
-    axes = plots.nested_loop(results, "mse", grid="angles", hue="n_keys", panel="regression")
+    axes = plots.plot(results, "nested_loop", "mse", **told)
     assert axes.shape == (2,) and {each.get_ylabel() for each in axes} == {"mean squared error [Y²]"}
 
 
@@ -162,11 +159,12 @@ def test_z_scores__are_drawn_in_order_against_normal_quantiles(results):
         ({"y": "mse", "x": "angel", "grid": "angles"}, 'no factor of grid .angles.; did you mean "angle"'),
         ({"y": "mse", "x": "angle", "grid": "angles", "hue": "bandwidth"}, "no factor of grid .angles.; known"),
         ({"y": "mse", "x": "regression", "grid": "angles"}, "its levels are no numbers"),
+        ({"kind": "pie", "y": "mse", "grid": "angles"}, "kind = 'pie': choose one of curve, nested_loop, lollipop"),
     ],
 )
 def test_mistakes__are_told_in_one_line(results, arguments, message):
     with pytest.raises(UserError, match=message):
-        plots.curve(results, **arguments)
+        plots.plot(results, **{"kind": "curve"} | arguments)
 
 
 OURS = "FACTOR = 2.0\ndef g(x):\n    return FACTOR * x"
@@ -223,7 +221,7 @@ def computed(number, seed):
 
 def shown(number):
     results = simstudy.open_results(f"{output}/{number}/tiny/quick")
-    axes = plots.curve(results, "mse", "angle", grid="angles", hue="bandwidth")
+    axes = plots.plot(results, "curve", "mse", x="angle", grid="angles", hue="bandwidth")
     assert axes[0].figure.canvas.get_width_height()[0] and results.simstudy.plot("mse")._repr_png_()
     results.close()
 

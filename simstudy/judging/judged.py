@@ -149,21 +149,20 @@ def judge(
 
     Parameters
     ----------
-    numbers : data frame of pandas, polars or another library that narwhals knows, xarray.DataArray or mapping
+    numbers : data frame of pandas, polars or another library that narwhals knows, or mapping
         A frame with a row for each unit and a column for each condition, the levels of its columns being factors; or,
-        if ``value`` is given, with a row for each unit and condition.  An array with a dimension of units.  Arrays by
-        the name of the condition.
+        if ``value`` is given, with a row for each unit and condition.  Arrays by the name of the condition.
     claims
         Claims by name, each with its ``kind`` and entries as in designs, without ``grid``
         and ``measure``; or a file or text of TOML with tables ``[claims.NAME]``, or a `simstudy.Study` with claims.
     unit
-        Column or dimension of units; by default rows are units, and the first dimension is.
+        Column of units; by default rows are units.
     value
         Column of numbers, in a frame with a row for each unit and condition.
     factors
         Columns that tell conditions apart in such a frame; by default all others.
     cluster
-        Column, level or coordinate with equal names for units that are not independent of one another.
+        Column or level with equal names for units that are not independent of one another.
     missing
         "refuse", the default, or "drop": what to do with a unit that lacks a number.
     looks

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 import narwhals as nw
 import numpy as np
 import pandas as pd
-import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field
 from scipy.sparse import coo_array
@@ -154,8 +153,6 @@ def _means(
 
 
 def _laid_out(numbers: Any, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
-    if isinstance(numbers, xr.DataArray):
-        return _from_array(numbers, columns)
     if isinstance(numbers, Mapping):
         try:
             numbers = pd.DataFrame({name: each for name, each in numbers.items()})
@@ -166,29 +163,11 @@ def _laid_out(numbers: Any, columns: Columns) -> tuple[pd.DataFrame, NDArray | N
         found = found.collect() if isinstance(found, nw.LazyFrame) else found
         if not isinstance(found, nw.DataFrame):
             kind = type(numbers).__name__
-            raise UserError(f"numbers of type {kind}; give a data frame, a DataArray, or arrays by condition")
+            raise UserError(f"numbers of type {kind}; give a data frame, or arrays by condition")
         numbers = pd.DataFrame({each.name: each.to_numpy() for each in found.iter_columns()})
     if numbers.empty:
         raise UserError("numbers: empty; give a number for each unit and condition")
     return _from_wide(numbers, columns) if columns.value is None else _from_long(numbers, columns)
-
-
-def _from_array(numbers: xr.DataArray, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
-    unit = str(numbers.dims[0]) if columns.unit is None else columns.unit
-    factors = [str(name) for name in numbers.dims if name != unit]
-    if unit not in numbers.dims or not factors:
-        remedy = "give one for units, named by unit=, and others for conditions"
-        raise UserError(f"numbers: dimensions {numbers.dims}; {remedy}")
-    if not numbers.size:
-        raise UserError("numbers: empty; give a number for each unit and condition")
-    _real("numbers", pd.Series(numbers.values.ravel()[:1]))
-    along = {name: each.values for name, each in numbers.coords.items() if each.dims == (unit,)}
-    if columns.cluster not in {None, unit, *along}:
-        raise UserError(f"cluster = {columns.cluster!r}: no coordinate along {unit}")
-    rows = pd.MultiIndex.from_frame(pd.DataFrame({unit: numbers.get_index(unit)} | along))
-    names = pd.MultiIndex.from_product(map(numbers.get_index, factors), names=factors)
-    values = numbers.transpose(unit, *factors).values.reshape(len(rows), len(names))
-    return _from_wide(pd.DataFrame(values, rows, names), columns.model_copy(update={"unit": unit}))
 
 
 def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:

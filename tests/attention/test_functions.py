@@ -127,7 +127,7 @@ def test_methods__see_the_same_data(tmp_path):
                                 claims=claims, output=tmp_path, executor="serial")  # fmt: skip
     assert found["simulation"].sizes["estimator"] == 2
     assert found["simulation"].bias.sel(estimator="shifted").item() < -0.9
-    (axes,) = plots.nested_loop(found, "bias", hue="estimator", target=0.0)
+    (axes,) = plots.plot(found, "nested_loop", "bias", hue="estimator", target=0.0)
     assert [line.get_ydata()[0] for line in axes.lines if line.get_label() == "target"] == [0.0]
     results = cells_of(found)
     assert results.verdict_mcse.max() < 1e-8 and results.bias_mcse.min() > 5e-4

@@ -8,7 +8,6 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from commands import ROOT
 from scipy import stats
 
@@ -37,15 +36,13 @@ def covariance(found, conditions):
     return placed.T @ placed
 
 
-@pytest.mark.parametrize("layout", ["wide", "long", "shuffled", "array"])
+@pytest.mark.parametrize("layout", ["wide", "long", "shuffled"])
 def test_layouts__of_one_table_give_the_same_estimates_paired_by_unit(layout):
     of_long = {"unit": "task", "value": "score"}
     numbers, columns = {
         "wide": (WIDE, {}),
         "long": (LONG, of_long),
         "shuffled": (LONG.sample(frac=1.0, random_state=1).assign(note="x"), of_long | {"factors": ("model", "size")}),
-        "array": (xr.DataArray(VALUES.reshape(90, 2, 2).swapaxes(0, 1), dims=("model", "task", "size"),
-                               coords={"model": ["A", "B"], "size": [10, 20]}), {"unit": "task"}),
     }[layout]  # fmt: skip
     found = estimates(numbers, **columns)
     order = [found.conditions.index(each) for each in CONDITIONS]
@@ -70,8 +67,7 @@ def test_arrays_by_name__are_conditions_whose_names_stay_text_or_numbers(names):
     """Names that read as equal numbers were refused, and others not found by a claim that selects them as text."""
     wide = pd.DataFrame(dict(zip(names, VALUES.T, strict=False)))
     long = wide.rename_axis("task").stack().rename("score").rename_axis(["task", "condition"]).reset_index()
-    array = xr.DataArray(wide.values, {"condition": list(names)}, ("task", "condition"))
-    named = ((dict(wide), {}), (wide, {}), (long, {"unit": "task", "value": "score"}), (array, {}))
+    named = ((dict(wide), {}), (wide, {}), (long, {"unit": "task", "value": "score"}))
     for numbers, columns in named:
         assert estimates(numbers, **columns).conditions == [{"condition": name} for name in names]
 
@@ -93,8 +89,6 @@ def test_clusters__contribute_as_wholes(of_one):
     assert estimates(long, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
     told_once = long.assign(text=long.text.where(~long.task.duplicated()))
     assert estimates(told_once, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
-    array = xr.DataArray(VALUES[:, :2], {"text": ("task", names)}, ("task", "condition"))
-    assert estimates(array, cluster="text").contributions[0] == pytest.approx(found.contributions[0])
 
 
 def test_unit_and_cluster__may_be_one_column():
@@ -165,14 +159,8 @@ HOLED.loc[4, "b"] = np.nan
         ({"a": [1.0], "b": [1.0, 2.0]}, {}, "give arrays of one length"),
         (TWO.iloc[:0], {}, "numbers: empty"),
         (VALUES, {}, "numbers of type ndarray"),
-        (xr.DataArray(VALUES[:, 0], dims="task"), {}, "numbers: dimensions"),
-        (xr.DataArray(VALUES, {"task": [0, *range(89)]}, ("task", "x")), {}, "task = 0: two rows"),
         (LONG.assign(c=None), {"unit": "task", "value": "score", "cluster": "c", "factors": ("model", "size")},
          "c: empty for a unit"),
-        (xr.DataArray(VALUES[:0], dims=("task", "x")), {}, "numbers: empty"),
-        (xr.DataArray(VALUES[:, :2].astype(str), dims=("task", "x")), {}, "numbers: of type"),
-        (xr.DataArray(VALUES[:, :2], {"g": ("x", [0, 1])}, ("task", "x")), {"cluster": "g"},
-         "cluster = 'g': no coordinate along task"),
         (pd.DataFrame(VALUES[:, :2], columns=["a", "a"]), {}, "two columns {'condition': 'a'}"),
         (pd.DataFrame(VALUES[:, :2], columns=[1.0, np.nan]), {}, "condition: a level is NaN, which no claim"),
         (pd.DataFrame(VALUES[:, :2] * 1j, columns=["a", "b"]), {}, "a: of type complex128, no real numbers"),
