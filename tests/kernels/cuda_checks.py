@@ -20,11 +20,8 @@ from simstudy.attention.expansion import expansion
 from simstudy.attention.mechanism import Inputs
 from simstudy.attention.mechanism import evaluate as evaluate_heads
 from simstudy.attention.nadaraya_watson import _fixed
-from simstudy.data.addresses import Role, normals, uniforms
-from simstudy.data.regression import as_waves, evaluate
+from simstudy.data.addresses import Role, uniforms
 from simstudy.data.shared import SharedData
-from simstudy.data.training import noise_variance, variance_waves
-from simstudy.design.settings import processes
 from simstudy.execution.provenance import engine
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import cuda_heads, project
@@ -59,29 +56,6 @@ def test_uniforms__are_those_of_the_cpu_to_the_bit(first):
     (cpu,), (gpu,) = on_both(lambda: uniforms(STREAM, Role.NOISE, first, 2, 5, 6))
     np.testing.assert_array_equal(gpu, cpu)
     assert len(np.unique(gpu)) == gpu.size
-
-
-@PRECISIONS
-def test_normals__are_those_of_the_cpu_to_rounding(precision):
-    (cpu,), (gpu,) = on_both(lambda: normals(STREAM, Role.KEYS, 2**33, 2, 9, 5, precision))
-    assert gpu.dtype == cpu.dtype == precision
-    np.testing.assert_allclose(gpu, cpu, rtol=0, atol=8 * np.finfo(precision).eps)
-    # Negative control: another role has other numbers.
-    (other,), _ = on_both(lambda: normals(STREAM, Role.NOISE, 2**33, 2, 9, 5, precision))
-    assert np.abs(gpu - other).max() > 0.1
-
-
-@PRECISIONS
-@pytest.mark.parametrize("own", [False, True])
-def test_projection__is_that_of_the_cpu(precision, own):
-    rng = np.random.default_rng(1)
-    keys = rng.standard_normal((2, 5, 37)).astype(precision)
-    # More columns than a thread takes at once.
-    weights = rng.standard_normal((2, 7, 5, 3) if own else (7, 5, 3)).astype(precision)
-    (cpu,), (gpu,) = on_both(lambda: project(keys, weights))
-    assert gpu.shape == cpu.shape == (2, 7, 3, 37) and gpu.dtype == precision
-    bound = 5 * np.finfo(precision).eps * np.einsum("...hdp,...dn->...hpn", abs(weights), abs(keys)[:, None]).max()
-    np.testing.assert_allclose(gpu, cpu, rtol=0, atol=bound)
 
 
 def assert_agree(given):
@@ -159,30 +133,6 @@ def test_a_replicate__does_not_depend_on_its_company():
 REGRESSION = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control": "none"}
 
-FUNCTIONS = (
-    processes.Sum(kind="sum", terms=(
-        processes.Linear(kind="linear", coefficients=(1.0, -2.0)),
-        processes.Quadratic(kind="quadratic", coefficients=(0.5,)),
-        processes.Interaction(kind="interaction", amplitude=3.0, coordinates=(1, 3)),
-        processes.Ridge(kind="ridge", amplitude=2.0, direction=(1.0, 2.0), frequency=3.0),
-        processes.Additive(kind="additive", wave="cos", n_active=2),
-    )),
-    processes.Zero(kind="zero"),
-)  # fmt: skip
-
-
-@PRECISIONS
-def test_functions_of_keys__are_those_of_the_cpu(precision):
-    keys = np.random.default_rng(2).standard_normal((2, 3, 7)).astype(precision)
-    cases = [(as_waves(function, 3), evaluate(function, keys)) for function in FUNCTIONS]
-    for noise in ({"kind": "gaussian"}, {"kind": "heteroscedastic", "strength": 2.0}):
-        cell = minimal_cell(noise=noise, noise_sd=0.5, n_features=3)
-        cases.append((variance_waves(cell), noise_variance(cell, keys)))
-    for function, expected in cases:
-        found = np.asarray(cuda_kernels.evaluate(function, on_device(keys, precision)))
-        assert found.dtype == precision and found.shape == expected.shape
-        np.testing.assert_allclose(found, expected, rtol=0, atol=64 * np.finfo(precision).eps)
-
 
 def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined():
     rng = np.random.default_rng(3)
@@ -233,22 +183,28 @@ def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
 
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
 BOUND = {"float32": 1e-5, "float64": 1e-13}
+TERMS = [
+    REGRESSION, {"kind": "linear", "coefficients": [1.0, -2.0]}, {"kind": "quadratic", "coefficients": [0.5]},
+    {"kind": "interaction", "coordinates": [1, 3]}, {"kind": "additive", "wave": "cos", "n_active": 2},
+]  # fmt: skip
+UNEVEN = {"noise": {"kind": "heteroscedastic", "strength": 2.0}, "regression": {"kind": "sum", "terms": TERMS}}
+CELLS = [
+    UNEVEN, {"arrangement": "haar_redrawn", "n_heads": 5}, *(pytest.param(each, marks=pytest.mark.rare) for each in (
+        UNEVEN | {"dtype": "float32", "noise_treatment": "drawn"}, {"logits": "dot_product", "dtype": "float32"},
+        {"logits": "dot_product", "noise_treatment": "drawn"}, {"mask": {"kind": "banded", "width": 2}},
+        {"control": "expansion"}, {"key_scale": "normalised"}, {"key_distribution": {"kind": "student_t", "df": 5.0}},
+    )),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("logits", "precision", "treatment"), [
-    ("distance", "float64", "integrated"), pytest.param("distance", "float32", "drawn", marks=pytest.mark.rare),
-    pytest.param("dot_product", "float64", "drawn", marks=pytest.mark.rare),
-    pytest.param("dot_product", "float32", "integrated", marks=pytest.mark.rare),
-])  # fmt: skip
-def test_batch__has_the_moments_of_the_cpu(logits, precision, treatment):
-    cell = minimal_cell(
-        **PLAIN, logits=logits, dtype=precision, noise_treatment=treatment, n_keys=5,
-        queries={"kind": "points", "points": [[0.5, -1.0]]},
-    )  # fmt: skip
+@pytest.mark.parametrize("given", CELLS, ids=" ".join)
+def test_batch__has_the_moments_of_the_cpu(given):
+    queries = {"kind": "points", "points": [[0.5, -1.0]]}
+    cell = minimal_cell(**PLAIN | {"n_keys": 5, "queries": queries, "dtype": "float64"} | given)
     (cpu,), (gpu,) = simulate_batch([cell], 3), simulate_batch([cell], 3, "cuda")
     for name in ("error_sum", "product_sum", "statistic_sum", "target"):
         one, other = getattr(cpu, name), getattr(gpu, name)
-        assert np.nanmax(np.abs(one - other)) <= BOUND[precision] * np.nanmax(np.abs(one)), name
+        assert np.nanmax(np.abs(one - other)) <= BOUND[cell.simulation.dtype] * np.nanmax(np.abs(one)), name
     np.testing.assert_array_equal(cpu.n_defined, gpu.n_defined)
     # Negative control: the next batch is not that near.
     (later,) = simulate_batch([cell], 4)
@@ -274,25 +230,13 @@ def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(mon
     monkeypatch.setattr(cuda, "to_device", lambda x, **how: sent.append(x.nbytes) or upload(x, **how))
     monkeypatch.setattr(array, "copy_to_host", lambda x, *a, **how: fetched.append(x.nbytes) or fetch(x, *a, **how))
     for n_keys in (2, 4):
-        cell = minimal_cell(**PLAIN, n_keys=n_keys)
+        cell = minimal_cell(**PLAIN | {"n_features": 2, "n_heads": 1, "head_dim": 1}, n_keys=n_keys)
         simulate_batch([cell], 1, "cuda")  # makes what all batches share
         sent.clear(), fetched.clear()
         (found,) = simulate_batch([cell], 0, "cuda")
         totals.append(sum(sent))
         assert sum(fetched) == found.error_sum.nbytes + found.product_sum.nbytes + 24 * PLAIN["batch_size"]
     assert totals[0] == totals[1] > 0
-
-
-@pytest.mark.parametrize("given", [
-    {"arrangement": "haar_redrawn"}, pytest.param({"mask": {"kind": "banded", "width": 2}}, marks=pytest.mark.rare),
-    pytest.param({"control": "expansion"}, marks=pytest.mark.rare),
-    pytest.param({"key_scale": "normalised"}, marks=pytest.mark.rare),
-    pytest.param({"key_distribution": {"kind": "student_t", "df": 5.0}}, marks=pytest.mark.rare),
-], ids=str)  # fmt: skip
-def test_batch__of_other_kinds_of_cells(given):
-    cell = minimal_cell(**PLAIN | {"n_keys": 5} | given)
-    (cpu,), (gpu,) = simulate_batch([cell], 0), simulate_batch([cell], 0, "cuda")
-    np.testing.assert_allclose(gpu.product_sum, cpu.product_sum, rtol=0, atol=1e-12 * np.abs(cpu.product_sum).max())
 
 
 ONE_BATCH = re.sub("(min|max)_replicates = .*", r"\1_replicates = 16", DESIGN.partition("[claims")[0])

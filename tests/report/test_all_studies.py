@@ -55,28 +55,16 @@ def test_page_of_own_studies__says_nothing_of_the_paper_and_of_no_origin_that_is
 
 def test_page_of_shipped_studies__begins_with_cards_of_published_sentences(page, monkeypatch):
     claim = next(iter(load_design(page[1][0]).claims))
-    sentence = {
-        "says": "The error falls.",
-        "answer": "open",
-        "because": "few keys",
-        "test": "it",
-        "claims": [f"first/{claim}"],
-    }
+    sentence = {"says": "The error falls.", "answer": "open", "because": "few keys", "test": "it",
+                "claims": [f"first/{claim}"]}  # fmt: skip
     monkeypatch.setattr(all_studies, "is_shipped", lambda path: path.stem == "first")
-    monkeypatch.setattr(
-        all_studies, "papers", lambda: [{"title": "A paper", "arxiv": "2605.20271", "sentences": [sentence]}]
-    )
+    paper = {"title": "A paper", "arxiv": "2605.20271", "sentences": [sentence]}
+    monkeypatch.setattr(all_studies, "papers", lambda: [paper])
     before = page[0].read_text()
     text = gather(page[1], "quick", page[0].parent).read_text()
     page[0].write_text(before)
     card = " ".join(text[text.index('<div class="card">') : text.index('<section id="first"')].split())
-    for told in (
-        "The error falls.",
-        "few keys",
-        f"first/{claim}",
-        "0 of 1 conditions support it",
-        "Claims (1)",
-    ):
+    for told in ("The error falls.", "few keys", f"first/{claim}", "0 of 1 conditions support it", "Claims (1)"):
         assert told in card, told
     assert text.index('class="answer"') < text.index("A paper: 1 sentences")
 

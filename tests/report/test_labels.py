@@ -31,20 +31,15 @@ NAN, INF = math.nan, math.inf
     ("estimate", "mcse", "text"),
     [
         (0.51234, 0.0021, "0.5123 ± 0.0021"),
-        (0.51236, 0.00214, "0.5124 ± 0.0021"),
         (-0.51234, 0.0021, "-0.5123 ± 0.0021"),
         (0.5, 0.0996, "0.50 ± 0.10"),
         (0.5, 0.00996, "0.500 ± 0.010"),
         (12345.6, 120.0, "12350 ± 120"),
-        (12345.6, 12.0, "12346 ± 12"),
         (12345.6, 1.2, "12345.6 ± 1.2"),
-        (0.0, 0.03, "0.000 ± 0.030"),
         (-1e-9, 0.03, "0.000 ± 0.030"),
         (1.00000237, 1.9e-7, "1.00000237 ± 0.00000019"),
         (5.1234e-8, 2.1e-10, "(5.123 ± 0.021)e-8"),
-        (-5.1234e-8, 2.1e-10, "(-5.123 ± 0.021)e-8"),
         (1e-12, 3e-9, "(0.0 ± 3.0)e-9"),
-        (0.0, 3e-9, "(0.0 ± 3.0)e-9"),
         (5.1234e9, 2.1e7, "(5.123 ± 0.021)e9"),
         (1.0, 1e-17, "1 ± 1.0e-17"),
         (2.0, 300.0, "0 ± 300"),
@@ -53,7 +48,6 @@ NAN, INF = math.nan, math.inf
         (0.5, INF, "0.5 ± inf"),
         (INF, 0.1, "inf ± 0.1"),
         (NAN, 0.1, "–"),
-        (NAN, NAN, "–"),
     ],
 )
 def test_with_error(estimate, mcse, text):
@@ -91,10 +85,8 @@ def test_names__are_those_of_every_index_and_of_settings_whose_own_names_do_not_
 def test_names_of_parameters__are_those_of_some_record():
     for name in set(SETTINGS) - set(TABLE_OF):
         setting, parameter = name.split(".")
-        assert any(
-            parameter in record.model_fields
-            for record in kinds_of(TABLES[TABLE_OF[setting]].model_fields[setting].annotation).values()
-        ), name
+        records = kinds_of(TABLES[TABLE_OF[setting]].model_fields[setting].annotation).values()
+        assert any(parameter in record.model_fields for record in records), name
 
 
 def test_names__have_units():

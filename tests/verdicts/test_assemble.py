@@ -142,11 +142,6 @@ def test_pairs_in_the_wrong_order__stand_in_the_results_for_the_figure_that_show
     assert (results.wrong_pair_share_mcse.sel(index="chordal") >= 0).all() and "optimum_share" not in results
 
 
-def test_observer__is_told_how_far_theory_is(results, told):
-    assert told[-results.sizes["cell"] :] == list(range(results.sizes["cell"]))
-    assert None in told
-
-
 @pytest.mark.parametrize("lost", [False, True], ids=["some", "all"])
 def test_failure_rate__is_the_share_of_all_replicates_even_if_none_is_defined(monkeypatch, tmp_path, lost):
     text = edited(DESIGN, "bandwidth = 0.8", 'bandwidth = 0.8\nnormaliser = { kind = "compact", power = 1 }')

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import xarray as xr
 from exact_estimates import account, exact_estimates
-from scipy import stats
 
 from simstudy.report.figures.whole import _known as z_scores
 from simstudy.shown import residuals
@@ -38,13 +37,6 @@ def test_combination__adds_remainders_and_pairs_blocks_of_one_stream(three):
     assert found.skewness == pytest.approx((influence**3).sum() / found.mcse**3)
 
 
-def test_skewness__is_that_of_block_values():
-    values = RNG.exponential(size=64)
-    contribution = (values - values.mean()) / np.sqrt(64 * 63)
-    skewness = estimates_of([account({}, values.mean(), contribution)], "mse").combine({0: 1.0}).skewness
-    assert 8 * skewness == pytest.approx(stats.skew(values), rel=0.03)  # divisors of 63 and 64
-
-
 def test_differences__are_the_combinations_of_two(three):
     table = three.differences([0, 1, 2])
     for i in range(3):
@@ -52,12 +44,6 @@ def test_differences__are_the_combinations_of_two(three):
             if i != j:
                 one = three.combine({i: 1.0, j: -1.0})
                 np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
-
-
-def test_draws__have_the_covariance_of_blocks_and_remainders(three):
-    expected = np.diag([(LONG**2).sum() + 4.0, (SHORT**2).sum() + 25.0, (APART**2).sum() + 9.0])
-    expected[0, 1] = expected[1, 0] = LONG[:48] @ SHORT
-    np.testing.assert_allclose(np.cov(three.draws([0, 1, 2]).T), expected, atol=3.0)
 
 
 def test_folded_blocks__count_as_time_and_leave_the_degrees_of_freedom_of_what_is_stored():
@@ -102,12 +88,6 @@ def test_rounding_of_own_numbers__is_that_of_their_sums_and_of_the_squares_that_
     noise = 1e-3 * np.linalg.norm(LONG)
     expected = np.hypot(noise, OWN_ROUNDING * np.array([1e3, 2.0 + 1e6, 1e9]))
     np.testing.assert_allclose(errors, expected, rtol=1e-9)
-
-
-def test_index__is_the_one_named():
-    diversity = [account({}, np.arange(8.0), np.outer(LONG, np.arange(8.0)), measure="hdi")]
-    found = estimates_of(diversity, "hdi", "entropy").combine({0: 1.0})
-    assert found.value == 2.0 and found.mcse == pytest.approx(2.0 * np.linalg.norm(LONG))
 
 
 def test_cell_without_measures__has_no_blocks():

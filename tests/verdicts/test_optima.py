@@ -10,7 +10,7 @@ from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import p_above
 from simstudy.verdicts.figure_data import optimum_shares, wrong_pairs
 from simstudy.verdicts.judge import decide
-from simstudy.verdicts.optima import Profile, optima, told_profile
+from simstudy.verdicts.optima import Profile, optima
 from simstudy.verdicts.orderings import violated_share
 from simstudy.verdicts.paths import optimum_slopes
 
@@ -143,19 +143,6 @@ def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
     assert len(list(optima(stated, of(estimates, chosen, ends)))) == 2
 
 
-def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory():
-    levels, bandwidths = np.repeat([1.0, 2.0, 4.0], 3), [0.5, 0.7, 1.0] * 3
-    values = np.array([3.0, 2.0, 2.5, np.nan, 1.0, 1.5, np.nan, 2.0, 1.8])
-    profile = told_profile(levels, [bandwidths], values)
-    # At level 2 the least stands beside a gap; at level 4 it does not.
-    np.testing.assert_array_equal(profile.values, [2.0, np.inf, 1.8])
-    assert not profile.in_sight
-    whole = told_profile(levels, [bandwidths], np.where(np.isnan(values), 9.0, values))
-    np.testing.assert_array_equal(whole.values, [2.0, 1.0, 1.8])
-    assert whole.in_sight and whole.least == 1
-    np.testing.assert_array_equal(told_profile(levels[::3], [], values[2::3]).values, [2.5, 1.5, 1.8])
-
-
 def test_optimum_shares__are_how_often_a_cell_is_least():
     levels = [{"head_dim": p, "n_keys": n} for n in (1, 2) for p in (1.0, 2.0, 4.0)]
     estimates = noisy(levels, [1.0, 1.1, 3.0, 2.0, 1.0, 5.0], 0.1)
@@ -168,12 +155,6 @@ def test_optimum_shares__are_how_often_a_cell_is_least():
     estimates.values[0] = np.nan
     shares = optimum_shares(Selected(estimates, [0, 1, 2], ("n_keys", "head_dim")), ("head_dim",))
     assert shares[0] == 0.0 and shares[1] == pytest.approx(1.0, abs=1e-3)
-
-
-def test_violated_share__by_counting_pairs():
-    index, measure = np.array([1.0, 2.0, 2.0, 3.0]), np.array([[5.0, 1.0, 7.0, 6.0]])
-    # Ordered pairs: 1-2, 1-2', 1-3, 2-3, 2'-3; the measure falls in 5 > 1 and in 7 > 6.
-    assert violated_share(index, measure)[0] == pytest.approx(2 / 5)
 
 
 def test_violated_share__takes_values_that_differ_by_rounding_for_ties():

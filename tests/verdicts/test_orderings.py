@@ -1,11 +1,9 @@
 """Claims on the order of cells: against p-values of pairs, with an index that has an error, ties, and levels apart."""
 
-import numpy as np
 import pytest
-from exact_estimates import account, claim, exact_estimates
+from exact_estimates import claim, exact_estimates
 
 from simstudy.verdicts.comparisons import Comparison, Selected
-from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import p_above, p_below
 from simstudy.verdicts.orderings import violations
 
@@ -72,13 +70,3 @@ def test_levels_of_a_factor_and_drawn_settings__are_judged_apart(entries, drawn)
     assert [len(each.cells) for each in found] == [2, 2, 2] and "at side = b" in found[1].statistic
     # Without a pair that the index orders there is nothing to prove, either way.
     assert found[2].evidence == (1.0, 1.0)
-
-
-def test_cells_with_fixed_points__are_paired_by_batch_with_those_of_a_population():
-    """A difference of two cells that share data, of which one has a contribution for each batch of 16 blocks."""
-    draws, blocks = np.array([0.1, -0.2, 0.05, 0.05]), np.random.default_rng(4).normal(size=64) / 100
-    both = [account({"x": 1}, 1.0, draws, by_batch=True), account({"x": 2}, 0.4, blocks)]
-    difference = estimates_of(both, "mse").combine({0: 1.0, 1: -1.0})
-    assert difference.mcse == pytest.approx(np.linalg.norm(draws - blocks.reshape(4, 16).sum(axis=1)))
-    assert difference.n_blocks == 4
-    assert estimates_of(both, "mse").differences([0, 1]).at(0, 1).mcse == pytest.approx(difference.mcse)

@@ -106,18 +106,6 @@ def test_level_that_may_be_least__is_found_at_its_share_of_the_level(tuned):
     assert wide[1] > narrow[1] + 1e-4
 
 
-def test_tuned_levels_that_may_be_least__each_count():
-    """Beside the least level, and at it, either level of what is tuned may be the least, and their vertices differ."""
-    for where in (1, 2, 3):
-        profile = np.repeat([4.0, 2.0, 1.0, 1.5, 5.0], 2) + np.tile([0.0, 5.0], 5)
-        profile[2 * where + 1] = profile[2 * where] + 0.01
-        one, more = (selected([np.repeat(SURE, 2) + np.tile([0.0, 5.0], 5), each], tuned=2) for each in (
-            np.repeat([4.0, 2.0, 1.0, 1.5, 5.0], 2) + np.tile([0.0, 5.0], 5), profile,
-        ))  # fmt: skip
-        narrow, wide = (np.diff(slope(of, tune=("h",)).confidence(0.01))[0] for of in (one, more))
-        assert wide > narrow + 1e-4
-
-
 def test_optimum_at_an_end__is_certain_there():
     of = selected([[1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 5.0, 4.0, 3.0, 1.0]])
     found = slope(of, 2.0, 0.01)

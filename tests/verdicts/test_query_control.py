@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from builders import minimal_cell
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from simstudy.data.heads import key_projections, query_projections
 from simstudy.design.document import PlannedCell, Precision
@@ -18,8 +16,6 @@ from simstudy.verdicts.query_control import (
     CONTROLLED,
     N_RANDOMISATIONS,
     QueryControl,
-    _normal_points,
-    _slopes,
     applies,
     controlled_by,
 )
@@ -75,19 +71,6 @@ def test_further_looks__have_the_bits_of_a_single_one():
     control(cell, study_of(cell, 10))
     again, once = control(cell, study_of(cell)), QueryControl()(cell, study_of(cell))
     assert again.estimate["mse"] == once.estimate["mse"] and again.mcse["mse"] == once.mcse["mse"]
-
-
-def test_slopes__leave_each_pair_out():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=9)
-    y = 2 * x + rng.normal(size=9)
-    for variance in (0.0, 0.05):
-        naive = []
-        for one, other in ((np.delete(x, k), np.delete(y, k)) for k in range(9)):
-            gaps = one - one.mean()
-            naive.append(gaps @ other / (gaps @ gaps + 9 * 8 * variance))
-        np.testing.assert_allclose(_slopes(y, x, variance), naive, rtol=1e-10)
-    assert not _slopes(y, np.full(9, 0.3), 0.0).any()
 
 
 def test_theory_whose_mean_is_hardly_known__does_no_harm(monkeypatch):
@@ -159,11 +142,3 @@ def test_damped_theory__is_leading_order_near_and_finite_far():
     np.testing.assert_array_equal(damped.bias[:2], plain.bias[:2])
     assert np.isnan(plain.covariance[2:]).all()
     assert 0 < damped.covariance[2, 0, 0] < 3
-
-
-@pytest.mark.parametrize("count", [128, 512])
-def test_points_of_expectations__are_the_first_of_one_sequence_for_each_randomisation(count):
-    """Twice as many points hold those of the look before: their mean moves by what the further ones tell."""
-    for randomisation, points in enumerate(_normal_points(3, count).reshape(N_RANDOMISATIONS, count, 3)):
-        whole = qmc.Sobol(3, rng=np.random.default_rng(randomisation)).random(512)
-        np.testing.assert_array_equal(points, ndtri(whole[:count]))

@@ -52,16 +52,6 @@ def test_residuals__are_drawn_below_with_their_errors(results):
     assert texts == ["−1 %", "0 %", "+2.5 %"]
 
 
-def test_residuals__of_colours_at_one_x_stand_side_by_side(results):
-    drawing = draw(curve(where={"n_keys": 400}, hue="regression"), "f", results)
-    _, strip = parts(drawing)
-    places = {bar.lines[0].get_transform().transform((45.0, 0.0))[0] for bar in strip.containers}
-    assert len(strip.containers) > 1
-    apart = np.diff(sorted(places)) * 72 / drawing.get_dpi()
-    np.testing.assert_allclose(apart, [4.0] * (len(strip.containers) - 1))
-    assert np.mean(list(places)) == pytest.approx(strip.transData.transform((45.0, 0.0))[0])
-
-
 def test_strip__shows_the_margin_of_a_claim_and_what_is_inside_looks_inside(results):
     """A deviation of a thousandth is drawn at a thousandth of an axis of one per cent, or of more than the margin."""
     close = chosen(curve(), results).correlation.sel(source="leading").values * 1.0005
@@ -116,23 +106,3 @@ def test_panels_with_axes_of_their_own__say_so(results):
     assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
     together = draw(curve(where=where, y="correlation", panel="regression"), "f", results)
     assert "axes of their own" not in reading(together)
-
-
-@pytest.mark.parametrize(("n_panels", "ticks"), [(1, [0, 15, 30, 45, 60, 75, 90]), (4, [0, 30, 60, 90])])
-def test_angles__have_ticks_where_text_speaks_of_them(results, n_panels, ticks):
-    cells = chosen(curve(), results)
-    cells = cells.isel(cell=np.tile(np.arange(7), n_panels)).assign_coords(
-        noise_sd=("cell", np.repeat(np.arange(float(n_panels)), 7))
-    )
-    cells.attrs["factors"] = "angles: noise_sd, angle"
-    drawing = draw(curve(where={}, panel="noise_sd" if n_panels > 1 else None), "f", cells)
-    assert drawing.axes[0].get_xticks().tolist() == ticks
-
-
-def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_of(results):
-    cells = chosen(curve(), results).isel(cell=np.tile(np.arange(7), 2))
-    levels = np.geomspace(1, 2, 7)
-    cells = cells.assign_coords(spread=("cell", np.concatenate([levels, levels * 1.04]).round(3)))
-    cells.attrs["factors"] = "angles: spread"
-    ticks = draw(curve(where={}, x="spread"), "f", cells).axes[0].get_xticks()
-    assert 2 < len(ticks) < 14 and set(ticks) <= set(cells.spread.values.tolist())
