@@ -45,6 +45,7 @@ from simstudy.attention.members import pairs_of
 from simstudy.attention.transformations import Inputs
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evaluate
+from simstudy.data.span import root_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import GaussianKeys
 from simstudy.kernels.devices import is_there, to_host
@@ -388,10 +389,8 @@ def _whitened(cell: Cell) -> tuple[Array, Waves]:
     projections, m = key_projections(cell), as_waves(cell.data.regression, d)
     if not isinstance(keys, GaussianKeys):
         raise TypeError(f"no expectations under {keys!r}")
-    if keys.structure == "identity":
+    if (root := root_of(keys, d)) is None:
         return projections, m
-    gaps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
-    root = np.linalg.cholesky(keys.correlation ** (gaps if keys.structure == "autoregressive" else np.sign(gaps)))
     curvature = root.T @ m.curvature @ root
     return root.T @ projections, m._replace(gradient=root.T @ m.gradient, curvature=curvature, waves=m.waves @ root)
 

@@ -13,6 +13,7 @@ from simstudy.attention.reference import attention, layer, multi_head_attention,
 from simstudy.data import heads
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
+from simstudy.data.span import span_of
 from simstudy.design.settings.cell import ATTENDED, Cell
 from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatsonLearner
 from simstudy.kernels import project
@@ -58,19 +59,10 @@ def _fixed(cell: Cell, _on_cuda: bool) -> Prepared:
     # Heads that are no population are those of any batch.
     own = cell if "heads" in cell.population else cell.in_batch(0)
     key, query, indices = _fixed_heads(own)
-    if not _absorbs(cell):
+    if (span := span_of(cell)) is None:
         return _prepare(cell, heads.query_points(cell), key, query, indices)
-    points, real = heads.query_points(cell) - heads.key_offset(cell), cell.simulation.dtype
-    slopes = np.einsum("qhk,hjk->hjq", np.einsum("qj,hjk->qhk", points, query), key)
-    return slopes.astype(real), np.repeat(np.eye(len(points), dtype=real)[:, None], len(key), axis=1), indices
-
-
-def _absorbs(cell: Cell) -> bool:
-    """Whether logits of all queries are columns of their own, instead of those of a head: where they are fewer."""
-    estimator, few = cell.estimator, cell.n_queries < cell.heads.head_dim
-    whole = estimator.plain and estimator.key_scale == "raw" and estimator.reference == "none"
-    separate = estimator.combination.kind not in ("product", "fitted")
-    return estimator.logits == "dot_product" and few and whole and separate
+    real = cell.simulation.dtype
+    return span.slopes.astype(real), np.repeat(np.eye(cell.n_queries, dtype=real)[:, None], len(key), axis=1), indices
 
 
 @evaluated.register
@@ -81,8 +73,7 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
         key, queries, indices = _prepare(cell, heads.query_points(cell), *own)
     else:
         key, queries, indices = _fixed(cell, on_cuda())
-    absorbed = not cell.heads.redrawn and _absorbs(cell)
-    inputs = Inputs(shared.projected(cell, key, absorbed=absorbed), *shared.outcomes(cell), queries)
+    inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
     means, gram, log_mass = evaluate(cell.estimator, cell.bandwidth, inputs, cell.controlled, cell.visible)
     statistics = {}
     if gram is not None and ATTENDED in cell.statistics:

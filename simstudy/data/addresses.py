@@ -32,8 +32,6 @@ class Role(IntEnum):
     OUTPUT_PROJECTIONS = 10
 
 
-MAX_REPLICATES = 2**56
-
 # Rows are computed in whole tiles, the last one too, of which only the wanted part is copied.  So a row always goes
 # through the same instructions, and its bits cannot depend on how many rows there are.
 _TILE = 128
@@ -114,11 +112,11 @@ def normals(
     count: int,
     n_rows: int,
     n_columns: int,
-    dtype: str = "float64",
+    real: str = "float64",
     stay: bool = False,
 ) -> np.ndarray:
     """Return standard normals (replicate, column, row), of which fewer rows or columns are a prefix."""
-    out = aligned((count, n_columns, n_rows), dtype)
+    out = aligned((count, n_columns, n_rows), real)
     return _filled(_NORMALS[out.dtype], stream, role, first, out, stay)
 
 
@@ -128,7 +126,7 @@ def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_col
 
 
 def _filled(transform, stream: str, role: Role, first: int, out: np.ndarray, stay: bool = False) -> np.ndarray:
-    if not 0 <= first <= MAX_REPLICATES - out.shape[0]:
+    if not 0 <= first <= 2**56 - out.shape[0]:
         raise ValueError(f"replicates {first} + {out.shape[0]} reach beyond [0, 2**56)")
     key = int(stream[:16], 16)
     address = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first)

@@ -36,20 +36,16 @@ def principal_angles(projections: Array) -> Array:
 
 def angles_between(bases: Array) -> Array:
     """Return the principal angles (..., H, H, p) between subspaces, given orthonormal bases (..., H, d, p) of them."""
-    n_heads = bases.shape[-3]
-    first, second = np.triu_indices(n_heads, 1)
-    angles = np.zeros((*bases.shape[:-3], n_heads, n_heads, bases.shape[-1]))
-    angles[..., first, second, :] = angles[..., second, first, :] = _angles_of_pairs(bases, first, second)
-    return angles
-
-
-def _angles_of_pairs(bases: Array, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:
-    """Angles (..., P, p) of pairs of heads; some pairs at a time, since the bases of all of them may fill a memory."""
+    first, second = np.triu_indices(bases.shape[-3], 1)
+    angles = np.zeros((*bases.shape[:-2], bases.shape[-3], bases.shape[-1]))
+    # Some pairs at a time, since the bases of all of them may fill a memory.
     n_pairs = max(1, _NUMBERS_AT_A_TIME // max(1, bases[..., :1, :, :].size))
-    tiles = [slice(start, start + n_pairs) for start in range(0, max(1, len(first)), n_pairs)]
-    # Taken, not indexed: indexing leaves an order in memory that depends on the leading axes, and with it the bits.
-    pairs = ((np.take(bases, first[tile], axis=-3), np.take(bases, second[tile], axis=-3)) for tile in tiles)
-    return np.concatenate([_angles(left, right) for left, right in pairs], axis=-2)
+    for start in range(0, len(first), n_pairs):
+        h, g = first[start : start + n_pairs], second[start : start + n_pairs]
+        # Taken, not indexed: indexing leaves an order in memory that depends on the leading axes, and with it the bits.
+        found = _angles(np.take(bases, h, axis=-3), np.take(bases, g, axis=-3))
+        angles[..., h, g, :] = angles[..., g, h, :] = found
+    return angles
 
 
 def _angles(left: Array, right: Array) -> Array:
@@ -78,51 +74,39 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     head.
     """
     bases = orthonormal_bases(projections)
-    return indices_of(angles_between(bases), spectral_entropy(bases) / bases.shape[-1], bandwidth)
-
-
-def indices_of(angles_of_heads: Array, entropy: Array, bandwidth: float) -> Array:
-    """Return `diversity_indices` of heads with these angles (..., H, H, p) and this index ``entropy`` (...)."""
-    n_heads = angles_of_heads.shape[-2]
+    n_heads, n_features, head_dim = bases.shape[-3:]
+    angles_of_heads = angles_between(bases)
     first, second = np.triu_indices(n_heads, 1)
     angles = angles_of_heads[..., first, second, :]
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
     # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
     c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)
+    # The squared singular values of all bases side by side are the eigenvalues of S.
+    stacked = np.moveaxis(bases, -3, -2).reshape(*bases.shape[:-3], n_features, n_heads * head_dim)
+    turned = np.swapaxes(stacked, -1, -2)
+    square = stacked @ turned if n_features < n_heads * head_dim else turned @ stacked
+    # ½ log[1 + sin² t_j κ²/(1 − κ²)] with κ²/(1 − κ²) = 1/(b²(b² + 2)), by logarithms: no overflow.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # A common direction has log 0 = −∞ and adds nothing; without a bandwidth all is NaN.
+        log_ratio = 2.0 * (np.log(sines) - math.log(bandwidth) - math.log(math.hypot(bandwidth, math.sqrt(2.0))))
     indices = (
         1.0 - c2,
         n_heads / (1.0 + (n_heads - 1) * c2) if n_heads > 1 else np.ones_like(c2),
-        entropy,
-        _mean_over_pairs(_logdet(sines, bandwidth)),
+        _exp_entropy(square / (n_heads * head_dim)) / head_dim,
+        _mean_over_pairs(0.5 * np.logaddexp(0.0, log_ratio).sum(axis=-1)),
         _mean_over_pairs(sines.prod(axis=-1)),
-        exp_entropy(np.linalg.eigvalsh((np.cos(angles_of_heads) ** 2).mean(axis=-1) / n_heads)),
+        _exp_entropy((np.cos(angles_of_heads) ** 2).mean(axis=-1) / n_heads),
         _mean_over_pairs(sines.min(axis=-1)),
     )
     return np.stack(indices, axis=-1)
-
-
-def _logdet(sines: Array, bandwidth: float) -> Array:
-    """½ Σ_j log[1 + sin² t_j κ²/(1 − κ²)] with κ²/(1 − κ²) = 1/(b²(b² + 2)), by logarithms: no overflow."""
-    # A common direction has log 0 = −∞ and adds nothing; without a bandwidth all is NaN.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_ratio = 2.0 * (np.log(sines) - math.log(bandwidth) - math.log(math.hypot(bandwidth, math.sqrt(2.0))))
-        return 0.5 * np.logaddexp(0.0, log_ratio).sum(axis=-1)
 
 
 def _mean_over_pairs(values: Array) -> Array:
     return values.mean(axis=-1) if values.shape[-1] else np.full(values.shape[:-1], np.nan)
 
 
-def exp_entropy(spectrum: Array) -> Array:
+def _exp_entropy(matrix: Array) -> Array:
     """exp of the Shannon entropy of a spectrum that sums to 1; zeros (and rounding below 0) count nothing."""
+    spectrum = np.linalg.eigvalsh(matrix)
     positive = np.where(spectrum > 0.0, spectrum, 1.0)
     return np.exp(-(positive * np.log(positive)).sum(axis=-1))
-
-
-def spectral_entropy(bases: Array) -> Array:
-    """exp entropy of eig(S)/tr S: the squared singular values of all bases side by side are the eigenvalues of S."""
-    n_heads, n_features, head_dim = bases.shape[-3:]
-    stacked = np.moveaxis(bases, -3, -2).reshape(*bases.shape[:-3], n_features, n_heads * head_dim)
-    turned = np.swapaxes(stacked, -1, -2)
-    square = stacked @ turned if n_features < n_heads * head_dim else turned @ stacked
-    return exp_entropy(np.linalg.eigvalsh(square) / (n_heads * head_dim))

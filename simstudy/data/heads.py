@@ -12,13 +12,12 @@ import math
 import numpy as np
 
 from simstudy.data.addresses import Role, normals
-from simstudy.design.settings.cell import Cell, Matrices
+from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GaussianQueries, GivenQueries, HeldOutQueries
 from simstudy.design.settings.mechanisms import (
     DisjointValueProjections,
     FileValueProjections,
     NoValueProjections,
-    ValueProjections,
 )
 from simstudy.design.settings.tables import Heads
 
@@ -40,22 +39,24 @@ def _fixed(cell: Cell) -> np.ndarray:
 
 def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
     """Projections of heads of equal bandwidth."""
-    if cell.heads.arrangement in ("haar", "haar_redrawn"):
-        return _orthonormal(cell, _random_matrices(cell, Role.PROJECTIONS, first, count))
-    if cell.heads.arrangement == "scattered":
-        return _scattered(cell)
-    if cell.heads.heads_function is not None:
-        z = _random_matrices(cell, Role.PROJECTIONS)[0]
-        return cell.heads.heads_function.of(z.shape, normals=z)
-    if cell.heads.arrangement == "file":
-        return _from_file(cell, cell.file_projections)
-    return _arranged(cell.heads, cell.data.n_features)
+    chosen, d, p = cell.heads, cell.data.n_features, cell.heads.head_dim
+    if chosen.arrangement == "file":
+        return np.array(cell.file_projections)
+    if chosen.arrangement not in ("haar", "haar_redrawn", "scattered", "own"):
+        return _arranged(chosen, d)
+    z = _random_matrices(cell, Role.PROJECTIONS, first, count)
+    if chosen.heads_function is not None:
+        return chosen.heads_function.of(z.shape, normals=z)
+    if chosen.arrangement == "scattered":
+        # Around the span of e_1 .. e_p.
+        z = np.eye(d, p) + (chosen.spread or 0.0) / math.sqrt(d) * z
+    return _orthonormal(z)
 
 
 def query_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:
     """Projections W_qh of query points: those of keys, opposite in every second head or Haar draws."""
     if cell.heads.query_projections == "haar":
-        return _divided(cell, _orthonormal(cell, _random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
+        return _divided(cell, _orthonormal(_random_matrices(cell, Role.QUERY_PROJECTIONS, first, count)))
     projections = key_projections(cell, first, count)
     if cell.heads.query_projections == "opposite":
         signs = np.where(np.arange(cell.heads.n_heads) % 2, -1.0, 1.0)
@@ -91,10 +92,7 @@ def query_points(cell: Cell) -> np.ndarray:
     if isinstance(queries, HeldOutQueries):
         return cell.rows.points[: queries.count]
     points = queries.points if isinstance(queries, GivenQueries) else ((),)
-    padded = np.zeros((len(points), d))
-    for row, point in zip(padded, points, strict=True):
-        row[: len(point)] = point
-    return padded
+    return np.array([np.pad(np.array(point, float), (0, d - len(point))) for point in points])
 
 
 def _stream(cell: Cell, draw: int = 0) -> str:
@@ -102,60 +100,31 @@ def _stream(cell: Cell, draw: int = 0) -> str:
     return hashlib.blake2b(f"heads and queries of seed {cell.simulation.seed}{numbered}".encode()).hexdigest()
 
 
-def _random_matrices(cell: Cell, role: Role, first: int = 0, count: int = 1) -> np.ndarray:
-    """Matrices of independent standard normals (replicate, head, feature, dimension), one replicate if not redrawn."""
-    heads = cell.heads
-    draws = (first, count) if heads.redrawn else (_draw_of_heads(cell), 1)
-    return _normal_matrices(cell, role, draws, cell.data.n_features, heads.head_dim)
+def _random_matrices(
+    cell: Cell, role: Role, first: int = 0, count: int = 1, shape: tuple[int, int] | None = None
+) -> np.ndarray:
+    """Independent standard normals ([replicate,] head, row, column), of replicates where heads are redrawn."""
+    stream, n_heads, one = _stream(cell, cell.heads.head_seed), cell.heads.n_heads, shape or not cell.heads.redrawn
+    if one:
+        first, count = (cell.geometry if "heads" in cell.population else 0), 1
+    n_rows, n_columns = shape or (cell.data.n_features, cell.heads.head_dim)
+    z = normals(stream, role, first, count, n_rows, n_heads * n_columns)
+    z = z.reshape(-1, n_heads, n_columns, n_rows).swapaxes(-1, -2)
+    return z[0] if one else z
 
 
-def _draw_of_heads(cell: Cell) -> int:
-    return cell.geometry if "heads" in cell.population else 0
-
-
-def _normal_matrices(cell: Cell, role: Role, draws: tuple[int, int], n_rows: int, n_columns: int) -> np.ndarray:
-    n_heads = cell.heads.n_heads
-    z = normals(_stream(cell, cell.heads.head_seed), role, *draws, n_rows, n_heads * n_columns)
-    return z.reshape(-1, n_heads, n_columns, n_rows).swapaxes(-1, -2)
-
-
-def _random_orthonormal(cell: Cell, role: Role, n_rows: int, n_columns: int) -> np.ndarray:
-    """Uniform draws (H, n_rows, n_columns) of matrices with orthonormal columns, the same in all replicates."""
-    return _uniform(_normal_matrices(cell, role, (_draw_of_heads(cell), 1), n_rows, n_columns))[0]
-
-
-def _orthonormal(cell: Cell, matrices: np.ndarray) -> np.ndarray:
-    """Orthonormal factors of matrices, one set of them if heads are the same in all replicates."""
-    q = _uniform(matrices)
-    return q if cell.heads.redrawn else q[0]
-
-
-def _uniform(matrices: np.ndarray) -> np.ndarray:
+def _orthonormal(matrices: np.ndarray) -> np.ndarray:
     """Orthonormal factors of Gaussian matrices, uniform as the other factor has a positive diagonal (Mezzadri 2007)."""
     q, r = np.linalg.qr(matrices)
     q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
     return q
 
 
-def _scattered(cell: Cell) -> np.ndarray:
-    """Heads around the span of e_1 .. e_p: the orthonormal factor of it plus spread/√d times a Gaussian matrix."""
-    d, p = cell.data.n_features, cell.heads.head_dim
-    scale = (cell.heads.spread or 0.0) / math.sqrt(d)
-    return _orthonormal(cell, np.eye(d, p) + scale * _random_matrices(cell, Role.PROJECTIONS))
-
-
-def _from_file(cell: Cell, contents: Matrices | None) -> np.ndarray:
-    shape = (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
-    projections = np.array(contents)
-    if projections.shape != shape:
-        raise ValueError(f"heads of shape {projections.shape}; (n_heads, n_features, head_dim) = {shape} is stated")
-    return projections
-
-
 def _arranged(heads: Heads, d: int) -> np.ndarray:
     """Heads whose j-th directions meet under t_j: they share e_j, and each adds a coordinate of its own for t_j > 0."""
     p, n_heads = heads.head_dim, heads.n_heads
-    angles = _angles(heads)
+    angle = {"aligned": 0.0, "orthogonal": 90.0}.get(heads.arrangement, heads.angle or 0.0)
+    angles = heads.principal_angles or (angle,) * p
     turned = [j for j in range(p) if angles[j] > 0.0]
     projections = np.zeros((n_heads, d, p))
     projections[:, range(p), range(p)] = 1.0
@@ -163,14 +132,6 @@ def _arranged(heads: Heads, d: int) -> np.ndarray:
         own = [p + h * len(turned) + k for h in range(n_heads - 1)]
         projections[:, [j, *own], j] = _equiangular(n_heads, angles[j])
     return projections
-
-
-def _angles(heads: Heads) -> tuple[float, ...]:
-    """Principal angles between two heads in degrees, one for each direction."""
-    if heads.arrangement == "principal_angles":
-        return heads.principal_angles or ()
-    angle = {"aligned": 0.0, "orthogonal": 90.0, "rotated": heads.angle}[heads.arrangement]
-    return (angle or 0.0,) * heads.head_dim
 
 
 @functools.lru_cache(maxsize=64)
@@ -194,23 +155,19 @@ def overlap(cell: Cell) -> np.ndarray | None:
     """Return Ω_hg = H² tr(A_h'A_g) / |Σ_h A_h|²_F (H, H), of mean 1 whatever the size of values; None for numbers.
 
     Value and output projections tie the errors of two heads by the maps A_h = W_V W_O.  Values are y_i = m(X_i) s + ε_i
-    with E ss' = I and noise of variance σ² in each component, so that the second moments of what heads average are the
-    same in every direction.  Then E e_h'e_g of the errors that come out of the projections is tr(A_h'A_g) times that of
-    errors of numbers, in the bias, the signal and the noise alike, whatever the weights.
+    with E ss' = I and noise of equal variance in each component.  Then E e_h'e_g of what comes out of the projections
+    is tr(A_h'A_g) times that of errors of numbers, in the bias, the signal and the noise alike, whatever the weights.
     """
-    found = _overlap(cell.heads.value_projections, cell)
-    return None if found is None else found / found.mean()
-
-
-def _overlap(projections: ValueProjections, cell: Cell) -> np.ndarray | None:
-    """tr(A_h'A_g), up to a factor."""
-    if isinstance(projections, NoValueProjections):
-        return None
-    if isinstance(projections, DisjointValueProjections):
-        return np.eye(cell.heads.n_heads)
-    if isinstance(projections, FileValueProjections):
-        return np.array(cell.file_value_overlap)
-    shape = projections.n_components, projections.value_dim
-    value = _random_orthonormal(cell, Role.VALUE_PROJECTIONS, *shape)
-    output = value if projections.output == "transposed" else _random_orthonormal(cell, Role.OUTPUT_PROJECTIONS, *shape)
-    return np.einsum("hva,gvb,hwa,gwb->hg", value, value, output, output, optimize=True)
+    match projections := cell.heads.value_projections:
+        case NoValueProjections():
+            return None
+        case DisjointValueProjections():
+            found = np.eye(cell.heads.n_heads)
+        case FileValueProjections():
+            found = np.array(cell.file_value_overlap)
+        case _:
+            shape = projections.n_components, projections.value_dim
+            roles = [Role.VALUE_PROJECTIONS] + [Role.OUTPUT_PROJECTIONS] * (projections.output != "transposed")
+            maps = [_orthonormal(_random_matrices(cell, role, shape=shape)) for role in roles]
+            found = np.einsum("hva,gvb,hwa,gwb->hg", maps[0], maps[0], maps[-1], maps[-1], optimize=True)
+    return np.asarray(found / found.mean())

@@ -68,7 +68,7 @@ def evaluate(regression: Regression, x: np.ndarray) -> np.ndarray:
             return regression.amplitude * wave(regression.wave, argument)
         case Additive():
             for j in range(min(regression.n_active or x.shape[-2], x.shape[-2])):
-                value += additive_amplitude(regression, j) * wave(regression.wave, regression.frequency * x[..., j, :])
+                value += _additive_amplitude(regression, j) * wave(regression.wave, regression.frequency * x[..., j, :])
             return value
         case Interaction():
             first, second = regression.coordinates
@@ -81,13 +81,10 @@ def evaluate(regression: Regression, x: np.ndarray) -> np.ndarray:
     raise TypeError(f"no regression function {regression!r}")
 
 
-def additive_amplitude(regression: Additive, j: int) -> float:
-    """Return the amplitude of an additive function along feature j, counted from 0."""
-    if regression.decay == "exponential":
-        return regression.amplitude * float(np.exp(-regression.rate * j))
-    if regression.decay == "power":
-        return regression.amplitude * (j + 1.0) ** -regression.rate
-    return regression.amplitude
+def _additive_amplitude(regression: Additive, j: int) -> float:
+    """Amplitude along feature j, counted from 0."""
+    falls = {"exponential": float(np.exp(-regression.rate * j)), "power": (j + 1.0) ** -regression.rate}
+    return regression.amplitude * falls.get(regression.decay, 1.0)
 
 
 def _combined(coefficients: Sequence[float], x: np.ndarray, power: int = 1) -> np.ndarray:
@@ -127,7 +124,7 @@ def as_waves(regression: Regression, d: int) -> Waves:
             amplitudes, waves = [regression.amplitude], (regression.frequency / np.linalg.norm(along) * along)[None]
         case Additive():
             waves = regression.frequency * np.eye(d)[: regression.n_active or d]
-            amplitudes = [additive_amplitude(regression, j) for j in range(len(waves))]
+            amplitudes = [_additive_amplitude(regression, j) for j in range(len(waves))]
         case Sum():
             gradients, curvatures, *parts = zip(*(as_waves(term, d) for term in regression.terms), strict=True)
             return Waves(np.sum(gradients, axis=0), np.sum(curvatures, axis=0), *map(np.concatenate, parts))

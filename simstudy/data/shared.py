@@ -9,6 +9,7 @@ import numpy as np
 
 from simstudy.data import heads, regression, training
 from simstudy.data.geometry import diversity_indices
+from simstudy.data.span import span_of, waves_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import FileRegression, FittedRegression
 from simstudy.kernels import project
@@ -37,13 +38,23 @@ class SharedData:
         for part in range(n_parts):
             yield SharedData(self._cell, self.first + part * length, length)
 
-    def keys(self, n_keys: int) -> np.ndarray:
-        """X: (replicate, feature, key), the first keys."""
-        return self.once(("keys", n_keys), lambda: np.ascontiguousarray(np.asarray(self._drawn())[:, :, :n_keys]))
+    def keys(self, n_keys: int, n_coordinates: int = 0) -> np.ndarray:
+        """X: (replicate, feature, key), the first keys; or so many coordinates of these."""
+        address = "keys", n_keys, n_coordinates
+        return self.once(address, lambda: np.ascontiguousarray(np.asarray(self._drawn(n_coordinates))[:, :, :n_keys]))
 
-    def _drawn(self) -> Any:
+    def _drawn(self, n_coordinates: int = 0) -> Any:
         """All keys, on the GPU if it drew them."""
-        return self.once(("drawn",), lambda: training.draw_keys(self._cell, self.first, self.count))
+        address = "drawn", n_coordinates
+        return self.once(address, lambda: training.draw_keys(self._cell, self.first, self.count, n_coordinates))
+
+    def _seen(self, cell: Cell) -> np.ndarray:
+        """Keys, or those first features of them of which their values and variances are made."""
+        n, span = cell.data.n_keys, span_of(cell)
+        if span is None or not span.basis.size:
+            return self.keys(n)
+        keys, features = self.keys(n, span.basis.shape[1]), span.features
+        return self.once(("seen", n, *_coordinates(cell)), lambda: np.asarray(project(keys, features))[:, 0])
 
     def values(self, cell: Cell) -> np.ndarray:
         """E[Y | X], and the outcomes Y where the cell draws noise: (replicate, key)."""
@@ -55,7 +66,7 @@ class SharedData:
         """Values, and their variances where noise is integrated out: on the GPU if it drew the keys and knows both."""
         if cell.simulation.noise_treatment == "drawn":
             return self.values(cell), None
-        known = _waves(cell) if is_there(self._drawn()) else ()
+        known = waves_of(cell) if not _coordinates(cell) and is_there(self._drawn()) else ()
         if not known:
             return self.values(cell), self.variances(cell)
         from simstudy.kernels import cuda
@@ -66,9 +77,10 @@ class SharedData:
     def regression(self, cell: Cell) -> np.ndarray:
         """E[Y | X]: (replicate, key): m(X), with the residual that the row of X has of its own."""
         n, m = cell.data.n_keys, cell.data.regression
-        if not isinstance(m, FileRegression | FittedRegression):
-            return self.once(("regression", n, m), lambda: regression.evaluate(m, self.keys(n)))
-        return regression.at_rows(cell).astype(cell.simulation.dtype)[self.rows(n)]
+        if isinstance(m, FileRegression | FittedRegression):
+            return regression.at_rows(cell).astype(cell.simulation.dtype)[self.rows(n)]
+        address = ("regression", n, m, *_coordinates(cell))
+        return self.once(address, lambda: regression.evaluate(m, self._seen(cell)))
 
     def rows(self, n_keys: int) -> np.ndarray:
         """Numbers of the rows of the user's data that are the first keys: (replicate, key)."""
@@ -77,9 +89,9 @@ class SharedData:
 
     def variances(self, cell: Cell) -> np.ndarray:
         """Var(ε | X): (replicate, key)."""
-        n = cell.data.n_keys
-        address = ("variances", n, cell.data.noise, cell.data.noise_sd, cell.file_rows)
-        return self.once(address, lambda: training.noise_variance(cell, self.keys(n)))
+        data = cell.data
+        address = "variances", data.n_keys, data.noise, data.noise_sd, cell.file_rows, *_coordinates(cell)
+        return self.once(address, lambda: training.noise_variance(cell, self._seen(cell)))
 
     def noise(self, cell: Cell) -> np.ndarray:
         """Noise of unit variance: (replicate, key)."""
@@ -95,46 +107,44 @@ class SharedData:
         address = "indices", *_own(cell), cell.bandwidth
         return self.once(address, lambda: diversity_indices(self.projections(cell)[0], cell.bandwidth))
 
-    def projected(self, cell: Cell, projections: np.ndarray, *, absorbed: bool = False) -> np.ndarray:
+    def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
         """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes.
 
-        Projections may have absorbed the queries of the cell.
+        Projections may have absorbed the queries of the cell, and be those of coordinates.
         """
         n, scale, offset = cell.data.n_keys, cell.estimator.key_scale, heads.key_offset(cell)
-        queries = (cell.queries, cell.heads.query_projections) if absorbed else ()
-        address = "projected", n, *_own(cell), scale, offset.tobytes(), *queries
-        keys = self._drawn()[:, :, :n] if is_there(self._drawn()) else self.keys_less(offset, n)
-        return self.once(address, lambda: scaled(project(keys, projections), scale))
+        n_coordinates, queries = (*_coordinates(cell), 0)[0], span_of(cell) and cell.queries
 
-    def keys_less(self, offset: np.ndarray, n_keys: int) -> np.ndarray:
+        def of_heads() -> np.ndarray:
+            drawn = self._drawn(n_coordinates)
+            whole = drawn[:, :, :n] if is_there(drawn) else self.keys_less(offset, n, n_coordinates)
+            found = project(whole, projections)
+            if scale == "normalised":
+                # A key of length zero has no direction: its replicate is undefined, and counted.
+                found = np.asarray(found)
+                with np.errstate(invalid="ignore"):
+                    found /= np.sqrt((found * found).sum(axis=2, keepdims=True) / found.shape[2])
+            return found
+
+        return self.once(("projected", n, *_own(cell), scale, offset.tobytes(), n_coordinates, queries), of_heads)
+
+    def keys_less(self, offset: np.ndarray, n_keys: int, n_coordinates: int = 0) -> np.ndarray:
         """Keys less an offset (feature,): (replicate, feature, key); subtracted before keys are rounded to float32."""
         if not offset.any():
-            return self.keys(n_keys)
+            return self.keys(n_keys, n_coordinates)
         table = (self._cell.rows.keys - offset).astype(self._cell.simulation.dtype)
         return np.ascontiguousarray(np.moveaxis(table[self.rows(n_keys)], 1, 2))
-
-
-def scaled(keys: np.ndarray, scale: str) -> np.ndarray:
-    """Return projected keys, which may be overwritten, of the length that a `key_scale` asks for."""
-    if scale == "normalised":
-        # A key of length zero has no direction: its replicate is undefined, and counted.
-        keys = np.asarray(keys)
-        with np.errstate(invalid="ignore"):
-            keys /= np.sqrt((keys * keys).sum(axis=2, keepdims=True) / keys.shape[2])
-    return keys
-
-
-def _waves(cell: Cell) -> tuple[regression.Waves, ...]:
-    """Return m and the variance of the noise as polynomials and waves: both or none."""
-    try:
-        return regression.as_waves(cell.data.regression, cell.data.n_features), training.variance_waves(cell)
-    except TypeError:
-        return ()
 
 
 def _own(cell: Cell) -> tuple[Any, ...]:
     """Return what decides the projections of heads among cells that share data."""
     return cell.heads, cell.estimator.head_bandwidths
+
+
+def _coordinates(cell: Cell) -> tuple[Any, ...]:
+    """Return how many coordinates of keys are drawn instead of these, and what decides which; nothing of whole keys."""
+    n = 0 if (span := span_of(cell)) is None else span.basis.shape[1]
+    return (n, *_own(cell), cell.queries) if n else ()
 
 
 def projections_of(cell: Cell, first: int = 0, count: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -1,12 +1,9 @@
 """Training data of a cell: keys, noise shapes and noise variances of any range of replicates.
 
 Everything is a pure function of ``(cell.data_id, replicate, row, column)``.  Hence cells that differ only in the
-estimator, the heads or the noise level see the same data, ``n_keys`` takes a prefix of the keys, and replicates may
-be drawn in any grouping with the same bits.  For the same bits, sums over features run one feature at a time: a
-library's reduction may add in an order that depends on the shape of the array.
-
-Fewer ``n_features`` take a prefix of the features, except on the sphere, whose points are divided by the length of
-all their coordinates.
+estimator, the heads or the noise level see the same data, ``n_keys`` takes a prefix of the keys, ``n_features`` of the
+features but on the sphere, and replicates may be drawn in any grouping with the same bits.  So sums over features run
+one feature at a time: a library's reduction may add in an order that depends on the shape of the array.
 """
 
 from collections.abc import Callable
@@ -22,10 +19,8 @@ from simstudy.design.settings.processes import (
     AutoregressiveKeys,
     FileKeys,
     GaussianKeys,
-    GaussianNoise,
     HeteroscedasticNoise,
     MixtureKeys,
-    Noise,
     ResidualNoise,
     SphereKeys,
     StudentKeys,
@@ -33,19 +28,20 @@ from simstudy.design.settings.processes import (
 )
 from simstudy.kernels.elementary import wave
 
-Latent = Callable[[Callable[..., np.ndarray]], np.ndarray]
 
+def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> np.ndarray:
+    """Return the keys X (R, d, n) of consecutive replicates, on the GPU if it draws independent normals.
 
-def draw_keys(cell: Cell, first: int, count: int) -> np.ndarray:
-    """Return the keys X (R, d, n) of consecutive replicates, on the GPU if it draws independent normals."""
-    data, dtype = cell.data, cell.simulation.dtype
-    rows = (first, count, cell.data.n_keys)
+    Or coordinates of keys, so many, in a basis in which they are uncorrelated.
+    """
+    data, dtype, rows = cell.data, cell.simulation.dtype, (first, count, cell.data.n_keys)
     if isinstance(data.key_distribution, FileKeys):
         table = cell.rows.keys.T.astype(dtype)
         return table[:, draw_rows(cell, first, count)].swapaxes(0, 1)
-    if isinstance(data.key_distribution, GaussianKeys) and data.key_distribution.structure == "identity":
-        return normals(cell.data_id, Role.KEYS, *rows, data.n_features, dtype, stay=True)
-    z = normals(cell.data_id, Role.KEYS, *rows, data.n_features)
+    n_features, structure = n_coordinates or data.n_features, getattr(data.key_distribution, "structure", "")
+    if structure == "identity" or (structure and n_coordinates):
+        return normals(cell.data_id, Role.KEYS, *rows, n_features, dtype, stay=True)
+    z = normals(cell.data_id, Role.KEYS, *rows, n_features)
     latent = (cell.data_id, Role.KEY_LATENT, *rows, 1)
     return shape_keys(data.key_distribution, z, lambda draw: draw(*latent)).astype(dtype)
 
@@ -71,7 +67,7 @@ def _any_rows(size: int, address: tuple) -> np.ndarray:
     return np.floor(size * uniforms(*address)[:, 0]).astype(np.intp)
 
 
-def shape_keys(keys: Any, z: np.ndarray, latent: Latent) -> np.ndarray:
+def shape_keys(keys: Any, z: np.ndarray, latent: Callable[[Callable[..., np.ndarray]], np.ndarray]) -> np.ndarray:
     """Turn normals z (R, d, n), which may be overwritten, into keys; ``latent`` makes one more number for each."""
     match keys:
         case GaussianKeys(structure="equicorrelated"):
@@ -111,9 +107,8 @@ def shape_keys(keys: Any, z: np.ndarray, latent: Latent) -> np.ndarray:
 def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
     """Return noise (R, n) of unit variance, which the root of :func:`noise_variance` scales.
 
-    sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is exactly Student-t for independent uniforms U, V (Bailey 1994, Mathematics of
-    Computation 62).  The smallest uniform is 2^-33, so about 2^(-33 (1 - 2/df)) of its variance is lacking in the far
-    tail: 1 % at df = 2.5, 0.05 % at df = 3, nothing that a simulation can show from df = 4 on.
+    sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is Student-t for independent uniforms U, V (Bailey 1994, Mathematics of
+    Computation 62).  As U is 2^-33 at least, 1 % of its variance is lacking in the far tail at df = 2.5, 0.05 % at 3.
     """
     noise, n = cell.data.noise, cell.data.n_keys
     if isinstance(noise, StudentNoise):
@@ -127,27 +122,21 @@ def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:
     return normals(cell.data_id, Role.NOISE, first, count, n, 1, cell.simulation.dtype)[:, 0]
 
 
-def _relative_variance(noise: Noise, x1: np.ndarray) -> float | np.ndarray:
-    """Var(noise | X) / noise_sd**2 from the first feature x1 (R, n); TypeError where no key decides it."""
-    if isinstance(noise, HeteroscedasticNoise):
-        return (1.0 + noise.strength * x1 * x1) / (1.0 + noise.strength)
-    if isinstance(noise, GaussianNoise | StudentNoise):
-        return 1.0
-    raise TypeError(f"no variance at a key under {noise!r}")
-
-
 def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:
     """Return Var(Y - m(X) | X), (R, n), at keys (R, d, n)."""
-    noise, sd = cell.data.noise, cell.data.noise_sd
+    noise, square, first = cell.data.noise, cell.data.noise_sd**2, keys[:, 0]
     if isinstance(noise, ResidualNoise):
-        return np.full_like(keys[:, 0], 0.0 if noise.paired else (sd * cell.rows.residuals.std()) ** 2)
-    return np.full_like(keys[:, 0], sd**2 * _relative_variance(noise, keys[:, 0]))
+        return np.full_like(first, 0.0 if noise.paired else square * cell.rows.residuals.std() ** 2)
+    if isinstance(noise, HeteroscedasticNoise):
+        return square * ((1.0 + noise.strength * first * first) / (1.0 + noise.strength))
+    return np.full_like(first, square)
 
 
 def variance_waves(cell: Cell) -> Waves:
     """Return what `noise_variance` is of a key; raise TypeError where no key decides it."""
-    # All that are known at a point are quadratic in its first feature, and so follow from two values.
-    constant, at_one = np.full(2, cell.data.noise_sd**2 * _relative_variance(cell.data.noise, np.array([0.0, 1.0])))
-    m = polynomial(cell.data.n_features)
-    m.curvature[0, 0] = at_one - constant
+    if isinstance(cell.data.noise, ResidualNoise):
+        raise TypeError(f"no variance at a key under {cell.data.noise!r}")
+    m, strength = polynomial(cell.data.n_features), getattr(cell.data.noise, "strength", 0.0)
+    constant = cell.data.noise_sd**2 / (1.0 + strength)
+    m.curvature[0, 0] = constant * strength
     return m._replace(amplitudes=np.array([constant]), waves=np.zeros((1, len(m.gradient))), phases=np.zeros(1))

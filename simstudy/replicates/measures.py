@@ -52,7 +52,10 @@ def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, Pai
     pairs = sums_over_pairs(bias, products, of_values)
     square = _mean(np.broadcast_to(target**2, bias.shape[:2]), -1)
     bias_target = _mean(bias * target[..., None], -2)
-    second = of_values * _square(_mean(products, -2), n_heads)
+    place = np.zeros((n_heads, n_heads), int)
+    place[np.triu_indices(n_heads)] = range(products.shape[-1])
+    place = np.maximum(place, place.T)
+    second = of_values * _mean(products, -2)[..., place]
     bias_product = of_values * (np.swapaxes(bias, 1, 2) @ bias / (bias.shape[1] or np.nan))
     target_part = bias_target[:, :, None] + bias_target[:, None] + square[:, None, None]
     cosine = np.broadcast_to(_scaled(of_values).mean(axis=(-2, -1)), len(statistics))
@@ -203,15 +206,6 @@ def _mean(values: Array, axis: int) -> Array:
 def _ratio(numerator: Array, denominator: Array) -> Array:
     """Return a ratio, NaN where its denominator is 0."""
     return numerator / np.where(denominator == 0.0, np.nan, denominator)
-
-
-def _square(packed: Array, n_heads: int) -> Array:
-    """Unpack pairs h ≤ g into a symmetric matrix."""
-    rows, columns = np.triu_indices(n_heads)
-    full = np.empty((*packed.shape[:-1], n_heads, n_heads))
-    full[..., rows, columns] = packed
-    full[..., columns, rows] = packed
-    return full
 
 
 def _mean_over_pairs(matrix: Array) -> Array:

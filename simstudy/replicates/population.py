@@ -34,22 +34,26 @@ def measured(
             less = (each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(whole, sums, strict=True))
             batches = [draw_of(cell, number, each) for number, each in enumerate(less)]
     if cell.population:
-        draws = cast(Sequence[Draw], batches)
-        if sum(draw.averages is not None for draw in draws) < 2:
-            return None
-        found = population_performance(draws, combine, cell.statistics)
+        found = _over_population(cast(Sequence[Draw], batches), combine, cell.statistics)
     elif _usable(blocks):
         of_means = cell.functions.of_means if cell.functions else None
         found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths, of_means)
     else:
         return None
-    return found._replace(estimator=estimator)
+    return found and found._replace(estimator=estimator)
 
 
 def draw_of(cell: Cell, number: int, batch: Moments) -> Draw:
-    """Return what a batch of a population tells."""
-    own = _within(batch, _overlap(cell.in_batch(number))) if _usable(batch) else None
-    return Draw(int(batch.n_defined.sum()), own, batch.failed)
+    """Return what a batch of a population tells: averages of one geometry without bias, by a jackknife over blocks."""
+    n_defined = int(batch.n_defined.sum())
+    if not _usable(batch):
+        return Draw(n_defined, None, batch.failed)
+    _, sums = defined(batch)
+    found, _ = averages(means_of(sums, slice(None)), sums.target, _overlap(cell.in_batch(number)))
+    size = sums.n_defined / n_defined
+    parts = [size.reshape(-1, *[1] * (each.ndim - 1)) for each in found]
+    own = (len(size) * each[0] - ((1.0 - part) * each[1:]).sum(axis=0) for each, part in zip(found, parts, strict=True))
+    return Draw(n_defined, Averages(*own), batch.failed)
 
 
 def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]:
@@ -73,31 +77,21 @@ def _overlap(cell: Cell) -> Array:
     return NUMBERS if (found := overlap(cell)) is None else found
 
 
-def population_performance(draws: Sequence[Draw], combine: Combine, statistics: Sequence[str]) -> Performance:
-    """Return every measure of a cell with its error over the population."""
+def _over_population(draws: Sequence[Draw], combine: Combine, statistics: Sequence[str]) -> Performance | None:
+    """Every measure of a cell with its error over the population; None of a single draw."""
     used = np.array([draw.averages is not None for draw in draws])
+    if used.sum() < 2:
+        return None
     own = Averages(*map(np.stack, zip(*(draw.averages for draw in draws if draw.averages), strict=True)))
     n = len(own.covariance)
     mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
     left_out = Averages(*((n * whole - each) / (n - 1) for whole, each in zip(mean, own, strict=True)))
     whole, others = (measures_of(each, combine, statistics) for each in (mean, left_out))
-    n_defined = np.array([draw.n_defined for draw in draws])
-    n_failed = sum(len(draw.failed) for draw in draws)
-    of_all = {name: values[0] for name, values in whole.items()}
-    numbers = averaged(own.statistics, statistics)
+    of_all, numbers = {name: values[0] for name, values in whole.items()}, averaged(own.statistics, statistics)
+    n_defined, n_failed = np.array([draw.n_defined for draw in draws]), sum(len(draw.failed) for draw in draws)
     over = jackknifed(of_all, others, numbers, np.ones(n), used, np.ones(len(draws)), n_defined, n_failed)
     return over._replace(by_batch=True, block_length=N_BLOCKS)
 
 
 def _usable(batch: Moments) -> bool:
     return int(np.count_nonzero(batch.n_defined)) >= 2  # blocks, which an estimate without bias takes
-
-
-def _within(batch: Moments, through: Array) -> Averages:
-    """Averages of one geometry without bias: a jackknife over its blocks."""
-    _, sums = defined(batch)
-    found, _ = averages(means_of(sums, slice(None)), sums.target, through)
-    size = sums.n_defined / sums.n_defined.sum()
-    parts = [size.reshape(-1, *[1] * (each.ndim - 1)) for each in found]
-    own = (len(size) * each[0] - ((1.0 - part) * each[1:]).sum(axis=0) for each, part in zip(found, parts, strict=True))
-    return Averages(*own)

@@ -13,6 +13,7 @@ from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.heads import query_points
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData, projections_of
+from simstudy.data.span import root_of, span_of
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.functions import as_array
@@ -56,7 +57,7 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
         # Heads that are drawn anew for each replicate have one axis more.
         drawn = (each[0] if each.ndim > 3 else each for each in projections_of(cell, replicate))
         arrays = {
-            "keys": shared.keys(cell.data.n_keys)[0],
+            "keys": _keys_of(cell, shared),
             "values": shared.values(cell)[0],
             "noise": shared.noise(cell)[0],
             "noise_variance": shared.variances(cell)[0],
@@ -73,7 +74,22 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
         failure = "" if defined else why or "an estimate is not finite"
     except NUMERICAL_FAILURES as error:
         failure = f"{type(error).__name__}: {error}"
-    return _labelled(cell, replicate, arrays, failure).assign(_of_own(own))
+    return _labelled(cell, replicate, arrays, failure).assign({
+        name: ([f"{name}_{axis}" for axis in range(values.ndim)], values, {"long_name": "as the functions return it"})
+        for name, values in ((name, as_array(values)) for name, values in own.items())
+        if values.dtype.kind in "fiub"
+    })  # fmt: skip
+
+
+def _keys_of(cell: Cell, shared: SharedData) -> np.ndarray:
+    """Keys of the only replicate, (feature, key): of a cell that draws coordinates alone, some keys that have these."""
+    n, d = cell.data.n_keys, cell.data.n_features
+    if (span := span_of(cell)) is None or not span.basis.size:
+        return shared.keys(n)[0]
+    rest = np.linalg.qr(span.basis, mode="complete")[0][:, span.basis.shape[1] :]
+    keys = np.concatenate([span.basis, rest], axis=1) @ shared.keys(n, d)[0]
+    root = root_of(cell.data.key_distribution, d)
+    return keys if root is None else root @ keys
 
 
 def intervals_of(cell: Cell, replicates: int) -> np.ndarray:
@@ -96,16 +112,6 @@ def _estimates(members: Members, combined: bool) -> dict[str, Any]:
     if members.control is not None:
         control = dict(zip(_CONTROL, np.split(members.control[0], [n_heads], axis=1), strict=True))
     return indices | {"head_estimate": members.means[0]} | ({} if gram is None else {"gram": gram[0]}) | control
-
-
-def _of_own(results: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that a process and a method of the user's own return, each with dimensions of its own."""
-    arrays = {name: as_array(values) for name, values in results.items()}
-    numeric = {name: values for name, values in arrays.items() if values.dtype.kind in "fiub"}
-    return {
-        name: ([f"{name}_{axis}" for axis in range(values.ndim)], values, {"long_name": "as the functions return it"})
-        for name, values in numeric.items()
-    }
 
 
 def _labelled(cell: Cell, replicate: int, arrays: dict[str, Any], failure: str) -> xr.Dataset:

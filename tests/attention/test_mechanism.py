@@ -1,5 +1,7 @@
 """Normalisers and mechanisms as designs compose them, against loops over their formulas, and what must equal them."""
 
+import math
+
 import naive
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ from simstudy.attention import mechanism, members_of
 from simstudy.attention.combinations import combine_heads
 from simstudy.attention.normalisers import entmax
 from simstudy.data.shared import SharedData, projections_of
+from simstudy.data.span import span_of
 from simstudy.design.feasibility import impossibilities
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import performance
+from simstudy.replicates.replay import replay
 
 POWERS = [1, 2, 3, 10, 100]
 
@@ -193,19 +197,44 @@ def test_bandwidths_of_heads__need_heads_that_have_them():
         assert 'key_scale = "raw"; remove it' in str(impossibilities(minimal_cell(head_bandwidths=[1, 2], **settings)))
 
 
-def test_queries_that_are_absorbed__have_the_estimates_of_those_that_are_not():
-    """Two queries of heads of three dimensions are, three are not; two cells of one task keep their own."""
-    points = [[0.4, -0.3, 1.0, 0.0, 0.2, 0.0], [-1.1, 0.8, 0.0, 0.5, 0.0, 0.3], [0.0] * 6]
-    settings = DOT | {"head_dim": 3, "arrangement": "haar", "query_projections": "haar", "control": "none"}
+EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.6}
+IN_TIME = {"kind": "autoregressive", "coefficient": 0.5}
+KEYS = [
+    "gaussian",
+    EQUICORRELATED,
+    EQUICORRELATED | {"structure": "autoregressive"},
+    {"kind": "student_t", "df": 5},
+    IN_TIME,
+]
 
-    def cell(*chosen):
-        queries = {"kind": "points", "points": [points[q] for q in chosen]}
-        return minimal_cell(n_features=6, n_heads=2, n_keys=50, bandwidth=1.3, queries=queries, **settings)
 
-    whole, first, last = cell(0, 1, 2), cell(0, 1), cell(1, 2)
-    shared = SharedData(whole, 0, 4)
-    found = [members_of(each, shared) for each in (whole, first, last)]
-    for name in ("means", "gram"):
-        every, *parts = (getattr(each, name) for each in found)
-        np.testing.assert_allclose(parts[0], every[:, :2], rtol=1e-12)
-        np.testing.assert_allclose(parts[1], every[:, 1:], rtol=1e-12)
+@pytest.mark.parametrize(("keys", "d"), [*((keys, 10) for keys in KEYS), ("gaussian", 5)])
+def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys, d):
+    """Of 10 features 6 coordinates are drawn, of 5 all: replays show keys that have them."""
+    settings = DOT | {"head_dim": 3 if d == 5 else 4, "arrangement": "haar", "query_projections": "haar"}
+    settings |= {"n_features": d, "key_distribution": keys, "noise": {"kind": "heteroscedastic"}, "control": "none"}
+    settings |= {"regression": {"kind": "ridge", "direction": [1.0, 2.0]}, "queries": {"kind": "gaussian", "count": 2}}
+    cells = [minimal_cell(n_heads=2, n_keys=50, bandwidth=b, noise_sd=0.5, **settings) for b in (1.3, 2.6)]
+    shared, span = SharedData(cells[0], 3, 1), span_of(cells[0])
+    assert span.basis.shape == (d, 6 if d == 10 else 0)
+    for cell in cells:
+        found, members = replay(cell, 3), members_of(cell, shared)
+        key, query = found["key_projections"].values, found["query_projections"].values
+        inputs = found["keys"].values, found["values"].values, found["noise_variance"].values
+        points = np.einsum("qj,hjk->qhk", found["query_points"].values, query)
+        heads = np.einsum("jn,hjk->hnk", inputs[0], key)
+        means, gram = naive.moments({"logits": "dot_product"}, heads, *inputs[1:], points, cell.bandwidth)
+        for estimates in (members.means[0], found["head_estimate"]):
+            np.testing.assert_allclose(estimates, means, rtol=1e-9)
+        np.testing.assert_allclose(members.gram[0], gram, rtol=1e-9)
+        np.testing.assert_array_equal(inputs[0], replay(cells[0], 3)["keys"])
+        unit = np.array([1.0, 2.0]) / math.sqrt(5.0)
+        np.testing.assert_allclose(inputs[1], np.sin(unit @ inputs[0][:2]), atol=1e-9)
+        np.testing.assert_allclose(inputs[2], 0.125 * (1.0 + inputs[0][0] ** 2), rtol=1e-9)
+    if span.basis.size:
+        sigma, gaps = np.eye(d), abs(np.subtract.outer(range(d), range(d)))
+        if keys in KEYS[1:3]:
+            sigma = 0.6 ** (gaps if keys["structure"] == "autoregressive" else np.sign(gaps))
+        directions = np.concatenate([*np.einsum("qhk,hjk->hjq", points, key), np.eye(d, 2)], axis=1)
+        seen = np.concatenate([*span.slopes, *span.features], axis=1)
+        np.testing.assert_allclose(seen.T @ seen, directions.T @ sigma @ directions, atol=1e-12)

@@ -1,0 +1,71 @@
+"""Directions of keys that a cell looks at: where they are fewer than the features, they alone are drawn.
+
+Dot products with a query are one number a_h·x of a key x for each head: the query is absorbed, where queries are fewer
+than the dimensions of a head.  Beside them the target and the variance of the noise see some first features.  Of keys
+x = s R z, z ~ N(0, I) and s a number of its own for each key, all these are s T'y with R'V = B T, the columns of V
+being the directions and B orthonormal: y = B'z ~ N(0, I).  B does not depend on the lengths of the directions, so that
+cells which differ in temperature or the scale of queries see the same y.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simstudy.data import heads, regression, training
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys, Keys, StudentKeys
+
+Array = NDArray[np.float64]
+
+
+class Span(NamedTuple):
+    """Slopes of logits where queries are absorbed, of keys; or of coordinates of keys, in the basis B of directions."""
+
+    slopes: Array  # (head, feature or coordinate, query)
+    features: Array  # (1, coordinate, feature): the first ones, which the target and the noise see
+    basis: Array  # (feature, coordinate): no coordinate where keys are drawn whole
+
+
+# Every piece of a batch asks again.
+@functools.lru_cache(maxsize=32)
+def span_of(cell: Cell) -> Span | None:
+    """Return what a cell sees of keys; None where heads project them: where queries are many or need the keys."""
+    estimator, keys, d, n_heads = cell.estimator, cell.data.key_distribution, cell.data.n_features, cell.heads.n_heads
+    chosen = estimator.logits, estimator.key_scale, estimator.reference, estimator.learner.kind
+    whole = estimator.plain and chosen == ("dot_product", "raw", "none", "nadaraya_watson") and not cell.heads.redrawn
+    few = cell.functions is None and cell.n_queries < cell.heads.head_dim
+    if not (few and whole) or estimator.combination.kind in ("product", "fitted"):
+        return None
+    images = np.einsum("qj,hjk->qhk", heads.query_points(cell), heads.query_projections(cell))
+    slopes = np.einsum("qhk,hjk->hjq", images, heads.key_projections(cell))
+    parts = [part for m in waves_of(cell) for part in (m.gradient[None], m.curvature, m.waves)]
+    n_seen = int(np.flatnonzero(np.concatenate(parts).any(axis=0)).max(initial=0)) + 1 if parts else d
+    elliptical = isinstance(keys, GaussianKeys | StudentKeys | AutoregressiveKeys) and not estimator.measure_function
+    n_slopes = n_heads * cell.n_queries
+    if not elliptical or n_slopes + n_seen >= min(d, n_heads * cell.heads.head_dim):
+        return Span(slopes, np.empty((1, 0, 0)), np.empty((d, 0)))
+    directions = np.concatenate([*slopes, np.eye(d, n_seen)], axis=1)
+    basis, factor = np.linalg.qr(directions if (root := root_of(keys, d)) is None else root.T @ directions)
+    signs = np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)
+    slopes, features = np.split(signs[:, None] * factor, [n_slopes], axis=1)
+    return Span(slopes.reshape(len(factor), n_heads, -1).swapaxes(0, 1), features[None], basis * signs)
+
+
+def waves_of(cell: Cell) -> tuple[regression.Waves, ...]:
+    """Return m and the variance of the noise as polynomials and waves: both or none."""
+    try:
+        return regression.as_waves(cell.data.regression, cell.data.n_features), training.variance_waves(cell)
+    except TypeError:
+        return ()
+
+
+def root_of(keys: Keys, d: int) -> Array | None:
+    """Return the lower triangular R of Gaussian keys R z, z ~ N(0, I); None of any other keys, and for I."""
+    if not isinstance(keys, GaussianKeys) or keys.structure == "identity":
+        return None
+    gaps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    return np.asarray(
+        np.linalg.cholesky(keys.correlation ** (gaps if keys.structure == "autoregressive" else np.sign(gaps)))
+    )
