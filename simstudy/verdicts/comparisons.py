@@ -175,9 +175,7 @@ def paired(
 
 def at(levels: Mapping[str, Any], factors: Iterable[str]) -> str:
     """Return the levels of some factors in a cell as text; empty without factors."""
-    named = ", ".join(f"{name} = {_level_text(level(dict(levels), name))}" for name in factors)
-    return f" at {named}" if named else ""
-
-
-def _level_text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(label(tuple(value) if isinstance(value, list) else value))
+    values = {name: level(dict(levels), name) for name in factors}
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    texts = {name: f"{value:g}" if isinstance(value, float) else label(value) for name, value in plain.items()}
+    return f" at {', '.join(f'{name} = {text}' for name, text in texts.items())}" if texts else ""

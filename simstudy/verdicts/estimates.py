@@ -192,30 +192,24 @@ def estimates_from(
     """
     by_batch = any(p and p.by_batch for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
-    rows = [_of_cell(p, measure, place, by_batch, counted) for p in measured]
+    of_heads = measure in MEASURES | STATISTICS | INDEXED_MEASURES and measure != OWN_MEASURE
+    rows: list[tuple[Any, ...]] = []
+    for p in measured:
+        if p is None:
+            rows.append((np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0))
+            continue
+        value: Any = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
+        share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
+        # Of a population each block is one draw, and replicates within it are not independent.
+        seen = (p.n_blocks if p.by_batch else p.n_replicates) if counted else np.inf
+        # Beside cells whose batches are one draw each, a cell with fixed points has as many blocks as batches.
+        count = p.n_blocks // N_BLOCKS if by_batch and not p.by_batch else p.n_blocks
+        error = HEADS_ROUNDING if of_heads else OWN_ROUNDING
+        if square := {"variance": value, "empirical_se": value**2}.get(measure):  # a difference of squares
+            error *= 1.0 + p.estimate.get("bias", 0.0) ** 2 / abs(square)
+        rows.append((value, share, count, p.remainder.get(measure, 0.0), seen, error))
     values, contributions, n_blocks, remainders, trials, roundings = map(list, zip(*rows, strict=True))
     numbers = np.array(n_blocks), np.array(remainders), np.array(trials)
     lengths = np.array([p.block_length if p else 1 for p in measured])
     rounding = np.array(roundings)
     return Estimates(conditions, np.array(values), contributions, streams, *numbers, rounding=rounding, lengths=lengths)
-
-
-def _of_cell(
-    p: Performance | None, measure: str, place: Any, by_batch: bool, counted: bool
-) -> tuple[Any, Array, int, float, float, float]:
-    if p is None:
-        return np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0
-    value = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
-    share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
-    n_blocks, trials = p.n_blocks, np.inf
-    if counted:
-        # Of a population each block is one draw, and replicates within it are not independent.
-        trials = p.n_blocks if p.by_batch else p.n_replicates
-    if by_batch and not p.by_batch:
-        # Beside cells whose batches are one draw each, a cell with fixed points has as many blocks as batches.
-        n_blocks //= N_BLOCKS
-    of_heads = measure in MEASURES | STATISTICS | INDEXED_MEASURES and measure != OWN_MEASURE
-    rounding = HEADS_ROUNDING if of_heads else OWN_ROUNDING
-    if square := {"variance": value, "empirical_se": value**2}.get(measure):  # a difference of squares
-        rounding *= 1.0 + p.estimate.get("bias", 0.0) ** 2 / abs(square)
-    return value, share, n_blocks, p.remainder.get(measure, 0.0), trials, rounding

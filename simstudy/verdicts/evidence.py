@@ -236,17 +236,14 @@ def normal_score(t: ArrayLike, degrees: ArrayLike) -> Array:
 
 def anytime_p(z: ArrayLike, n_blocks: ArrayLike) -> Array:
     """Return the p-value, at all looks together, of the normal score of (estimate − bound)/MCSE from so many blocks."""
-    return np.asarray(np.exp(-np.maximum(_log_evidence(z, n_blocks), 0.0)))
-
-
-def _log_evidence(z: ArrayLike, n_blocks: ArrayLike) -> Array:
     n = np.asarray(n_blocks, float)
     score = np.asarray(z, float) * np.sqrt(n / (n + MIXTURE))
     below, above = np.minimum(score, 0.0), np.maximum(score, 0.0)
     with np.errstate(divide="ignore"):
         tail = np.log(0.5 * special.erfcx(-below / np.sqrt(2.0)))
     rising = np.where(score < 0.0, tail, 0.5 * above**2 + special.log_ndtr(above))
-    return np.asarray(np.log(2.0) + 0.5 * np.log(MIXTURE / (n + MIXTURE)) + rising)
+    log_evidence = np.log(2.0) + 0.5 * np.log(MIXTURE / (n + MIXTURE)) + rising
+    return np.asarray(np.exp(-np.maximum(log_evidence, 0.0)))
 
 
 # The same for all comparisons of a claim that have as many blocks.

@@ -141,16 +141,12 @@ def judge_claim(claim: BaseClaim, of: Selected, n_claims: int) -> Judgement:
     if len(comparisons) > 1 and isinstance(claim, OptimumSlope):
         # Each of several comparisons gets its share of what is spent on the levels that may be least.
         comparisons = list(comparisons_of(claim, of._replace(level=level / len(comparisons))))
-    comparisons = [_doubted(each, of) for each in comparisons]
+    for k, each in enumerate(comparisons):
+        # A comparison on a doubtful cell has no evidence; one of no cells of its own rests on all.
+        if whys := [why for cell, why in of.doubtful.items() if cell in (each.cells or of.doubtful)]:
+            nowhere = undecided("", "").confidence
+            comparisons[k] = each._replace(evidence=NOTHING, confidence=nowhere, cells=(), doubt=whys[0])
     return decide(list(averaged(comparisons)) if on_average else comparisons, level)
-
-
-def _doubted(comparison: Comparison, of: Selected) -> Comparison:
-    """Return a comparison without evidence if it rests on a doubtful cell; one of no cells of its own rests on all."""
-    whys = [why for cell, why in of.doubtful.items() if cell in (comparison.cells or of.doubtful)]
-    if not whys:
-        return comparison
-    return comparison._replace(evidence=NOTHING, confidence=undecided("", "").confidence, cells=(), doubt=whys[0])
 
 
 def decide(comparisons: list[Comparison], level: float) -> Judgement:

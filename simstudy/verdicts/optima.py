@@ -58,26 +58,24 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
         # A level without a value is none: the measure is conditional on there being estimates.
         cells = [cell for cell in every_cell if np.isfinite(of.estimates.values[cell])]
         text = f"optimal {claim.x} for {claim.measure}{of.place(every_cell[0], *tuning)}"
-        yield _compared(text, of, cells, claim.x, (value / claim.ratio, value * claim.ratio), value)
+        bounds = value / claim.ratio, value * claim.ratio
+        levels = np.array([float(of.estimates.conditions[cell][claim.x]) for cell in cells])
+        within = (bounds[0] <= levels) & (levels <= bounds[1])
+        if within.all() or not within.any():
+            where = "every level with a value lies" if within.any() else "no level with a value lies"
+            yield undecided(text, f"{where} within the ratio")
+            continue
+        apart, values = of.estimates.differences(cells), of.estimates.values[cells]
+        larger = p_above(apart, 0.0)
+        best = int(np.argmin(np.where(within, values, np.inf)))
 
+        def confidence(level: float, levels: Array = levels, larger: Array = larger) -> Bounds:
+            possible = levels[possible_minima(larger) >= level]
+            return float(possible.min()), float(possible.max())
 
-def _compared(text: str, of: Selected, cells: list[int], x: str, bounds: Bounds, value: float) -> Comparison:
-    levels = np.array([float(of.estimates.conditions[cell][x]) for cell in cells])
-    within = (bounds[0] <= levels) & (levels <= bounds[1])
-    if within.all() or not within.any():
-        where = "every level with a value lies" if within.any() else "no level with a value lies"
-        return undecided(text, f"{where} within the ratio")
-    apart, values = of.estimates.differences(cells), of.estimates.values[cells]
-    larger = p_above(apart, 0.0)
-    best = int(np.argmin(np.where(within, values, np.inf)))
-
-    def confidence(level: float) -> Bounds:
-        possible = levels[possible_minima(larger) >= level]
-        return float(possible.min()), float(possible.max())
-
-    why = next(filter(None, (doubt(apart.at(other, best)) for other in np.flatnonzero(~within).tolist())), "")
-    found, evidence = float(levels[np.argmin(values)]), least_among(within, larger)
-    return Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), why)
+        why = next(filter(None, (doubt(apart.at(other, best)) for other in np.flatnonzero(~within).tolist())), "")
+        found, evidence = float(levels[np.argmin(values)]), least_among(within, larger)
+        yield Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), why)
 
 
 def told_of(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:

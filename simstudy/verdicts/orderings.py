@@ -21,7 +21,12 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
     by = (claim.by,) if claim.by else ()
     for cells in by_levels(of.estimates.conditions, (*by, *of.drawn), of.chosen):
         share = violated_share(of.diversity.values[cells], sign * of.estimates.values[None, cells])[0]
-        parts = _evidence_on_pairs(of, cells, sign)
+        index, measure = tied(of.diversity.values[cells]), of.estimates.differences(cells)
+        first, second = np.nonzero(index[:, None] < index)
+        rises, falls = p_below(measure, 0.0)[first, second], p_above(measure, 0.0)[first, second]
+        unsure = p_below(of.diversity.differences(cells), 0.0)[first, second]
+        sides = (falls, rises) if sign > 0 else (rises, falls)
+        parts = Evidence(*(np.maximum(p, unsure) for p in sides))
         n_pairs = parts.against.size
         found = at_most_fail(parts) if n_pairs else Evidence(np.ones(1), np.ones(1))
         evidence = Evidence(*(p[math.floor((claim.at_most + TIE) * n_pairs)] for p in found))
@@ -35,15 +40,6 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
         text += f", {len(cells)} cells{at(of.estimates.conditions[cells[0]], (*by, *of.drawn))}"
         bounds, most = (-np.inf, claim.at_most), claim.at_most
         yield Comparison(text, float(share), np.nan, *bounds, most, evidence, confidence, tuple(cells))
-
-
-def _evidence_on_pairs(of: Selected, cells: list[int], sign: float) -> Evidence:
-    index, measure = tied(of.diversity.values[cells]), of.estimates.differences(cells)
-    first, second = np.nonzero(index[:, None] < index)
-    rises, falls = p_below(measure, 0.0)[first, second], p_above(measure, 0.0)[first, second]
-    alone = Evidence(falls, rises) if sign > 0 else Evidence(rises, falls)
-    unsure = p_below(of.diversity.differences(cells), 0.0)[first, second]
-    return Evidence(*(np.maximum(p, unsure) for p in alone))
 
 
 def tied(values: Array) -> Array:

@@ -63,7 +63,13 @@ Statistic = Callable[[Sequence[Vertex]], Contrast]
 
 def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
-    for cells, profiles in _profiles(claim, of):
+    for cells in of.groups(claim.along, claim.x, *claim.tune):
+        table: dict[float, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for cell in cells:
+            levels = of.estimates.conditions[cell]
+            if np.isfinite(of.estimates.values[cell]):  # a cell without a value is left out
+                table[float(levels[claim.along])][float(levels[claim.x])].append(cell)
+        profiles = [Profile(z, np.log(sorted(by_x)), [by_x[x] for x in sorted(by_x)]) for z, by_x in table.items()]
         if claim.source:
             told = [told_of(of, each.all_cells, claim) for each in profiles]
             profiles = [each for each, by_theory in zip(profiles, told, strict=True) if by_theory.in_sight]
@@ -79,17 +85,6 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
         text += of.place(cells[0], claim.along, claim.x, *claim.tune)
         slope = partial(_slope, of.estimates, leverage, log_log)
         yield _compared(text, of, profiles, slope, (value - claim.margin, value + claim.margin), value)
-
-
-def _profiles(claim: OptimumSlope, of: Selected) -> Iterator[tuple[list[int], list[Profile]]]:
-    """Yield the cells with each combination of the other factors, laid out; cells without a value are left out."""
-    for cells in of.groups(claim.along, claim.x, *claim.tune):
-        table: dict[float, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for cell in cells:
-            levels = of.estimates.conditions[cell]
-            if np.isfinite(of.estimates.values[cell]):
-                table[float(levels[claim.along])][float(levels[claim.x])].append(cell)
-        yield cells, [Profile(z, np.log(sorted(by_x)), [by_x[x] for x in sorted(by_x)]) for z, by_x in table.items()]
 
 
 def _slope(estimates: Estimates, leverage: Array, logarithmic: bool, vertices: Sequence[Vertex]) -> Contrast:
@@ -109,7 +104,14 @@ def _compared(
     text: str, of: Selected, profiles: list[Profile], statistic: Statistic, bounds: Bounds, value: float
 ) -> Comparison:
     """Compare a statistic of optima with bounds, in the worst of the ways in which levels may be least."""
-    found = statistic([_estimated(of.estimates, each) for each in profiles])
+    estimated = []
+    for profile in profiles:
+        best = [min(cells, key=lambda cell: float(of.estimates.values[cell])) for cells in profile.cells]
+        k, x = int(np.argmin(of.estimates.values[best])), profile.x
+        ends = k in (0, len(x) - 1)
+        vertex = Vertex(float(x[k]), {}) if ends else _parabola(of.estimates, x[k - 1 : k + 2], best[k - 1 : k + 2])[0]
+        estimated.append(vertex)
+    found = statistic(estimated)
     possible = [_possible(of.estimates, profile, DOUBT * of.level / len(profiles)) for profile in profiles]
     few = math.prod(map(len, possible)) <= MOST_WAYS
     ways = [statistic(vertices) for vertices in itertools.product(*possible)] if few else []
@@ -170,11 +172,3 @@ def _parabola(estimates: Estimates, x: Array, three: Sequence[int]) -> tuple[Ver
         return Vertex(float(x[1]), {}), slope_step
     terms = {cell: width * (left * d_right.get(cell, 0.0) - right * d_left.get(cell, 0.0)) / bend**2 for cell in three}
     return Vertex(float(middle - width * left / bend), terms), slope_step
-
-
-def _estimated(estimates: Estimates, profile: Profile) -> Vertex:
-    best = [min(cells, key=lambda cell: float(estimates.values[cell])) for cells in profile.cells]
-    k, x = int(np.argmin(estimates.values[best])), profile.x
-    if k in (0, len(x) - 1):
-        return Vertex(float(x[k]), {})
-    return _parabola(estimates, x[k - 1 : k + 2], best[k - 1 : k + 2])[0]

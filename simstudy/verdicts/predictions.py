@@ -1,7 +1,7 @@
 """What each theory says of planned cells: their measures, their numerical errors, or why it does not apply."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,13 +61,20 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell = planned.cell
     if reason := _outside_theory(cell) or (_NOT_ASKED if name == "exact" and not planned.exact else ""):
         return Theory({}, {}, {}, {}, reason)
-    if cell.functions is not None or (name == "exact" and not cell.estimator.plain):
-        return _numbers(name, cell)
+    if cell.functions is not None:
+        numbers = cell.functions.theory(name)
+        return Theory(numbers, {}, {}, {}, "" if numbers else f"the study has no {name} theory for it")
+    if name == "exact" and not cell.estimator.plain:
+        if cell.estimator.mask.kind != "none":
+            return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
+        rate, reason = theory.empty_window_rate(cell, query_projections(cell), query_points(cell))
+        return Theory({"failure_rate": rate}, {}, {}, {}, reason)
     if name not in known:
         heads = cell, key_projections(cell), query_projections(cell)
         if cell.estimator.combination.kind == "product":
             heads = theory.product_head(*heads)
-        known[name] = theory.masked(_method(name, cell), *heads, query_points(cell))
+        leading = theory.leading_order if cell.estimator.plain else theory.compact_leading_order
+        known[name] = theory.masked(theory.exact_moments if name == "exact" else leading, *heads, query_points(cell))
     prediction = known[name]
     through = _weights(cell, prediction), overlap(cell)
     errors, errors_by_query = {}, {}
@@ -76,22 +83,6 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
         errors_by_query = theory.measure_errors_by_query(prediction, *through)
     averages, by_query = theory.predicted_measures(prediction, *through), theory.measures_by_query(prediction, *through)
     return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
-
-
-def _method(name: str, cell: Cell) -> Callable[..., Prediction | ExactPrediction]:
-    if name == "exact":
-        return theory.exact_moments
-    return theory.leading_order if cell.estimator.plain else theory.compact_leading_order
-
-
-def _numbers(name: str, cell: Cell) -> Theory:
-    if cell.functions is None:
-        if cell.estimator.mask.kind != "none":
-            return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
-        rate, reason = theory.empty_window_rate(cell, query_projections(cell), query_points(cell))
-        return Theory({"failure_rate": rate}, {}, {}, {}, reason)
-    numbers = cell.functions.theory(name)
-    return Theory(numbers, {}, {}, {}, "" if numbers else f"the study has no {name} theory for it")
 
 
 def _outside_theory(cell: Cell) -> str:
