@@ -110,15 +110,8 @@ def test_windows_of_the_design__give_kernels_one_effective_sample_size():
     sizes = {}
     for planned in load_design(DESIGN).cells:
         if planned.grid == "equal-size" and not planned.cell.estimator.plain:
-            cell = minimal_cell(
-                n_keys=1024,
-                n_features=4,
-                noise_sd=1.0,
-                bandwidth=0.5,
-                queries="origin",
-                regression="zero",
-                normaliser=planned.cell.estimator.normaliser,
-            )
+            cell = minimal_cell(n_keys=1024, n_features=4, noise_sd=1.0, bandwidth=0.5, regression="zero",
+                                queries="origin", normaliser=planned.cell.estimator.normaliser)  # fmt: skip
             arrays = key_projections(cell), query_projections(cell), query_points(cell)
             sizes[cell.estimator.normaliser.power] = 1 / compact_leading_order(cell, *arrays).covariance[0, 0, 0]
     assert list(sizes) == [1, 2, 3, 10, 100]

@@ -128,18 +128,11 @@ def test_a_general_solver_finds_no_better_front_greater_weights():
         moment = random_moment(5, seed)
         moment /= moment.max()
         ours = front_greater_weights(moment)
+        falling = [{"type": "eq", "fun": lambda a: a.sum() - 1}, {"type": "ineq", "fun": lambda a: a[:-1] - a[1:]}]
         found = minimize(
-            lambda a, moment=moment: a @ moment @ a,
-            np.full(5, 0.2),
-            jac=lambda a, moment=moment: 2 * moment @ a,
-            method="SLSQP",
-            bounds=[(0, 1)] * 5,
-            constraints=[
-                {"type": "eq", "fun": lambda a: a.sum() - 1},
-                {"type": "ineq", "fun": lambda a: a[:-1] - a[1:]},
-            ],
-            options={"ftol": 1e-14, "maxiter": 500},
-        )
+            lambda a, moment=moment: a @ moment @ a, np.full(5, 0.2), jac=lambda a, moment=moment: 2 * moment @ a,
+            method="SLSQP", bounds=[(0, 1)] * 5, constraints=falling, options={"ftol": 1e-14, "maxiter": 500},
+        )  # fmt: skip
         assert ours.risk == pytest.approx(found.fun, abs=1e-8)
 
 
@@ -182,20 +175,12 @@ HAND = make_prediction([[1.0, 3.0], [0.0, -1.0]], [[[4.0, 1.0], [1.0, 1.0]], [[2
 
 
 def test_uniform_average_by_hand():
-    assert predicted_measures(HAND, (0.5, 0.5)) == pytest.approx(
-        {
-            "squared_bias": (4 + 0.25) / 2,
-            "mean_squared_bias": (5 + 0.5) / 2,
-            "mean_variance": 2.25,
-            "mean_covariance": 0.0,
-            "ensemble_variance": (7 / 4 + 2 / 4) / 2,
-            "mse": (4 + 0.25) / 2 + 9 / 8,
-            "ambiguity": (1 + 0.25) / 2 + 2.25 - 9 / 8,
-            "correlation": (0.5 - 0.5) / 2,
-            "output_diversity": 1.0,
-            "effective_heads": 2.0,
-        }
-    )
+    assert predicted_measures(HAND, (0.5, 0.5)) == pytest.approx({
+        "squared_bias": (4 + 0.25) / 2, "mean_squared_bias": (5 + 0.5) / 2, "mean_variance": 2.25,
+        "mean_covariance": 0.0, "ensemble_variance": (7 / 4 + 2 / 4) / 2, "mse": (4 + 0.25) / 2 + 9 / 8,
+        "ambiguity": (1 + 0.25) / 2 + 2.25 - 9 / 8, "correlation": (0.5 - 0.5) / 2, "output_diversity": 1.0,
+        "effective_heads": 2.0,
+    })  # fmt: skip
 
 
 def test_sum_of_heads_is_charged_for_the_target_it_doubles():

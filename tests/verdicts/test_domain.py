@@ -126,11 +126,11 @@ def test_mean_over_settings_that_are_all_alike__does_not_prove_that_the_domain_i
     assert alike.verdict == "undecided"
 
 
-@pytest.mark.parametrize("law", ["normal", "exponential", "lognormal"])
+@pytest.mark.parametrize("law", ["exponential", "lognormal"])
 def test_mean_over_16_settings__is_wrong_no_more_often_than_the_level_says(law):
     rng = np.random.default_rng(2)
     draws = getattr(rng, law)(size=(300, 16))
-    truth = {"normal": 0.0, "exponential": 1.0, "lognormal": np.exp(0.5)}[law]
+    truth = {"exponential": 1.0, "lognormal": np.exp(0.5)}[law]
     wrong = sum(
         judged(sign * row, 1e-9, kind="larger_than", value=sign * truth, where={"angle": 0.0}).verdict == "supported"
         for row in draws

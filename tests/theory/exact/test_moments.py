@@ -16,14 +16,8 @@ from simstudy.theory.exact import equal_keys, integrals
 
 RNG = np.random.default_rng(20240611)
 LINEAR = s.Linear(kind="linear", coefficients=(1.0, -0.5))
-MIXED = s.Sum(
-    kind="sum",
-    terms=(
-        LINEAR,
-        s.Quadratic(kind="quadratic", coefficients=(0.3,)),
-        s.Ridge(kind="ridge", frequency=1.3, direction=(1.0, 2.0)),
-    ),
-)
+WAVE = s.Ridge(kind="ridge", frequency=1.3, direction=(1.0, 2.0))
+MIXED = s.Sum(kind="sum", terms=(LINEAR, s.Quadratic(kind="quadratic", coefficients=(0.3,)), WAVE))
 UNEVEN = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
 CORRELATED = s.GaussianKeys(structure="equicorrelated", correlation=0.5)
 QUERIES = np.array([[0.0, 0.0], [0.7, -0.4], [1.8, 2.4]])
@@ -55,17 +49,13 @@ def grid_moments(cell, query, *heads):
     return weights, regression_values(cell.data.regression, points), variance_values(cell.data, points), kernels
 
 
-@pytest.mark.parametrize(
-    ("logits", "p", "n_keys"),
-    [("distance", 1, 5), ("dot_product", 2, 40), pytest.param("distance", 2, 12, marks=pytest.mark.rare)],
-)
+@pytest.mark.parametrize(("logits", "p", "n_keys"), [("distance", 1, 5), ("dot_product", 2, 40)])
 def test_refinement_changes_less_than_the_stated_error(monkeypatch, logits, p, n_keys):
     cell = make_cell(n_keys, 3, 2, p, logits, 2.0, regression=LINEAR)
     heads, queries = orthonormal(2, 3, p), np.array([[0.4, -0.3, 0.5]])
     prediction = predict(cell, heads, queries)
-    method = "ScalarLaw" if logits == "dot_product" or p == 1 else "MellinLaw"
-    law = exact_moments.__globals__[method].__init__
-    monkeypatch.setattr(exact_moments.__globals__[method], "__init__", lambda *a: law(*a[:-1], a[-1] / 2))
+    law = exact_moments.__globals__["ScalarLaw"].__init__
+    monkeypatch.setattr(exact_moments.__globals__["ScalarLaw"], "__init__", lambda *a: law(*a[:-1], a[-1] / 2))
     finer = exact_moments(cell, heads, heads, queries)
     assert (np.abs(finer.bias - prediction.bias) <= prediction.bias_error).all()
     assert (np.abs(finer.covariance - prediction.covariance) <= prediction.covariance_error).all()
@@ -118,9 +108,7 @@ def test_two_keys_on_one_line_by_direct_quadrature(scales):
 
 
 @pytest.mark.parametrize("n_keys", [1, 2, 7, 300])
-@pytest.mark.parametrize(
-    ("logits", "p"), [("distance", 1), pytest.param("distance", 2, marks=pytest.mark.rare), ("dot_product", 2)]
-)
+@pytest.mark.parametrize(("logits", "p"), [("distance", 1), ("dot_product", 2)])
 def test_noise_covariance_of_orthogonal_heads_is_one_over_n(n_keys, logits, p):
     heads = np.eye(4)[:, : 2 * p].reshape(4, 2, p).swapaxes(0, 1)
     cell = make_cell(n_keys, 4, 2, p, logits, 0.9, noise_sd=3.0)
@@ -135,14 +123,7 @@ def test_dot_products_with_the_origin_give_the_sample_mean():
 
 
 @pytest.mark.parametrize(
-    ("logits", "bandwidth", "n_keys"),
-    [
-        ("distance", 0.1, 200),
-        ("distance", 0.6, 3),
-        ("distance", 1.0, 3),
-        ("dot_product", 1.0, 3),
-        ("dot_product", 1.0, 200),
-    ],
+    ("logits", "bandwidth", "n_keys"), [("distance", 0.1, 200), ("distance", 0.6, 3), ("dot_product", 1.0, 200)]
 )
 def test_one_head_against_a_dense_grid(logits, bandwidth, n_keys):
     ridge = s.Ridge(kind="ridge", amplitude=2.0, frequency=2.0)
@@ -180,12 +161,7 @@ def test_nearly_aligned_heads_approach_aligned_ones():
 
 
 @pytest.mark.parametrize(
-    ("n_keys", "bandwidth", "degrees"),
-    [
-        (3, 1.0, 30.0),
-        pytest.param(10, 0.6, 75.0, marks=pytest.mark.rare),
-        pytest.param(1000, 0.5, 60.0, marks=pytest.mark.rare),
-    ],
+    ("n_keys", "bandwidth", "degrees"), [(3, 1.0, 30.0), pytest.param(1000, 0.5, 60.0, marks=pytest.mark.rare)]
 )
 def test_mellin_transforms_agree_with_grids(monkeypatch, n_keys, bandwidth, degrees):
     data = {"regression": MIXED, "noise": UNEVEN, "key_distribution": CORRELATED, "noise_sd": 0.7}
@@ -289,10 +265,7 @@ def outcomes(name):
         "paired": (values + 0.6 * residuals, 0.0 * one, {"noise": s.ResidualNoise(kind="residuals", paired=True)}),
         "formula": (
             x @ [1.0, -0.5, 0.0, 0.0], 0.36 * (1 + 2 * x[:, 0] ** 2) / 3,
-            {
-                "regression": s.Linear(kind="linear", coefficients=(1.0, -0.5)),
-                "noise": s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0),
-            },
+            {"regression": LINEAR, "noise": UNEVEN},
         ),
         "as they are": (values, 0.36 * one, {"regression": s.FileRegression(kind="file")}),
     }[name]  # fmt: skip

@@ -194,15 +194,9 @@ def test_error_bounds_hold_for_every_sign_and_are_attained_by_some():
     n_queries, n_heads = 3, 3
     roots = RNG.normal(size=(n_queries, n_heads, n_heads + 2))
     covariance, scale = roots @ roots.mT, 1e-6
-    prediction = ExactPrediction(
-        RNG.normal(size=(n_queries, n_heads)),
-        covariance,
-        RNG.normal(size=n_queries),
-        scale * RNG.uniform(size=(n_queries, n_heads)),
-        scale * RNG.uniform(size=covariance.shape),
-        np.zeros(n_queries),
-        "",
-    )
+    errors = (scale * RNG.uniform(size=shape) for shape in ((n_queries, n_heads), covariance.shape))
+    means = RNG.normal(size=(n_queries, n_heads))
+    prediction = ExactPrediction(means, covariance, RNG.normal(size=n_queries), *errors, np.zeros(n_queries), "")
     prediction = prediction._replace(covariance_error=prediction.covariance_error + prediction.covariance_error.mT)
     weights = np.array([0.5, 0.7, -0.4])
     base, bounds = measures_by_query(prediction, weights), measure_errors_by_query(prediction, weights)
