@@ -100,18 +100,3 @@ def test_linear_predictability__is_that_of_regressions_on_the_other_heads(sample
     assert value == pytest.approx(np.mean(explained), abs=0.2 * error) and 0 < error < 0.1
     correlation = np.corrcoef(values.T)[np.triu_indices(3, 1)]
     assert abs(np.mean(explained) - (correlation**2).mean()) > 3 * error  # of three heads it is no mean of pairs
-
-
-def test_linear_predictability__is_1_of_heads_that_agree_and_0_of_independent_ones():
-    rng = np.random.default_rng(1)
-    independent = rng.normal(size=(4096, 1, 3))
-    agreeing = np.concatenate([independent[..., :2], independent[..., :1]], axis=2)
-
-    def found(errors):
-        return performance(blocks_of(errors, np.zeros(1), 32), np.ones(errors.shape[2]), STATISTICS).estimate[
-            "linear_predictability"
-        ]
-
-    assert found(independent) == pytest.approx(0.0, abs=0.005)
-    assert found(agreeing) == pytest.approx(2 / 3, abs=0.005)  # the second head is alone
-    assert np.isnan(found(independent[..., :1]))

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from small_studies import LEVEL, Setting, claim, false_on_events, rates
-from verify_edges import compact, theory_of
-from verify_edges import simulated as simulated_at
 from verify_exact import own_data
-from verify_population import averages, studies
 from zscores import configuration, exact, judge, leading, noise_only, simulated, z_score
 
 VERIFICATIONS = sorted(Path(__file__).parent.glob("verify_*.py"))
@@ -69,33 +66,6 @@ def test_rare_events__are_not_declared_rarer_than_they_are(share, n_blocks):
     assert false_on_events("own_measure", share, n_blocks, "supported") <= LEVEL
     no_event = (1.0 - share) ** n_blocks
     assert false_on_events("mse", share, n_blocks, "contradicted") >= 0.99 * no_event
-
-
-@pytest.mark.rare
-def test_theory_at_its_edge__is_as_good_as_it_says():
-    """`verify_edges` has dozens of every theory."""
-    edge = compact(1)
-    found = simulated_at(edge, n_batches=2)
-    assert found and all(each.good for each in found)
-    data = edge.cell.data.model_copy(update={"n_keys": edge.cell.data.n_keys // 4})
-    fewer = theory_of(edge.cell.model_copy(update={"data": data}), edge.source)
-    assert fewer.reason and np.isnan(fewer.measures[edge.measures[0]])
-
-
-def test_population_intervals__cover_and_those_given_one_draw_do_not():
-    """`verify_population` has hundreds of such studies."""
-    over, fixed = averages(12, ("queries", "heads")), averages(12, (), n_batches=8)
-    truth = over.estimates.mean(axis=0)
-    assert over.coverage(truth).min() >= 0.75
-    assert fixed.coverage(truth).max() <= 0.6
-
-
-def test_errors_over_splits_of_rows__are_those_over_seeds():
-    """`verify_population` has three data sets and hundreds of seeds."""
-    over, fixed = studies("breast_cancer", 24), studies("breast_cancer", 24, [], n_batches=8)
-    assert (np.abs(np.log(over.ratio)) < 0.5).all()
-    assert fixed.ratio.max() < 0.3
-    assert over.coverage(over.estimates.mean(axis=0)).min() >= 0.8
 
 
 def test_verdict_is_strict_but_accepts_normal_scores():

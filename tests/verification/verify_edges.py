@@ -97,22 +97,8 @@ def exact(number: int) -> Edge | None:
     return None if reason else Edge("exact moments", cell, "exact", ("mean_variance", "mse"), 0.0)
 
 
-def empty_windows(number: int) -> Edge | None:
-    """Windows that are nearly always, or nearly never, empty."""
-    draw = random.Random(number)
-    p, n = draw.choice((1, 2, 4, 8)), draw.choice((1, 2, 10, 100))
-    normaliser = draw.choice(({"kind": "compact", "power": 2}, {"kind": "relu", "threshold": -0.5}))
-    queries = draw.choice(({"kind": "points", "points": [[1.2]]}, "origin"))
-    cell = minimal_cell(
-        n_keys=n, head_dim=p, n_features=p, n_heads=2, arrangement="aligned", normaliser=normaliser, batch_size=4096,
-        bandwidth=draw.choice((0.3, 0.7, 1.0)) * p**0.5, queries=queries, seed=number,
-    )  # fmt: skip
-    rate = theory_of(cell, "exact").measures.get("failure_rate", np.nan)
-    return Edge("empty windows", cell, "exact", ("failure_rate",), 0.0) if 0.01 < rate < 0.99 else None
-
-
 KINDS: dict[str, tuple[Callable[[int], Edge | None], int]] = {
-    "leading": (leading, 40), "compact": (compact, 24), "exact": (exact, 16), "empty_windows": (empty_windows, 16),
+    "leading": (leading, 40), "compact": (compact, 24), "exact": (exact, 16),
 }  # fmt: skip
 """What draws cells at the edge of each theory, and from how many numbers."""
 
