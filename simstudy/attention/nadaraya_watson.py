@@ -31,9 +31,10 @@ def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray,
     rows = len(query) if query.ndim == 4 else 1
     points = points - heads.key_offset(cell)
     turned = np.ascontiguousarray(np.broadcast_to(points.T.astype(real), (rows, *points.T.shape)))
-    projected = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
-    queries = np.ascontiguousarray(projected if query.ndim == 4 else projected[0])
-    return key.astype(real), queries, indices
+    # As kernels read them: queries and columns of projections side by side.
+    queries = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
+    columns = key.swapaxes(-1, -2).astype(real, "C").swapaxes(-1, -2)
+    return columns, queries if query.ndim == 4 else queries[0], indices
 
 
 def _kept(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:

@@ -45,8 +45,7 @@ def engine(device: str = "cpu") -> str:
     for path in sorted(sources()):
         digest.update(hashlib.sha256(path.read_bytes()).digest() + path.relative_to(PACKAGE).as_posix().encode())
     libraries = [f"{name}={importlib.metadata.version(name)}" for name in NUMERIC_LIBRARIES]
-    # Code for which processor NumPy runs, and the library of linear algebra in its wheel: others, such as PyTorch's,
-    # may be loaded or not.
+    # Code that NumPy runs here, and the library of linear algebra in its wheel: others may be loaded or not.
     inside = [library for library in threadpool_info() if library["filepath"].startswith(np.__path__[0])]
     architectures = [library.get("architecture") for library in inside]
     stated = libraries, architectures, np.lib.introspect.opt_func_info(), hardware(device)
@@ -55,7 +54,7 @@ def engine(device: str = "cpu") -> str:
 
 
 def probed() -> bytes:
-    """Return values of elementary functions: the last bits of one in a thousand tell which code for them runs here.
+    """Return values of elementary functions and a product: their last bits tell which code for them runs here.
 
     Those of the C library, which kernels and SciPy call as Python does, those of NumPy, and those of SciPy in use.
     """
@@ -67,6 +66,7 @@ def probed() -> bytes:
     arrays = [function(x) for function in (np.exp, np.log, np.sin, np.cos, np.expm1, np.log1p, np.cbrt)]
     arrays += [np.power(x, 1.7), np.hypot(x, 1.7), np.logaddexp(0.0, x), np.arccos(x / 20.0)]
     arrays += [special.gammaln(x[:512]), special.gammaincinv(x[7:520], 0.7), special.ndtr(-x[:512])]
+    arrays += [np.ravel(y[:60] @ y) for y in (arrays[2].reshape(64, 64), np.float32(arrays[2]).reshape(64, 64))]
     return hashlib.sha256(np.concatenate([found, *arrays]).tobytes()).digest()
 
 

@@ -23,12 +23,15 @@ from simstudy.kernels.vectors import (
     spread,
     store,
     store_four,
+    where,
 )
 
 # Index legend: i key, q first query of the lanes, k dimension of a head, h and g head.
 
 STRIP = 64
 """Keys whose weights are made before they are multiplied; a tile is a whole number of strips."""
+STEP = 8
+"""Keys that are multiplied together; of a strip that is seen in part, keys are taken by such steps."""
 ROW = STRIP + 1
 """Vectors from one row of weights to the next: rows a power of 2 apart would share lines of the first-level cache."""
 _GROWTH = 30.0
@@ -85,11 +88,11 @@ def _exponents_of_four(laid, a, n_added, first, i, width, row):
 
 
 @inlined
-def _sum_products(laid, coefficients, n_added, q, first, row):
+def _sum_products(laid, coefficients, n_added, q, first, begin, end, row):
     # Row of laid[0] + sum_k coefficients[k] laid[2 + k] for k < n_added.
     # Eight keys at a time, whose sums stay in registers: a matrix product at the rate of the processor.
     width, n = lanes_of(row), coefficients.shape[1]
-    for i in range(0, STRIP, 8):
+    for i in range(begin, end, STEP):
         x, c, place = first + i, q, i * width
         t0, t1, t2, t3 = repeat(laid, x), repeat(laid, x + 1), repeat(laid, x + 2), repeat(laid, x + 3)
         t4, t5, t6, t7 = repeat(laid, x + 4), repeat(laid, x + 5), repeat(laid, x + 6), repeat(laid, x + 7)
@@ -105,10 +108,10 @@ def _sum_products(laid, coefficients, n_added, q, first, row):
 
 
 @inlined
-def _sum_squares(laid, points, q, first, row):
+def _sum_squares(laid, points, q, first, begin, end, row):
     # Row of - sum_k (points[k] - laid[2 + k])².
     width, n = lanes_of(row), points.shape[1]
-    for i in range(0, STRIP, 4):
+    for i in range(begin, end, 4):
         t0 = t1 = t2 = t3 = spread(row.dtype.type(0))
         for k in range(len(points)):
             a, x = load(points, k * n + q), (2 + k) * STRIDE + first + i
@@ -119,19 +122,21 @@ def _sum_squares(laid, points, q, first, row):
 
 
 @inlined
-def sum_products(laid, points, q, distance, first, row):
-    """Set a row to laid[0] and products of keys and queries, or less their squared distances."""
+def sum_products(laid, points, q, distance, first, begin, end, row):
+    """Set a row, from begin to end, to laid[0] and products of keys and queries, or less their squared distances."""
     if distance:
-        _sum_squares(laid, points, q, first, row)
+        _sum_squares(laid, points, q, first, begin, end, row)
     else:
-        _sum_products(laid, points, len(points), q, first, row)
+        _sum_products(laid, points, len(points), q, first, begin, end, row)
 
 
 @inlined
-def hide(hidden, row):
-    """Take what is hidden off the exponents of a row."""
-    for i in range(0, hidden.size, lanes_of(row)):
-        store(row, i, load(row, i) - load(hidden, i))
+def hide(visible, place, begin, end, row):
+    """Set exponents of a row, from begin to end, to the lowest number where flags that begin at a place are not set."""
+    width, lowest = lanes_of(row), spread(-np.finfo(row.dtype).max)
+    for i in range(begin, end):
+        x = i * width
+        store(row, x, where(visible, place + i * visible.shape[1], load(row, x), lowest))
 
 
 @inlined
@@ -147,24 +152,24 @@ def _add_weights(exp2, t, limits, values, y, sums, row, place, width):
 
 
 @inlined
-def sum_weights(exp2, laid, slopes, limits, q, values, first, sums, row):
-    """Add weights of a strip of keys at a vector of queries to sums[0], times values to sums[1]; they stay in a row."""
+def sum_weights(exp2, laid, slopes, limits, q, values, first, end, sums, row):
+    """Add weights of a strip, up to an end, at a vector of queries to sums[0], times values to sums[1]; set a row."""
     width, n, last = lanes_of(row), slopes.shape[1], len(slopes) - 4
     # Sums of a strip by themselves, so that rounding grows with strips and not with keys.
     none = spread(values.dtype.type(0))
     known, found = (load(limits, q), load(limits, limits.shape[1] + q), none), (none, none)
     n_before = last if _AHEAD else last + 4
     if n_before > 4:
-        _sum_products(laid, slopes, n_before, q, first, row)
-    for i in range(0, STRIP if n_before == 4 else 0, 4):
+        _sum_products(laid, slopes, n_before, q, first, 0, end, row)
+    for i in range(0, end if n_before == 4 else 0, 4):
         t = _exponents_of_four(laid, _load_four(slopes, q, n), 0, first, i, width, row)
         store_four(row, i * width, width, *t)
     # What the last dimensions add never leaves the registers.  Exponents are those of four keys ahead: the processor
     # looks about a hundred operations ahead, and powers that wait for theirs would fill that window.
     a = _load_four(slopes, last * n + q, n)
     t = _exponents_of_four(laid, a, last, first, 0, width, row)
-    for i in range(0, STRIP, 4):
-        ahead = _exponents_of_four(laid, a, last, first, min(i + 4, STRIP - 4), width, row) if _AHEAD else t
+    for i in range(0, end, 4):
+        ahead = _exponents_of_four(laid, a, last, first, min(i + 4, end - 4), width, row) if _AHEAD else t
         now = t if _AHEAD else _load_four(row, i * width, width)
         found = _add_weights(exp2, now, known, values, first + i, found, row, i * width, width)
         t = ahead
@@ -173,11 +178,11 @@ def sum_weights(exp2, laid, slopes, limits, q, values, first, sums, row):
 
 
 @inlined
-def find_closest(row, reference, closest, rate):
+def find_closest(row, begin, end, reference, closest, rate):
     """Set the largest number of a row, or of its reference, in each lane; return how many are too far beyond that."""
     width = lanes_of(row)
     a = b = c = d = load(reference, 0)
-    for i in range(0, STRIP * width, 4 * width):
+    for i in range(begin * width, end * width, 4 * width):
         x, y, z, u = _load_four(row, i, width)
         a, b, c, d = at_least(x, a), at_least(y, b), at_least(z, c), at_least(u, d)
     store(closest, 0, at_least(at_least(a, b), at_least(c, d)))
@@ -188,11 +193,11 @@ def find_closest(row, reference, closest, rate):
 
 
 @inlined
-def sum_relative_weights(exp2, known, zero, rate, values, first, sums, row):
+def sum_relative_weights(exp2, known, zero, rate, values, first, begin, end, sums, row):
     """As `sum_weights`, of exponents at a rate that are known but for a zero of each lane, in the row."""
     width, none = lanes_of(row), spread(values.dtype.type(0))
     found = none, none
-    for i in range(0, STRIP, 4):
+    for i in range(begin, end, 4):
         t0, t1, t2, t3 = _load_four(row, i * width, width)
         t = (t0 - zero) * rate, (t1 - zero) * rate, (t2 - zero) * rate, (t3 - zero) * rate
         found = _add_weights(exp2, t, known, values, first + i, found, row, i * width, width)
@@ -220,34 +225,34 @@ def rescale(exp2, closest, reference, scale, h, sums, products, totals):
 
 
 @inlined
-def scale_weights(rows, scales, first):
+def scale_weights(rows, scales, first, part):
     """Multiply the weights of each key, left by `sum_weights`, by its scale."""
     width = lanes_of(rows)
     for h in range(len(rows)):
         weights = rows[h]
-        for i in range(STRIP):
+        for i in range(part[0], part[1]):
             store(weights, i * width, load(weights, i * width) * repeat(scales, first + i))
 
 
 @inlined
-def add_lane_products(rows, stride, length, products):
-    """Add products of numbers below a length of rows h and g, lane by lane, to products for g ≤ h.
+def add_lane_products(rows, begin, stride, end, products):
+    """Add products of numbers begin to end of rows h and g, lane by lane, to products for g ≤ h.
 
     These are (block of four by four heads, sixteen products, lane); from one row to the next it is a stride.
     """
     block = 0
     for h in range(0, len(rows), 4):
         for g in range(0, h, 4):
-            _add_block(rows, h * stride, g * stride, stride, length, products[block])
+            _add_block(rows, h * stride, g * stride, begin, stride, end, products[block])
             block += 1
-        _add_triangle(rows, h * stride, stride, length, products[block])
+        _add_triangle(rows, h * stride + begin, stride, end - begin, products[block])
         block += 1
 
 
 @inlined
 def add_products(rows, size, lane_products, products):
     """Add Σ_{i < size} rows[h, i] rows[g, i] of rows of a tile, whose lanes hold keys, to products[h, g] for g ≤ h."""
-    add_lane_products(rows, STRIDE, size, lane_products)
+    add_lane_products(rows, 0, STRIDE, size, lane_products)
     block = 0
     for h in range(0, len(rows), 4):
         for g in range(0, h + 1, 4):
@@ -261,12 +266,12 @@ def add_products(rows, size, lane_products, products):
 
 
 @inlined
-def _add_block(rows, x, y, n, length, s):
+def _add_block(rows, x, y, begin, n, end, s):
     # Two heads by four at a time: 8 sums share 6 reads, and fit into 16 registers with what they need.
     w = lanes_of(rows)
     for k in range(0, 4, 2):
         s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = spread(rows.dtype.type(0))
-        for i in range(0, length, w):
+        for i in range(begin, end, w):
             a, b, c, d = _load_four(rows, y + i, n)
             e, f = load(rows, x + k * n + i), load(rows, x + (k + 1) * n + i)
             s00, s01, s02, s03 = s00 + e * a, s01 + e * b, s02 + e * c, s03 + e * d

@@ -10,6 +10,7 @@ from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.lanes import (
     EXP2,
     ROW,
+    STEP,
     STRIP,
     add_lane_products,
     add_lanes,
@@ -24,8 +25,8 @@ from simstudy.kernels.lanes import (
     sum_weights,
 )
 from simstudy.kernels.shifts import set_shifts
-from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys, padded
-from simstudy.kernels.vectors import lanes, lanes_of, load, spread
+from simstudy.kernels.tiles import TILE, copy, copy_scales, largest_of, lay_keys
+from simstudy.kernels.vectors import lanes, lanes_of, load, spread, store
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head.
 
@@ -60,17 +61,16 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
         for begin in range(0, n_heads, n_together):
             _lay(keys, start, size, scale, memory, begin, begin + n_together)
             for v in range(v_first, v_last):
-                for first in range(0, padded(size), STRIP):
-                    seen, n_strip = STRIP * width, min(STRIP, size - first)
-                    if visible.size or n_strip < STRIP:
-                        seen = _hide(visible, v * width, start + first, n_strip, memory.hidden)
-                    masked = seen < STRIP * width
-                    for h in range(begin, begin + n_together if seen else begin):
-                        _weigh(exp2, scale, memory, v, h, y, first, masked, masked and visible.size > 0)
-                    if scaled and seen:
-                        scale_weights(strips, noise, first)
-                    if variances.size and seen:
-                        add_lane_products(strips, ROW * width, STRIP * width, lane_products)
+                for first in range(0, size, STRIP):
+                    n_strip = min(STRIP, size - first)
+                    part = _seen(visible, v * max(1, width // 8), max(0, width // 8 - 1), start + first, n_strip)
+                    if part[0] < part[1]:
+                        for h in range(begin, begin + n_together):
+                            _weigh(exp2, scale, memory, v, h, y, first, n_strip, part, visible, start + first)
+                        if scaled:
+                            scale_weights(strips, noise, first, part)
+                        if variances.size:
+                            add_lane_products(strips, part[0] * width, ROW * width, part[1] * width, lane_products)
                 if variances.size:
                     add_lanes(lane_products, products[v])
 
@@ -85,26 +85,30 @@ def _lay(keys, start, size, scale, memory, begin, end):
 
 
 @inlined
-def _weigh(exp2, scale, memory, v, h, values, first, masked, apart):
+def _weigh(exp2, scale, memory, v, h, values, first, size, part, visible, start):
     # Near, keys that fill the last strip have no weight without being hidden.
+    begin, end, whole = part
     row, limits, sums = memory.strips[h], memory.limits[h], memory.lane_sums[v, h]
     width = lanes_of(row)
     q, none = v * width, spread(row.dtype.type(0))
     near = memory.near[h, q]
-    if near and not apart:
-        sum_weights(exp2, memory.laid[h], memory.slopes[h], limits, q, values, first, sums, row)
+    if near and (whole or not visible.size):
+        sum_weights(exp2, memory.laid[h], memory.slopes[h], limits, q, values, first, end, sums, row)
         return
     laid, rate, zero = memory.laid[h] if near else memory.raw[h], row.dtype.type(1) if near else scale.rate, none
-    sum_products(laid, memory.slopes[h], q, scale.distance and not near, first, row)
-    if masked:
-        hide(memory.hidden, row)
+    sum_products(laid, memory.slopes[h], q, scale.distance and not near, first, begin, end, row)
+    if visible.size and not whole:
+        place = start * visible.shape[1] + v * max(1, width // 8)
+        hide(visible, place, begin, min(end, size), row)
+    for i in range(size, end):
+        store(row, i * width, spread(-np.finfo(row.dtype).max))
     if not near:
         reference, closest = memory.references[v, h], memory.closest
-        if find_closest(row, reference, closest, rate):
+        if find_closest(row, begin, end, reference, closest, rate):
             rescale(exp2, closest, reference, scale, h, memory.lane_sums[v], memory.lane_products, memory.totals[v])
         zero = load(reference, 0)
     known = load(limits, q), load(limits, limits.shape[1] + q), spread(scale.negligible)
-    sum_relative_weights(exp2, known, zero, rate, values, first, sums, row)
+    sum_relative_weights(exp2, known, zero, rate, values, first, begin, end, sums, row)
 
 
 _IN_CACHE = 1 << 16
@@ -112,29 +116,18 @@ _IN_CACHE = 1 << 16
 
 
 @inlined
-def _hide(visible, q, start, size, hidden):
-    # Return how many pairs of lanes and keys of a strip are visible; if only some are, set hidden[i, lane] to the
-    # largest number at the others and to 0 at these.
-    width = hidden.size // STRIP
-    seen = 0 if visible.size else size * width
-    for lane in range(min(width, len(visible) - q)):
-        count, flags = np.uint8(0), visible[q + lane, start : start + size]
-        for i in range(flags.size):
-            # In bytes, of which a vector holds a whole strip.
-            count = np.uint8(count + flags[i])
-        seen += np.int64(count)
-    if 0 < seen < STRIP * width:
-        most = np.finfo(hidden.dtype).max
-        hidden[:] = most
-        for lane in range(width if visible.size == 0 else min(width, len(visible) - q)):
-            of_lane = hidden[lane::width]
-            if visible.size:
-                row = visible[q + lane, start : start + size]
-                for i in range(row.size):
-                    of_lane[i] = most * (1 - row[i])
-            else:
-                of_lane[:size] = 0
-    return seen
+def _seen(visible, first, more, start, size):
+    # Return begin and end of the keys of a strip that any lane sees, in whole steps, and whether all lanes see a whole
+    # strip.  Flags of a vector are one word or two.
+    begin, end, n_whole = 0, size, size
+    if visible.size:
+        begin, end, n_whole, full = STRIP, 0, 0, ~visible.dtype.type(0) // visible.dtype.type(255)
+        for i in range(size):
+            left, right = visible[start + i, first], visible[start + i, first + more]
+            if left | right:
+                begin, end = min(begin, i), i + 1
+            n_whole += (left & right) == full
+    return begin // STEP * STEP, -(-end // STEP) * STEP, n_whole == STRIP
 
 
 @inlined

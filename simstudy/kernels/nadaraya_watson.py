@@ -15,6 +15,7 @@ from simstudy.kernels.few_queries import arrays_for
 from simstudy.kernels.jit import writable
 from simstudy.kernels.memory import memory_for
 from simstudy.kernels.shifts import scale_of
+from simstudy.kernels.vectors import lanes
 
 
 def nw_moments(
@@ -48,7 +49,11 @@ def nw_moments(
         scale_of(logits, float(bandwidth), real),
     )
     noise = np.empty((len(keys), 0)) if variances is None else variances
-    seen = np.empty((0, 0), np.uint8) if visible is None else writable(visible, np.uint8)
+    seen = np.zeros((0, 0) if visible is None else (visible.shape[1], -(-len(visible) // 64) * 64), np.uint8)
+    if visible is not None:
+        # Queries of one vector lie together, and are looked at as words.
+        seen[:, : len(visible)] = visible.T
+    seen = seen.view(f"u{min(8, lanes(real.itemsize))}")
     way = many_queries if seen.size or many_queries.worth_while(keys, queries) else few_queries
     data, found = (writable(values, real), writable(noise, real)), arrays_for(keys, noise, queries, with_mass)
     way.MOMENTS[real](keys, *data, queries, scale, seen, memory_for(keys, queries), *found)

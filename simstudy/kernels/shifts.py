@@ -72,8 +72,14 @@ def _largest_norm(lowest, keys, row):
         size = min(TILE, keys.shape[1] - start)
         squares = row[:size]
         squares[:] = 0
-        for k in range(len(keys)):
-            x = keys[k, start : start + size]
+        stop, fours = start + size, len(keys) // 4 * 4
+        for k in range(0, fours, 4):
+            x0, x1 = keys[k, start:stop], keys[k + 1, start:stop]
+            x2, x3 = keys[k + 2, start:stop], keys[k + 3, start:stop]
+            for i in range(size):
+                squares[i] -= (x0[i] * x0[i] + x1[i] * x1[i]) + (x2[i] * x2[i] + x3[i] * x3[i])
+        for k in range(fours, len(keys)):
+            x = keys[k, start:stop]
             for i in range(size):
                 squares[i] -= x[i] * x[i]
         square = max(square, -lowest(squares))

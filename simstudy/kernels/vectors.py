@@ -134,6 +134,20 @@ def at_least(_context, vector, lowest):  # type: ignore[no-untyped-def]
 
 
 @_operation
+def where(_context, flags, offset, vector, other):  # type: ignore[no-untyped-def]
+    """Lane by lane a vector where the bytes from an offset of a contiguous array are not 0, another where they are."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        code = ir.VectorType(ir.IntType(8), vector.code.count)
+        found = builder.load(_at(context, builder, signature, arguments, code))
+        found.align = 1
+        chosen = builder.icmp_unsigned("!=", found, ir.Constant(code, None))
+        return builder.select(chosen, arguments[2], arguments[3])
+
+    return vector(flags, types.intp, vector, vector), generate
+
+
+@_operation
 def exponent_of_low_bits(_context, vector):  # type: ignore[no-untyped-def]
     """Numbers whose sign and exponent are the lowest bits of those given, and whose mantissa is 1."""
     size, bits = vector.dtype.bitwidth, ir.VectorType(ir.IntType(vector.dtype.bitwidth), vector.code.count)

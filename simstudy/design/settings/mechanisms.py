@@ -140,9 +140,9 @@ def visible_keys(mask: Mask, n_queries: int, n_keys: int) -> Visible | None:
         return None
     width = mask.width if isinstance(mask, BandedMask) else n_keys
     # In whole numbers: a rounded quotient could be a key too many.
-    places = -(-np.arange(1, n_queries + 1) * n_keys // n_queries)[:, None]
-    key = np.arange(n_keys)
-    return (key < places) & (key >= places - width)
+    places = -(-np.arange(1, n_queries + 1) * n_keys // n_queries)
+    key = np.arange(n_keys)[:, None]
+    return ((key < places) & (key >= places - width)).T
 
 
 # ---------------------------------------------------------------- values that are vectors
