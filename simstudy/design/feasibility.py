@@ -34,7 +34,7 @@ def batches_of(replicates: int, batch_size: int) -> int:
 
 def impossibilities(cell: Cell) -> list[Impossibility]:
     """Return every rule that the settings of a cell break together."""
-    rules = (_functions,) if cell.functions is not None else (_data, _rows, _heads, _estimator, _mechanism, _sizes)
+    rules = (_functions,) if cell.functions is not None else (_data, _rows, _heads, _estimator, _needs, _sizes)
     return [(setting, remedy) for rule in rules for broken, setting, remedy in rule(cell) if broken]
 
 
@@ -62,13 +62,8 @@ def _data(cell: Cell) -> Rules:
 
 
 def _coordinates_used(term: Regression) -> int:
-    if term.kind in ("linear", "quadratic"):
-        return len(term.coefficients)
-    if term.kind == "ridge":
-        return len(term.direction)
-    if term.kind == "additive":
-        return term.n_active or 0
-    return max(term.coordinates) if term.kind == "interaction" else 0
+    vector = getattr(term, "coefficients", getattr(term, "direction", ()))
+    return max(len(vector), getattr(term, "n_active", None) or 0, *getattr(term, "coordinates", (0,)))
 
 
 def _rows(cell: Cell) -> Rules:
@@ -78,22 +73,17 @@ def _rows(cell: Cell) -> Rules:
     yield isinstance(data.noise, ResidualNoise) and not fitted, "noise", remedy
     remedy = f'regression = "{data.regression.kind}" is known at rows only; use kind = "held_out"'
     yield by_rows and queries.kind != "held_out", "queries", remedy
-    if not isinstance(keys, FileKeys):
+    if not isinstance(keys, FileKeys) or rows is None:
         setting = "regression" if by_rows else "queries"
         remedy = 'speaks of rows of data; use key_distribution = { kind = "file", path = "FILE" }'
         yield by_rows or queries.kind == "held_out", setting, remedy
-        return
-    expected = 0 if "held_out" in cell.population else keys.held_out
-    if rows is None or rows.n_held_out != expected or (by_rows and np.isnan(rows.table[:, -2]).any()):
-        yield True, "key_distribution", "its rows have not been read; load the design"
         return
     if queries.kind == "held_out":
         remedy = f"count = {queries.count} exceeds held_out = {keys.held_out}; lower count or raise held_out"
         yield queries.count > keys.held_out, "queries", remedy
     remedy = f"the data have {rows.keys.shape[1]} columns of features; state their number, or other columns"
     yield data.n_features != rows.keys.shape[1], "n_features", remedy
-    combination = cell.estimator.combination
-    needed = data.n_keys + (combination.n_validation if combination.kind == "fitted" else 0)
+    needed = data.n_keys + getattr(cell.estimator.combination, "n_validation", 0)
     kept = len(rows.table) - keys.held_out
     remedy = f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
     yield keys.sampling == "without" and needed > kept, "n_keys", remedy
@@ -107,16 +97,11 @@ def _heads(cell: Cell) -> Rules:
     yield p <= d < needed, "n_heads", f"{them}; n_features is {d}: raise it, or use fewer or smaller heads"
     remedy = f"must be n_heads·head_dim = {heads.n_heads}·{p}; state a multiple, and one of the two alone"
     yield heads.total_dim not in (None, heads.n_heads * p), "total_dim", remedy
-    for setting, (where, alternative) in {
-        "angle": ("arrangement", "rotated"),
-        "principal_angles": ("arrangement", "principal_angles"),
-        "spread": ("arrangement", "scattered"),
-        "file": ("arrangement", "file"),
-        "heads_function": ("arrangement", "own"),
-    }.items():
-        stated, wanted = getattr(heads, setting) is not None, getattr(heads, where) == alternative
-        remedy = f'{"state" if wanted else "remove"} {setting} for {where} = "{getattr(heads, where)}"'
-        yield stated != wanted, setting, remedy
+    needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
+    wanted = needs.get(heads.arrangement, heads.arrangement)
+    for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
+        remedy = f'{"state" if setting == wanted else "remove"} {setting} for arrangement = "{heads.arrangement}"'
+        yield (getattr(heads, setting) is None) == (setting == wanted), setting, remedy
     if cell.file_projections:  # a head that spans no p-space has no angles
         ranks = np.linalg.matrix_rank(np.array(cell.file_projections))
         yield min(ranks) < p, "file", f"head {np.argmin(ranks)} has rank {min(ranks)}; give head_dim = {p}"
@@ -125,80 +110,73 @@ def _heads(cell: Cell) -> Rules:
 
 
 def _estimator(cell: Cell) -> Rules:
-    estimator, n_heads, noise = cell.estimator, cell.heads.n_heads, cell.data.noise
+    estimator, n_heads, d, p = cell.estimator, cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
     combination, factors, learner = estimator.combination, estimator.head_bandwidths, estimator.learner
-    heads, drawn = learner.kind == "nadaraya_watson", cell.simulation.noise_treatment == "drawn"
+    normaliser, transformation, values = estimator.normaliser, estimator.transformation, cell.heads.value_projections
     if combination.kind == "given":
         remedy = f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
         yield len(combination.weights) != n_heads, "combination", remedy
     if factors is not None:
         remedy = f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
         yield len(factors) != n_heads, "head_bandwidths", remedy
-        remedy = 'needs learner = "nadaraya_watson" and key_scale = "raw"; remove it'
-        yield not heads or estimator.key_scale != "raw", "head_bandwidths", remedy
-    if combination.kind == "fitted":
-        yield not drawn, "noise_treatment", 'must be "drawn" where weights are fitted in each replicate'
-        yield not heads, "combination", f'cannot be fitted for learner = "{learner.kind}"'
-    if estimator.reference != "none":
-        yield cell.weights is None, "reference", "needs fixed weights of heads; choose another combination or none"
-        yield not heads, "reference", f'must be "none" for learner = "{learner.kind}"'
-    remedy = 'weights are optimal for given heads; leave out "heads", or use the rule "fitted"'
-    yield combination.kind == "optimal" and "heads" in cell.population, "population", remedy
-    remedy = 'residuals apart from their rows are those of all rows; leave out "rows", or pair them'
-    apart = isinstance(noise, ResidualNoise) and not noise.paired
-    yield apart and "rows" in cell.population, "population", remedy
-    remedy = 'takes estimates with their noise; use noise_treatment = "drawn"'
-    noisy = not drawn and cell.data.noise_sd > 0.0
-    yield estimator.measure_function is not None and noisy, "measure_function", remedy
-    remedy = f'must be "drawn" for learner = "{learner.kind}", whose members see the outcomes'
-    yield not heads and not drawn, "noise_treatment", remedy
     if learner.kind == "random_forest":
-        remedy = f"max_features = {learner.max_features} exceeds n_features = {cell.data.n_features}; lower it"
-        yield learner.max_features > cell.data.n_features, "learner", remedy
-    if learner.kind == "trained":
-        remedy = 'trains heads with logits = "distance" and key_scale = "raw" only'
-        yield (estimator.logits, estimator.key_scale) != ("distance", "raw"), "learner", remedy
-        yield cell.data.n_keys < 3, "n_keys", "training leaves one pair out; use at least 3"
-
-
-def _mechanism(cell: Cell) -> Rules:
-    estimator, values = cell.estimator, cell.heads.value_projections
-    normaliser, transformation, combination = estimator.normaliser, estimator.transformation, estimator.combination
-    heads, plain = estimator.learner.kind == "nadaraya_watson", estimator.plain and combination.kind != "product"
+        remedy = f"max_features = {learner.max_features} exceeds n_features = {d}; lower it"
+        yield learner.max_features > d, "learner", remedy
+    yield learner.kind == "trained" and cell.data.n_keys < 3, "n_keys", "training leaves one pair out; use at least 3"
     if normaliser.kind == "compact":
-        remedy = 'a compact kernel is a function of distances; use logits = "distance", or "relu"'
-        yield estimator.logits != "distance", "normaliser", remedy
         remedy = f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
         yield normaliser.power > 8 and cell.simulation.dtype == "float32", "dtype", remedy
     if transformation.kind == "low_rank":
-        remedy = f"rank = {transformation.rank} exceeds head_dim = {cell.heads.head_dim}; lower it"
-        yield transformation.rank > cell.heads.head_dim, "transformation", remedy
-        scores = transformation.method == "scores" and estimator.logits == "distance"
-        yield scores, "transformation", 'method "scores" approximates products; use logits = "dot_product"'
-    remedy = 'must have transformation = "none", normaliser = "softmax" and no product of kernels'
-    yield not heads and not plain, "learner", f'"{estimator.learner.kind}" {remedy}'
-    remedy = "is softmax attention: needs transformation none, normaliser softmax, no product of kernels"
-    yield estimator.reference != "none" and not plain, "reference", remedy
-    # Elsewhere errors of vectors do not follow from those of numbers.
-    local = {'learner = "nadaraya_watson"': heads}
-    of_mask = {
-        'transformation = "none"': transformation.kind == "none",
-        "weights that are not fitted": combination.kind != "fitted",
-    }
-    of_values = {
-        'combination = "uniform", as output projections combine heads': combination.kind == "uniform",
-        'reference = "none"': estimator.reference == "none",
-        "no measure_function": estimator.measure_function is None,
-    }
-    for setting, stated, needs in (
-        ("mask", estimator.mask.kind, local | of_mask),
-        ("value_projections", values.kind, local | of_values),
-    ):
-        for need, given in needs.items():
-            yield stated != "none" and not given, setting, f'"{stated}" needs {need}; change that or use "none"'
+        remedy = f"rank = {transformation.rank} exceeds head_dim = {p}; lower it"
+        yield transformation.rank > p, "transformation", remedy
     if isinstance(values, RandomValueProjections):
         remedy = f"value_dim = {values.value_dim} of n_components = {values.n_components}; lower it"
         yield values.value_dim > values.n_components, "value_projections", remedy
+
+
+def _needs(cell: Cell) -> Rules:
+    """Yield what settings need of others: without it they have no meaning, or errors that nobody has derived."""
+    estimator, noise, values = cell.estimator, cell.data.noise, cell.heads.value_projections
+    learner, combination, normaliser = estimator.learner, estimator.combination, estimator.normaliser
+    heads, distance, raw = 'learner = "nadaraya_watson"', 'logits = "distance"', 'key_scale = "raw"'
+    drawn, untransformed = 'noise_treatment = "drawn"', 'transformation = "none"'
+    plain = (untransformed, 'normaliser = "softmax"', "no product of kernels")
+    met = {
+        heads: learner.kind == "nadaraya_watson",
+        distance: estimator.logits == "distance",
+        'logits = "dot_product"': estimator.logits == "dot_product",
+        raw: estimator.key_scale == "raw",
+        drawn: cell.simulation.noise_treatment == "drawn",
+        untransformed: estimator.transformation.kind == "none",
+        'normaliser = "softmax"': normaliser.kind == "softmax",
+        "no product of kernels": combination.kind != "product",
+        "weights that are not fitted": combination.kind != "fitted",
+        "fixed weights of heads": cell.weights is not None,
+        'combination = "uniform"': combination.kind == "uniform",
+        'reference = "none"': estimator.reference == "none",
+        "no measure_function": estimator.measure_function is None,
+        'a population without "heads"': "heads" not in cell.population,
+        'a population without "rows"': "rows" not in cell.population,
+    }
+    of_learner = (drawn, *plain, *((distance, raw) if learner.kind == "trained" else ()))
+    noisy = estimator.measure_function is not None and cell.data.noise_sd > 0.0
+    scores = getattr(estimator.transformation, "method", "") == "scores"
+    for setting, holds, needs in (
+        ("learner", learner.kind != "nadaraya_watson", of_learner),
+        ("normaliser", normaliser.kind == "compact", (distance,)),
+        ("transformation", scores, ('logits = "dot_product"',)),
+        ("head_bandwidths", estimator.head_bandwidths is not None, (heads, raw)),
+        ("combination", combination.kind == "fitted", (heads, drawn)),
+        ("combination", combination.kind == "optimal", ('a population without "heads"',)),
+        ("noise", isinstance(noise, ResidualNoise) and not noise.paired, ('a population without "rows"',)),
+        ("reference", estimator.reference != "none", (heads, *plain, "fixed weights of heads")),
+        ("measure_function", noisy, (drawn,)),
+        ("mask", estimator.mask.kind != "none", (heads, untransformed, "weights that are not fitted")),
+        ("value_projections", values.kind != "none",
+         (heads, 'combination = "uniform"', 'reference = "none"', "no measure_function")),
+    ):  # fmt: skip
+        for need in needs if holds else ():
+            yield not met[need], setting, f"needs {need}; change one of the two"
 
 
 def _sizes(cell: Cell) -> Rules:

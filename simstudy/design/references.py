@@ -15,9 +15,6 @@ from simstudy.design.settings.levels import by_levels, label, level, selected
 
 Entry = claims.BaseClaim | BaseFigure
 
-SELECTABLE = (*TABLE_OF, "bandwidth_rule")
-"""Names that a selection may use: the coordinates of a cell."""
-
 
 class PlannedGrid(NamedTuple):
     """A grid with its factors, None if they are unknown, and its cells, as claims and figures select them."""
@@ -29,10 +26,8 @@ class PlannedGrid(NamedTuple):
     by_query: bool = False
     precision: Precision = Precision()
     drawn: tuple[str, ...] = ()  # Factors whose levels were drawn from a domain
-    selectable: tuple[str, ...] = SELECTABLE
-    noun: str = "cell"
-    whole: str = "grid"
-    setting: str = "setting"
+    selectable: tuple[str, ...] = (*TABLE_OF, "bandwidth_rule")
+    words: tuple[str, str, str] = ("cell", "grid", "setting")
 
     def select(self, selection: claims.Selection) -> list[int]:
         """Return the numbers of the cells that a selection picks."""
@@ -67,22 +62,17 @@ class Reference:
         """Cells that it compares them with."""
         return self.grid.select(self.entry.where | self.versus) if self.versus is not None else []
 
-    @cached_property
+    @property
     def cells(self) -> list[Cell]:
         """All cells that it speaks of."""
         return [self.grid.cells[number] for number in sorted({*self.chosen, *self.partners})]
 
     @cached_property
-    def lines(self) -> list[list[int]]:
-        """Cells that it compares along its factors, other factors fixed."""
-        along = tuple(filter(None, (getattr(self.entry, "x", None), *getattr(self.entry, "tune", ()))))
-        return self.grid.strata(along, self.chosen) if along else []
-
-    @cached_property
     def compared(self) -> list[list[int]]:
         """Cells that it compares with one another: each with its partner, or else those along its factors."""
         if self.versus is None:
-            return self.lines
+            along = tuple(filter(None, (getattr(self.entry, "x", None), *getattr(self.entry, "tune", ()))))
+            return self.grid.strata(along, self.chosen) if along else []
         factors = self.grid.factors or ()
         levels = [{name: level(cell.coordinates, name) for name in factors} for cell in self.grid.cells]
         numbers = {tuple(each.values()): number for number, each in enumerate(levels)}
@@ -104,8 +94,8 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry], place:
             problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
             continue
         reference = Reference(path, entry, grids[entry.grid])
-        problems += [*_unsaid(reference, entry), *_unknown_names(reference)] or [
-            *_misselections(reference), *(_misfit_axes(reference) if reference.chosen else ()),
+        problems += [*_unsaid(reference, entry), *_unknown_names(reference, entry)] or [
+            *_misselections(reference, entry), *(_misfit_axes(reference, entry) if reference.chosen else ()),
         ]  # fmt: skip
         references.append(reference)
     if problems:
@@ -129,26 +119,26 @@ def _unsaid(reference: Reference, entry: Any) -> Iterator[Problem]:
         yield reference.problem("excludes", "must be farther from value than margin: no verdict would tell them apart")
 
 
-def _unknown_names(reference: Reference) -> Iterator[Problem]:
-    entry, grid, factors = reference.entry, reference.grid, reference.grid.factors
-    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if factors is not None else ():
+def _unknown_names(reference: Reference, entry: Any) -> Iterator[Problem]:
+    grid, factors = reference.grid, reference.grid.factors or ()
+    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if grid.factors is not None else ():
         stated = getattr(entry, field, None) or ()
         for name in (stated,) if isinstance(stated, str) else stated:
-            if name not in (factors or ()):
-                yield Problem.unknown(f"{reference.path}.{field}", name, factors or (), what="factor")
-    known = tuple(dict.fromkeys((*grid.selectable, *(factors or ()))))
+            if name not in factors:
+                yield Problem.unknown(f"{reference.path}.{field}", name, factors, what="factor")
+    known = tuple(dict.fromkeys((*grid.selectable, *factors)))
     meant = [name for name in known if any(cell.coordinates.get(name, "") != "" for cell in grid.cells)] or known
     for field in ("where", "versus", "stands"):
         selection = getattr(entry, field, None) or {}
         unknown = [key for key in selection if key not in known]
         for key in unknown:
-            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant, grid.setting)
-        if field == "versus" and factors is not None and not unknown and not selection.keys() <= {*factors}:
-            yield reference.problem("versus", f"may name factors of the {grid.whole} only: {', '.join(factors)}")
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant, grid.words[2])
+        if field == "versus" and grid.factors is not None and not unknown and not selection.keys() <= {*factors}:
+            yield reference.problem("versus", f"may name factors of the {grid.words[1]} only: {', '.join(factors)}")
 
 
-def _misselections(reference: Reference) -> Iterator[Problem]:
-    entry, grid = reference.entry, reference.grid
+def _misselections(reference: Reference, entry: Any) -> Iterator[Problem]:
+    grid = reference.grid
     if not reference.chosen:
         yield reference.problem("where", _nothing_selected(entry.where, grid))
         return
@@ -157,40 +147,39 @@ def _misselections(reference: Reference) -> Iterator[Problem]:
     if reference.versus is not None and not reference.partners:
         yield reference.problem("versus", _nothing_selected(reference.versus, grid))
     elif reference.versus is not None and not reference.compared:
-        remedy = f"compares every selected {grid.noun} with itself, or with none; select others in where"
+        remedy = f"compares every selected {grid.words[0]} with itself, or with none; select others in where"
         yield reference.problem("versus", remedy)
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}")
 
 
-def _misfit_axes(reference: Reference) -> Iterator[Problem]:
+def _misfit_axes(reference: Reference, entry: Any) -> Iterator[Problem]:
     """Yield factors whose levels do not allow what is asked along them."""
-    entry, grid = reference.entry, reference.grid
+    noun = reference.grid.words[0]
+    of_optimum = ("x", "along") if isinstance(entry, claims.OptimumClaim) else ()
+    for field in ("over",) if isinstance(entry, OptimumFigure) else of_optimum:
+        levels = {*_values(reference, field)} if getattr(entry, field, None) is not None else {1, 2, 3}
+        if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
+            yield reference.problem(field, "needs three or more different values, all of them positive numbers")
+    if getattr(entry, "x", None) is None:
+        return
+    along = dict(zip(reference.chosen, _values(reference, "x"), strict=True))
+    logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
+    if not all(isinstance(value, (int, float)) for value in along.values()):
+        yield reference.problem("x", f"is not a number in every {noun}; use a numeric factor")
+    elif logarithmic and (low := min(along.values())) <= 0:
+        yield reference.problem("x", f"is {low:g} in a {noun} and has no logarithm; use a linear scale")
+    elif isinstance(entry, claims.Monotone | claims.Slope):
+        for line in (sorted(along[number] for number in numbers) for numbers in reference.compared):
+            if len(set(line)) < max(2, len(line)):
+                remedy = "needs two or more different values, other factors fixed; a line has"
+                yield reference.problem("x", f"{remedy} {', '.join(f'{value:g}' for value in line)}")
+                return
 
-    def values(field: str) -> list[Any]:
-        name = getattr(entry, field)
-        return [grid.cells[number].coordinates.get(name) for number in reference.chosen]
 
-    if getattr(entry, "x", None) is not None:
-        numeric = all(isinstance(value, (int, float)) for value in values("x"))
-        logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
-        if not numeric:
-            yield reference.problem("x", f"is not a number in every {grid.noun}; use a numeric factor")
-        elif logarithmic and (low := min(values("x"))) <= 0:
-            yield reference.problem("x", f"is {low:g} in a {grid.noun} and has no logarithm; use a linear scale")
-        elif isinstance(entry, claims.Monotone | claims.Slope):
-            along = dict(zip(reference.chosen, values("x"), strict=True))
-            lines = [sorted(along[number] for number in line) for line in reference.lines]
-            for flat in [line for line in lines if len(set(line)) < max(2, len(line))][:1]:
-                found = ", ".join(f"{value:g}" for value in flat)
-                remedy = f"needs two or more different values, other factors fixed; a line has {found}"
-                yield reference.problem("x", remedy)
-    of_claim = ("x", "along") if isinstance(entry, claims.OptimumClaim) else ()
-    for field in ("over",) if isinstance(entry, OptimumFigure) else of_claim:
-        if getattr(entry, field, None) is not None:
-            levels = {*values(field)}
-            if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
-                yield reference.problem(field, "needs three or more different values, all of them positive numbers")
+def _values(reference: Reference, field: str) -> list[Any]:
+    name = getattr(reference.entry, field)
+    return [reference.grid.cells[number].coordinates.get(name) for number in reference.chosen]
 
 
 def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
@@ -201,5 +190,5 @@ def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
     }
     written = {name: (json.dumps(each, ensure_ascii=False) for each in found) for name, found in levels.items()}
     has = ", ".join(f"{name} = {' or '.join(each)}" for name, each in written.items())
-    together = "" if unknown else f", but no {grid.noun} has all that is selected"
-    return f"selects no {grid.noun} of the {grid.whole}; it has {has}{together}"
+    together = "" if unknown else f", but no {grid.words[0]} has all that is selected"
+    return f"selects no {grid.words[0]} of the {grid.words[1]}; it has {has}{together}"

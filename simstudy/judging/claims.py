@@ -75,7 +75,7 @@ def require_answerable(
     """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
     cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
     factors = tuple(conditions[0])
-    grid = PlannedGrid(GRID, factors, cells, selectable=factors, noun="condition", whole="table", setting="factor")
+    grid = PlannedGrid(GRID, factors, cells, selectable=factors, words=("condition", "table", "factor"))
     entries = {f"claims.{name}": claim for name, claim in claims.items()}
     references = refer({GRID: grid}, entries, place)
     compared = {}

@@ -157,7 +157,7 @@ def test_colony__is_that_of_the_plain_rules(settings):
 @pytest.mark.parametrize(
     ("settings", "setting"),
     [
-        ({"learner": "trained"}, "noise_treatment"),
+        ({"learner": "trained"}, "learner"),
         ({"learner": "trained", "logits": "dot_product", **DRAWN}, "learner"),
         ({"learner": {"kind": "random_forest", "max_features": 99}, **DRAWN}, "learner"),
         ({"learner": "ant_colony", "reference": "attention", **DRAWN}, "reference"),

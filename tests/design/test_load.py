@@ -63,6 +63,7 @@ SPOILT = [
     ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, inf]", "grids.angles.factors.bandwidth[1] = inf", "finite"),
     ("bandwidth = [0.5, 1.0]", "bandwidth = [1e-300]", "grids.angles.factors.bandwidth[0] = 1e-300", "greater"),
     ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "grids.angles.factors", "two cells have these values"),
+    ("bandwidth = [0.5, 1.0]", "batch_size = [32, 64]", "grids.angles.factors", "in batches of different sizes"),
     ("bandwidth = [0.5, 1.0]", "bandwith = [0.5, 1.0]", "grids.angles.factors.bandwith", 'did you mean "bandwidth"?'),
     ("bandwidth = [0.5, 1.0]", '"regression.kind" = ["ridge"]', "grids.angles.factors.regression.kind", "in whole"),
     ("bandwidth = [0.5, 1.0]", '"regression.amplitud" = [1]', "grids.angles.factors.regression.amplitud[0] = 1",
@@ -194,20 +195,3 @@ def test_byte_order_mark__is_no_part_of_the_design(tmp_path):
     path = tmp_path / "design.toml"
     path.write_bytes(b"\xef\xbb\xbf" + DESIGN.encode())
     assert load_design(path).text == DESIGN
-
-
-@pytest.mark.parametrize(
-    "claim",
-    [
-        'kind = "monotone"\nx = "batch_size"\ndirection = "decreasing"',
-        'kind = "equals"\nwhere = { batch_size = 32 }\nversus = { batch_size = 64 }\nvalue = 0\nmargin = 1',
-        'kind = "violated_pairs"\nagainst = "vendi"\ndirection = "decreasing"\nat_most = 0.5',
-    ],
-)
-def test_claim_on_replicates_shared_in_other_batches__is_refused(tmp_path, claim):
-    """Their estimates are not independent, and blocks of other lengths do not tell how they covary."""
-    text = edited(DESIGN, "angle = [0, 45, 90]", "angle = [0, 45, 90]\nbatch_size = [32, 64]")
-    loaded(tmp_path, text)
-    stated = 'kind = "monotone"\n', 'x = "angle"\ndirection = "decreasing"'
-    message = mistakes(tmp_path, edited(edited(text, stated[0], ""), stated[1], claim))
-    assert "claims.mse-falls.measure = 'mse': compares cells that share replicates in batches of dif" in message

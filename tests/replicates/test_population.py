@@ -123,5 +123,5 @@ def test_populations_that_cannot_be__are_refused(tmp_path):
 
 def test_weights_optimal_for_given_heads__are_refused_over_heads():
     cell = random_cell(combination={"kind": "optimal"})
-    assert [setting for setting, _ in impossibilities(cell)] == ["population"]
+    assert [setting for setting, _ in impossibilities(cell)] == ["combination"]
     assert not impossibilities(random_cell(combination={"kind": "optimal"}, population=["queries"]))
