@@ -77,7 +77,6 @@ def grid():
 
 
 def on_grid(cell, known):
-    """Expectations of the standardised functions by a sum over a grid, in two dimensions."""
     points, weights = grid()
     return standardised(cell, known, points) @ weights
 
@@ -244,7 +243,6 @@ def test_far_queries__leave_every_replicate_defined(bandwidth, point, logits):
 
 
 def mean_of_control(cell, rows):
-    """Mean of the control over all data sets of rows, each as likely as any other."""
     sets = np.array(list(itertools.product(range(len(rows.keys)), repeat=cell.data.n_keys)))
     chosen = np.moveaxis(kernels(cell, rows.keys.T)[..., sets], 2, 0)
     mass = chosen.sum(axis=-1)

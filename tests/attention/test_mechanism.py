@@ -71,7 +71,6 @@ def cell_of(mechanism, **settings):
 
 
 def solved(cell, mechanism, first, count):
-    """Means and Gram of replicates by loops."""
     shared = SharedData(cell, first, count)
     heads = [projections_of(cell, first + r if cell.heads.redrawn else 0) for r in range(count)]
     points = np.zeros((3, 6))
@@ -93,7 +92,6 @@ REDRAWN = {"arrangement": "haar_redrawn", "query_projections": "haar"}
 @pytest.mark.parametrize("heads", [{}, REDRAWN], ids=["fixed", "redrawn"])
 @pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 def test_mechanism__is_the_loop_over_its_formula(mechanism, heads):
-    """Of redrawn heads with those of each replicate."""
     cell = cell_of(mechanism, **heads)
     members = members_of(cell, SharedData(cell, 3, 4))
     means, gram = solved(cell, mechanism, 3, 4)

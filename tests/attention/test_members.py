@@ -115,7 +115,6 @@ def test_boosting__adds_up_to_the_prediction_and_every_tree_lowers_the_error_on_
 
 
 def naive_colony(cell, replicate):
-    """One colony, ant by ant, from the same random numbers."""
     from simstudy.data.addresses import Role, normals, uniforms
 
     q, n_ants, s = np.array([10.0, 8.0, 6.0, 4.0, 2.0]), cell.heads.n_heads, cell.estimator.learner

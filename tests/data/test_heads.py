@@ -32,7 +32,6 @@ def named(projections, bandwidth=0.6):
 
 
 def turned(*degrees, rotation=None):
-    """Two heads in 2p dimensions whose principal angles are the given ones."""
     p = len(degrees)
     angles = np.radians(degrees)
     first = np.vstack([np.eye(p), np.zeros((p, p))])
@@ -249,7 +248,6 @@ def test_gaussian_points_are_fixed_nested_and_scaled():
 
 
 def test_scattered_heads__lie_between_aligned_and_haar():
-    """At spread 0 they are aligned; a wide spread forgets the shared part; in between the spread orders them."""
     aligned = key_projections(make(arrangement="scattered", spread=0.0))
     np.testing.assert_array_equal(aligned, key_projections(make(arrangement="aligned")))
     overlaps = []

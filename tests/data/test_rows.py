@@ -41,7 +41,6 @@ def make(sampling="with_replacement", **settings):
 
 
 def split(population=("held_out",), folder=".", keys=SPLIT, **settings):
-    """Rows held out are a population."""
     base = {
         "n_features": 2, "n_keys": 12, "bandwidth": 1.0, "head_dim": 2, "arrangement": "aligned", "batch_size": 16,
         "regression": FITTED, "noise": "residuals", "queries": {"kind": "held_out", "count": 3},

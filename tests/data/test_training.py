@@ -45,7 +45,6 @@ def reference_words(counter, key):
 
 
 def reference_pair(role, replicate, row, column):
-    """The two uniforms of the word pair that serves a column."""
     key = int(STREAM[:16], 16)
     counter = (column // 4, row, replicate & ONES, (role << 24) | (replicate >> 32))
     words = reference_words(counter, (key & ONES, key >> 32))
@@ -173,7 +172,6 @@ def covariance(name):
 
 
 def moment_z_scores(x, expected):
-    """Errors of the means and of the second moments of rows x, in units of their Monte Carlo errors."""
     upper = np.triu_indices(x.shape[1])
     products = x[:, upper[0]] * x[:, upper[1]]
     # The length of a point on the sphere is fixed, but no single product is.

@@ -14,7 +14,6 @@ PAGE = "simstudy/docs/your-numbers.md"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with the shipped examples, in which commands are given."""
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -30,7 +29,6 @@ def test_example__comes_out_as_expected_and_its_page_draws_each_claim(here, in_p
 
 
 def test_options__look_once_and_compare_all_pairs(here, in_process):
-    """The claim that is open at any number of looks is decided at one."""
     judged = in_process("judge", "answers.csv", "claims.toml", "--looks", "one")
     assert "at one look" in judged.stdout and "Verdicts hold at one look" in " ".join(judged.stdout.split())
     pairs = in_process("judge", "answers.csv", "--unit", "question", "--looks", "one")

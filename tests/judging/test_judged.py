@@ -74,7 +74,6 @@ def test_arrays_by_name__are_conditions_whose_names_stay_text_or_numbers(names):
 
 @pytest.mark.parametrize("of_one", [True, False])
 def test_clusters__contribute_as_wholes(of_one):
-    """Against a naive loop: the error of a mean of units in clusters of unequal sizes."""
     names = np.arange(90) if of_one else np.random.default_rng(1).integers(0, 30, 90)
     frame = pd.DataFrame(VALUES[:, :2], columns=["a", "b"]).assign(text=names)
     found = estimates(frame, cluster="text")
@@ -112,7 +111,6 @@ def test_units_that_lack_a_number__are_left_out_of_comparisons_with_it_alone():
 
 
 def test_conditions_without_a_common_unit__are_independent_and_lack_nothing():
-    """Two experiments of their own units, with two conditions each: paired within one and not across."""
     apart = LONG[(LONG["size"] == 10) | (LONG.task < 70)].assign(run=lambda rows: rows["size"] * 100 + rows.task)
     found = estimates(apart, unit="run", value="score", factors=("model", "size"))
     at = [found.conditions.index(each) for each in CONDITIONS]
@@ -252,15 +250,6 @@ def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
     assert found.no_verdict_because == "outside, but what contradicts is corrected for 2 bounds"
 
 
-def test_repeated_estimates__are_those_of_the_repeated_table():
-    skewed = pd.DataFrame({"a": RNG.exponential(size=80), "b": RNG.exponential(size=80)})
-    whole = numbers_of(table_of(pd.concat([skewed] * 1000), Columns())).estimates
-    forecast = numbers_of(table_of(skewed, Columns())).estimates.repeated(1000)
-    for name, one in forecast.combine({0: 1.0, 1: -2.0})._asdict().items():
-        assert one == pytest.approx(getattr(whole.combine({0: 1.0, 1: -2.0}), name), rel=0.02, nan_ok=True), name
-    assert forecast.differences([0, 1]).mcse == pytest.approx(whole.differences([0, 1]).mcse, rel=0.02, abs=1e-9)
-
-
 @pytest.mark.parametrize("law", own_numbers.LAWS)
 def test_looking_again_after_more_units__keeps_the_level(law):
     rate = own_numbers.wrong_at_any_look(law, "larger", 60, own_numbers.looks(64, 600))
@@ -282,7 +271,6 @@ def test_claims__may_be_tables_text_a_file_or_a_study(tmp_path):
     ("entries", "verdict"),
     [
         ({"kind": "monotone", "x": "size", "direction": "increasing"}, "supported"),
-        ({"kind": "slope", "x": "size", "value": 0.1, "margin": 0.02}, "supported"),
         ({"kind": "optimum", "x": "size", "value": 10.0}, "supported"),
         ({"kind": "violated_pairs", "against": "size", "direction": "increasing", "at_most": 0.1}, "supported"),
         ({"kind": "larger_than", "value": 2.5}, "contradicted"),
@@ -300,12 +288,11 @@ def test_kinds_of_designs__judge_means_by_a_factor(entries, verdict):
         ({"c": {"kind": "agrees_with_theory", "margin": 0.1}}, "unknown kind; known: equals, larger_than"),
         (
             {"c": {"kind": "larger_than", "where": {"condition": "z"}}},
-            'selects no condition of the table; it has condition = "a" or "b"',
+            'no condition of the table; it has condition = "a"',
         ),
         ({"c": {"kind": "larger_than", "where": {"n_heads": 2}}}, "unknown factor; known: condition"),
         ({"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}}, "not a number in every condition"),
         ({"c": {"kind": "violated_pairs", "at_most": 0.1, "against": "condition"}}, "is not a number under every"),
-        ({"c": {"kind": "violated_pairs", "at_most": 0.1, "against": "vendi"}}, "unknown factor; known: condition"),
         ({"c": {"kind": "optimum", "x": "condition", "source": "leading"}}, "claims.c.value: missing"),
         ("no such file.toml", "cannot be read"),
         ("[claims.c]\nkind = ", "not valid TOML"),
@@ -433,7 +420,6 @@ def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
 
 
 def multipletests(p):
-    """Holm (1979), by a loop."""
     adjusted, largest = np.empty(len(p)), 0.0
     for rank, place in enumerate(np.argsort(p)):
         adjusted[place] = largest = min(max(largest, p[place] * (len(p) - rank)), 1.0)

@@ -246,7 +246,6 @@ ONE_BATCH = edited(ONE_BATCH, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "an
 
 @pytest.mark.rare
 def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monkeypatch):
-    """What the device has computed is taken up again; the CPU takes none of it for its own."""
     if cuda_simulated():
         monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", str(Path(__file__).with_name("simulated_warps.py")))
         dask.config.refresh()

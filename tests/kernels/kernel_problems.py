@@ -87,7 +87,6 @@ def rounding(given):
 
 
 def assert_solved(given, factor=1.0):
-    """Check both kernels against the naive solution, to within rounding times the largest value."""
     mean, gram, logs = naive_moments(given)
     found_mean, found_gram, found_logs = given.moments()
     tolerance = factor * rounding(given)

@@ -36,7 +36,6 @@ def again(dispatcher):
 
 
 def largest(precision="float64", of=tiles.largest_of):
-    """Call a kernel in a precision; also whether its code was loaded."""
     fresh = again(of)
     numbers = np.array([0.1, 0.3, 0.2], precision)
     assert fresh(numbers) == numbers[1]
@@ -78,7 +77,6 @@ def test_closures__are_in_its_key():
 
 
 def test_functions_that_kernels_close_over__are_in_its_key():
-    """Some have one name, and one thing that they close over."""
     keys = {key(compact.moments_by(power)) for power in (1, 2, 3, 4)}
     assert len(keys) == 4
     compact.moments_by.cache_clear()

@@ -131,10 +131,6 @@ def test_mean_squares__are_those_of_numpy_and_lose_no_number_that_is_undefined(s
     np.testing.assert_array_equal(np.isnan(mean_squares(means, given, target)), np.arange(shape[0]) == 0)
 
 
-def test_mean_squares__of_no_replicate_are_none():
-    assert mean_squares(np.zeros((0, 3, 2)), np.zeros((0, 3, 2, 2)), np.zeros(3)).shape == (0,)
-
-
 WIDTH = lanes(8)
 
 

@@ -57,20 +57,6 @@ def test_damaged_entry__is_refused_and_can_be_written_again(folder):
         assert folder.read(KEY) == content and len(list(folder.path.iterdir())) == 1
 
 
-def test_entries_that_are_swapped__are_refused(folder):
-    first = entry_of(folder)
-    folder.write(b"another", b"other code")
-    (second,) = set(folder.path.iterdir()) - {first}
-    contents = first.read_bytes(), second.read_bytes()
-    replace(first, contents[1])
-    replace(second, contents[0])
-    assert folder.read(KEY) is None and folder.read(b"another") is None
-    # Negative control: swapped back, both are good.
-    replace(first, contents[0])
-    replace(second, contents[1])
-    assert folder.read(KEY) == CONTENT and folder.read(b"another") == b"other code"
-
-
 @pytest.mark.parametrize("mode", [0o750, 0o705, 0o720, 0o777], ids=oct)
 def test_folder_that_others_may_enter__is_not_used(folder, mode):
     folder.path.chmod(mode)

@@ -59,7 +59,6 @@ def test_moments__equal_naive_loops_over_the_same_data(logits, treatment):
 
 
 def test_shared_data__changes_no_bit():
-    """Cells evaluated together, whatever their number of keys, heads or bandwidth, equal each alone."""
     cells = [
         minimal_cell(n_keys=33),
         minimal_cell(n_keys=130, bandwidth=0.4, regression=RIDGE),

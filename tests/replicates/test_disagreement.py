@@ -27,7 +27,6 @@ def index(found, name):
 
 
 def attended_together():
-    """Mean over replicates, queries and ordered pairs of heads of Σ_i w_hi w_gi, key by key."""
     cell = minimal_cell(**NOISE)
     n, b, d = cell.data.n_keys, cell.bandwidth, cell.data.n_features
     points = [[*given, *[0.0] * (d - len(given))] for given in NOISE["queries"]["points"]]

@@ -14,7 +14,6 @@ N_STATISTICS = 7 + len(STATISTICS)
 
 
 def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
-    """Return the moments of drawn errors (replicate, query, head), cut into blocks."""
     errors = errors[: len(errors) // n_blocks * n_blocks]
     statistics = np.zeros((len(errors), N_STATISTICS))
     blank = empty(n_blocks, target, errors.shape[2], N_STATISTICS)
@@ -177,7 +176,6 @@ TRUTH_COVARIANCE = MIXING.T @ MIXING
 
 
 def truths() -> dict[str, float]:
-    """Return the exact measures of the two heads that `repeated_studies` draws, at one query, uniform weights."""
     ensemble, square = TRUTH_COVARIANCE.sum() / 4, OFFSET.mean() ** 2
     variance, covariance = np.trace(TRUTH_COVARIANCE) / 2, TRUTH_COVARIANCE[0, 1]
     return {

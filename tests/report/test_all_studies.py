@@ -120,7 +120,6 @@ onload = () => {{
 
 
 def seen(page, width: int, folder) -> dict:
-    """What a browser makes of a page in a window of this width."""
     probe = folder / f"probe-{width}.html"
     probe.write_text(PROBE.format(page=page.as_uri(), width=width))
     shown = dom(probe.as_uri(), folder, "--hide-scrollbars", "--allow-file-access-from-files")

@@ -47,14 +47,12 @@ def results(design):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """A design without figures, and its results."""
     design = build_design(tmp_path_factory.mktemp("plain"), WITHOUT_FIGURES)
     return design, build_results(design)
 
 
 @pytest.fixture(scope="module")
 def stored(results, tmp_path_factory):
-    """The results as every report has them: read from their file."""
     return cells_of(Store(tmp_path_factory.mktemp("stored")).write_dataset("results.nc", tree_of(results)))
 
 

@@ -63,7 +63,6 @@ def test_text__is_shown_on_one_line_as_it_is_or_spelt_out(text, capsys):
 
 
 def outcome(capsys, *arguments: object) -> tuple[int, str, str]:
-    """Exit code and what was printed, of a command in this process."""
     capsys.readouterr()
     code = process.command(list(map(str, arguments)))
     return code, *capsys.readouterr()

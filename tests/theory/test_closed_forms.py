@@ -17,7 +17,6 @@ ANGLES = np.radians([[0.0, 0.0], [0.0, 90.0], [45.0, 45.0], [20.0, 70.0], [90.0,
 
 
 def turned_pair(angles):
-    """Two heads of dimension p with given principal angles in R^(2p + 1), in a random orientation."""
     p = len(angles)
     space = np.linalg.qr(RNG.normal(size=(2 * p + 1, 2 * p + 1)))[0]
     first, normal = space[:, :p], space[:, p : 2 * p]
@@ -25,7 +24,6 @@ def turned_pair(angles):
 
 
 def scaled_noise(heads, queries, logits, bandwidth):
-    """n Cov / sigma^2 of pure-noise heads from the general formula, (Q, 2, 2)."""
     cell = make_cell(10**7, heads.shape[1], 2, heads.shape[2], logits, bandwidth, noise_sd=3.0)
     prediction = leading_order(cell, heads, heads, queries)
     assert prediction.reason == ""

@@ -37,7 +37,6 @@ def test_isotropic_bias__of_more_heads_rises_in_no_angle():
 
 
 def exact_error(n_keys, arrangement, gradient, noise_sd, bandwidth, scale):
-    """Mean over queries of the exact mean squared error of an average of two heads of one dimension each."""
     cell = minimal_cell(
         n_keys=n_keys, n_features=2, n_heads=2, head_dim=1, arrangement="orthogonal", bandwidth=bandwidth,
         regression={"kind": "linear", "coefficients": gradient}, noise_sd=noise_sd,

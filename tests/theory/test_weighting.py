@@ -38,7 +38,6 @@ def test_risk_of_any_weights_is_the_mean_squared_error():
 
 
 def sums_to_one_residual(moment, weights):
-    """Relative violation of Ea = (a'Ea) 1, the condition for a minimum on sum a = 1."""
     gradient = moment @ weights
     return np.abs(gradient - weights @ gradient).max() / np.abs(moment).max()
 

@@ -16,7 +16,6 @@ LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.no
 
 @pytest.fixture
 def three() -> Estimates:
-    """Two cells of one stream, of which one has fewer blocks, and one of another; all with a remainder."""
     return estimates_of(
         [
             account({"x": 1.0}, 3.0, LONG, remainder=2.0),
@@ -121,7 +120,6 @@ SIZES = (2.0, 8.0)
 
 
 def compared(numerical_error: float = 0.0) -> xr.Dataset:
-    """Three cells: with exact theory and leading order, with the latter alone, and one of which theory says 0."""
     values = np.array([[1.1, 4.0, 0.3], [1.0, np.nan, np.nan], [1.2, 5.0, 0.0]])
     data = {"mse": (("source", "cell"), values), "mse_mcse": ("cell", np.array([0.02, 0.5, 0.0])),
             "mse_numerical_error": ("cell", np.array([numerical_error, np.nan, np.nan]))}  # fmt: skip

@@ -53,7 +53,6 @@ def test_verdict__on_known_truth(entries, means, expected):
 
 
 def blocks(*factors: float, n_blocks: int = N_BLOCKS, same: bool = False):
-    """Cells whose blocks are multiples of the same numbers, or of 1."""
     values = np.ones(N_BLOCKS) if same else np.random.default_rng(0).normal(size=N_BLOCKS) + 5.0
     return [averaged({"x": float(i)}, factor * values, n_blocks=n_blocks) for i, factor in enumerate(factors)]
 

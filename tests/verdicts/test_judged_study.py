@@ -21,7 +21,6 @@ from simstudy.verdicts.predictions import Theory
 
 
 def told_of(accounts, exact=None, leading=None, errors=None):
-    """What theories say of the mean squared error in cells, as `predict` remembers it."""
     nothing = [np.nan] * len(accounts)
     columns = exact or nothing, leading or nothing, errors or nothing
     return {
@@ -34,7 +33,6 @@ def told_of(accounts, exact=None, leading=None, errors=None):
 
 
 def study(claims: dict, values: list[float]):
-    """A design of two cells with claims, as far as `judge` looks at it, and their accounts."""
     design = SimpleNamespace(claims=claims, factors={"g": ("x",)}, cells=(), domains={})
     return design, cells(values)
 

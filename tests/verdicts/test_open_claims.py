@@ -19,7 +19,6 @@ DONE, CEILING, PER_BATCH = 4, 1000, 256
 
 
 def accounts_of(values: list[float], grid: str = "g", stop: str = "verdict") -> list:
-    """Accounts of cells with MCSE 1 after four batches of 16 blocks."""
     made = exact_accounts(X_LEVELS[: len(values)], values, 1.0)
     for each in made:
         each.done = each.target = DONE
@@ -120,7 +119,6 @@ def design_of(folder, threshold: float, stop: str = "verdict", ceiling: int = 81
 
 @pytest.fixture(scope="module")
 def near(tmp_path_factory) -> float:
-    """A threshold one MCSE below what the open claim is about, as estimated from the floor of replicates."""
     folder = tmp_path_factory.mktemp("floor")
     results = run(design_of(folder, 0.0), output=folder, executor="serial")
     return float((results.verdict_estimate - results.verdict_mcse).sel(claim="open"))

@@ -20,7 +20,6 @@ SLOPE = TUNED | {"kind": "optimum_slope", "along": "n_keys"}
 
 
 def noisy(levels: list[dict], values, error: float, seed: int = 0, common: bool = False) -> Estimates:
-    """Estimates with independent errors, or errors that all cells share."""
     rng, n = np.random.default_rng(seed), len(levels)
     shared = rng.normal(size=N_BLOCKS)
     blocks = [shared if common else rng.normal(size=N_BLOCKS) for _ in levels]
@@ -80,7 +79,6 @@ def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
 
 
 def one_profile(values: list[float], **entries) -> Comparison:
-    """The comparison of a claim on the least of some levels, whose error is 0.01 in each."""
     levels = [{"x": 2.0**k} for k in range(len(values))]
     judged = Selected(exact_estimates(levels, values, 0.01), list(range(len(values))), ("x",))
     (found,) = optima(claim(kind="optimum", x="x", **entries), judged)

@@ -7,7 +7,7 @@ import pytest
 from exact_estimates import claim, derived, exact_estimates
 
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
-from simstudy.verdicts.evidence import interval, p_above, p_below, possible_minima
+from simstudy.verdicts.evidence import interval, p_above, p_below
 from simstudy.verdicts.optima import Profile
 from simstudy.verdicts.paths import DOUBT, MOST_WAYS, optimum_slopes
 
@@ -31,7 +31,6 @@ def slope(of: Selected, value: float = 0.0, margin: float = 0.1, scale: str = "l
 
 
 def place(profile: Sequence[float]) -> float:
-    """The optimum in steps of X."""
     return float(np.log2(Profile(X, np.array(profile)).refined))
 
 
@@ -90,20 +89,6 @@ def test_vertex_of_a_level_that_may_be_least__is_no_further_than_the_middle_of_a
 
     expected = derived(second, [*SURE, *two], ERROR)._replace(value=(1.5 - place(SURE)) / 2.0)
     assert found.confidence(0.01)[1] == pytest.approx(interval(expected, 0.01 * (1 - DOUBT))[1], rel=1e-5)
-
-
-@pytest.mark.parametrize("tuned", [1, 2])
-def test_level_that_may_be_least__is_found_at_its_share_of_the_level(tuned):
-    """A fifth of the level, divided over the levels along which it moves, and over the questions that tuning adds."""
-    two = np.repeat([4.0, 1.0, 1.04, 4.0, 9.0], tuned) + np.tile([0.0, 5.0][:tuned], 5)
-    profiles = [np.repeat(SURE, tuned) + np.tile([0.0, 5.0][:tuned], 5), two]
-    of = selected(profiles, tuned=tuned)
-    of_second = list(range(5 * tuned, 10 * tuned))
-    p = possible_minima(p_above(of.estimates.differences(of_second), 0.0))[2 * tuned]
-    share = DOUBT / len(Z) / (1 if tuned == 1 else len(X) + 1)
-    tune = {"tune": ("h",)} if tuned > 1 else {}
-    wide, narrow = (slope(of._replace(level=level * p / share), **tune).confidence(0.01) for level in (0.99, 1.01))
-    assert wide[1] > narrow[1] + 1e-4
 
 
 def test_optimum_at_an_end__is_certain_there():

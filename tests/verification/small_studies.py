@@ -28,7 +28,6 @@ DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
 def accounts(
     levels: Sequence[dict[str, Any]], blocks: Array, hdi: Array | None = None, measure: str = "mse"
 ) -> list[Any]:
-    """Return accounts of cells whose measure is the mean of their block values (block, cell), a replicate each."""
     made = [averaged(each, blocks[:, k], measure=measure, n_replicates=len(blocks)) for k, each in enumerate(levels)]
     for each, index in zip(made, np.zeros(len(made)) if hdi is None else hdi, strict=True):
         each.performance.estimate["hdi"] = np.full(8, index)

@@ -123,14 +123,12 @@ def at_edge(theory: str, settings: dict[str, Any], measures: tuple[str, ...], nu
 
 
 def theory_of(cell: Cell, source: str) -> Theory:
-    """What a theory says of a cell, by the code that studies use."""
     asked = source == "exact"
     (found,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=asked)])
     return found[source]
 
 
 def simulated(edge: Edge, n_batches: int) -> list[Found]:
-    """Compare an edge with simulation, in every measure that the theory has a value of."""
     cell, told = edge.cell, theory_of(edge.cell, edge.source)
     blocks = stack([simulate_batch([cell], batch)[0] for batch in range(n_batches)])
     measured = performance(blocks, np.array(cell.weights), cell.statistics)

@@ -31,7 +31,6 @@ CONTROLS = ("z_noise_dropped", "z_signal_dropped", "z_leading_order")
 
 
 def row(number: int) -> dict[str, Any]:
-    """Simulate one configuration and compare it with the exact theory and with wrong ones; NaN where not wrong."""
     chosen = configuration(number)
     measured, theory = simulated(chosen), exact(chosen)
     first = leading(chosen)

@@ -92,7 +92,6 @@ LEFT_OUT = {
 
 
 def blocks_of(cell, first, n_blocks, length):
-    """Moments of consecutive replicates, in blocks of one length."""
     target = at_queries(cell)
     numbers = cell.data.n_keys * cell.data.n_features * length
     step = max(1, int(AT_ONCE / numbers))
@@ -108,7 +107,6 @@ def blocks_of(cell, first, n_blocks, length):
 
 
 def found_in(cell, moments, blocks=slice(None), *, plain=False):
-    """Performance in some of the blocks, with control or without."""
     names = ("n_defined", "error_sum", "product_sum", "statistic_sum", "control_sum")
     part = moments._replace(**{name: getattr(moments, name)[blocks] for name in names})
     part, estimator = controlled(part._replace(control_sum=part.control_sum[..., :0]) if plain else part)

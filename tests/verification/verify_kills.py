@@ -32,8 +32,6 @@ def test_killed_work__ends_in_the_same_bytes(kind, bench):
 
 
 def started(bench: Bench, *arguments: object, **variables: str) -> Callable[[], subprocess.Popen]:
-    """Return what starts a command in a process of its own."""
-
     def start() -> subprocess.Popen:
         with bench.log.open("a") as log:
             return subprocess.Popen(

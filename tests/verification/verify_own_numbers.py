@@ -17,7 +17,6 @@ Draw = Callable[[np.random.Generator, int], pd.DataFrame]
 
 
 def looks(first: int, last: int) -> list[int]:
-    """Units at looks that come with a quarter more units each."""
     found = [first]
     while found[-1] < last:
         found.append(min(found[-1] * 5 // 4, last))

@@ -39,7 +39,6 @@ class Intervals(NamedTuple):
 
     @property
     def ratio(self) -> Array:
-        """Mean error over the standard deviation of estimates."""
         return np.asarray(self.errors.mean(axis=0) / self.estimates.std(axis=0, ddof=1))
 
     def coverage(self, truth: Array) -> Array:

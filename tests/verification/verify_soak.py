@@ -47,7 +47,6 @@ bandwidth = {bandwidth}
 
 
 def drawn(rng: random.Random) -> dict:
-    """Settings of a random design."""
     return {
         "seed": rng.randrange(10**6), "batch_size": rng.choice([16, 32]), "mcse": rng.choice([0.2, 0.05, 0.001]),
         "most": 32 * rng.randint(2, 24), "n_heads": rng.randint(1, 3), "head_dim": rng.randint(1, 2),
@@ -58,7 +57,6 @@ def drawn(rng: random.Random) -> dict:
 
 
 def computed(cell, n: int) -> dict[str, float]:
-    """Mean squared errors of the average of a cell's heads, and of single heads, over its first n replicates."""
     keys, noise = training.draw_keys(cell, 0, n), training.draw_noise(cell, 0, n)
     values = 2.0 * np.sin((keys[:, 0] - 0.5 * keys[:, 1]) / np.sqrt(1.25)) + cell.data.noise_sd * noise
     (point,) = heads.query_points(cell)  # the centre, where m is 0
@@ -71,7 +69,6 @@ def computed(cell, n: int) -> dict[str, float]:
 
 
 def difference(path: Path, results) -> float:
-    """The largest relative difference from what is computed without the package."""
     cells, largest = cells_of(results).isel(source=0), 0.0
     for planned, one in zip(load_design(path).cells, (cells.isel(cell=k) for k in range(len(cells.cell))), strict=True):
         found = {"mse": one.mse, "of heads": one.mean_squared_bias + one.mean_variance}

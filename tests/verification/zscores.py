@@ -138,7 +138,6 @@ class Value(NamedTuple):
 
 
 def simulated(configuration: Configuration) -> Value:
-    """Statistic of a configuration by Monte Carlo, averaged over queries."""
     cell = configuration.cell
     blocks, _ = controlled(stack([simulate_batch([cell], batch)[0] for batch in range(configuration.n_batches)]))
     assert not blocks.failed.size
@@ -154,7 +153,6 @@ def simulated(configuration: Configuration) -> Value:
 
 
 def exact(configuration: Configuration) -> Value:
-    """Statistic of a configuration by theory; its error is the sum of numerical errors."""
     prediction = exact_moments(configuration.cell, *_heads(configuration.cell))
     assert prediction.reason == "", f"configuration {configuration.number}: {prediction.reason}"
     assert prediction.self_check.max() < 1e-8

@@ -84,7 +84,6 @@ def test_places__are_optima_with_the_levels_that_draws_allow(design, results):
 
 
 def test_bandwidths__are_numbers_on_both_axes(design, results):
-    """Elsewhere a bandwidth that follows a rule is known by its rule."""
     over = design.figures["best"].model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
     along = design.figures["best"].model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
     results = results.assign(optimum_share=xr.full_like(results.optimum_share, 0.5))

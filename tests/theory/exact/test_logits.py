@@ -8,7 +8,6 @@ from simstudy.theory import dot_product_correlation, logit_moments
 
 
 def drawn_gram(covariance, n_keys, n_draws, rng, known=None):
-    """Mean and standard error of sum_i w_hi w_gi over draws of all logits, from the definition."""
     factor = np.linalg.cholesky(covariance + 1e-14 * np.trace(covariance) * np.eye(len(covariance)))
     logits = rng.standard_normal((n_draws, n_keys, len(covariance))) @ factor.T
     if known is not None:
@@ -54,8 +53,6 @@ def test_known_tokens__share_the_weight_of_drawn_ones(seed):
 
 @pytest.mark.parametrize("slope", [0.3, 2.0, 8.0])
 def test_two_keys__have_the_moment_of_a_logistic_function(slope):
-    """Of two keys the one has the weight 1 / (1 + e^{-D}), D ~ N(0, 2 s²)."""
-
     def integrand(x):
         weight = 1 / (1 + np.exp(-np.sqrt(2) * slope * x))
         return 2 * weight**2 * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)

@@ -35,7 +35,6 @@ def predict(cell, heads, queries=QUERIES, others=None):
 
 
 def off_by(prediction, mean, covariance):
-    """Largest error of mean and covariance, in standard deviations."""
     deviation = np.sqrt(np.diagonal(prediction.covariance, axis1=1, axis2=2))
     mean_error = np.abs(prediction.bias + prediction.target[:, None] - mean) / deviation
     products = deviation[:, :, None] * deviation[:, None, :]
@@ -224,7 +223,6 @@ def cell_of(n_keys, table=TABLE, keys=FILE, logits="distance", bandwidth=0.7, **
 
 
 def all_samples(cell, means, variances, query):
-    """Mean and covariance of the heads, by listing every sample of n rows."""
     rows, n = cell.rows, cell.data.n_keys
     first, second = np.zeros(3), np.zeros((3, 3))
     count = len(rows.keys) ** n

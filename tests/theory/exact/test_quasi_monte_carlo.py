@@ -39,7 +39,6 @@ def fewer_points(monkeypatch):
 
 @pytest.fixture
 def few_points(monkeypatch):
-    """So that errors are large, and soon computed."""
     monkeypatch.setattr(equal_keys, "_LOG2_FEWEST", 8)
     monkeypatch.setattr(equal_keys, "_LOG2_MOST", 8)
     monkeypatch.setattr(moments, "RANDOM_ERROR_LIMIT", 0.05)
@@ -102,7 +101,6 @@ def test_dot_products_with_keys_on_a_sphere_are_distances():
 
 
 def drawn_keys(keys, rng, count):
-    """Keys (count, 3) by other means than quantile functions."""
     z = rng.normal(size=(count, 3))
     if keys.kind == "sphere":
         return 1.7 * z / np.sqrt((z**2).sum(axis=1))[:, None]
