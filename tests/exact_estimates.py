@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from simstudy.design.claims import LEVEL, Claim
-from simstudy.design.measures import COUNTED
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import Estimates, estimates_of
 from simstudy.verdicts.evidence import Contrast
@@ -37,7 +36,7 @@ def account(coordinates: dict[str, Any], value: Any, contribution: Array, **sett
     simulation = SimpleNamespace(seed=settings.get("seed", 1))
     cell = SimpleNamespace(coordinates=coordinates, simulation=simulation, functions="any", population=())
     counted = {"batch_size": settings.get("batch_size", 256), "done": 4}
-    planned = SimpleNamespace(cell=cell, grid="g", counted=COUNTED | {"visible_rank"})
+    planned = SimpleNamespace(cell=cell, grid="g", counted=frozenset({"coverage", "visible_rank"}))
     return SimpleNamespace(planned=planned, performance=performance, **counted)
 
 

@@ -1,6 +1,5 @@
 """Functions and heads of the user's own: as shipped ones to the bit, their contract, nothing run without his word."""
 
-import json
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -9,11 +8,9 @@ import numpy as np
 import pytest
 from builders import BASE, edited, same_bits
 from commands import ROOT, simstudy
-from scipy import stats
 
 import simstudy as package
 from simstudy.data.heads import key_projections
-from simstudy.data.shared import SharedData
 from simstudy.design import own_code
 from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import PlannedCell, Precision
@@ -31,22 +28,12 @@ SOURCE = """
 import numpy as np
 def quadratic(x):
     return 0.25 * x[0] ** 2 + 0.25 * x[1] ** 2
-def squared_error(estimates, target):
-    return ((estimates.mean(axis=2) - target) ** 2).mean(axis=1)
-def lengths(keys, values, queries):
-    return keys[0].sum(axis=1) + values[:, 0] + queries[0, 0]
 """
 
 
-def in_toml(value: str | dict[str, str]) -> str:
-    inside = ", ".join(f"{key} = {in_toml(each)}" for key, each in value.items()) if isinstance(value, dict) else ""
-    return f"{{ {inside} }}" if inside else json.dumps(value)
-
-
-def study(folder: Path, name: str = "quadratic", file: str = "mine.py", text: str = SOURCE, **settings) -> Path:
+def study(folder: Path, name: str = "quadratic", file: str = "mine.py", text: str = SOURCE) -> Path:
     """Write a design with a regression function of one's own and its file, and return its path."""
     (folder / file).write_text(text)
-    rows = "".join(f"{key} = {in_toml(value)}\n" for key, value in settings.items())
     path = folder / "design.toml"
     path.write_text(f'''
 study = {{ name = "own", title = "Own", aim = "To test." }}
@@ -60,7 +47,7 @@ head_dim = 1
 arrangement = "orthogonal"
 [estimator]
 bandwidth = 0.8
-{rows}[simulation]
+[simulation]
 seed = {BASE["seed"]}
 batch_size = 32
 noise_treatment = "drawn"
@@ -73,10 +60,6 @@ factors = {{ n_keys = [6, 12] }}
 [profiles.quick]
 ''')
     return path
-
-
-def own(name: str) -> dict[str, str]:
-    return {"path": "mine.py", "name": name}
 
 
 def cells(path: Path, *trust: Path) -> list[Cell]:
@@ -116,7 +99,7 @@ def within(x): return x[0] - x[0].mean(axis=-1, keepdims=True)
 
 
 def test_own_function__gives_the_bits_of_the_same_shipped_one(tmp_path):
-    path = study(tmp_path, learner="nadaraya_watson")
+    path = study(tmp_path)
     found = simulate_batch(cells(path, tmp_path / "mine.py"), 0)
     shipped = path.with_name("shipped.toml")
     shipped.write_text(edited(path.read_text(), 'kind = "own", path = "mine.py", name = "quadratic"',
@@ -125,15 +108,12 @@ def test_own_function__gives_the_bits_of_the_same_shipped_one(tmp_path):
 
 
 def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp_path):
-    path = study(tmp_path, measure_function=own("squared_error"))
+    path = study(tmp_path)
     results = cells_of(package.run(path, output=tmp_path / "out", executor="serial", trust=[tmp_path / "mine.py"]))
     assert np.isnan(results.mse.sel(source=["exact", "leading"])).all()
     assert set(results.inapplicable.sel(source="exact").values) == {
         "regression is code of the user's own, of which no closed form is known"
     }
-    # The measure is another way to the one that is computed without the decomposition.
-    np.testing.assert_allclose(results.own_measure.sel(source="empirical"), results.direct_mse.sel(source="empirical"))
-    np.testing.assert_allclose(results.own_measure_mcse, results.direct_mse_mcse)
     read = cells(path)[0].data.regression.code
     assert results.attrs["data"] == f"mine.py {read.label}"
     require_same_design(results, load_design(path), Store(tmp_path))
@@ -151,9 +131,6 @@ def test_missing_or_faulty_file__is_refused_also_without_trust(tmp_path):
         load_design(path)
     (tmp_path / "mine.py").unlink()
     with pytest.raises(DesignError, match=r"mine.py: cannot be read: No such file"):
-        load_design(path)
-    path = study(tmp_path, measure_function=own("quadratic"))
-    with pytest.raises(DesignError, match="quadratic takes x; it may take estimates, target"):
         load_design(path)
 
 
@@ -187,15 +164,6 @@ def test_contents_of_the_file__identify_batches_and_its_path_does_not(tmp_path):
     assert not {a.identity("e") for a in first} & {b.identity("e") for b in changed}
 
 
-def test_own_measure__is_given_the_data_of_the_batch(tmp_path):
-    trusted = cells(study(tmp_path, measure_function=own("lengths")), tmp_path / "mine.py")
-    together, _ = simulate_batch(trusted, 1)
-    assert same_bits(simulate_batch(trusted[:1], 1), [together])
-    shared = SharedData(trusted[0], 32, 32)
-    lengths = shared.keys(6)[:, 0].sum(axis=1) + shared.values(trusted[0])[:, 0]
-    np.testing.assert_allclose(together.statistic_sum[:, -1].sum(), lengths.sum(), rtol=1e-12)
-
-
 def test_import_of_a_file_beside_it__is_refused(tmp_path):
     (tmp_path / "helper.py").write_text("FACTOR = 0.25\n")
     path = study(tmp_path, text="from helper import FACTOR\ndef quadratic(x):\n    return FACTOR * x[0] ** 2\n")
@@ -211,39 +179,12 @@ def test_packages_that_a_file_imports__identify_it_by_their_versions(tmp_path, m
     assert cells(path)[0].identity("e") != first.identity("e")
 
 
-def test_own_measure__without_a_number_of_a_replicate_is_told(tmp_path):
-    # What it is tried on has another target.
-    gaps = "def gaps(target, values):\n    return np.where((target[0] == 0.0) & (values[:, 0] < 0.0), np.nan, 1.0)\n"
-    path = study(tmp_path, text=SOURCE + gaps, measure_function=own("gaps"))
-    cell = cells(path, tmp_path / "mine.py")[0]
-    first = int(np.argmax(SharedData(cell, 0, 32).values(cell)[:, 0] < 0.0))
-    assert first > 0
-    done = simstudy("run", path, "--trust", "mine.py", "--workers", "1", cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count("error:") == 1 and "Traceback" not in done.stderr
-    assert f"mine.py: gaps returns a number that is not finite for replicate {first}\n" in done.stderr
-
-
 def test_example__of_masks_agrees_with_its_exact_theory(tmp_path):
     trust = [EXAMPLE / "masks" / "functions.py"]
     results = cells_of(package.run(EXAMPLE / "masks", output=tmp_path, executor="serial", trust=trust))
     assert results.verdict.item() == "supported"
     exact, empirical = results.mse.sel(source="exact"), results.mse.sel(source="empirical")
     assert (np.abs(empirical - exact) < 4 * results.mse_mcse).all() and (np.diff(exact) > 0.02).all()
-
-
-def test_example__covers_as_often_as_was_published(tmp_path):
-    trust = [EXAMPLE / "own-functions" / "functions.py"]
-    results = cells_of(package.run(EXAMPLE / "own-functions", output=tmp_path, executor="serial", trust=trust))
-    assert results.verdict.item() == "supported"
-    counts = [np.arange(n + 1) for n in results.n_keys.values]
-    exact = [stats.binom(len(k) - 1, 0.5).pmf(k)[covers(k / (len(k) - 1), len(k) - 1)].sum() for k in counts]
-    assert (round(exact[0], 3), round(exact[-1], 3)) == (0.951, 0.919)
-    z = (results.own_measure.sel(source="empirical").values - exact) / results.own_measure_mcse.values
-    assert (np.abs(z) < 4.0).all() and (results.own_measure_mcse < 0.003).all()
-
-
-def covers(p, n):
-    return (p - 0.5) ** 2 < 1.96**2 * p * (1.0 - p) / n
 
 
 HEADS = """
@@ -309,7 +250,6 @@ def test_breach_of_the_contract__is_told_in_one_line(made, name, message, tmp_pa
     ("made", "old", "new", "said"),
     [
         (study, 'name = "quadratic"', 'name = "quadratic", code = "raise SystemExit"', "regression.code = .* of Code"),
-        (partial(study, measure_function=own("squared_error")), '"drawn"', '"integrated"', 'treatment = "drawn"'),
         (heads_study, 'arrangement = "own"', 'arrangement = "orthogonal"', 'heads_function for arrangement = "ortho'),
     ],
 )

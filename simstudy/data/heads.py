@@ -14,11 +14,7 @@ import numpy as np
 from simstudy.data.addresses import Role, normals
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GaussianQueries, GivenQueries, HeldOutQueries
-from simstudy.design.settings.mechanisms import (
-    DisjointValueProjections,
-    FileValueProjections,
-    NoValueProjections,
-)
+from simstudy.design.settings.mechanisms import FileValueProjections, PlainValueProjections
 from simstudy.design.settings.tables import Heads
 
 
@@ -159,9 +155,9 @@ def overlap(cell: Cell) -> np.ndarray | None:
     is tr(A_h'A_g) times that of errors of numbers, in the bias, the signal and the noise alike, whatever the weights.
     """
     match projections := cell.heads.value_projections:
-        case NoValueProjections():
+        case PlainValueProjections(kind="none"):
             return None
-        case DisjointValueProjections():
+        case PlainValueProjections():
             found = np.eye(cell.heads.n_heads)
         case FileValueProjections():
             found = np.array(cell.file_value_overlap)

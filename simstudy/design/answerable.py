@@ -7,7 +7,6 @@ below ν if it is t(ν), and those of m(X): of degree k under t(ν) keys it has 
 integrated out enters by its variance, which exists.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,7 +28,6 @@ _OF_PAIRS = {"correlation", "query_correlation", "mean_covariance", "linear_pred
 _NEEDED = {
     "regret": 'it is that of ants: learner = "ant_colony"',
     "discrepancy": "it needs a reference computation; state reference",
-    "own_measure": "it is what a function of your own gives; state measure_function",
 }
 """Remedy for measures that ensembles lack."""
 
@@ -61,18 +59,20 @@ def _unanswerable(
                 yield each.problem("measure", f"need not exist: {why}; use lighter tails or another measure")
         else:
             yield from _lacked_by_all(f"{each.path}.y", each.entry.y, each.cells)
-    wanted = defaultdict[tuple[str, str], list[Cell]](list)
+    wanted: dict[tuple[str, str], list[Cell]] = {}
+    # What holds for all grids is right if one of them can have it: under another profile it may not.
+    cells = [cell for grid in grids.values() for cell in grid.cells]
     for name, grid in grids.items():
         for kind in ("relative_mcse", "absolute_mcse"):
-            path = f"grids.{name}.precision.{kind}" if kind in document.grids[name].precision else f"precision.{kind}"
-            for measure in getattr(grid.precision, kind):
-                wanted[path, measure] += grid.cells
+            own = kind in document.grids[name].precision
+            path = f"grids.{name}.precision.{kind}" if own else f"precision.{kind}"
+            wanted |= {(path, measure): grid.cells if own else cells for measure in getattr(grid.precision, kind)}
         new_points = {"gaussian": "queries", "held_out": "held_out"}
         if grid.by_query and any(new_points.get(cell.queries.queries.kind) in cell.population for cell in grid.cells):
             why = "query points are a population, new in each batch; remove it"
             yield Problem(f"grids.{name}.by_query", True, why)
-    for (path, measure), cells in wanted.items():
-        yield from _lacked_by_all(path, measure, cells)
+    for (path, measure), of in wanted.items():
+        yield from _lacked_by_all(path, measure, of)
 
 
 def _possible_measures(cell: Cell) -> list[str]:

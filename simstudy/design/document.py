@@ -11,7 +11,6 @@ from pydantic_core import PydanticCustomError
 from simstudy.design.claims import Claim, MeasureName
 from simstudy.design.domain import MIN_SETTINGS, Domain, Law
 from simstudy.design.figures import Figure
-from simstudy.design.measures import COUNTED
 from simstudy.design.mistakes import RULE
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.code import FunctionName
@@ -186,7 +185,7 @@ class PlannedCell(Record):
     precision: Precision
     by_query: bool
     exact: bool
-    counted: frozenset[str] = frozenset(COUNTED)
+    counted: frozenset[str] = frozenset()
 
 
 class Confirmation(Record):

@@ -154,12 +154,10 @@ def _needs(cell: Cell) -> Rules:
         "fixed weights of heads": cell.weights is not None,
         'combination = "uniform"': combination.kind == "uniform",
         'reference = "none"': estimator.reference == "none",
-        "no measure_function": estimator.measure_function is None,
         'a population without "heads"': "heads" not in cell.population,
         'a population without "rows"': "rows" not in cell.population,
     }
     of_learner = (drawn, *plain, *((distance, raw) if learner.kind == "trained" else ()))
-    noisy = estimator.measure_function is not None and cell.data.noise_sd > 0.0
     scores = getattr(estimator.transformation, "method", "") == "scores"
     for setting, holds, needs in (
         ("learner", learner.kind != "nadaraya_watson", of_learner),
@@ -170,11 +168,9 @@ def _needs(cell: Cell) -> Rules:
         ("combination", combination.kind == "optimal", ('a population without "heads"',)),
         ("noise", isinstance(noise, ResidualNoise) and not noise.paired, ('a population without "rows"',)),
         ("reference", estimator.reference != "none", (heads, *plain, "fixed weights of heads")),
-        ("measure_function", noisy, (drawn,)),
         ("mask", estimator.mask.kind != "none", (heads, untransformed, "weights that are not fitted")),
-        ("value_projections", values.kind != "none",
-         (heads, 'combination = "uniform"', 'reference = "none"', "no measure_function")),
-    ):  # fmt: skip
+        ("value_projections", values.kind != "none", (heads, 'combination = "uniform"', 'reference = "none"')),
+    ):
         for need in needs if holds else ():
             yield not met[need], setting, f"needs {need}; change one of the two"
 

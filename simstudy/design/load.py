@@ -12,7 +12,6 @@ from simstudy.design.confirmation import confirmatory
 from simstudy.design.contents import read_contents
 from simstudy.design.document import NAME, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.domain import Domain
-from simstudy.design.measures import COUNTED
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, validated
 from simstudy.design.own_code import trusted_texts, value_of
 from simstudy.design.references import PlannedGrid
@@ -63,7 +62,7 @@ def load_design(
                 by_query=grid.by_query,
                 exact=grid.exact,
                 # Numbers or shares of events, for all that is known of functions.
-                counted=frozenset(COUNTED if cell.functions is None else {*cell.statistics} - smooth),
+                counted=frozenset(() if cell.functions is None else {*cell.statistics} - smooth),
             )
             for name, grid in grids.items()
             for cell in grid.cells

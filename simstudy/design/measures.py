@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simstudy.design.settings.cell import TABLE_OF, Cell
-from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.levels import setting
 from simstudy.errors import UserError
 from simstudy.formulas import CATALOGUE
@@ -79,8 +78,6 @@ query_correlation | 1 | correlation of two different heads over query points in 
     replicates; not the correlation across data sets | mean_r mean_{h!=g} corr_q(f_h(x_q), f_g(x_q))
 discrepancy | 1 | difference between the combined estimate and the reference computation, relative to the size of the
     latter, averaged over replicates | mean_r sqrt(mean_q (f - f_ref)^2 / mean_q f_ref^2)
-own_measure | own unit | what a function of the user's own gives of each replicate, averaged over replicates | see
-    measure_function
 regret | Y | what ants lose to those who know the best site: its quality less that of the sites visited, averaged over
     ants, steps and replicates | mean_r mean_at (max_k Q_k - Q_site(r,a,t))
 failure_rate | 1 | share of replicates without a defined estimate, which enter no other measure; its Monte Carlo
@@ -197,11 +194,8 @@ _COUNTS, _VERDICTS, _COMPARISONS, OF_FUNCTIONS = _OTHERS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
 gives and that are averaged, then those that follow from other measures."""
 
-OCCASIONAL = (OWN_MEASURE, "regret")
+OCCASIONAL = ("regret",)
 """Measures of ensembles that results hold only where a cell has them."""
-
-COUNTED = {OWN_MEASURE}
-"""Measures that are numbers or shares of events, for all that is known of functions of the user's own."""
 
 
 def _derived(of: dict[str, Variable], told: dict[str, str], *dims: str, unit: str = "") -> dict[str, Variable]:

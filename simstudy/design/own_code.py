@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES, Cell
-from simstudy.design.settings.code import BY_VALUE, Code, OwnCode, OwnFunction, OwnHeads, OwnMeasure
+from simstudy.design.settings.code import BY_VALUE, Code, OwnCode, OwnFunction, OwnHeads
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.functions import Draw, Functions
 from simstudy.design.settings.processes import Sum
@@ -49,28 +49,35 @@ def read_code(cell: Cell, folder: Path, trusted: frozenset[str], trial: bool) ->
     Impossible
         If a file cannot be read, or its functions break their contract.
     """
-    read: dict[OwnCode, OwnCode] = {}
-    for setting, piece in own_functions(cell):
-        try:
-            code = _read(folder / piece.path, piece)
-            by_value = BY_VALUE.get(code.text, {})  # code of this very process needs no trust
-            code = Code(code.text, code.place, bool(by_value) or code.text in trusted, tuple(by_value.items()))
-            read[piece] = piece.model_copy(update={"code": code})
-        except UserError as error:
-            raise Impossible(setting, str(error)) from None
-    tables = {name: _replaced(getattr(cell, name), read) for name in TABLES} if read else {}
-    functions = None if cell.functions is None else read[cell.functions]
-    cell = cell.model_copy(update=tables | {"functions": functions})
-    for wrong in () if cell.functions is None else cell.functions.impossibilities():
-        raise Impossible(*wrong)  # before the trial: it is not what functions make of them that is wrong
-    for setting, piece in own_functions(cell) if trial else ():
-        try:
-            if piece.code is not None and piece.code.trusted:
-                heads = cell.heads.n_heads, cell.heads.head_dim
-                _try(piece, cell.data.n_features, cell.n_queries, cell.n_members, heads)
-        except UserError as error:
-            raise Impossible(setting, str(error)) from None
-    return cell
+    sizes = cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
+    with_code = functools.partial(_with_code, folder=folder, trusted=trusted, tried_on=sizes if trial else None)
+    found: dict[str, Any] = {}
+    for name, value in cell:
+        if name in TABLES:
+            changed = {setting: new for setting, old in value if (new := with_code(setting, old)) is not old}
+            found |= {name: value.model_copy(update=changed)} if changed else {}
+        elif isinstance(value, Functions):
+            found[name] = with_code("functions", value)
+    return cell.model_copy(update=found) if found else cell
+
+
+def _with_code(
+    setting: str, value: Any, folder: Path, trusted: frozenset[str], tried_on: tuple[Any, ...] | None
+) -> Any:
+    if isinstance(value, Sum):
+        terms = tuple(_with_code(setting, term, folder, trusted, tried_on) for term in value.terms)
+        return value if terms == value.terms else value.model_copy(update={"terms": terms})
+    if not isinstance(value, OwnCode):
+        return value
+    try:
+        piece = value.model_copy(update={"code": _read(folder / value.path, value, trusted)})
+        for wrong in piece.impossibilities() if isinstance(piece, Functions) else ():
+            raise Impossible(*wrong)  # before the trial: it is not what functions make of them that is wrong
+        if tried_on is not None and piece.code is not None and piece.code.trusted:
+            _try(piece, *tried_on)
+    except UserError as error:
+        raise (error if isinstance(error, Impossible) else Impossible(setting, str(error))) from None
+    return piece
 
 
 def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> float:
@@ -99,21 +106,10 @@ def require_trust(cells: Iterable[Cell]) -> None:
                 piece.code.require_trust()
 
 
-def _replaced(table: Any, read: dict[OwnCode, OwnCode]) -> Any:
-    """A table with the code of its functions."""
-
-    def renewed(value: Any) -> Any:
-        if isinstance(value, Sum):
-            return value.model_copy(update={"terms": tuple(map(renewed, value.terms))})
-        return read[value] if isinstance(value, OwnCode) else value
-
-    changed = {setting: new for setting, value in table if (new := renewed(value)) is not value}
-    return table.model_copy(update=changed) if changed else table
-
-
-def _read(path: Path, piece: OwnCode) -> Code:
+def _read(path: Path, piece: OwnCode, trusted: frozenset[str]) -> Code:
     """Return the code of a file that defines the functions, as far as that shows without running it."""
-    code = Code(_text(path, str(path)), str(path))
+    by_value = BY_VALUE.get(text := _text(path, str(path)), {})  # code of this very process needs no trust
+    code = Code(text, str(path), bool(by_value) or text in trusted, tuple(by_value.items()))
     for name, takes in piece.uses_functions.items():
         if name not in code.functions:
             known = (*code.functions, *piece.builtin)
@@ -147,7 +143,7 @@ def _text(path: Path, place: str) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads: tuple[int, int]) -> None:
+def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
     n_replicates, n_keys = 3, 5
     draw = np.random.Generator(np.random.Philox(key=1))
@@ -158,10 +154,10 @@ def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads:
         for name in piece.of_means.keys() & piece.uses_functions.keys():
             piece.of_means[name]({each: np.ones(1) for each in piece.measured})
     elif isinstance(piece, OwnHeads):
-        normals = draw.standard_normal((heads[0], n_features, heads[1]))
+        normals = draw.standard_normal((n_heads, n_features, head_dim))
         _hold(piece, piece.name, lambda part: piece.of(normals.shape, normals=normals)[part])
-        if (np.linalg.matrix_rank(piece.of(normals.shape, normals=normals)) < heads[1]).any():
-            _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {heads[1]}")
+        if (np.linalg.matrix_rank(piece.of(normals.shape, normals=normals)) < head_dim).any():
+            _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {head_dim}")
     elif isinstance(piece, OwnFunction):
 
         def at(points: NDArray) -> NDArray:
@@ -171,16 +167,6 @@ def _try(piece: OwnCode, n_features: int, n_queries: int, n_members: int, heads:
         if not np.array_equal(at(x[:, :1, :2]), at(x)[:1, :2]):
             fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
             _refuse(piece, piece.name, fault)
-    elif isinstance(piece, OwnMeasure):
-        fixed = {"target": draw.standard_normal(n_queries), "queries": draw.standard_normal((n_features, n_queries))}
-        estimates = draw.standard_normal((n_replicates, n_queries, n_members))
-        values = draw.standard_normal((n_replicates, n_keys))
-
-        def compute(part: slice) -> NDArray:
-            some = {"keys": x[:, part], "values": values[part], "estimates": estimates[part]}
-            return piece.of((len(some["values"]),), **fixed, **some)
-
-        _hold(piece, piece.name, compute)
 
 
 def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:

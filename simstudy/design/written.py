@@ -78,21 +78,9 @@ def written_text(path: Path) -> str:
 def parse(place: str, text: str) -> dict[str, Any]:
     """Return the tables of TOML, or of JSON, as studies in Python are stored; `DesignError` if it is neither."""
     try:
-        raw = json.loads(text) if text.startswith("{") else tomllib.loads(text)
-        _refuse_extremes(raw)
-        return raw
+        return json.loads(text) if text.startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        # Python refuses an integer of thousands of digits in words about its own settings.
-        reason = "an integer beyond 64 bits" if "set_int_max_str_digits" in str(error) else error
-        raise DesignError(place, [Problem("", "", f"not valid TOML: {reason}")]) from None
-
-
-def _refuse_extremes(node: Any) -> None:
-    if isinstance(node, int) and not -(2**63) <= node < 2**63:
-        raise ValueError("an integer beyond 64 bits")
-    if isinstance(node, (dict, list)):
-        for child in node.values() if isinstance(node, dict) else node:
-            _refuse_extremes(child)
+        raise DesignError(place, [Problem("", "", f"not valid TOML: {error}")]) from None
 
 
 def _plain(value: Any) -> Any:

@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.attention import Members, members_of, replicate_statistics
+from simstudy.attention import members_of, replicate_statistics
 from simstudy.data.geometry import GEOMETRIC_INDICES
-from simstudy.data.heads import query_points
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.span import span_of
 from simstudy.design.settings.cell import N_BLOCKS, Cell
-from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.ensembles import NadarayaWatsonLearner
-from simstudy.errors import UserError
 from simstudy.kernels.devices import computing_on
 from simstudy.replicates.moments import Moments, empty, update
 
@@ -112,38 +109,17 @@ class Evaluation:
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._target = at_queries(cell)[: cell.n_queries]
-        self._queries = query_points(cell)[: cell.n_queries].T
         self._names = cell.statistics
         n_statistics = len(GEOMETRIC_INDICES) + len(self._names)
         self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics, controlled=cell.controlled)
 
     def add(self, shared: SharedData, blocks: range) -> None:
         """Add the replicates of the data to some blocks, the same number to each."""
-        members = self._own_measure(members_of(self._cell, shared), shared)
+        members = members_of(self._cell, shared)
         statistics = replicate_statistics(members, self._target, self._names)
         numbers = members.means, members.gram, members.control, statistics, members.failed
         # Last, so that a replicate that raises leaves no trace in the sums.
         self.moments = update(self.moments, blocks, shared.first, *numbers)
-
-    def _own_measure(self, members: Members, shared: SharedData) -> Members:
-        """Add the number that the user's own function gives of each replicate; none of them may be NaN."""
-        measure = self._cell.estimator.measure_function
-        if measure is None:
-            return members
-        numbers = measure.of(
-            (shared.count,),
-            estimates=members.means,
-            target=self._target,
-            keys=np.moveaxis(shared.keys(self._cell.data.n_keys), 1, 0),
-            values=shared.values(self._cell),
-            queries=self._queries,
-        )
-        lacking = np.isfinite(members.means).all(axis=(1, 2)) & ~np.isfinite(numbers)
-        if lacking.any():
-            replicate = shared.first + int(np.argmax(lacking))
-            place = measure.path if measure.code is None else measure.code.place
-            raise UserError(f"{place}: {measure.name} returns a number that is not finite for replicate {replicate}")
-        return members._replace(statistics=members.statistics | {OWN_MEASURE: numbers})
 
     def fail(self, replicate: int) -> None:
         """Count a replicate that has no estimate because computing it raised."""

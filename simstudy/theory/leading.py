@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import FixedBandwidth, ProductCombination
-from simstudy.design.settings.mechanisms import NoMask
+from simstudy.design.settings.mechanisms import WholeMask
 from simstudy.design.settings.processes import GaussianKeys
 from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import (
@@ -252,7 +252,7 @@ def masked(
         return method(cell, key_projections, query_projections, queries)
     # Keys are exchangeable, so that a query which sees k of n keys has the moments of k keys, at the same bandwidth.
     bandwidth = FixedBandwidth(kind="fixed", value=cell.bandwidth)
-    estimator = cell.estimator.model_copy(update={"mask": NoMask(kind="none"), "bandwidth": bandwidth})
+    estimator = cell.estimator.model_copy(update={"mask": WholeMask(kind="none"), "bandwidth": bandwidth})
     seen, parts = visible.sum(axis=1), []
     sizes = np.unique(seen).tolist()
     for n in sizes:

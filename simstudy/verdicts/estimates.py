@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, OWN_MEASURE, STATISTICS
+from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.levels import Coordinates
 from simstudy.verdicts.evidence import Array, Contrast
@@ -192,7 +192,7 @@ def estimates_from(
     """
     by_batch = any(p and p.by_batch for p in measured)
     place = ... if index is None else (..., INDICES.index(index))
-    of_heads = measure in MEASURES | STATISTICS | INDEXED_MEASURES and measure != OWN_MEASURE
+    of_heads = measure in MEASURES | STATISTICS | INDEXED_MEASURES
     rows: list[tuple[Any, ...]] = []
     for p in measured:
         if p is None:

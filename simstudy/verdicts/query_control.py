@@ -19,7 +19,7 @@ from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
 from simstudy.design.own_code import own_functions
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import GaussianQueries, UniformCombination
+from simstudy.design.settings.ensembles import GaussianQueries, KnownCombination
 from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.performance import Performance
 from simstudy.theory import Prediction, damped_leading_order, measures_by_query, product_head, regression_function
@@ -124,7 +124,7 @@ def _theory(cell: Cell, points: Array) -> dict[str, Array]:
     mean_square = data.noise_sd**2 + (regression_function(data.regression, data.n_features)(keys) ** 2).mean()
     weights = np.ones(1) if product else np.array(cell.weights)
     # What heads do is the same whatever combines them, and cells that differ in this follow one another.
-    uniform = cell.estimator.model_copy(update={"combination": UniformCombination(kind="uniform")})
+    uniform = cell.estimator.model_copy(update={"combination": KnownCombination(kind="uniform")})
     heads = cell if product else cell.model_copy(update={"estimator": uniform})
     parts = []
     for start in range(0, len(points), AT_ONCE):

@@ -22,7 +22,6 @@ def of_one_head(text: str) -> str:
     ("measure", "expected"),
     [
         ("regret", 'does not exist in 6 of 6 cells (heads); it is that of ants: learner = "ant_colony"'),
-        ("own_measure", "it is what a function of your own gives; state measure_function"),
         ("discrepancy", "it needs a reference computation; state reference"),
         ("bias_squared", 'did you mean "squared_bias"?'),
         ("colour", f"use one of {ENSEMBLE}"),

@@ -52,7 +52,7 @@ SPOILT = [
     ("seed = 7", "seed = -1", "simulation.seed = -1", "Input should be greater than or equal to 0"),
     ("seed = 7", "seed = 7.0", "simulation.seed = 7.0", "Input should be a valid integer"),
     ("seed = 7", "seed" + ".a" * 30 + " = 7", "simulation.seed = {'a'", "Input should be a valid integer"),
-    ("seed = 7", "seed = " + "9" * 5000, "", "not valid TOML: an integer beyond 64 bits"),
+    ("seed = 7", "seed = " + "9" * 5000, "", "not valid TOML: Exceeds the limit"),
     ("[profiles.quick]", "[profiles.quick]\n[data]", "", "not valid TOML"),
     ("batch_size = 32", "batch_size = 33", "simulation.batch_size = 33", "multiple of 16"),
     ("batch_size = 32", 'batch_size = 32\ndtype = "float16"', "simulation.dtype = 'float16'", 'mean "float64"?'),

@@ -243,11 +243,8 @@ def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
     assert found.grids[0].batches == 0 == found.seconds(1) and [*rows(tmp_path)] == stored
 
 
-FUNCTIONS = "import numpy as np\n\n\ndef gap(target, values):\n    return np.abs(values[:, 0] - target[0])\n"
-OWN = edited(
-    edited(DESIGN, "[estimator]", '[estimator]\nmeasure_function = { path = "functions.py", name = "gap" }'),
-    "seed = 7\n", 'seed = 7\nnoise_treatment = "drawn"\n',
-)  # fmt: skip
+FUNCTIONS = "def m(x):\n    return 1.0 * x[0] ** 2\n"
+OWN = edited(DESIGN, '{ kind = "ridge" }', '{ kind = "own", path = "functions.py", name = "m" }')
 
 
 def damage(file):
@@ -263,7 +260,7 @@ CHANGED = {
     "details": lambda _, store, patch: (store / "details.nc").unlink(),
     "provenance": lambda _, store, patch: (store / "provenance.json").write_text("{}"),
     "claim": lambda folder, *_: write_design(folder, edited(OWN, '"undecided"', '"supported"')),
-    "functions": lambda folder, *_: (folder / "functions.py").write_text(edited(FUNCTIONS, "np.abs(", "2 * np.abs(")),
+    "functions": lambda folder, *_: (folder / "functions.py").write_text(edited(FUNCTIONS, "1.0", "2.0")),
     "versions": lambda _, store, patch: patch.setattr(provenance, "_version", lambda _: "9.9"),
     "sources": lambda folder, _, patch: patch.setattr(status, "PACKAGE", folder / "another"),
     "environment": lambda _, store, patch: patch.setenv("NUMBA_OF_NO_USE", "1"),

@@ -80,9 +80,9 @@ def test_mcse_of_own_numbers__does_not_depend_on_their_level(level):
     """By leaving blocks out of sums, numbers of 1e13 lost half of the digits of their differences."""
     numbers = level + np.random.default_rng(2).integers(-9, 9, 4096).astype(float)
     blocks = empty(4096, np.zeros(0), 1, 1)._replace(n_defined=np.ones(4096, np.int64), statistic_sum=numbers[:, None])
-    found = performance(blocks, np.ones(1), ("own_measure",))
+    found = performance(blocks, np.ones(1), ("coverage",))
     expected = np.std(numbers - level, ddof=1) / 64.0
-    assert found.mcse["own_measure"] == pytest.approx(expected, rel=1e-12 + 1e-16 * level)
+    assert found.mcse["coverage"] == pytest.approx(expected, rel=1e-12 + 1e-16 * level)
 
 
 @pytest.mark.parametrize("n_heads", [1, 4])

@@ -81,7 +81,7 @@ def test_equal_blocks__have_no_standard_error_and_prove_no_difference_that_round
 
 def test_rounding_of_own_numbers__is_that_of_their_sums_and_of_the_squares_that_a_variance_is_a_difference_of():
     """Means of 1e9 + N(0, 1) had standard error 0, and blocks that are all alike."""
-    large = {"bias": 1e3, "variance": 2.0, "own_measure": 1e9}
+    large = {"bias": 1e3, "variance": 2.0, "coverage": 1e9}
     cells = [account({}, large, dict.fromkeys(large, 1e-3 * LONG), measure="bias", n_replicates=64)]
     errors = [estimates_of(cells, name).combine({0: 1.0}).error for name in large]
     noise = 1e-3 * np.linalg.norm(LONG)

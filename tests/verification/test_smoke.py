@@ -62,8 +62,8 @@ def test_false_verdicts__are_rare_in_a_sample_of_small_studies(name, truth, law)
 @pytest.mark.parametrize(("share", "n_blocks"), [(0.01, 64), (0.1, 64), (0.003, 1024)])
 def test_rare_events__are_not_declared_rarer_than_they_are(share, n_blocks):
     """`verify_verdicts` has more shares, and several looks; blocks that are alike by construction are the control."""
-    assert false_on_events("own_measure", share, n_blocks, "contradicted") <= LEVEL
-    assert false_on_events("own_measure", share, n_blocks, "supported") <= LEVEL
+    assert false_on_events("coverage", share, n_blocks, "contradicted") <= LEVEL
+    assert false_on_events("coverage", share, n_blocks, "supported") <= LEVEL
     no_event = (1.0 - share) ** n_blocks
     assert false_on_events("mse", share, n_blocks, "contradicted") >= 0.99 * no_event
 

@@ -128,12 +128,12 @@ def test_one_inequality__is_refuted_at_the_level_however_often_one_looks(law_of)
 def test_rare_events__are_found_rarer_or_more_frequent_no_more_often_than_the_level_says(share):
     """One replicate to a block; at one look exactly, and in 2000 studies looked at after every fourth batch."""
     for n_blocks in (64, 256, 1024):
-        found = [false_on_events("own_measure", share, n_blocks, each) for each in ("contradicted", "supported")]
+        found = [false_on_events("coverage", share, n_blocks, each) for each in ("contradicted", "supported")]
         print(f"events in {share:.1%}, {n_blocks} blocks: found rarer {found[0]:.2%}, more frequent {found[1]:.2%}")
         assert max(found) <= LEVEL
     looks, rng, ever = np.arange(64, 1025, 64), np.random.default_rng(6), np.zeros(2)
     for events in np.cumsum(rng.random((STUDIES, 1024)) < share, axis=1)[:, looks - 1]:
-        given = {verdict_on_events("own_measure", share, *map(int, look)) for look in zip(events, looks, strict=True)}
+        given = {verdict_on_events("coverage", share, *map(int, look)) for look in zip(events, looks, strict=True)}
         ever += ["contradicted" in given, "supported" in given]
     print(f"events in {share:.1%}, {len(looks)} looks: ever rarer, more frequent {ever / STUDIES}")
     assert max(ever) / STUDIES <= LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / STUDIES)

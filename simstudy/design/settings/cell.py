@@ -9,7 +9,6 @@ from typing import Annotated, Any, Self
 from pydantic import Field, InstanceOf, PlainSerializer, model_validator
 
 from simstudy.design.settings import ensembles
-from simstudy.design.settings.code import OWN_MEASURE
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import label
 from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
@@ -45,10 +44,6 @@ _ONE_HEAD: dict[str, dict[str, Any]] = {
 }
 
 
-def _is_none(value: Any) -> bool:
-    return value is None
-
-
 class Cell(Record):
     """One combination of factor values: everything that decides its numbers, and nothing else.
 
@@ -58,17 +53,16 @@ class Cell(Record):
     data: Data
     heads: Heads
     estimator: Estimator
-    functions: Functions | None = Field(None, exclude_if=_is_none)
+    functions: Functions | None = Field(None, exclude_if=lambda functions: functions is None)
     queries: Queries = Queries()
     simulation: Simulation = Simulation()
-    # Contents of ``heads.file`` (head, feature, dimension): they, not the path, identify the heads, and travel with
-    # the cell to workers that may not see the file.
+    # Contents of files, which travel with the cell to workers that may not see them and identify it, as paths do not:
+    # heads (head, feature, dimension), rows of data, and the overlap of value projections.
     file_projections: Matrices | None = None
+    file_rows: Annotated[InstanceOf[Rows], PlainSerializer(lambda rows: rows.digest)] | None = None
+    file_value_overlap: Overlap | None = Field(None, exclude_if=lambda contents: contents is None)
     # Number of the draw of query points, heads and rows that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
-    # As well the contents of the data that keys are drawn from, and of value projections the overlap.
-    file_rows: Annotated[InstanceOf[Rows], PlainSerializer(lambda rows: rows.digest)] | None = None
-    file_value_overlap: Overlap | None = Field(None, exclude_if=_is_none)
 
     @model_validator(mode="before")
     @classmethod
@@ -104,14 +98,13 @@ class Cell(Record):
         if self.functions is not None:
             return self.functions.measured
         compared = ("discrepancy",) if self.estimator.reference != "none" else ()
-        own = (OWN_MEASURE,) if self.estimator.measure_function is not None else ()
         # There the covariance of heads given the keys is the overlap of their attention, times σ².
         attends = self.estimator.learner.kind == "nadaraya_watson" and self.n_members == self.heads.n_heads
         integrated = self.simulation.noise_treatment == "integrated" and self.data.noise_sd > 0.0
         attended = (ATTENDED,) if attends and integrated and self.even_noise else ()
         # Of a single replicate estimates are numbers: errors of vectors are averages over directions of the signal.
         of_numbers = ("direct_mse", "query_correlation") if self.heads.value_projections.kind == "none" else ()
-        return (*of_numbers, *compared, *own, *attended, *self.estimator.learner.statistics)
+        return (*of_numbers, *compared, *attended, *self.estimator.learner.statistics)
 
     @property
     def even_noise(self) -> bool:
@@ -172,19 +165,18 @@ class Cell(Record):
             "query_projections": heads.query_projections == "haar" and not heads.redrawn,
             "value_projections": heads.value_projections.kind == "random",
         }
-        return _those(
-            queries=queries.kind == "gaussian",
-            heads=any(on and name not in self.estimator.learner.ignores for name, on in random_heads.items()),
-            held_out=isinstance(keys, FileKeys) and keys.held_out > 0,
-        )
+        drawn = {
+            "queries": queries.kind == "gaussian",
+            "heads": any(on and name not in self.estimator.learner.ignores for name, on in random_heads.items()),
+            "held_out": isinstance(keys, FileKeys) and keys.held_out > 0,
+        }
+        return frozenset(name for name, holds in drawn.items() if holds)
 
     @property
     def given(self) -> frozenset[str]:
         """Names of what somebody drew before any seed of this study: rows of data, heads of files, a trained model."""
-        return _those(
-            rows=isinstance(self.data.key_distribution, FileKeys) and "rows" not in self.population,
-            head_files=self.heads.arrangement == "file",
-        )
+        rows = isinstance(self.data.key_distribution, FileKeys) and "rows" not in self.population
+        return frozenset({"rows"} if rows else ()) | ({"head_files"} if self.heads.arrangement == "file" else set())
 
     @property
     def population(self) -> tuple[str, ...]:
@@ -221,21 +213,18 @@ class Cell(Record):
     def weights(self) -> tuple[float, ...] | None:
         """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
         combination, n_heads = self.estimator.combination, self.heads.n_heads
-        weights: list[float] | list[int]
+        weights: list[float] | list[int] = [1, 1]
         match combination:
-            case ensembles.UniformCombination():
-                return (1.0 / n_heads,) * n_heads
-            case ensembles.SumCombination():
-                return (1.0,) * n_heads
             case ensembles.GivenCombination():
                 return combination.weights
             case ensembles.GeometricCombination():
                 weights = [combination.ratio**h for h in range(n_heads)]
-            case ensembles.FibonacciCombination():
-                weights = [1, 1]
+            case ensembles.KnownCombination(kind="fibonacci"):
                 while len(weights) < n_heads:
                     weights.append(weights[-1] + weights[-2])
                 weights = weights[:n_heads][::-1]
+            case ensembles.KnownCombination():
+                return (1.0 if combination.kind == "sum" else 1.0 / n_heads,) * n_heads
             case _:
                 return None
         # Whole numbers of any size divide exactly; floats here are few and of one sign.
@@ -309,10 +298,6 @@ TABLES: dict[str, type[Record]] = {
     "simulation": Simulation,
 }
 TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for field in model.model_fields}
-
-
-def _those(**names: bool) -> frozenset[str]:
-    return frozenset(name for name, holds in names.items() if holds)
 
 
 def _digest(content: Any) -> str:

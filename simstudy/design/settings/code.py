@@ -174,19 +174,3 @@ class OwnHeads(Own):
     kind: Literal["own"] = Field("own", exclude=True)
 
     takes = ("normals",)
-
-
-class OwnMeasure(Own):
-    """A number of each replicate by a function of a Python file, averaged over replicates as the measure own_measure.
-
-    It takes any of estimates (replicate, query, head), target (query,), keys (feature, replicate, key), values
-    (replicate, key) with their noise and queries (feature, query).  It returns one number for each replicate.
-    """
-
-    kind: Literal["own"] = Field("own", exclude=True)
-
-    takes = ("estimates", "target", "keys", "values", "queries")
-
-
-OWN_MEASURE = "own_measure"
-"""Name of the measure that an `OwnMeasure` gives."""

@@ -67,16 +67,10 @@ Bandwidth = Annotated[
 ]
 
 
-class UniformCombination(Choice):
-    """a_h = 1/H: the average of heads."""
+class KnownCombination(Choice):
+    """The average of heads, their sum, or weights of sum 1 like Fibonacci numbers, the largest first."""
 
-    kind: Literal["uniform"]
-
-
-class SumCombination(Choice):
-    """a_h = 1: the sum of heads."""
-
-    kind: Literal["sum"]
+    kind: Literal["uniform", "sum", "fibonacci"]
 
 
 class GivenCombination(Choice):
@@ -91,12 +85,6 @@ class GeometricCombination(Choice):
 
     kind: Literal["geometric"]
     ratio: Ratio = 0.5
-
-
-class FibonacciCombination(Choice):
-    """Weights proportional to Fibonacci numbers, the largest first, Σ a_h = 1."""
-
-    kind: Literal["fibonacci"]
 
 
 class OptimalCombination(Choice):
@@ -128,7 +116,7 @@ class ProductCombination(Choice):
     logits: Literal["sum", "mean"] = "sum"
 
 
-_Fixed = UniformCombination | SumCombination | GivenCombination | GeometricCombination | FibonacciCombination
+_Fixed = KnownCombination | GivenCombination | GeometricCombination
 Combination = Annotated[
     _Fixed | OptimalCombination | FittedCombination | ProductCombination,
     tagged_union("given", "weights", (list, tuple)),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simstudy.design.settings.code import FunctionName, OwnCode
-from simstudy.design.settings.records import Impossibility, Line, Path
+from simstudy.design.settings.records import Impossibility, Integer, Line, Path
 from simstudy.errors import UserError
 from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
 
@@ -76,7 +76,7 @@ class Functions(OwnCode):
     independent: Annotated[tuple[FunctionName, ...], Field((), strict=False, exclude_if=lambda names: not names)]
     exact_theory: FunctionName | None = Field(None, exclude=True)
     leading_theory: FunctionName | None = Field(None, exclude=True)
-    parameters: dict[FunctionName, bool | int | float | Line] = Field(default_factory=dict)
+    parameters: dict[FunctionName, bool | Integer | float | Line] = Field(default_factory=dict)
 
     builtin: ClassVar[tuple[str, ...]] = (*KNOWN, FAILURE_RATE)
 

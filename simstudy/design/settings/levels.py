@@ -81,7 +81,6 @@ SETTINGS: dict[str, Setting] = {
     "transformation.stride": Setting("stride", "s"),
     "normaliser.power": Setting("power", "r"),
     "reference": Setting("reference computation"),
-    "measure_function": Setting("function of the measure"),
     "queries": Setting("query points"),
     "dtype": Setting("floating-point type"),
 }

@@ -109,19 +109,10 @@ Visible = NDArray[np.bool_]
 """True where a query may attend to a key: (query, key)."""
 
 
-class NoMask(Choice):
-    """Every query sees all keys."""
+class WholeMask(Choice):
+    """Every query sees all keys ("none"), or all up to its place: query q of Q the first ⌈q n/Q⌉, as in a decoder."""
 
-    kind: Literal["none"]
-
-
-class CausalMask(Choice):
-    """Query q of Q sees the first ⌈q n/Q⌉ keys: queries stand at equal distances along the keys, the last at the end.
-
-    With as many queries as keys that is the mask of a decoder.
-    """
-
-    kind: Literal["causal"]
+    kind: Literal["none", "causal"]
 
 
 class BandedMask(Choice):
@@ -131,12 +122,12 @@ class BandedMask(Choice):
     width: Count
 
 
-Mask = Annotated[NoMask | CausalMask | BandedMask, KINDS]
+Mask = Annotated[WholeMask | BandedMask, KINDS]
 
 
 def visible_keys(mask: Mask, n_queries: int, n_keys: int) -> Visible | None:
     """Return which of the keys each query sees, (query, key); None without a mask."""
-    if isinstance(mask, NoMask):
+    if mask.kind == "none":
         return None
     width = mask.width if isinstance(mask, BandedMask) else n_keys
     # In whole numbers: a rounded quotient could be a key too many.
@@ -155,10 +146,10 @@ Overlap = tuple[tuple[float, ...], ...]
 """Of two heads each, tr(A_h'A_g) (head, head): all that errors know of the projections."""
 
 
-class NoValueProjections(Choice):
-    """Values are numbers; or vectors of which all heads make the same, which comes to that."""
+class PlainValueProjections(Choice):
+    """Values are numbers, or all heads make the same of them; or heads have components of their own: concatenation."""
 
-    kind: Literal["none"]
+    kind: Literal["none", "disjoint"]
 
 
 class RandomValueProjections(Choice):
@@ -173,12 +164,6 @@ class RandomValueProjections(Choice):
     output: Literal["own", "transposed"] = "own"  # W_O: another draw, or W_V transposed
 
 
-class DisjointValueProjections(Choice):
-    """Every head has components of its own, which no other reads or writes: concatenated heads."""
-
-    kind: Literal["disjoint"]
-
-
 class FileValueProjections(Choice):
     """W_V (n_heads, v, k) and W_O (n_heads, k, c) of every head: a .npz file, relative to the design."""
 
@@ -186,6 +171,4 @@ class FileValueProjections(Choice):
     path: Path
 
 
-ValueProjections = Annotated[
-    NoValueProjections | RandomValueProjections | DisjointValueProjections | FileValueProjections, KINDS
-]
+ValueProjections = Annotated[PlainValueProjections | RandomValueProjections | FileValueProjections, KINDS]

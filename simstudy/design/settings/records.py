@@ -1,12 +1,13 @@
 """Immutable validated records, and the numbers that they hold."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from simstudy.errors import STEERING, UserError
+from simstudy.errors import UserError, control_character
 
 LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
@@ -14,24 +15,22 @@ MAX_COUNT = 2**53
 """Largest count of anything: counts become coordinates, and float64 holds whole numbers up to here."""
 
 
-def _plain(allowed: str = "") -> AfterValidator:
-    def check(text: str) -> str:
-        if found := {*STEERING.findall(text)} - {*allowed}:
-            message = "must hold no control character; {found} is one"
-            raise PydanticCustomError("control_character", message, {"found": f"U+{ord(min(found)):04X}"})
-        return text
-
-    return AfterValidator(check)
+def _plain(text: str, allowed: str = "") -> str:
+    if found := control_character(text, allowed):
+        message = "must hold no control character; {found} is one"
+        raise PydanticCustomError("control_character", message, {"found": found})
+    return text
 
 
-Line = Annotated[str, _plain()]
+Line = Annotated[str, AfterValidator(_plain)]
 """One line of text: it is shown in terminals, figures and pages, none of which it may steer."""
-Paragraphs = Annotated[str, _plain("\n\t")]
+Paragraphs = Annotated[str, AfterValidator(partial(_plain, allowed="\n\t"))]
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Whole = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Several = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 Components = Annotated[int, Field(ge=1, le=2**20)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

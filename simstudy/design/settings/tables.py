@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from simstudy.design.settings import ensembles, mechanisms
-from simstudy.design.settings.code import OwnHeads, OwnMeasure
+from simstudy.design.settings.code import OwnHeads
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Sum, Zero
 from simstudy.design.settings.records import Components, Count, Degrees, Line, NonNegative, Positive, Record, Seed
 
@@ -52,7 +52,7 @@ class Heads(Record):
     file: Line | None = Field(None, exclude=True)
     heads_function: OwnHeads | None = None
     query_projections: Literal["same", "opposite", "haar"] = "same"
-    value_projections: mechanisms.ValueProjections = mechanisms.NoValueProjections(kind="none")
+    value_projections: mechanisms.ValueProjections = mechanisms.PlainValueProjections(kind="none")
 
     @model_validator(mode="before")
     @classmethod
@@ -76,8 +76,7 @@ class Estimator(Record):
     """The Nadaraya–Watson ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads.
 
     ``head_bandwidths`` are factors on the bandwidth, one for each head.  Keys are "raw" or "normalised" to length
-    √head_dim.  ``reference`` is an independent computation that the measure ``discrepancy`` compares with, and
-    ``measure_function`` gives the measure ``own_measure``.
+    √head_dim.  ``reference`` is an independent computation that the measure ``discrepancy`` compares with.
     """
 
     learner: ensembles.LearnerChoice = ensembles.NadarayaWatsonLearner(kind="nadaraya_watson")
@@ -87,10 +86,9 @@ class Estimator(Record):
     key_scale: Literal["raw", "normalised"] = "raw"
     transformation: mechanisms.Transformation = mechanisms.NoTransformation(kind="none")
     normaliser: mechanisms.Normaliser = mechanisms.SoftmaxNormaliser(kind="softmax")
-    mask: mechanisms.Mask = mechanisms.NoMask(kind="none")
-    combination: ensembles.Combination = ensembles.UniformCombination(kind="uniform")
+    mask: mechanisms.Mask = mechanisms.WholeMask(kind="none")
+    combination: ensembles.Combination = ensembles.KnownCombination(kind="uniform")
     reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = "none"
-    measure_function: OwnMeasure | None = None
 
     @model_validator(mode="before")
     @classmethod
