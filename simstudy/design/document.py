@@ -159,21 +159,26 @@ class OwnMeasureText(Record):
     counted: bool = True
 
 
-class Document(Record):
-    """The design file as it is written, profile applied; tables of settings are checked cell by cell."""
+class Declared(Record):
+    """What a design declares beside its cells."""
 
     study: Study
     claims: dict[Name, Claim] = Field(default_factory=dict)
     figures: dict[Name, Figure] = Field(default_factory=dict)
-    functions: dict[str, Any] = Field(default_factory=dict)
     measures: dict[FunctionName, OwnMeasureText] = Field(default_factory=dict)
+    budget: Budget = Budget()
+
+
+class Document(Declared):
+    """A design file as written, once its profile is applied; cells of functions have no heads."""
+
+    functions: dict[str, Any] = Field(default_factory=dict)
     data: dict[str, Any] = Field(default_factory=dict)
     heads: dict[str, Any] = Field(default_factory=dict)
     estimator: dict[str, Any] = Field(default_factory=dict)
     queries: dict[str, Any] = Field(default_factory=dict)
     simulation: dict[str, Any] = Field(default_factory=dict)
     precision: Precision = Precision()
-    budget: Budget = Budget()
     grids: Annotated[dict[Name, Grid], Field(min_length=1)]
 
 
@@ -195,19 +200,14 @@ class Confirmation(Record):
     digest: str
 
 
-class Design(Record):
+class Design(Declared):
     """A valid design under one profile: cells in the order of the file."""
 
-    study: Study
     profile: str
     cells: tuple[PlannedCell, ...]
     factors: dict[str, tuple[str, ...]]
-    claims: dict[str, Claim]
-    figures: dict[str, Figure]
-    measures: dict[str, OwnMeasureText]
     titles: dict[str, str]
-    domains: dict[str, Domain] = Field(default_factory=dict)
+    domains: dict[str, Domain]
     text: str
-    path: Path | None = None
+    path: Path | None
     confirmation: Confirmation | None = None
-    budget: Budget = Budget()

@@ -10,7 +10,7 @@ from simstudy.design.answerable import require_answerable
 from simstudy.design.cells import cells_of, require_few_cells
 from simstudy.design.confirmation import confirmatory
 from simstudy.design.contents import read_contents
-from simstudy.design.document import NAME, Design, Document, Grid, PlannedCell, Precision
+from simstudy.design.document import NAME, Declared, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.domain import Domain
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, validated
 from simstudy.design.own_code import trusted_texts, value_of
@@ -51,31 +51,22 @@ def load_design(
         placed = [_in_profile(each, written.tables, profile) for each in error.problems]
         raise DesignError(written.place, placed) from None
     smooth = {name for name, told in document.measures.items() if not told.counted}
+    planned = []
+    for name, grid in grids.items():
+        shared = {"grid": name, "precision": grid.precision, "by_query": grid.by_query, "exact": grid.exact}
+        for cell in grid.cells:
+            # Numbers or shares of events, for all that is known of functions.
+            counted = frozenset(() if cell.functions is None else {*cell.statistics} - smooth)
+            planned.append(PlannedCell(cell=cell, counted=counted, **shared))
     loaded = Design(
-        study=document.study,
+        **{name: getattr(document, name) for name in Declared.model_fields},
         profile=profile,
-        cells=tuple(
-            PlannedCell(
-                grid=name,
-                cell=cell,
-                precision=grid.precision,
-                by_query=grid.by_query,
-                exact=grid.exact,
-                # Numbers or shares of events, for all that is known of functions.
-                counted=frozenset(() if cell.functions is None else {*cell.statistics} - smooth),
-            )
-            for name, grid in grids.items()
-            for cell in grid.cells
-        ),
+        cells=tuple(planned),
         factors={name: grid.all_factors for name, grid in document.grids.items()},
-        claims=document.claims,
-        figures=document.figures,
-        measures=document.measures,
         titles={name: grid.title for name, grid in document.grids.items()},
         domains={n: Domain(laws=grid.domain, cells=grid.cells) for n, grid in document.grids.items() if grid.domain},
         text=written.text,
         path=written.path,
-        budget=document.budget,
     )
     return loaded if confirm is None else confirmatory(loaded, confirm)
 

@@ -213,7 +213,7 @@ class Cell(Record):
     def weights(self) -> tuple[float, ...] | None:
         """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
         combination, n_heads = self.estimator.combination, self.heads.n_heads
-        weights: list[float] | list[int] = [1, 1]
+        weights: list[Any] = [1, 1]
         match combination:
             case ensembles.GivenCombination():
                 return combination.weights
