@@ -4,55 +4,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from simstudy.design.measures import INDICES, MEASURES
+from simstudy.design.measures import INDICES
 from simstudy.design.settings.records import Line, NonNegative, Positive, Real, Record, Share
 
-ABSTRACT: dict[str, str] = {
-    "abstract C1": "softmax attention of one head is the Nadaraya-Watson estimator",
-    "abstract C2": "multi-head attention is an ensemble of such estimators, each in a projection subspace of its own",
-    "abstract C3": "its mean squared error splits into bias, variance and covariance",
-    "abstract C4": "variance falls with the decorrelation of head outputs, and not with the number of heads alone",
-    "abstract C5": "principal angles govern decorrelation: orthogonal heads reduce variance most, aligned not",
-    "abstract C6": "the mean squared error falls as the Head Diversity Index rises",
-    "abstract C7": "that explains why heads specialise",
-    "abstract C8": "at a fixed budget of dimensions theory finds the best number and dimension of heads",
-    "abstract C9": "the best dimension of a head grows like the logarithm of the number of training pairs",
-    "abstract C10": "the best number of heads grows nearly linearly in the budget",
-    "abstract C11": "one law of weighting and decorrelation holds for attention and for other ensembles",
-}
-"""What the abstract of Fokoué (arXiv 2605.20271) asserts, in its order and in our words."""
-
-OTHERS: dict[str, str] = {
-    "related paper": "what the authors of a related system assert of it",
-    "full text": "what authors print or assert beyond an abstract: in figures, tables, theorems and code",
-    "consequence": "what follows from theory: sizes, conditions, exceptions",
-    "negative control": "what fails because a condition is taken away: it shows that the test can contradict",
-    "foil": "a rival statement that one might believe, held against the facts",
-    "identity": "what holds by algebra or by construction: it checks the simulator",
-    "unstated": "the design does not say",
-}
-
-ORIGINS: dict[str, str] = ABSTRACT | OTHERS
-"""Every origin that a design may state, and what it means."""
-
 MeasureName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Name of a measure: whether the cells have it, `rules` tells, as functions give measures by names of their own."""
+"""Name of a measure: whether cells have it is seen later, as functions give measures of their own names."""
 if TYPE_CHECKING:
-    TheoreticalMeasure = str
     IndexName = str
-    Origin = str
 else:
-    TheoreticalMeasure, IndexName, Origin = Literal[tuple(MEASURES)], Literal[INDICES], Literal[tuple(ORIGINS)]
+    IndexName = Literal[INDICES]
+Origin = Literal[
+    "abstract C1", "abstract C2", "abstract C3", "abstract C4", "abstract C5", "abstract C6", "abstract C7",
+    "abstract C8", "abstract C9", "abstract C10", "abstract C11", "related paper", "full text", "consequence",
+    "negative control", "foil", "identity", "unstated",
+]  # fmt: skip
+"""Where a claim comes from: what the abstract of Fokoué (arXiv 2605.20271) asserts, in its order, or another source."""
 Theory = Literal["exact", "leading"]
 Scale = Literal["linear", "log_log", "log_x"]
 Direction = Literal["increasing", "decreasing"]
 Verdict = Literal["supported", "contradicted", "undecided"]
 Selection = dict[str, Any]
-
 LEVEL = 0.05
 """Chance of a wrong contradiction or support among all claims of a study."""
-
-
 SELECTION: Any = Field(default_factory=dict)
 Factors = Annotated[tuple[str, ...], Field(strict=False)]
 

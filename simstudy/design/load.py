@@ -51,13 +51,14 @@ def load_design(
         placed = [_in_profile(each, written.tables, profile) for each in error.problems]
         raise DesignError(written.place, placed) from None
     smooth = {name for name, told in document.measures.items() if not told.counted}
-    planned = []
-    for name, grid in grids.items():
-        shared = {"grid": name, "precision": grid.precision, "by_query": grid.by_query, "exact": grid.exact}
-        for cell in grid.cells:
+    planned = (
+        PlannedCell(
+            grid=name, cell=cell, precision=grid.precision, by_query=grid.by_query, exact=grid.exact,
             # Numbers or shares of events, for all that is known of functions.
-            counted = frozenset(() if cell.functions is None else {*cell.statistics} - smooth)
-            planned.append(PlannedCell(cell=cell, counted=counted, **shared))
+            counted=frozenset(() if cell.functions is None else {*cell.statistics} - smooth),
+        )
+        for name, grid in grids.items() for cell in grid.cells
+    )  # fmt: skip
     loaded = Design(
         **{name: getattr(document, name) for name in Declared.model_fields},
         profile=profile,

@@ -160,18 +160,6 @@ p_against | 1 | p-value against the claim, corrected for the numbers of comparis
 p_in_favour | 1 | p-value for the claim, corrected for the numbers of comparisons and claims, holding at all looks
     together: below the level it is supported
 verdict_comparisons | 1 | number of comparisons in the claim
-[comparisons: comparison]
-comparison_claim | text | claim that the comparison belongs to
-comparison_statistic | text | what was estimated
-comparison_estimate | see comparison_statistic | as verdict_estimate
-comparison_mcse | see comparison_statistic | as verdict_mcse
-comparison_claimed_lower | see comparison_statistic | as claimed_lower
-comparison_claimed_upper | see comparison_statistic | as claimed_upper
-comparison_confidence_lower | see comparison_statistic | as confidence_lower
-comparison_confidence_upper | see comparison_statistic | as confidence_upper
-comparison_p_against | 1 | as p_against, by Holm's method
-comparison_p_in_favour | 1 | as p_in_favour
-comparison_no_verdict_because | text | as no_verdict_because
 """
 
 
@@ -190,7 +178,7 @@ def _parsed(catalogue: str) -> dict[str, dict[str, Variable]]:
 MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_OTHERS = _parsed(
     _CATALOGUE + CATALOGUE
 ).values()
-_COUNTS, _VERDICTS, _COMPARISONS, OF_FUNCTIONS = _OTHERS
+_COUNTS, _VERDICTS, OF_FUNCTIONS = _OTHERS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
 gives and that are averaged, then those that follow from other measures."""
 
@@ -198,13 +186,11 @@ OCCASIONAL = ("regret",)
 """Measures of ensembles that results hold only where a cell has them."""
 
 
-def _derived(of: dict[str, Variable], told: dict[str, str], *dims: str, unit: str = "") -> dict[str, Variable]:
-    """Variables that tell something of others, by suffix; by default of their unit, and their dimensions but source."""
+def _derived(of: dict[str, Variable], told: dict[str, str], *dims: str) -> dict[str, Variable]:
+    """Variables that tell something of others, by suffix, in their unit; by default of their dimensions but source."""
     return {
-        f"{name}_{suffix}": Variable(
-            dims or tuple(d for d in variable.dims if d != "source"), unit or variable.unit, meaning.format(name)
-        )
-        for name, variable in of.items()
+        f"{name}_{suffix}": Variable(dims or each.dims[each.dims[0] == "source" :], each.unit, meaning.format(name))
+        for name, each in of.items()
         for suffix, meaning in told.items()
     }
 
@@ -222,6 +208,13 @@ _BY_QUERY = {
     )
     for name, of in MEASURES.items()
 }
+_COMPARISONS = {"comparison_claim": Variable(("comparison",), "text", "claim that the comparison belongs to")} | {
+    f"comparison_{name.removeprefix('verdict_')}": Variable(("comparison",), _VERDICTS[name].unit, f"as {name}")
+    for name in (
+        "statistic", "verdict_estimate", "verdict_mcse", "claimed_lower", "claimed_upper", "confidence_lower",
+        "confidence_upper", "p_against", "p_in_favour", "no_verdict_because",
+    )
+}  # fmt: skip
 _AVERAGED = MEASURES | STATISTICS | INDEXED_MEASURES
 VARIABLES: dict[str, Variable] = _with_errors(_AVERAGED, MEASURES) | _COUNTS | _VERDICTS | _COMPARISONS
 """Variables of ``results.nc``."""
@@ -253,20 +246,13 @@ DETAILS: dict[str, Variable] = {
 """Variables of ``details.nc``."""
 
 _COORDINATES = {
-    "grid": "grid of the design that the cell belongs to",
     "bandwidth_rule": "rule that gives the bandwidth",
     "source": "Monte Carlo (empirical), or theory",
     "index": "head diversity index",
-    "claim": "claim of the design",
-    "figure": "figure of the design",
-    "comparison": "number of the comparison",
-    "look": "number of the look",
-    "drawn": "number of the replicate",
+    "drawn": "replicate",
     "end": "end of an interval, or the truth",
-    "study": "study that the cell belongs to",
-    "profile": "profile of the study that the cell belongs to",
 }
-"""Coordinates that are no settings."""
+"""Coordinates that are no settings, for which their own names do not do."""
 
 
 def measures_of_functions(cells: Iterable[Cell], told: Mapping[str, Any]) -> dict[str, Variable]:

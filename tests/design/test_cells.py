@@ -6,7 +6,6 @@ import pytest
 from builders import DESIGN, edited, minimal_cell
 
 from simstudy.design import written
-from simstudy.design.feasibility import features_needed, impossibilities
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.written import find_design, known_designs
@@ -18,18 +17,6 @@ LABEL = {"label": "sin x"}
 
 def test_setting_names__are_unique_over_tables():
     assert len(TABLE_OF) == sum(len(model.model_fields) for model in TABLES.values())
-
-
-def test_features_needed__by_arrangement():
-    def needed(**settings):
-        return features_needed(minimal_cell(n_heads=3, head_dim=2, **settings).heads)
-
-    assert needed(arrangement="aligned") == 2
-    assert needed(arrangement="orthogonal") == 6
-    assert needed(arrangement="rotated", angle=0) == 2
-    assert needed(arrangement="rotated", angle=1) == 6
-    assert needed(arrangement="principal_angles", principal_angles=[0, 5]) == 4
-    assert impossibilities(minimal_cell(arrangement="haar", n_heads=30)) == []
 
 
 def test_identity__follows_numbers_not_labels_and_paths():

@@ -114,10 +114,3 @@ def test_large_files__are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("simstudy.design.contents.MAX_BYTES", 200)
     np.save(tmp_path / "heads.npy", HEADS)
     assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, of_heads("heads.npy"))
-
-
-@pytest.mark.parametrize("key", ["a" * 100_000, "é" * 50_000], ids=["bare", "UTF-8"])
-def test_names_longer_than_anybody_reads__are_cut(tmp_path, key):
-    for text in (f'{DESIGN}\n["{key}"]\nx = 1\n', edited(DESIGN, "n_keys = 40", f'"{key}" = 40')):
-        message = mistakes(tmp_path, text)
-        assert "unknown key" in message and max(map(len, message.splitlines())) < 1000

@@ -176,13 +176,6 @@ def test_work_of_reading__grows_like_the_number_of_cells(tmp_path):
     assert calls[1] < 2.2 * calls[0]
 
 
-def test_settings_of_a_grid__may_replace_a_kind_alone(tmp_path):
-    text = DESIGN.replace(
-        "[grids.angles.factors]", '[grids.angles.settings]\n"regression.kind" = "ridge"\n[grids.angles.factors]'
-    )
-    assert loaded(tmp_path, text).cells[0].cell.data.regression.kind == "ridge"
-
-
 def test_too_many_cells__are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(cells, "MAX_CELLS", 200)
     text = of_many_cells(150)
