@@ -12,7 +12,6 @@ from simstudy.design.measures import RESERVED
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, path_of, validated
 from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.levels import label
 from simstudy.design.settings.records import Impossible
 
 Read = Callable[[Cell], Cell]
@@ -123,14 +122,12 @@ def _place(name: str, grid: Grid, levels: dict[str, int], steps: Steps) -> Steps
 
 
 def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Steps]) -> Problem:
-    if setting in TABLE_OF:
-        steps: Steps = [TABLE_OF[setting], setting]
-        value = getattr(getattr(cell, TABLE_OF[setting]), setting)
-    else:
-        inside = [] if setting in Functions.model_fields else ["parameters"]
-        steps, value = ["functions", *([] if setting == "functions" else [*inside, setting])], None
-        value = cell.coordinates.get(setting)
-    return Problem(path_of(at(steps)), None if value is None else label(value), remedy)
+    inside = (
+        [setting] if setting in Functions.model_fields else [] if setting == "functions" else ["parameters", setting]
+    )
+    value = cell.coordinates.get(setting, "")
+    steps: Steps = [TABLE_OF[setting], setting] if setting in TABLE_OF else ["functions", *inside]
+    return Problem(path_of(at(steps)), None if value == "" else value, remedy)
 
 
 def _with_one_control(cells: list[Cell]) -> list[Cell]:

@@ -29,12 +29,6 @@ def _ends(ends: list[Any]) -> list[Any]:
     return ends
 
 
-def _positive(ends: list[Any]) -> list[Any]:
-    if ends[0] <= 0:
-        raise PydanticCustomError(RULE, "must be positive, as it has a logarithm; raise the lowest")
-    return ends
-
-
 Ends = Annotated[list[Any], AfterValidator(_ends)]
 
 
@@ -42,13 +36,15 @@ class Law(Record):
     """The law of one setting: a table with one entry, [lowest, highest] or values; whole ends give whole numbers."""
 
     uniform: Ends | None = None
-    log_uniform: Annotated[Ends, AfterValidator(_positive)] | None = None
+    log_uniform: Ends | None = None
     one_of: list[Any] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_entry(self) -> Self:
         if sum(map(bool, (self.uniform, self.log_uniform, self.one_of))) != 1:
             raise PydanticCustomError(RULE, "must have one entry: uniform, log_uniform or one_of")
+        if self.log_uniform and self.log_uniform[0] <= 0:
+            raise PydanticCustomError(RULE, "must be positive, as it has a logarithm; raise the lowest")
         return self
 
     def draw(self, rng: np.random.Generator) -> Any:

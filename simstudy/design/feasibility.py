@@ -151,7 +151,7 @@ def _needs(cell: Cell) -> Rules:
         'normaliser = "softmax"': normaliser.kind == "softmax",
         "no product of kernels": combination.kind != "product",
         "weights that are not fitted": combination.kind != "fitted",
-        "fixed weights of heads": cell.weights is not None,
+        "fixed weights of heads": combination.kind not in ("optimal", "fitted", "product"),
         'combination = "uniform"': combination.kind == "uniform",
         'reference = "none"': estimator.reference == "none",
         'a population without "heads"': "heads" not in cell.population,
