@@ -42,7 +42,7 @@ def span_of(cell: Cell) -> Span | None:
     slopes = np.einsum("qhk,hjk->hjq", images, heads.key_projections(cell))
     parts = [part for m in waves_of(cell) for part in (m.gradient[None], m.curvature, m.waves)]
     n_seen = int(np.flatnonzero(np.concatenate(parts).any(axis=0)).max(initial=0)) + 1 if parts else d
-    elliptical = isinstance(keys, GaussianKeys | StudentKeys | AutoregressiveKeys) and not estimator.measure_function
+    elliptical = isinstance(keys, GaussianKeys | StudentKeys | AutoregressiveKeys)
     n_slopes = n_heads * cell.n_queries
     if not elliptical or n_slopes + n_seen >= min(d, n_heads * cell.heads.head_dim):
         return Span(slopes, np.empty((1, 0, 0)), np.empty((d, 0)))
