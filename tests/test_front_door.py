@@ -29,13 +29,9 @@ def command(in_process, monkeypatch, tmp_path):
     return outcome
 
 
-def test_version__is_that_of_the_package(command):
+def test_version_of_the_package_is_told_and_without_a_command_the_help_line_by_line(command):
     assert command("--version") == (0, f"simstudy {simstudy.__version__}\n", "")
     assert simstudy.__version__ == importlib.metadata.version("simstudy")
-
-
-def test_no_command__shows_the_help_line_by_line(command):
-    """It stood in one line after "error:", with each newline spelt out."""
     code, shown, errors = command()
     assert (code, errors) == (2, "") and shown == command("--help")[1] and "\\n" not in shown
 

@@ -14,7 +14,7 @@ from simstudy.design.measures import described
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.report.page import require_same_design
-from simstudy.results import LAYOUT, cells_of, factors_of, open_results, tree_of
+from simstudy.results import LAYOUT, cells_of, open_results, tree_of
 from simstudy.study import run
 
 TINY = edited(DESIGN.partition("[claims")[0], "max_replicates = 512", "max_replicates = 64") + "[profiles.quick]\n"
@@ -89,6 +89,7 @@ def test_tree__draws_a_labelled_curve_and_has_nothing_that_is_undefined_througho
     for node in tree.subtree:
         for name, variable in node.data_vars.items():
             assert not variable.isnull().all(), (node.path, name)
+    assert tree["angles"].n_keys.attrs == {"long_name": "training pairs", "units": "1"}
     assert tree["angles"].attrs["n_heads"] == 4 and tree["many-heads"].sizes["bandwidth"] == 3
     assert set(tree["many-heads"].bandwidth.values.tolist()) == {"0.4", "0.8", "attention"}
     assert tree["angles/theory"].mse.sel(source="exact").notnull().sum() == 14
@@ -128,15 +129,6 @@ def test_what_is_opened__survives_a_fuller_index_and_a_file(made_up, tmp_path):
         assert missing.precision_reached.isnull().all() and set(missing.inapplicable.values.ravel().tolist()) <= {""}
 
 
-def test_factors__are_read_as_they_are_recorded(made_up):
-    assert factors_of(made_up) == {
-        "angles": ("regression", "n_keys", "angle"),
-        "many-heads": ("bandwidth", "n_heads"),
-        "single": ("n_keys",),
-    }
-    assert factors_of(made_up.assign_attrs(factors="a: ; b-2: n_keys")) == {"a": (), "b-2": ("n_keys",)}
-
-
 def test_files__are_compressed_without_losing_a_digit(made_up, tmp_path):
     many = made_up.isel(cell=np.arange(5000) % made_up.sizes["cell"])
     many["mse_mcse"] = "cell", np.random.default_rng(1).standard_normal(5000)
@@ -148,14 +140,6 @@ def test_files__are_compressed_without_losing_a_digit(made_up, tmp_path):
         assert again.mse.encoding["zlib"] and again.drop_encoding().identical(many)
 
 
-def test_coordinates__have_names_and_units(made_up):
-    assert made_up.n_keys.attrs == {"long_name": "training pairs", "units": "1"}
-    assert made_up.angle.attrs == {"long_name": "angle", "units": "degrees"}
-    assert made_up.regression.attrs == {"long_name": "regression function"}
-    for coordinate in made_up.coords.values():
-        assert coordinate.attrs["long_name"] and ("units" in coordinate.attrs) == (coordinate.dtype.kind not in "OU")
-
-
 def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path):
     foreign = xr.Dataset({"air": ("time", [1.0])})
     with pytest.raises(UserError, match="not the results of a study"):
@@ -165,13 +149,8 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path):
     with pytest.raises(UserError, match=r"air\.nc: damaged, or not the results of a study"):
         open_results(path)
     store, tree = Store(tmp_path), tree_of(made_up)
-    for change, told in (
-        (
-            {"layout": ""},
-            r"results\.nc: laid out by another version of simstudy \(0.0.9, commit some commit\); run the study again",
-        ),
-        ({"layout": LAYOUT, "title": 7.0}, "laid out by another version"),
-    ):
+    told = r"results\.nc: laid out by another version of simstudy \(0.0.9, commit some commit\); run the study again"
+    for change in ({"layout": ""}, {"layout": LAYOUT, "title": 7.0}):
         tree.attrs |= {"simstudy_version": "0.0.9"} | change
         store.write_dataset("results.nc", tree)
         with pytest.raises(UserError, match=told):
