@@ -76,8 +76,7 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     bases = orthonormal_bases(projections)
     n_heads, n_features, head_dim = bases.shape[-3:]
     angles_of_heads = angles_between(bases)
-    first, second = np.triu_indices(n_heads, 1)
-    angles = angles_of_heads[..., first, second, :]
+    angles = angles_of_heads[..., *np.triu_indices(n_heads, 1), :]
     cosines2, sines = np.cos(angles) ** 2, np.sin(angles)
     # Without pairs (one head) the mean square cosine has no effect on the spectral indices.
     c2 = _mean_over_pairs(cosines2.mean(axis=-1)) if n_heads > 1 else np.full(angles.shape[:-2], np.nan)
@@ -89,11 +88,12 @@ def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         # A common direction has log 0 = −∞ and adds nothing; without a bandwidth all is NaN.
         log_ratio = 2.0 * (np.log(sines) - math.log(bandwidth) - math.log(math.hypot(bandwidth, math.sqrt(2.0))))
+        determinants = 0.5 * np.logaddexp(0.0, log_ratio).sum(axis=-1)
     indices = (
         1.0 - c2,
         n_heads / (1.0 + (n_heads - 1) * c2) if n_heads > 1 else np.ones_like(c2),
         _exp_entropy(square / (n_heads * head_dim)) / head_dim,
-        _mean_over_pairs(0.5 * np.logaddexp(0.0, log_ratio).sum(axis=-1)),
+        _mean_over_pairs(determinants),
         _mean_over_pairs(sines.prod(axis=-1)),
         _exp_entropy((np.cos(angles_of_heads) ** 2).mean(axis=-1) / n_heads),
         _mean_over_pairs(sines.min(axis=-1)),
