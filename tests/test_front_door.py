@@ -57,7 +57,7 @@ def test_init__writes_a_design_that_checks_and_nothing_over_another(command, tmp
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("", ("[data]", "n_keys", "[claims.NAME]", "- coverage:")), ("heads", ("arrangement", "- disjoint:")),
+        ("", ("[data]", "n_keys", "[claims.NAME]", "- coverage:")), ("heads", ("arrangement", "- none, disjoint: ")),
         ("noise", ("- student_t: ", "heavy-tailed")), ("ridge", ("amplitude = 1.0",)), ("measures", ("- mse:",)),
         ("mse", ("mean squared error of the combined estimate",)), ("larger_than", ("versus", "(ratio)")),
     ],
