@@ -34,6 +34,7 @@ FUNCTIONS = {
     "additive": {"kind": "additive", "wave": "cos", "frequency": 0.7, "decay": "power", "rate": 0.5},
     "interaction": {"kind": "interaction", "amplitude": -1.5},
 }
+FLAT = {"kind": "ridge", "wave": "cos", "amplitude": 2.0, "frequency": 1e-9}
 SUM = {"kind": "sum", "terms": list(FUNCTIONS.values())}
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
 POINTS = {"kind": "points", "points": [[0.4, -0.3], [-1.1, 0.8]]}
@@ -112,6 +113,15 @@ def test_averages_over_a_key_that_is_left_out__are_sums_over_a_grid(name):
     for found, right in zip(integrate(sums, linear, 30, known.nodes, *no_terms), expected, strict=True):
         np.testing.assert_allclose(found, 30 * right, rtol=1e-6, atol=1e-7)
     assert known.signal.min() > 0.9 and known.noise.min() > 0.1
+
+
+def test_expectations__of_heads_that_coincide_and_are_narrow():
+    """E K² of a narrow kernel is half its mass times 2^(1 − p/2) the density at its centre; heads agree to rounding."""
+    cell = minimal_cell(arrangement="aligned", bandwidth=1e-6, n_heads=2, head_dim=2, queries=POINTS)
+    known = expectations(cell)
+    density = np.exp(-0.5 * (query_points(cell)[:, :2] ** 2).sum(axis=1)) / (2 * np.pi)
+    np.testing.assert_allclose(np.exp(known.log_mass[:, 0]), 2 * np.pi * 1e-12 * density, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(known.log_product), np.pi * 1e-12 * density[:, None] * np.ones(3), rtol=1e-6)
 
 
 def measured(cell, n_batches=4):
@@ -227,6 +237,16 @@ def test_control__whose_mean_misses_0_by_over_four_standard_errors_is_refused(fa
     sums = np.repeat((spread + farthest / 64)[:, None, None], 2, axis=2)
     blocks = moments.empty(64, np.ones(1), 1, 0, controlled=True)._replace(n_defined=np.ones(64, int), control_sum=sums)
     assert (controlled(blocks)[1] == EXPANSION) == (farthest < 4)
+
+
+@pytest.mark.parametrize("settings", [{"regression": "zero", "bandwidth": 1e7}, {"regression": FLAT}])
+def test_rounding_of_what_does_not_vary__is_no_wrong_mean(settings, monkeypatch):
+    """Of even weights covariances, and of a flat function means, are the same in all replicates but for rounding."""
+    cell = cell_of(n_keys=512, **settings, **CONTROL)
+    assert measured(cell)[1].estimator == EXPANSION
+    right = expansion.known_of(cell)
+    monkeypatch.setattr(expansion, "known_of", lambda _: right._replace(mean=right.mean + 1e-12))
+    assert "standard errors, not to 0" in measured(cell)[1].estimator
 
 
 @LOGITS

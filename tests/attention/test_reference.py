@@ -50,6 +50,14 @@ def test_layer_of_pytorch__is_the_weighted_ensemble(head_dim):
     assert discrepancy(reference="torch_multi_head_attention", **settings) < 1e-12
 
 
+@pytest.mark.parametrize(
+    "reference", ["multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs_torch)]
+)
+def test_single_precision__is_compared_with_a_layer_in_double(reference):
+    found = discrepancy(reference=reference, logits="dot_product", dtype="float32")
+    assert 1e-9 < found < 1e-5
+
+
 def test_attention__does_not_overflow():
     queries, keys = np.full((1, 1, 1, 1), 1e3), np.array([[[[-1e3, 1e3]]]])
     assert reference_module.attention(queries, keys, np.array([[5.0, 7.0]]), 1.0).item() == 7.0

@@ -96,6 +96,13 @@ def test_indices__of_aligned_and_orthogonal_heads(n_heads):
             assert value == pytest.approx(expected[name], abs=1e-12), name
 
 
+def test_indices__of_a_single_head():
+    found = named(heads((1, 5, 2)))
+    for name in PAIRED:
+        assert math.isnan(found[name])
+    assert [found[name] for name in ("participation", "entropy", "vendi")] == pytest.approx([1, 1, 1], abs=1e-12)
+
+
 @pytest.mark.parametrize("bandwidth", [1e-300, 1e-8, 1e-6, 1e-3, 0.7, 1e3, 1e155])
 def test_logdet__keeps_its_digits_at_any_bandwidth(bandwidth):
     """One angle t: ½ log[1 + sin² t/(b²(b² + 2))], here in exact rational arithmetic."""
@@ -148,6 +155,16 @@ def test_heads_take_up_the_features_that_validation_demands(setting, wanted):
     assert used.max() + 1 == used.size == features_needed(cell.heads)
     tight = cell.model_copy(update={"data": cell.data.model_copy(update={"n_features": used.size})})
     np.testing.assert_array_equal(key_projections(tight), w[:, : used.size])
+
+
+def test_limits_are_exact():
+    identity = np.eye(20)
+    aligned = key_projections(make(arrangement="rotated", angle=0))
+    orthogonal = key_projections(make(arrangement="rotated", angle=90))
+    for h in range(4):
+        np.testing.assert_array_equal(aligned[h], identity[:, :2])
+        np.testing.assert_array_equal(orthogonal[h], identity[:, 2 * h : 2 * h + 2])
+    np.testing.assert_array_equal(key_projections(make(arrangement="rotated", angle=33))[0], identity[:, :2])
 
 
 def haar(**changes):

@@ -81,6 +81,12 @@ def test_every_row__is_as_likely_as_any_other_at_every_place(sampling):
     assert all(len(set(rows)) == 50 for rows in drawn[:50]) == (sampling == "without")
 
 
+def test_all_rows_without_replacement__are_all_rows():
+    drawn = draw_rows(make("without", n_keys=430), 0, 3)
+    np.testing.assert_array_equal(np.sort(drawn, axis=1), np.tile(np.arange(430), (3, 1)))
+    assert len({tuple(rows) for rows in drawn}) == 3
+
+
 def test_values_are_those_of_the_rows_drawn():
     cell = make(noise_treatment="drawn", noise_sd=0.0)
     shared = SharedData(cell, 2, 3)

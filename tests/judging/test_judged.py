@@ -90,6 +90,12 @@ def test_clusters__contribute_as_wholes(of_one):
     assert estimates(told_once, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
 
 
+def test_unit_and_cluster__may_be_one_column():
+    columns = {"unit": "task", "value": "score", "factors": ("model", "size")}
+    alone, as_cluster = estimates(LONG, **columns), estimates(LONG, cluster="task", **columns)
+    assert as_cluster.contributions[0] == pytest.approx(alone.contributions[0])
+
+
 def test_trials__are_units_by_the_largest_cluster_and_the_range_of_all_numbers():
     frame = pd.DataFrame({"a": np.ones(100), "b": np.r_[np.zeros(99), 5.0], "text": np.arange(100) // 4})
     assert estimates(frame[["a", "b"]]).trials == pytest.approx([20.0, 20.0])

@@ -45,6 +45,12 @@ def test_differences__are_the_combinations_of_two(three):
                 np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
 
 
+def test_draws__have_the_covariance_of_blocks_and_remainders(three):
+    expected = np.diag([(LONG**2).sum() + 4.0, (SHORT**2).sum() + 25.0, (APART**2).sum() + 9.0])
+    expected[0, 1] = expected[1, 0] = LONG[:48] @ SHORT
+    np.testing.assert_allclose(np.cov(three.draws([0, 1, 2]).T), expected, atol=3.0)
+
+
 def test_folded_blocks__count_as_time_and_leave_the_degrees_of_freedom_of_what_is_stored():
     found = estimates_of([account({}, 1.0, LONG, n_blocks=6400), account({}, 1.0, APART, seed=2)], "mse")
     assert (found.combine({0: 1.0}).n_blocks, found.combine({0: 1.0}).degrees) == (6400, 63)

@@ -11,7 +11,7 @@ from stored import remove, rows
 
 from simstudy.design.claims import LEVEL
 from simstudy.study import run
-from simstudy.verdicts.evidence import anytime_score, normal_score
+from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.judge import wanted_by_claims
 
 X_LEVELS = [{"x": 0.0}, {"x": 1.0}]
@@ -79,12 +79,29 @@ def test_cells_that_can_have_no_error__want_nothing(monkeypatch):
     assert wanted(accounts_of([2.0]), a=stated) == [DONE]
 
 
+def test_one_more_batch__is_the_least_that_an_open_claim_wants():
+    almost = float(students_of(anytime_score(LEVEL, N_BLOCKS), 0.0, N_BLOCKS - 1)) * (1 - 1e-9)
+    assert wanted(accounts_of([almost]), a=claim(kind="larger_than")) == [DONE + 1]
+
+
 def test_cells_without_a_measure_want_more_and_other_grids_are_left_alone():
     alone = accounts_of([2.0, 2.0], "other", stop="precision")
     accounts = [*alone, *accounts_of([2.0, 2.0])]
     accounts[2].performance = None
     both = {"a": claim(kind="larger_than", grid="other"), "b": claim(kind="larger_than")}
     assert wanted(accounts, **both) == [DONE, DONE, CEILING, target(2.0, LEVEL / 2)]
+
+
+def test_theory__counts_with_its_error(monkeypatch):
+    def predict(planned, told):
+        return [{"exact": SimpleNamespace(measures={"mse": 8.0}, errors={"mse": error})} for _ in planned]
+
+    monkeypatch.setattr("simstudy.verdicts.predictions.predict", predict)
+    stated = claim(kind="agrees_with_theory", source="exact", margin=0.25)
+    found = {}
+    for error in (0.0, 1.0):
+        found[error] = wanted(accounts_of([8.0]), a=stated)
+    assert found[0.0] == [target(2.0)] and found[1.0] == [target(2.0 / 2**0.5)]
 
 
 FLOOR = 512

@@ -10,7 +10,7 @@ from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import p_above
 from simstudy.verdicts.figure_data import optimum_shares, wrong_pairs
 from simstudy.verdicts.judge import decide
-from simstudy.verdicts.optima import Profile, optima
+from simstudy.verdicts.optima import Profile, optima, told_profile
 from simstudy.verdicts.orderings import violated_share
 from simstudy.verdicts.paths import optimum_slopes
 
@@ -139,6 +139,19 @@ def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
     ends = np.where([c["head_dim"] > 4 and c["n_keys"] < 8192 for c in estimates.conditions], np.nan, theory.values)
     assert len(list(optima(stated, of(estimates, chosen, theory.values)))) == 5
     assert len(list(optima(stated, of(estimates, chosen, ends)))) == 2
+
+
+def test_told_profile__is_silent_where_what_is_tuned_may_be_better_beyond_theory():
+    levels, bandwidths = np.repeat([1.0, 2.0, 4.0], 3), [0.5, 0.7, 1.0] * 3
+    values = np.array([3.0, 2.0, 2.5, np.nan, 1.0, 1.5, np.nan, 2.0, 1.8])
+    profile = told_profile(levels, [bandwidths], values)
+    # At level 2 the least stands beside a gap; at level 4 it does not.
+    np.testing.assert_array_equal(profile.values, [2.0, np.inf, 1.8])
+    assert not profile.in_sight
+    whole = told_profile(levels, [bandwidths], np.where(np.isnan(values), 9.0, values))
+    np.testing.assert_array_equal(whole.values, [2.0, 1.0, 1.8])
+    assert whole.in_sight and whole.least == 1
+    np.testing.assert_array_equal(told_profile(levels[::3], [], values[2::3]).values, [2.5, 1.5, 1.8])
 
 
 def test_optimum_shares__are_how_often_a_cell_is_least():

@@ -7,7 +7,7 @@ import pytest
 from exact_estimates import claim, derived, exact_estimates
 
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
-from simstudy.verdicts.evidence import interval, p_above, p_below
+from simstudy.verdicts.evidence import interval, p_above, p_below, possible_minima
 from simstudy.verdicts.optima import Profile
 from simstudy.verdicts.paths import DOUBT, MOST_WAYS, optimum_slopes
 
@@ -89,6 +89,32 @@ def test_vertex_of_a_level_that_may_be_least__is_no_further_than_the_middle_of_a
 
     expected = derived(second, [*SURE, *two], ERROR)._replace(value=(1.5 - place(SURE)) / 2.0)
     assert found.confidence(0.01)[1] == pytest.approx(interval(expected, 0.01 * (1 - DOUBT))[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("tuned", [1, 2])
+def test_level_that_may_be_least__is_found_at_its_share_of_the_level(tuned):
+    """A fifth of the level, divided over the levels along which it moves, and over the questions that tuning adds."""
+    two = np.repeat([4.0, 1.0, 1.04, 4.0, 9.0], tuned) + np.tile([0.0, 5.0][:tuned], 5)
+    profiles = [np.repeat(SURE, tuned) + np.tile([0.0, 5.0][:tuned], 5), two]
+    of = selected(profiles, tuned=tuned)
+    of_second = list(range(5 * tuned, 10 * tuned))
+    p = possible_minima(p_above(of.estimates.differences(of_second), 0.0))[2 * tuned]
+    share = DOUBT / len(Z) / (1 if tuned == 1 else len(X) + 1)
+    tune = {"tune": ("h",)} if tuned > 1 else {}
+    wide, narrow = (slope(of._replace(level=level * p / share), **tune).confidence(0.01) for level in (0.99, 1.01))
+    assert wide[1] > narrow[1] + 1e-4
+
+
+def test_tuned_levels_that_may_be_least__each_count():
+    """Beside the least level, and at it, either level of what is tuned may be the least, and their vertices differ."""
+    for where in (1, 2, 3):
+        profile = np.repeat([4.0, 2.0, 1.0, 1.5, 5.0], 2) + np.tile([0.0, 5.0], 5)
+        profile[2 * where + 1] = profile[2 * where] + 0.01
+        one, more = (selected([np.repeat(SURE, 2) + np.tile([0.0, 5.0], 5), each], tuned=2) for each in (
+            np.repeat([4.0, 2.0, 1.0, 1.5, 5.0], 2) + np.tile([0.0, 5.0], 5), profile,
+        ))  # fmt: skip
+        narrow, wide = (np.diff(slope(of, tune=("h",)).confidence(0.01))[0] for of in (one, more))
+        assert wide > narrow + 1e-4
 
 
 def test_optimum_at_an_end__is_certain_there():

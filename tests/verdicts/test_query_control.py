@@ -4,19 +4,15 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
+from simstudy.data.heads import key_projections, query_projections
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import Performance
 from simstudy.replicates.population import measured
+from simstudy.theory import damped_leading_order, leading_order
 from simstudy.verdicts import query_control
-from simstudy.verdicts.query_control import (
-    CONTROLLED,
-    N_RANDOMISATIONS,
-    QueryControl,
-    applies,
-    controlled_by,
-)
+from simstudy.verdicts.query_control import CONTROLLED, N_RANDOMISATIONS, QueryControl, _slopes, applies, controlled_by
 
 N_DRAWS = 24
 
@@ -69,6 +65,19 @@ def test_further_looks__have_the_bits_of_a_single_one():
     control(cell, study_of(cell, 10))
     again, once = control(cell, study_of(cell)), QueryControl()(cell, study_of(cell))
     assert again.estimate["mse"] == once.estimate["mse"] and again.mcse["mse"] == once.mcse["mse"]
+
+
+def test_slopes__leave_each_pair_out():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=9)
+    y = 2 * x + rng.normal(size=9)
+    for variance in (0.0, 0.05):
+        naive = []
+        for one, other in ((np.delete(x, k), np.delete(y, k)) for k in range(9)):
+            gaps = one - one.mean()
+            naive.append(gaps @ other / (gaps @ gaps + 9 * 8 * variance))
+        np.testing.assert_allclose(_slopes(y, x, variance), naive, rtol=1e-10)
+    assert not _slopes(y, np.full(9, 0.3), 0.0).any()
 
 
 def test_theory_whose_mean_is_hardly_known__does_no_harm(monkeypatch):
@@ -128,3 +137,15 @@ def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
     assert QueryControl(together)(one, performance) is performance
     apart = [planned("a", one), planned("b", many)]
     assert QueryControl(apart)(one, performance) is not performance
+
+
+def test_damped_theory__is_leading_order_near_and_finite_far():
+    cell = random_points(n_keys=4000)
+    points = np.array([[0.0] * 6, [0.5] * 6, [4.0] * 6, [40.0] * 6])
+    heads = key_projections(cell), query_projections(cell)
+    with np.errstate(all="ignore"):
+        plain, damped = (theory(cell, *heads, points) for theory in (leading_order, damped_leading_order))
+    np.testing.assert_allclose(damped.covariance[:2], plain.covariance[:2], rtol=0.01)
+    np.testing.assert_array_equal(damped.bias[:2], plain.bias[:2])
+    assert np.isnan(plain.covariance[2:]).all()
+    assert 0 < damped.covariance[2, 0, 0] < 3

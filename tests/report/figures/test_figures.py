@@ -74,6 +74,12 @@ def test_curve__does_not_join_points_that_exact_theory_joins(results):
     assert joined.get_color() == lines(axes, "exact")[0].get_color()
 
 
+def test_curve__sorts_cells_by_x(results):
+    backwards = cells_where(results, regression="zero", n_keys=400.0).isel(cell=slice(None, None, -1))
+    (line,) = lines(panels(draw(curve(), "f", backwards))[0], "leading")
+    np.testing.assert_array_equal(line.get_xdata(), np.arange(0.0, 91.0, 15.0))
+
+
 def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results):
     drawing = draw(design.figures["unshown"], "f", results)
     axes = panels(drawing)[0]
