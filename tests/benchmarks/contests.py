@@ -2,6 +2,7 @@
 
 import functools
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,8 @@ from peers import PEERS, Peer
 from workloads import Size
 
 from simstudy.kernels import nw_moments
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.population import measured
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
 _CALLS = 8
@@ -32,6 +35,8 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
     for work in WORKS[:2]:
         rows += contest_rows(workloads.LAYER, work, rounds)
     rows += scaling_rows(rounds)
+    rows += few_query_rows(rounds)
+    rows += population_rows()
     rows += costs(rounds)
     rows += surroundings(sizes)
     return rows
@@ -157,3 +162,44 @@ def _heads(n: int, n_heads: int, n_queries: int, p: int, logits_by: float = 1.0,
     keys, values = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1, n_heads, p, n), (1, n)))
     queries = logits_by * rng.standard_normal((n_queries, n_heads, p), dtype=np.float32)
     return functools.partial(nw_moments, keys, values, None, queries, p**0.5, "dot_product", False, visible)
+
+
+def few_query_rows(rounds: int) -> Iterator[Row]:
+    """Moments of drawn keys of 768 features at 4 queries, whose 48 logits and the target see 49 coordinates of them."""
+    n, n_heads, batch_size = 4096, 12, 16
+    cell = workloads.attention_cell(n_keys=n, n_heads=n_heads, batch_size=batch_size)
+    rng, real = np.random.default_rng(0), np.float32
+
+    def numpy(n_features: int) -> None:
+        slopes = rng.standard_normal((4 * n_heads, n_features), dtype=real) / real(n_features**0.5)
+        for _ in range(batch_size):
+            keys = rng.standard_normal((n_features, n), dtype=real)
+            weights = slopes @ keys
+            np.exp(weights, out=weights)
+            weights /= weights.sum(axis=1, keepdims=True)
+            errors, by_query = weights @ (2 * np.sin(keys[0])), weights.reshape(4, n_heads, n)
+            np.add(by_query @ by_query.mT, errors.reshape(4, n_heads, 1) * errors.reshape(4, 1, n_heads))
+
+    jobs = [functools.partial(simulate_batch, [cell], 0), *(functools.partial(numpy, d) for d in (49, 768))]
+    ours, span, whole = interleaved(jobs, rounds)
+    size = "4096 keys, 768 features, 12 heads, 4 queries"
+    yield Row("whole W1", size, "simstudy", 1e6 * float(np.median(ours)) / batch_size, "µs per replicate")
+    yield Row("whole W1", size, "NumPy, coordinates drawn", ratio(span, ours), "times simstudy")
+    yield Row("whole W1", size, "NumPy, keys drawn", ratio(whole, ours), "times simstudy")
+
+
+def population_rows() -> Iterator[Row]:
+    """Time to one error over a population of queries, by what a draw and a replicate take and vary."""
+    for n_queries in (4, 64):
+        taken, varied = [], []
+        for size, draws in ((16, 128), (256, 32)):
+            cell = workloads.attention_cell(
+                n_keys=256, n_heads=4, head_dim=16, n_queries=n_queries, batch_size=size, population=["queries"]
+            )
+            simulate_batch([cell], 0)
+            start = time.process_time()
+            found = measured(cell, [simulate_batch([cell], batch)[0] for batch in range(draws)])
+            taken.append((time.process_time() - start) / draws)
+            varied.append(draws * float(found.mcse["mse"] / found.estimate["mse"]) ** 2)
+        gain = taken[1] * varied[1] / (taken[0] * varied[0])
+        yield Row("whole W1", f"population, {n_queries} queries", "256 replicates a draw for 16", gain, "times the time")

@@ -6,6 +6,7 @@ include the projection.  The whole job also draws the data and sums the moments 
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from builders import minimal_cell
@@ -92,6 +93,15 @@ def cell(size: Size, treatment: str) -> Cell:
         bandwidth=size.bandwidth, regression={"kind": "ridge", "amplitude": 2.0, "direction": [1.0]},
         noise_sd=0.5, noise_treatment=treatment, dtype=size.dtype, queries={"kind": "gaussian", "count": size.queries},
         batch_size=N_BLOCKS * size.replicates,
+    )  # fmt: skip
+
+
+def attention_cell(n_queries: int = 4, head_dim: int = 64, **settings: Any) -> Cell:
+    """A layer of a transformer at few queries, whose heads fill its features."""
+    return minimal_cell(
+        n_features=head_dim * settings["n_heads"], head_dim=head_dim, arrangement="orthogonal", bandwidth="attention",
+        logits="dot_product", regression={"kind": "ridge", "amplitude": 2.0}, dtype="float32",
+        queries={"kind": "gaussian", "count": n_queries}, **settings,
     )  # fmt: skip
 
 
