@@ -28,8 +28,7 @@ _SMALL = 1 << 14
 
 def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray, indices: Array) -> Prepared:
     real = np.dtype(cell.simulation.dtype)
-    rows = len(query) if query.ndim == 4 else 1
-    points = points - heads.key_offset(cell)
+    rows, points = len(query) if query.ndim == 4 else 1, points - heads.key_offset(cell)
     turned = np.ascontiguousarray(np.broadcast_to(points.T.astype(real), (rows, *points.T.shape)))
     # As kernels read them: queries and columns of projections side by side.
     queries = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)

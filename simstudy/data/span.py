@@ -42,10 +42,6 @@ def span_of(cell: Cell) -> Span | None:
     slopes = heads.key_projections(cell) @ images.swapaxes(1, 2)
     seen = [part.any(axis=0) for m in waves_of(cell) for part in (m.gradient[None], m.curvature, m.waves)]
     n_seen = 1 + int(np.flatnonzero(np.any(seen, axis=0)).max(initial=0)) if seen else d
-    images = heads.query_points(cell) @ heads.query_projections(cell)
-    slopes = heads.key_projections(cell) @ images.swapaxes(1, 2)
-    seen = [part.any(axis=0) for m in waves_of(cell) for part in (m.gradient[None], m.curvature, m.waves)]
-    n_seen = 1 + int(np.flatnonzero(np.any(seen, axis=0)).max(initial=0)) if seen else d
     elliptical = isinstance(keys, GaussianKeys | StudentKeys | AutoregressiveKeys)
     n_slopes = n_heads * cell.n_queries
     if not elliptical or n_slopes + n_seen >= min(d, n_heads * cell.heads.head_dim):
