@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from simstudy.design.measures import INDICES, LENGTHS, averaged_measures, coordinates_of, described
+from simstudy.design.measures import LENGTHS, averaged_measures, coordinates_of, described
 from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.design.settings.levels import Coordinates, selected
 from simstudy.errors import UserError
@@ -76,9 +76,7 @@ def details(results: Results, where: Where) -> xr.Dataset:
     return _read(cells, find_cell(cells, where, "where"))
 
 
-def contrast(
-    results: Results, a: Where, b: Where, measure: str, ratio: bool = False, index: str | None = None
-) -> ExploratoryContrast:
+def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = False) -> ExploratoryContrast:
     """Compare two cells: the difference a − b of a measure, or the ratio a/b, with a paired Monte Carlo standard error.
 
     Cells of one seed and batch size use the same replicates, block by block, in any study.  Their errors are those of
@@ -94,8 +92,6 @@ def contrast(
         Name of a measure, such as ``mse``.
     ratio
         True for the ratio, with its error by the delta method.
-    index
-        Which diversity index, for ``measure = "hdi"``.
 
     Returns
     -------
@@ -109,11 +105,8 @@ def contrast(
         or the cells share replicates in blocks of other lengths, so that their covariance is unknown.
     """
     results = cells_of(results)
-    known = [*averaged_measures(results), *(["hdi"] if "hdi" in results else [])]
-    if measure not in known:
+    if measure not in (known := averaged_measures(results)):
         raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
-    if (index is not None) != (measure == "hdi") or (index is not None and index not in INDICES):
-        raise UserError(f"index = {index!r}: state one of {', '.join(INDICES)} with measure = 'hdi' only")
     cells = [find_cell(results, where, name) for where, name in ((a, "a"), (b, "b"))]
     rows = coordinates_of(results)
     coordinates = one, other = [rows[cell] for cell in cells]
@@ -123,11 +116,11 @@ def contrast(
             f"{one['batch_size']:g} and {other['batch_size']:g}), so their covariance is unknown; use one size"
         )
     together = bool(one["seed"] == other["seed"])
-    measured = [_measured(results, cell, measure, index) for cell in cells]
+    measured = [_measured(results, cell, measure) for cell in cells]
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
-    estimates = estimates_from(coordinates, streams, measured, measure, index)
+    estimates = estimates_from(coordinates, streams, measured, measure)
     found, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
-    text = (index or measure) + _statement(one, other, factors_of(results), word)
+    text = measure + _statement(one, other, factors_of(results), word)
     numbers = float(found.value), float(found.mcse * found.widening), *interval(found, ERROR_RATE / 2)
     return ExploratoryContrast(text, *numbers, together, doubt(found))
 
@@ -196,10 +189,9 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
         for position, other in enumerate(coordinates_of(stored) if same else ()):
             if all(text_of(row, name) == text_of(other, name) for name in other):
                 return _of_one_cell(stored, position)
-    raise UserError(
-        f"no details of cell {cell} ({path or 'the results were not read from a file'}); open the results with "
-        "simstudy.open_results, and leave details.nc beside results.nc"
-    )
+    place = path or "the results were not read from a file"
+    remedy = "open the results with simstudy.open_results, and leave details.nc beside results.nc"
+    raise UserError(f"no details of cell {cell} ({place}); {remedy}")
 
 
 @lru_cache(maxsize=4)
@@ -220,32 +212,24 @@ def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
     if "feature" in part.dims:
         part = part.isel(feature=slice(int(part.n_features)))
     pairs = {name: variable for name, variable in part.data_vars.items() if "pair" in variable.dims}
-    square = {
-        name: (("head_i", "head_j"), values.values.reshape(len(heads), len(heads)), values.attrs)
-        for name, values in pairs.items()
-    }
+    shape = len(heads), len(heads)
+    square = {name: (("head_i", "head_j"), each.values.reshape(shape), each.attrs) for name, each in pairs.items()}
     part = part.drop_dims("pair").assign(square)
     part = part.drop_dims("query") if part.sizes.get("query") == 0 else part
-    return described(
-        part.assign_coords(
-            {name: np.arange(size) for name, size in part.sizes.items() if name != "index" and name not in part.coords}
-        )
-    )
+    unnamed = {name: size for name, size in part.sizes.items() if name != "index" and name not in part.coords}
+    return described(part.assign_coords({name: np.arange(size) for name, size in unnamed.items()}))
 
 
-def _measured(results: xr.Dataset, cell: int, measure: str, index: str | None) -> Performance:
+def _measured(results: xr.Dataset, cell: int, measure: str) -> Performance:
     """Return a measure of one cell with its contributions, as verdicts see it."""
     inside, own = _read(results, cell), results.isel(cell=cell)
     if not inside.n_blocks:
         raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
     share = inside[f"{measure}_contribution"].values
     remainder = float(inside.get(f"{measure}_remainder", 0.0))
-    estimate, mcse = own[measure], own[f"{measure}_mcse"]
-    if measure != "hdi":
-        estimate = estimate.sel(source="empirical")
     return Performance(
-        {measure: estimate.values},
-        {measure: mcse.values},
+        {measure: own[measure].sel(source="empirical").values},
+        {measure: own[f"{measure}_mcse"].values},
         {measure: share},
         {measure: remainder},
         int(inside.n_used_blocks),

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
-from simstudy.analysis import Where, find_cell
 from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure
 from simstudy.design.measures import averaged_measures
 from simstudy.design.mistakes import hint, validated
@@ -90,18 +89,15 @@ def plot(
     return _panels(draw(validated(KINDS[kind], stated, place=f"plots.{kind}"), y, results))
 
 
-def zip_plot(source: Results | pd.DataFrame, cell: Where | None = None) -> np.ndarray:
-    """Draw intervals of a cell of a simulation, the worst on top, with the Monte Carlo limits of the coverage.
+def zip_plot(table: pd.DataFrame) -> np.ndarray:
+    """Draw intervals of a method, the worst on top; a figure of kind ``zip`` in a design draws those of a study.
 
     See Morris, White and Crowther (2019, Statistics in Medicine 38, 2074).
 
     Parameters
     ----------
-    source
-        Results whose design has a figure of kind ``zip``: the intervals are stored.  Or rows of one method in one
-        setting of a table of `simstudy.estimates`, with ``lower``, ``upper`` and ``truth``.
-    cell
-        Of results, number of a cell or levels of factors: ``{"n": 40}``.
+    table
+        Rows of one method in one setting of a table of `simstudy.estimates`, with ``lower``, ``upper`` and ``truth``.
 
     Returns
     -------
@@ -113,16 +109,10 @@ def zip_plot(source: Results | pd.DataFrame, cell: Where | None = None) -> np.nd
     UserError
         If there are no intervals.
     """
-    rows, coverage = np.empty((0, len(INTERVAL))), None
-    if isinstance(source, pd.DataFrame):
-        rows = source.reindex(columns=[*INTERVAL]).to_numpy(float)
-    elif "interval" in (results := cells_of(source)):
-        number = find_cell(results, 0 if cell is None else cell, "cell")
-        rows = results.interval.values[number]
-        coverage = float(results.coverage.values[0, number]), float(results.coverage_mcse.values[number])
+    rows = table.reindex(columns=[*INTERVAL]).to_numpy(float)
     if not np.isfinite(rows).all(axis=1).any():
-        raise UserError("no intervals are stored; state a figure of kind zip, or give a table of simstudy.estimates")
-    return _panels(draw_zip(rows, coverage))
+        raise UserError(f"no row has {', '.join(INTERVAL)}; give a table of simstudy.estimates")
+    return _panels(draw_zip(rows, None))
 
 
 def _panels(drawing: Drawing) -> np.ndarray:

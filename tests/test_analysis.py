@@ -104,18 +104,9 @@ def test_contrast__across_grids_names_both_and_what_they_share_once(results):
     assert back.startswith("mse at bandwidth = 0.5: grid = elsewhere, ")
 
 
-def test_contrast__of_an_index_and_by_numbers_of_cells(results):
-    found = simstudy.contrast(results, *PAIRS[1], "hdi", index="output")
-    first, last = results.hdi.sel(index="output").values[[0, 5]]
-    assert found.estimate == first - last and found.statistic.startswith("output at angle = 0")
-    for index in (None, "absent"):
-        with pytest.raises(UserError, match="one of chordal, participation"):
-            simstudy.contrast(results, *PAIRS[1], "hdi", index=index)
+def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
     with pytest.raises(UserError, match="measure = 'risk': not in these results; they have direct_mse"):
         simstudy.contrast(results, *PAIRS[1], "risk")
-
-
-def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
     found = simstudy.contrast(results, ELSEWHERE, {"grid": "few"}, "mse")
     assert (found.lower, found.upper) == (
         -np.inf,

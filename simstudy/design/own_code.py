@@ -84,7 +84,7 @@ def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> f
     """Return the number that ``{ function = "NAME", PARAMETER = … }`` of functions.py gives."""
     path, name = folder / "functions.py", stated["function"]
     code = Code(_text(path, str(path)), str(path))
-    if name not in code.functions:
+    if name not in list(code.functions):  # a list is no key
         raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(code.functions)}")
     function = Code(code.text, code.place, code.text in trusted).function(name)
     try:

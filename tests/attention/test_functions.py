@@ -180,16 +180,13 @@ def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
     assert np.array_equal(results.interval[0, :, 0], found["lower"]) and set(results.interval.values[0, :, 2]) == {0.5}
     (axes,) = draw(load_design(folder / "zip.json").figures["zip"], "zip", results).axes
     assert [len(lines.get_segments()) for lines in axes.collections] == drawn
-    for source, cell in ((results, 0), (tmp_path / "zip" / "quick", {"n": N})):
-        (axes,) = plots.zip_plot(source, cell)  # what is stored is drawn, and nothing computed again
-        assert [len(lines.get_segments()) for lines in axes.collections] == drawn
     (limits,) = [item for item in axes.patches if item.get_label() == "limits"]
     assert limits.get_height() == pytest.approx(2 * 100 * 1.96 * results.coverage_mcse.item())
     tables["grids"]["simulation"]["factors"]["shift"] = [*range(13)]
     (folder / "zip.json").write_text(json.dumps(tables))
     with pytest.raises(UserError, match="selects 13 cells; select at most 12"):
         load_design(folder / "zip.json")
-    with pytest.raises(UserError, match="no intervals are stored; state a figure of kind zip"):
+    with pytest.raises(UserError, match="no row has "):
         plots.zip_plot(table.drop(columns="truth"))
     with pytest.raises(UserError, match="principal-angles: no grid of functions"):
         simstudy.estimates("principal-angles")
