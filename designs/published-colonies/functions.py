@@ -104,7 +104,7 @@ def recruit(draw, weakness, n_waves, observation="wave", n_ants=5, noise_sd=3.0,
 
 
 def bounded(correct, weakness, n_waves, constant=0.5):
-    """Share of right decisions, and that less the bound 1 - exp(-c γ² T)."""
+    """Share of right decisions, and that minus the bound 1 - exp(-c γ² T)."""
     return {"acar_share": correct, "acar_bound_excess": correct + math.expm1(-constant * weakness**2 * n_waves)}
 
 
