@@ -41,7 +41,9 @@ def collect(outputs):
             told = lines_of(path.with_name("comparisons.csv"))
             shown = next((each for each in told if (each["claim"], each["statistic"]) == named), {})
         said = {"seeds": "confirmed" if confirmed else "of the design", "verdict": line["verdict"]}
-        yield row | said | {name: shown.get(of, "") for name, of in (("estimate", "estimate"), ("error", "mcse"))}
+        # A Monte Carlo error says nothing of other query points than the one draw of them.
+        error = "" if line.get("these_draws") else shown.get("mcse", "")
+        yield row | said | {"estimate": shown.get("estimate", ""), "error": error}
 
 
 def lines_of(path):

@@ -16,5 +16,4 @@ def limiting_slope(bandwidth, query_scale, bias_rate=0.0):
 
 def mean_square(amplitude, rate, n_active, query_scale):
     """Return the error of an estimate of 0: the mean of (Σ a e^(−rate (j − 1)) sin x_j)² over Gaussian queries."""
-    squares = (amplitude * np.exp(-rate * np.arange(n_active))) ** 2
-    return float(squares.sum() * (1 - np.exp(-2 * query_scale**2)) / 2)
+    return float(amplitude**2 * np.exp(-2 * rate * np.arange(n_active)).sum() * (1 - np.exp(-2 * query_scale**2)) / 2)

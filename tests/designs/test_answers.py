@@ -17,6 +17,7 @@ def test_page__is_that_of_its_numbers_and_these_are_of_the_claims_that_the_sente
     for row in kept:
         claims = tomllib.loads((ROOT / "designs" / row["study"] / "design.toml").read_text())["claims"]
         assert row["verdict"] in (claims[row["claim"]].get("expected", "supported"), "not run"), row["claim"]
+        assert not (row["error"] and claims[row["claim"]].get("these_draws")), row["claim"]
 
 
 def test_number__has_two_digits_of_its_error():
