@@ -263,6 +263,11 @@ def test_noise_has_its_law_and_unit_variance(name):
     assert stats.kstest(e, stats.t(5, scale=math.sqrt(0.6)).cdf).pvalue < 1e-3
 
 
+def test_student_noise__has_unit_variance_in_two_million_draws():
+    square = draw_noise(make(noise={"kind": "student_t", "df": 5.0}, n=4000), 0, 500) ** 2
+    assert abs(square.mean() - 1.0) < 3 * math.sqrt(8.0 / square.size)
+
+
 def test_noise_variance_by_hand():
     x = draw_keys(make(), 0, 2)
     for name in ("gaussian", "student_t"):

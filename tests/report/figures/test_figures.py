@@ -10,7 +10,7 @@ from drawn import bars, half_lengths, legend_texts, lines, panels, points, readi
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from simstudy.report.figures import draw, image
-from simstudy.report.figures.shared import COVERAGE
+from simstudy.report.figures.shared import COVERAGE, PlainLog
 
 
 def curve(**entries):
@@ -74,6 +74,14 @@ def test_curve__does_not_join_points_that_exact_theory_joins(results):
     assert joined.get_color() == lines(axes, "exact")[0].get_color()
 
 
+def test_curve__marks_a_theoretical_value_without_neighbours(results):
+    only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=slice(5))
+    only.correlation.loc[{"source": "leading"}] = [np.nan, 0.7, np.nan, 0.5, 0.4]
+    axes = panels(draw(curve(), "f", only))[0]
+    (line,) = lines(axes, "leading")
+    assert line.get_markevery() == [1]
+
+
 def test_curve__sorts_cells_by_x(results):
     backwards = cells_where(results, regression="zero", n_keys=400.0).isel(cell=slice(None, None, -1))
     (line,) = lines(panels(draw(curve(), "f", backwards))[0], "leading")
@@ -104,6 +112,18 @@ def test_log_scale__drops_what_is_not_positive_and_says_so(results, made, count)
     drawing.draw_without_rendering()
     assert len(points(panels(drawing)[0])) == 4
     assert f"{count} points ≤ 0 left out of a log axis" in legend_texts(drawing)[-1]
+
+
+def test_log_ticks__are_plain_numbers(results):
+    figure = curve(y="mse", x="n_keys", hue="angle", panel="regression", x_scale="log", y_scale="log")
+    drawing = draw(figure, "f", results)
+    drawing.draw_without_rendering()
+    axes = panels(drawing)[0]
+    assert [tick.get_text() for tick in strips(drawing)[0].get_xticklabels()] == ["100", "400"]
+    assert isinstance(axes.yaxis.get_major_formatter(), PlainLog)
+    shown = [t.get_text() for t in axes.get_yticklabels(which="both") if t.get_text()]
+    assert shown
+    assert all(float(text) > 0 and "^" not in text for text in shown)
 
 
 def test_diversity__has_a_panel_for_each_level_and_bars_along_x_where_an_index_is_uncertain(design, results):

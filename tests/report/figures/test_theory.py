@@ -106,3 +106,12 @@ def test_panels_with_axes_of_their_own__say_so(results):
     assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
     together = draw(curve(where=where, y="correlation", panel="regression"), "f", results)
     assert "axes of their own" not in reading(together)
+
+
+def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_of(results):
+    cells = chosen(curve(), results).isel(cell=np.tile(np.arange(7), 2))
+    levels = np.geomspace(1, 2, 7)
+    cells = cells.assign_coords(spread=("cell", np.concatenate([levels, levels * 1.04]).round(3)))
+    cells.attrs["factors"] = "angles: spread"
+    ticks = draw(curve(where={}, x="spread"), "f", cells).axes[0].get_xticks()
+    assert 2 < len(ticks) < 14 and set(ticks) <= set(cells.spread.values.tolist())
