@@ -190,7 +190,8 @@ TERMS = [
 UNEVEN = {"noise": {"kind": "heteroscedastic", "strength": 2.0}, "regression": {"kind": "sum", "terms": TERMS}}
 CELLS = [
     UNEVEN, {"arrangement": "haar_redrawn", "n_heads": 5}, *(pytest.param(each, marks=pytest.mark.rare) for each in (
-        UNEVEN | {"dtype": "float32", "noise_treatment": "drawn"}, {"logits": "dot_product", "dtype": "float32"},
+        UNEVEN | {"dtype": "float32", "noise_treatment": "drawn"},
+        {"logits": "dot_product", "dtype": "float32", "n_features": 6, "head_dim": 3},  # four coordinates are drawn
         {"logits": "dot_product", "noise_treatment": "drawn"}, {"mask": {"kind": "banded", "width": 2}},
         {"control": "expansion"}, {"key_scale": "normalised"}, {"key_distribution": {"kind": "student_t", "df": 5.0}},
     )),
