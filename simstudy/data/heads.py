@@ -14,7 +14,7 @@ import numpy as np
 from simstudy.data.addresses import Role, normals
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GaussianQueries, GivenQueries, HeldOutQueries
-from simstudy.design.settings.mechanisms import FileValueProjections, PlainValueProjections
+from simstudy.design.settings.mechanisms import PlainValueProjections
 from simstudy.design.settings.tables import Heads
 
 
@@ -159,8 +159,6 @@ def overlap(cell: Cell) -> np.ndarray | None:
             return None
         case PlainValueProjections():
             found = np.eye(cell.heads.n_heads)
-        case FileValueProjections():
-            found = np.array(cell.file_value_overlap)
         case _:
             shape = projections.n_components, projections.value_dim
             roles = [Role.VALUE_PROJECTIONS] + [Role.OUTPUT_PROJECTIONS] * (projections.output != "transposed")

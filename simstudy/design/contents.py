@@ -1,4 +1,4 @@
-"""Contents of the files that a design names, read and checked into its cells: heads, maps of values, rows of data."""
+"""Contents of the files that a design names, read and checked into its cells: heads, and rows of data."""
 
 import functools
 import io
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from simstudy.design.files import read_arrays, read_regular
 from simstudy.design.own_code import read_code
 from simstudy.design.settings.cell import Cell, Matrices
-from simstudy.design.settings.mechanisms import FileValueProjections, Overlap
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression
 from simstudy.design.settings.records import LARGEST, Impossible
 from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
@@ -22,8 +21,6 @@ MAX_BYTES = 64 << 20
 """Largest file of heads that is read: every cell that uses it holds a copy."""
 MAX_DATA_BYTES = 1 << 28
 """Largest data file that is read."""
-_CANCELLED = 1e-10
-"""Squared size of a sum of maps, relative to those of its terms, below which rounding decides it."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
 
@@ -47,20 +44,17 @@ def named_files(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[Pat
     heads, keys = cell.heads, cell.data.key_distribution
     if heads.arrangement == "file" and heads.file is not None:
         yield "file", heads.file, ("file_projections", _projections)
-    if isinstance(values := heads.value_projections, FileValueProjections):
-        yield "value_projections", values.path, ("file_value_overlap", _value_overlap)
     if isinstance(keys, FileKeys):
         yield "key_distribution", keys.path, ("file_rows", _rows)
 
 
-def _arrays(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
+def _array(content: bytes, remedy: str = "") -> NDArray:
     try:
-        arrays = read_arrays(io.BytesIO(content))
-        if (kind == ".npy") != ("" in arrays):
-            raise ValueError("it is one of the other kind")
-        return arrays
+        if "" not in (arrays := read_arrays(io.BytesIO(content))):
+            raise ValueError("it is an archive")
+        return arrays[""]
     except ValueError as error:
-        raise UserError(f"cannot be read as {kind} ({error}){remedy}") from None
+        raise UserError(f"cannot be read as .npy ({error}){remedy}") from None
 
 
 # ---------------------------------------------------------------- heads
@@ -68,31 +62,12 @@ def _arrays(kind: str, content: bytes, remedy: str = "") -> dict[str, NDArray]:
 
 def _projections(path: Path, cell: Cell) -> Matrices:
     names, shape = "(n_heads, n_features, head_dim)", (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
-    stored = _arrays(".npy", read_regular(path, MAX_BYTES), f"; save an array {names}")[""]
+    stored = _array(read_regular(path, MAX_BYTES), f"; save an array {names}")
     if stored.shape != shape:
         raise UserError(f"holds shape {stored.shape}; {names} = {shape} is stated")
-    return tuple(tuple(tuple(map(float, row)) for row in head) for head in _real(stored))
-
-
-def _value_overlap(path: Path, cell: Cell) -> Overlap:
-    """Return tr(A_h'A_g) of the products A_h of value and output projections."""
-    arrays = _arrays(".npz", read_regular(path, MAX_BYTES), "; save the arrays W_V and W_O")
-    n_heads, (value, output) = cell.heads.n_heads, (arrays.get(name, np.zeros(0)) for name in ("W_V", "W_O"))
-    three = len(arrays) == 2 and value.ndim == output.ndim == 3 and 0 not in (value.size, output.size)
-    if not three or (n_heads, n_heads, value.shape[2]) != (len(value), len(output), output.shape[1]):
-        held = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
-        raise UserError(f"holds {held}; save W_V of shape ({n_heads}, v, k) and W_O of shape ({n_heads}, k, c)")
-    value, output = _real(value), _real(output)
-    found = np.einsum("hva,gvb,hac,gbc->hg", value, value, output, output, optimize=True)
-    if not (np.diagonal(found) > 0.0).all() or found.sum() <= _CANCELLED * np.trace(found):
-        raise UserError("the map W_V W_O of a head, or their sum over heads, is 0; give other maps")
-    return tuple(tuple(map(float, row)) for row in found)
-
-
-def _real(stored: NDArray) -> Array:
     if stored.dtype.kind not in "fiu" or not (np.abs(numbers := np.array(stored, np.float64)) <= LARGEST).all():
         raise UserError(f"must hold real numbers only, none beyond ±{LARGEST:g}")
-    return numbers
+    return tuple(tuple(tuple(map(float, row)) for row in head) for head in numbers)
 
 
 # ---------------------------------------------------------------- rows of data
@@ -148,7 +123,7 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
     import pandas as pd
 
     if kind == ".npy":
-        array = _arrays(kind, content)[""]
+        array = _array(content)
         if array.ndim != 2:
             raise UserError(f"its array has shape {array.shape}; give rows and columns")
         frame = pd.DataFrame(array)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, estimated, loaded, minimal_cell, mistakes
+from builders import estimated, minimal_cell
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
@@ -23,7 +23,6 @@ KINDS = {
     "random": RANDOM,
     "transposed": RANDOM | {"output": "transposed"},
     "disjoint": "disjoint",
-    "file": {"kind": "file", "path": "values.npz"},
 }
 MEASURES = (
     "squared_bias", "mean_squared_bias", "ambiguity", "mean_variance", "mean_covariance", "ensemble_variance", "mse",
@@ -35,19 +34,14 @@ def cell_of(kind, **settings):
     base = {"n_keys": 20, "n_heads": H, "head_dim": 1, "arrangement": "rotated", "angle": 60.0, "noise_sd": 0.7,
             "regression": "linear", "queries": {"kind": "points", "points": [[0.0], [0.5, -1.0]]}}  # fmt: skip
     stated = {} if kind == "none" else {"value_projections": KINDS[kind]}
-    cell = minimal_cell(**base | stated | settings)
-    contents = tuple(map(tuple, np.einsum("hvc,gvc->hg", MAPS, MAPS).tolist())) if kind == "file" else None
-    return cell.model_copy(update={"file_value_overlap": contents})
+    return minimal_cell(**base | stated | settings)
 
 
 def theory_of(cell, method=exact_moments):
     return method(cell, key_projections(cell), query_projections(cell), query_points(cell))
 
 
-def test_overlap__is_that_of_the_maps_of_heads_with_mean_1():
-    layer = sum(MAPS)
-    expected = [[H**2 * (one * other).sum() / (layer**2).sum() for other in MAPS] for one in MAPS]
-    np.testing.assert_allclose(overlap(cell_of("file")), expected)
+def test_overlap__has_mean_1():
     for kind in KINDS:
         assert overlap(cell_of(kind)).mean() == pytest.approx(1.0)
 
@@ -66,7 +60,7 @@ def test_random_projections__are_as_alike_as_uniform_draws(output):
 
 def test_vectors__have_the_moments_that_theory_says():
     """The long way: vectors in a direction of their own and with noise, heads key by key, maps, squared distances."""
-    cell, n_replicates = cell_of("file"), 1200
+    cell, n_replicates = cell_of("none"), 1200
     keys_of, (point, _) = key_projections(cell), query_points(cell)
     rng, products = np.random.default_rng(3), np.empty((n_replicates, H, H))
     for r in range(n_replicates):
@@ -81,12 +75,13 @@ def test_vectors__have_the_moments_that_theory_says():
         products[r] = np.array(errors) @ np.array(errors).T
     prediction = theory_of(cell)
     numbers = prediction.covariance[0] + np.outer(prediction.bias[0], prediction.bias[0])
-    expected = np.einsum("hvc,gvc->hg", MAPS, MAPS) * numbers
+    through = np.einsum("hvc,gvc->hg", MAPS, MAPS)
+    expected = through * numbers
     z = (products.mean(axis=0) - expected) / (products.std(axis=0) / np.sqrt(n_replicates))
     assert np.abs(z).max() < 4.0
     scale = H**2 / (sum(MAPS) ** 2).sum()
     at_first = prediction._replace(bias=prediction.bias[:1], covariance=prediction.covariance[:1])
-    mse = predicted_measures(at_first, [1 / H] * H, overlap(cell))["mse"]
+    mse = predicted_measures(at_first, [1 / H] * H, through / through.mean())["mse"]
     assert mse == pytest.approx(scale * expected.mean())
 
 
@@ -103,7 +98,7 @@ def test_simulation__agrees_with_exact_theory(kind, noise_treatment):
 
 
 def test_estimates_of_nw_ensemble__come_out_of_the_same_maps():
-    cell = cell_of("file")
+    cell = cell_of("none")
     keys, values = RNG.normal(size=(20, 6)), RNG.normal(size=(20, V))
     points, heads = query_points(cell), key_projections(cell)
     alone = nw_ensemble(keys, values, points, heads, 0.8).head_estimate.values
@@ -141,43 +136,8 @@ def test_population_of_heads__draws_their_value_projections_with_them():
 
 
 def test_value_projections__tell_cells_apart():
-    assert len({cell_of(kind).identity("") for kind in ("none", *KINDS)}) == 5
+    assert len({cell_of(kind).identity("") for kind in ("none", *KINDS)}) == 4
     assert cell_of("random", head_seed=1).identity("") != cell_of("random").identity("")
-
-
-STATED = edited(DESIGN, "[estimator]", 'value_projections = { kind = "file", path = "a.npz" }\n[estimator]')
-
-
-def test_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path):
-    cells = []
-    for name, value in (("a", VALUE[:2]), ("b", VALUE[:2]), ("c", VALUE[1:])):
-        np.savez(tmp_path / f"{name}.npz", W_V=value, W_O=OUTPUT[:2])
-        text = STATED.replace("a.npz", f"{name}.npz")
-        cells.append(loaded(tmp_path, text).cells[0].cell)
-    expected = np.einsum("hvc,gvc->hg", MAPS[:2], MAPS[:2])
-    np.testing.assert_allclose(overlap(cells[0]), expected / expected.mean())
-    one, same, other = (cell.identity("") for cell in cells)
-    assert one == same != other
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({}, "holds nothing; save W_V of shape (2, v, k) and W_O of shape (2, k, c)"),
-        ({"W_V": VALUE, "W_O": OUTPUT}, "holds W_V (3, 4, 2), W_O (3, 2, 5); save W_V of shape (2, v, k)"),
-        ({"W_V": VALUE[:2], "W_O": OUTPUT[:2, :1]}, "holds W_V (2, 4, 2), W_O (2, 1, 5)"),
-        ({"W_V": VALUE[:2] * np.nan, "W_O": OUTPUT[:2]}, "must hold real numbers only"),
-        ({"W_V": VALUE[[0, 0]], "W_O": np.stack([OUTPUT[0], -OUTPUT[0]])}, "or their sum over heads, is 0"),
-    ],
-)
-def test_bad_file__is_refused_in_one_line(tmp_path, arrays, message):
-    np.savez_compressed(tmp_path / "a.npz", **arrays)
-    assert message in mistakes(tmp_path, STATED)
-
-
-def test_what_is_no_archive__is_refused(tmp_path):
-    (tmp_path / "a.npz").write_text("W_V")
-    assert "cannot be read as .npz" in mistakes(tmp_path, STATED)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pydantic import Field, InstanceOf, PlainSerializer, model_validator
 from simstudy.design.settings import ensembles
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import label
-from simstudy.design.settings.mechanisms import Overlap, Visible, visible_keys
+from simstudy.design.settings.mechanisms import Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import Record
 from simstudy.design.settings.rows import Rows, split
@@ -57,10 +57,9 @@ class Cell(Record):
     queries: Queries = Queries()
     simulation: Simulation = Simulation()
     # Contents of files, which travel with the cell to workers that may not see them and identify it, as paths do not:
-    # heads (head, feature, dimension), rows of data, and the overlap of value projections.
+    # heads (head, feature, dimension), and rows of data.
     file_projections: Matrices | None = None
     file_rows: Annotated[InstanceOf[Rows], PlainSerializer(lambda rows: rows.digest)] | None = None
-    file_value_overlap: Overlap | None = Field(None, exclude_if=lambda contents: contents is None)
     # Number of the draw of query points, heads and rows that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
 

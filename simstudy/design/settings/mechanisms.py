@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, Path, Positive, Real
+from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, Positive, Real
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -142,9 +142,6 @@ def visible_keys(mask: Mask, n_queries: int, n_keys: int) -> Visible | None:
 # probability (E ss' = I), and noise of variance σ² in every component.  Head h returns A_h'Σ_i w_hi y_i, A_h = W_V W_O
 # of its own, and the ensemble their sum.  Errors are squared distances from what the same projections make of m(x) s.
 
-Overlap = tuple[tuple[float, ...], ...]
-"""Of two heads each, tr(A_h'A_g) (head, head): all that errors know of the projections."""
-
 
 class PlainValueProjections(Choice):
     """Values are numbers, or all heads make the same of them; or heads have components of their own: concatenation."""
@@ -164,11 +161,4 @@ class RandomValueProjections(Choice):
     output: Literal["own", "transposed"] = "own"  # W_O: another draw, or W_V transposed
 
 
-class FileValueProjections(Choice):
-    """W_V (n_heads, v, k) and W_O (n_heads, k, c) of every head: a .npz file, relative to the design."""
-
-    kind: Literal["file"]
-    path: Path
-
-
-ValueProjections = Annotated[PlainValueProjections | RandomValueProjections | FileValueProjections, KINDS]
+ValueProjections = Annotated[PlainValueProjections | RandomValueProjections, KINDS]
