@@ -93,7 +93,8 @@ def _rows(path: Path, cell: Cell) -> Rows:
         if keys.response is None:
             raise UserError(f'regression = "{data.regression.kind}" needs response = "COLUMN" of the data')
         responses = table[keys.response]
-    raw = Rows(np.column_stack([*(table[name] for name in names), responses, none]), 0)
+    features = np.column_stack([table[name] for name in names])
+    raw = Rows(features, responses, none, features[:0], responses[:0])
     rows = split(raw, data, cell.simulation.seed)
     rows = raw if "held_out" in cell.population else rows
     constant = [name for name, feature in zip(names, rows.keys.T, strict=True) if np.ptp(feature) == 0.0]

@@ -84,7 +84,7 @@ def _rows(cell: Cell) -> Rules:
     remedy = f"the data have {rows.keys.shape[1]} columns of features; state their number, or other columns"
     yield data.n_features != rows.keys.shape[1], "n_features", remedy
     needed = data.n_keys + getattr(cell.estimator.combination, "n_validation", 0)
-    kept = len(rows.table) - keys.held_out
+    kept = len(rows.keys) + len(rows.points) - keys.held_out
     remedy = f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
     yield keys.sampling == "without" and needed > kept, "n_keys", remedy
 

@@ -274,7 +274,8 @@ def mean_of_control(cell, rows):
 
 def test_control_of_rows__averages_to_0_over_all_data_sets():
     rng, keys = np.random.default_rng(2), {"kind": "file", "path": "rows.csv", "response": "y", "held_out": 2}
-    rows, others = (Rows(rng.standard_normal((7, 6)), 2) for _ in range(2))
+    tables = rng.standard_normal((2, 7, 6))
+    rows, others = (Rows(t[:5, :4], t[:5, 4], t[:5, 5], t[5:, :4], t[5:, 4]) for t in tables)
     settings = {"n_features": 4, "n_keys": 3, "regression": {"kind": "fitted"}}
     settings |= {"queries": {"kind": "held_out", "count": 2}}
     cell = cell_of(head_dim=1, bandwidth=2.0, key_distribution=keys, **settings | CONTROL)

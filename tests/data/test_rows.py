@@ -151,7 +151,7 @@ def test_company_of_a_cell__changes_none_of_its_bits(of, settings):
 
 def test_batches__have_splits_of_their_own_and_the_first_that_of_a_study_with_one_split():
     cell, fixed = split(), split(())
-    np.testing.assert_array_equal(cell.in_batch(0).rows.table, fixed.rows.table)
+    assert cell.in_batch(0).rows == fixed.rows
     points = [tuple(cell.in_batch(batch).rows.points.ravel()) for batch in range(6)]
     assert len(set(points)) == 6
     assert not np.array_equal(cell.in_batch(1).rows.points, split(seed=8).in_batch(1).rows.points)

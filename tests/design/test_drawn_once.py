@@ -47,7 +47,7 @@ def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:
     return {
         "queries": [heads.query_points(cell)] if given else [],
         "heads": [*own, *([] if values is None else [values])],
-        "held_out": [] if cell.file_rows is None else [cell.rows.table],
+        "held_out": [] if cell.file_rows is None else [cell.rows.points, cell.rows.targets],
     }
 
 
@@ -58,7 +58,7 @@ def arrays_of(thing: Any, path: str = "", seen: frozenset[int] = frozenset()) ->
     if id(thing) in seen or isinstance(thing, (str, int, float, bool, type(None))):
         return {}
     if isinstance(thing, Cell):
-        return {f"{path}.rows": thing.rows.table} if thing.file_rows is not None else {}
+        return {f"{path}.rows": thing.rows.keys} if thing.file_rows is not None else {}
     if isinstance(thing, (tuple, list)):
         parts = {str(number): part for number, part in enumerate(thing)}
     else:

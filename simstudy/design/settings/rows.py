@@ -23,44 +23,24 @@ MAX_NUMBERS = 1 << 23
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows (features, value of m, residual or NaN) that keys are drawn from; the last ``n_held_out`` are queries."""
+    """Rows that keys are drawn from, and those held out, which are queries.
 
-    table: Array
-    n_held_out: int
+    Keys (N, d), values of the regression function and residuals (N,), NaN without them; points (M, d) held out and their
+    values, targets (M,).
+    """
 
-    @property
-    def keys(self) -> Array:
-        """Keys (N, d) of the population."""
-        return self.table[: self._size, :-2]
-
-    @property
-    def values(self) -> Array:
-        """Values (N,) of the regression function at the population."""
-        return self.table[: self._size, -2]
-
-    @property
-    def residuals(self) -> Array:
-        """Residuals (N,) of the population."""
-        return self.table[: self._size, -1]
-
-    @property
-    def points(self) -> Array:
-        """Keys (n_held_out, d) held out."""
-        return self.table[self._size :, :-2]
-
-    @property
-    def targets(self) -> Array:
-        """Values (n_held_out,) of the regression function at the rows held out."""
-        return self.table[self._size :, -2]
-
-    @property
-    def _size(self) -> int:
-        return len(self.table) - self.n_held_out
+    keys: Array
+    values: Array
+    residuals: Array
+    points: Array
+    targets: Array
 
     @cached_property
     def digest(self) -> str:
         """Digest of all contents."""
-        return _digest(self.table, self.n_held_out)
+        residuals = np.concatenate([self.residuals, np.full(len(self.points), np.nan)])
+        columns = np.concatenate([self.keys, self.points]), np.concatenate([self.values, self.targets]), residuals
+        return _digest(np.column_stack(columns), len(self.points))
 
     @cached_property
     def keys_digest(self) -> str:
@@ -96,10 +76,10 @@ def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
 @functools.lru_cache(maxsize=32)
 def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: bool, seed: int, batch: int) -> Rows:
     # The raw words of the generator, which no version of NumPy may change.
-    order = np.argsort(np.random.Philox(key=seed + (batch << 64)).random_raw(len(raw.table)), kind="stable")
+    order = np.argsort(np.random.Philox(key=seed + (batch << 64)).random_raw(len(raw.keys)), kind="stable")
     out, kept = order[:held_out], np.sort(order[held_out:])
     if len(kept) < 2:
-        raise UserError(f"{len(raw.table)} rows are too few for held_out = {held_out} and 2 others; lower held_out")
+        raise UserError(f"{len(raw.keys)} rows are too few for held_out = {held_out} and 2 others; lower held_out")
     features, values, residuals = raw.keys, raw.values, raw.residuals
     if standardise:
         scale = features[kept].std(axis=0)
@@ -108,8 +88,7 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
         features = (features - features[kept].mean(axis=0)) / scale
     if learner:
         values, residuals = _fitted(learner, features, values, kept, crossed)
-    table = np.column_stack([features, values, residuals])
-    return Rows(table[np.concatenate([kept, out])], held_out)
+    return Rows(features[kept], values[kept], residuals[kept], features[out], values[out])
 
 
 def _fitted(learner: str, features: Array, responses: Array, kept: np.ndarray, crossed: bool) -> tuple[Array, Array]:

@@ -219,7 +219,8 @@ BY_ROW = s.FittedRegression(kind="fitted")
 def cell_of(n_keys, table=TABLE, keys=FILE, logits="distance", bandwidth=0.7, **data):
     data = {"regression": BY_ROW, "noise_sd": 0.6, "key_distribution": keys} | data
     cell = make_cell(n_keys, 4, 3, 2, logits, bandwidth, **data)
-    return cell.model_copy(update={"file_rows": Rows(table, 2)})
+    rows = Rows(table[:-2, :4], table[:-2, 4], table[:-2, 5], table[-2:, :4], table[-2:, 4])
+    return cell.model_copy(update={"file_rows": rows})
 
 
 def all_samples(cell, means, variances, query):
