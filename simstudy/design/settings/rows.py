@@ -25,8 +25,8 @@ MAX_NUMBERS = 1 << 23
 class Rows:
     """Rows that keys are drawn from, and those held out, which are queries.
 
-    Keys (N, d), values of the regression function and residuals (N,), NaN without them; points (M, d) held out and their
-    values, targets (M,).
+    Keys (N, d), values of the regression function and residuals (N,), NaN without them; points (M, d) held out, and
+    targets (M,), the values there.
     """
 
     keys: Array
