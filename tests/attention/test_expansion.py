@@ -115,15 +115,6 @@ def test_averages_over_a_key_that_is_left_out__are_sums_over_a_grid(name):
     assert known.signal.min() > 0.9 and known.noise.min() > 0.1
 
 
-def test_expectations__of_heads_that_coincide_and_are_narrow():
-    """E K² of a narrow kernel is half its mass times 2^(1 − p/2) the density at its centre; heads agree to rounding."""
-    cell = minimal_cell(arrangement="aligned", bandwidth=1e-6, n_heads=2, head_dim=2, queries=POINTS)
-    known = expectations(cell)
-    density = np.exp(-0.5 * (query_points(cell)[:, :2] ** 2).sum(axis=1)) / (2 * np.pi)
-    np.testing.assert_allclose(np.exp(known.log_mass[:, 0]), 2 * np.pi * 1e-12 * density, rtol=1e-9)
-    np.testing.assert_allclose(np.exp(known.log_product), np.pi * 1e-12 * density[:, None] * np.ones(3), rtol=1e-6)
-
-
 def measured(cell, n_batches=4):
     blocks, estimator = controlled(stack([simulate_batch([cell], batch)[0] for batch in range(n_batches)]))
     assert not blocks.failed.size

@@ -71,28 +71,6 @@ def test_numbers_are_those_of_the_reference_at_every_address(first):
                 assert u[r, column, row] == reference_pair(role, first + r, row, column)[column % 2]
 
 
-def grid_of_words():
-    ends = np.arange(2000, dtype=np.uint64)
-    middle = np.random.default_rng(1).integers(0, 2**32, 20_000, dtype=np.uint64)
-    eighths = (np.arange(1, 8, dtype=np.uint64)[:, None] << np.uint64(29)) + ends[:200] - np.uint64(100)
-    return np.concatenate([ends, np.uint64(ONES) - ends, middle, eighths.ravel()])
-
-
-def test_logarithm_is_accurate_to_rounding():
-    u = (grid_of_words().astype(float) + 0.5) / 2**32
-    exact = -np.log(u.astype(np.longdouble))
-    got = np.array([philox.minus_log(x) for x in u])
-    assert np.max(np.abs(got / exact - 1)) < 4e-16
-
-
-def test_sine_and_cosine_are_accurate_to_rounding():
-    words = grid_of_words()
-    angle = 2 * np.arctan2(np.longdouble(0), np.longdouble(-1)) * (words.astype(np.longdouble) + 0.5) / 2**32
-    got = np.array([philox.cos_sin_turn(w) for w in words])
-    assert np.max(np.abs(got[:, 0] - np.cos(angle))) < 4e-16
-    assert np.max(np.abs(got[:, 1] - np.sin(angle))) < 4e-16
-
-
 def test_smaller_sizes_are_prefixes():
     whole = normals(STREAM, Role.KEYS, 5, 1, 700, 23)
     for n_rows in (1, 2, 7, 63, 64, 65, 127, 128, 129, 255, 257, 699):

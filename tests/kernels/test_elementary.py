@@ -83,15 +83,3 @@ def test_wave__of_far_and_undefined_angles__is_that_of_numpy(kind):
     with np.errstate(invalid="ignore"):
         expected = getattr(np, kind)(angles)
         assert np.array_equal(wave(kind, angles), expected, equal_nan=True)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_wave__depends_on_no_other_angle(dtype):
-    angles = (ANGLES[::7].reshape(-1, 5)[:1000]).astype(dtype)
-    angles[3] = 1e8
-    whole = wave("sin", angles)
-    assert whole.shape == angles.shape
-    assert whole.dtype == angles.dtype
-    for row in (0, 3, 999):
-        assert np.array_equal(whole[row], wave("sin", angles[row]))
-    assert np.array_equal(wave("sin", angles.T), whole.T)

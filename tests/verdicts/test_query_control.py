@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 from builders import minimal_cell
 
-from simstudy.data.heads import key_projections, query_projections
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import Performance
 from simstudy.replicates.population import measured
-from simstudy.theory import damped_leading_order, leading_order
 from simstudy.verdicts import query_control
 from simstudy.verdicts.query_control import CONTROLLED, N_RANDOMISATIONS, QueryControl, _slopes, applies, controlled_by
 
@@ -137,15 +135,3 @@ def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
     assert QueryControl(together)(one, performance) is performance
     apart = [planned("a", one), planned("b", many)]
     assert QueryControl(apart)(one, performance) is not performance
-
-
-def test_damped_theory__is_leading_order_near_and_finite_far():
-    cell = random_points(n_keys=4000)
-    points = np.array([[0.0] * 6, [0.5] * 6, [4.0] * 6, [40.0] * 6])
-    heads = key_projections(cell), query_projections(cell)
-    with np.errstate(all="ignore"):
-        plain, damped = (theory(cell, *heads, points) for theory in (leading_order, damped_leading_order))
-    np.testing.assert_allclose(damped.covariance[:2], plain.covariance[:2], rtol=0.01)
-    np.testing.assert_array_equal(damped.bias[:2], plain.bias[:2])
-    assert np.isnan(plain.covariance[2:]).all()
-    assert 0 < damped.covariance[2, 0, 0] < 3

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 
 from simstudy.theory import dot_product_correlation, logit_moments
 
@@ -49,17 +48,6 @@ def test_known_tokens__share_the_weight_of_drawn_ones(seed):
     weights = np.exp(known) / np.exp(known).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(alone, weights @ weights.T)
     assert np.abs(logit_moments(1e-6 * covariance, 1, known=known - 40).gram - 1.0).max() < 1e-5
-
-
-@pytest.mark.parametrize("slope", [0.3, 2.0, 8.0])
-def test_two_keys__have_the_moment_of_a_logistic_function(slope):
-    def integrand(x):
-        weight = 1 / (1 + np.exp(-np.sqrt(2) * slope * x))
-        return 2 * weight**2 * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-
-    expected = quad(integrand, -12, 12, epsabs=1e-12, epsrel=1e-12)[0]
-    found = logit_moments([[slope**2]], 2)
-    assert abs(found.gram[0, 0] - expected) <= max(found.numerical_error[0, 0], 1e-12)
 
 
 def test_known_values():
