@@ -155,7 +155,7 @@ BREACHES = [
     ("def m(normals): return normals[0]", "returns float64 of shape (2, 1); return numbers of shape (2, 2, 1)"),
     ("def m(normals): return np.zeros_like(normals)", "returns a head of a rank below head_dim = 1"),
     ("def m(normals): return np.random.rand(*normals.shape)", "returns other values when it is called again"),
-    ("def m(normals, x): return normals", "m takes x; it may take normals"),
+    ("def m(normals, x): return normals", "m raises TypeError: m() missing 1 required positional argument"),
 ]
 
 

@@ -42,7 +42,7 @@ def _directions(cell: Cell, first: int, count: int) -> np.ndarray:
         return _arranged(chosen, d)
     z = _random_matrices(cell, Role.PROJECTIONS, first, count)
     if chosen.heads_function is not None:
-        return chosen.heads_function.of(z.shape, normals=z)
+        return chosen.heads_function.call(z.shape, z)
     if chosen.arrangement == "scattered":
         # Around the span of e_1 .. e_p.
         z = np.eye(d, p) + (chosen.spread or 0.0) / math.sqrt(d) * z

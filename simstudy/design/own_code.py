@@ -110,12 +110,10 @@ def _read(path: Path, piece: OwnCode, trusted: frozenset[str]) -> Code:
     """Return the code of a file that defines the functions, as far as that shows without running it."""
     by_value = BY_VALUE.get(text := _text(path, str(path)), {})  # code of this very process needs no trust
     code = Code(text, str(path), bool(by_value) or text in trusted, tuple(by_value.items()))
-    for name, takes in piece.uses_functions.items():
+    for name in piece.uses_functions:
         if name not in code.functions:
             known = (*code.functions, *piece.builtin)
             raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(known) or 'none'}")
-        if takes and (unknown := set(code.functions[name]) - set(takes)):
-            raise UserError(f"{path}: {name} takes {', '.join(sorted(unknown))}; it may take {', '.join(takes)}")
     return code
 
 
@@ -151,12 +149,12 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
     if isinstance(piece, Functions):
         numbers = piece.numbers
         _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(n_keys)[part])).values()], axis=-1))
-        for name in piece.of_means.keys() & piece.uses_functions.keys():
+        for name in piece.of_means.keys() & {*piece.uses_functions}:
             piece.of_means[name]({each: np.ones(1) for each in piece.measured})
     elif isinstance(piece, OwnHeads):
         normals = draw.standard_normal((n_heads, n_features, head_dim))
-        _hold(piece, piece.name, lambda part: piece.of(normals.shape, normals=normals)[part])
-        if (np.linalg.matrix_rank(piece.of(normals.shape, normals=normals)) < head_dim).any():
+        _hold(piece, piece.name, lambda part: piece.call(normals.shape, normals)[part])
+        if (np.linalg.matrix_rank(piece.call(normals.shape, normals)) < head_dim).any():
             _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {head_dim}")
     elif isinstance(piece, OwnFunction):
 

@@ -97,8 +97,8 @@ class OwnCode(Choice):
     code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] | None = None  # read from the file
 
     @property
-    def uses_functions(self) -> dict[str, tuple[str, ...]]:
-        """Functions of the file that it calls, each with the names that it may take; any if there are none."""
+    def uses_functions(self) -> tuple[str, ...]:
+        """Functions of the file that it calls."""
         raise NotImplementedError
 
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
@@ -127,29 +127,22 @@ def _brief(error: Exception) -> str:
 
 
 class Own(OwnCode):
-    """A function of the user's own Python file; ``takes`` names what it may take, nothing if it takes one array."""
-
-    takes: ClassVar[tuple[str, ...]] = ()
+    """A function of the user's own Python file, which takes one array."""
 
     name: FunctionName
 
     @property
-    def uses_functions(self) -> dict[str, tuple[str, ...]]:
-        """The function, and what it may take."""
-        return {self.name: self.takes}
+    def uses_functions(self) -> tuple[str, ...]:
+        """The function."""
+        return (self.name,)
 
-    def call(self, shape: tuple[int, ...], /, *arrays: NDArray, **named: NDArray) -> NDArray[np.float64]:
-        """Return the numbers of this shape that the function gives for arrays, which it cannot change."""
-        found, place = np.asarray(self.run(self.name, *arrays, **named)), self.code.place if self.code else ""
+    def call(self, shape: tuple[int, ...], array: NDArray) -> NDArray[np.float64]:
+        """Return the numbers of this shape that the function gives for an array, which it cannot change."""
+        found, place = np.asarray(self.run(self.name, array)), self.code.place if self.code else ""
         if found.shape != shape or found.dtype.kind not in "fiub":
             kind = f"{found.dtype} of shape {found.shape}"
             raise UserError(f"{place}: {self.name} returns {kind}; return numbers of shape {shape}")
         return found.astype(np.float64)
-
-    def of(self, shape: tuple[int, ...], /, **arrays: NDArray) -> NDArray[np.float64]:
-        """Return the numbers that the function gives for those among named arrays that it takes."""
-        wanted = () if self.code is None else self.code.functions[self.name]
-        return self.call(shape, **{name: arrays[name] for name in wanted})
 
     def _describe(self) -> str:
         return f"{self.name} of {self.path}"
@@ -172,5 +165,3 @@ class OwnHeads(Own):
     """
 
     kind: Literal["own"] = Field("own", exclude=True)
-
-    takes = ("normals",)

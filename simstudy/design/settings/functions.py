@@ -112,12 +112,12 @@ class Functions(OwnCode):
         return {name: value for name, value in self.parameters.items() if name in names}
 
     @property
-    def uses_functions(self) -> dict[str, tuple[str, ...]]:
+    def uses_functions(self) -> tuple[str, ...]:
         """Process, method, theory, and measures that are functions of the file."""
         named = (self.process, self.method, self.exact_theory, self.leading_theory)
         defined = self.code.functions if self.code else {}
         own = (name for name in self.measures if name in defined and name not in KNOWN)
-        return dict.fromkeys((*(name for name in named if name is not None), *own), ())
+        return tuple(dict.fromkeys((*filter(None, named), *own)))
 
     def impossibilities(self) -> Iterator[Impossibility]:
         """Yield what the stated names and the functions of the file do not give."""

@@ -10,8 +10,6 @@ from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, 
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
-# ---------------------------------------------------------------- normalisers
-
 
 class SoftmaxNormaliser(Choice):
     """w ∝ exp(z)."""
@@ -73,8 +71,6 @@ class LocalLinearNormaliser(Choice):
 _OfLogits = SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser
 Normaliser = Annotated[_OfLogits | CompactNormaliser | LocalLinearNormaliser, KINDS]
 
-# ---------------------------------------------------------------- transformations of keys, values and queries
-
 
 class NoTransformation(Choice):
     """Keys, values and queries as the heads project them."""
@@ -102,8 +98,6 @@ class LowRankTransformation(Choice):
 
 
 Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTransformation, KINDS]
-
-# ---------------------------------------------------------------- masks
 
 Visible = NDArray[np.bool_]
 """True where a query may attend to a key: (query, key)."""
@@ -136,9 +130,7 @@ def visible_keys(mask: Mask, n_queries: int, n_keys: int) -> Visible | None:
     return ((key < places) & (key >= places - width)).T
 
 
-# ---------------------------------------------------------------- values that are vectors
-
-# The value of a key is then y = m(X) s + ε: the regression function in one direction s, any of them with the same
+# Values may be vectors: that of a key is y = m(X) s + ε, the regression function in a direction s, any with the same
 # probability (E ss' = I), and noise of variance σ² in every component.  Head h returns A_h'Σ_i w_hi y_i, A_h = W_V W_O
 # of its own, and the ensemble their sum.  Errors are squared distances from what the same projections make of m(x) s.
 

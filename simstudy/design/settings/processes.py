@@ -24,8 +24,6 @@ from simstudy.design.settings.records import (
 DegreesOfFreedom = Annotated[float, Field(gt=2, le=LARGEST, allow_inf_nan=False)]
 """Of a Student distribution that has a variance."""
 
-# ---------------------------------------------------------------- keys
-
 
 class GaussianKeys(Choice):
     """X ~ N(0, Σ) of unit variances: identity, equicorrelated, or autoregressive with Σ_jk = correlation^|j−k|."""
@@ -82,8 +80,6 @@ class FileKeys(Choice):
 
 Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys, KINDS]
 
-# ---------------------------------------------------------------- noise
-
 
 class GaussianNoise(Choice):
     """ε ~ N(0, σ²)."""
@@ -116,8 +112,6 @@ class ResidualNoise(Choice):
 
 
 Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, KINDS]
-
-# ---------------------------------------------------------------- regression functions
 
 
 class Zero(Choice):
