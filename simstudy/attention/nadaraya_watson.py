@@ -32,8 +32,7 @@ def _prepare(cell: Cell, points: np.ndarray, key: np.ndarray, query: np.ndarray,
     turned = np.ascontiguousarray(np.broadcast_to(points.T.astype(real), (rows, *points.T.shape)))
     # As kernels read them: queries and columns of projections side by side.
     queries = np.asarray(project(turned, query.astype(real))).transpose(0, 3, 1, 2)
-    columns = key.swapaxes(-1, -2).astype(real, "C").swapaxes(-1, -2)
-    return columns, queries if query.ndim == 4 else queries[0], indices
+    return key.swapaxes(-1, -2).astype(real, "C").swapaxes(-1, -2), queries if query.ndim == 4 else queries[0], indices
 
 
 def _kept(prepare: Callable[..., Prepared]) -> Callable[..., Prepared]:

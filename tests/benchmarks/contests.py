@@ -1,7 +1,6 @@
 """The contests, and the rows of the table that come of them."""
 
 import functools
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import Any
 
 import limits
 import numpy as np
+import precision
 import recorded
 import simulations
 import workloads
@@ -26,7 +26,7 @@ _CALLS = 8
 
 
 def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
-    rows = [*limit_rows()]
+    rows: list[Row] = []
     for size in sizes:
         for dtype in ("float32", "float64"):
             rows += bound_rows(replace(size, dtype=dtype), rounds)
@@ -37,39 +37,22 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
     rows += scaling_rows(rounds)
     rows += few_query_rows(rounds)
     rows += population_rows()
-    rows += costs(rounds)
-    rows += surroundings(sizes)
+    rows += precision.control_rows()
+    rows += simulations.simulation_rows(rounds)
     return rows
 
 
-def limit_rows() -> Iterator[Row]:
-    for dtype in ("float32", "float64"):
-        yield Row("limit", dtype, "fused multiply-add", 2e-9 * limits.rate(*limits.fma_job(dtype)), "GFLOP/s")
-        yield Row(
-            "limit",
-            dtype,
-            "products and comparisons, one to one, in registers",
-            1e-9 * limits.rate(*limits.issue_job(dtype)),
-            "Gop/s",
-        )
-
-
 def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
-    """Time per replicate, and as a share of two bounds measured in the same rounds."""
+    """Time per replicate, and as a share of a bound measured in the same rounds."""
     arrays = workloads.draw(size)
-    fused, n_fused = limits.fma_job(size.dtype)
     mixed, n_mixed = limits.issue_job(size.dtype)
     for work, job in (("W0", workloads.estimates), ("W1", workloads.moments)):
-        seconds = interleaved([several(functools.partial(job, arrays), _CALLS), fused, mixed], 3 * rounds)
+        seconds = interleaved([several(functools.partial(job, arrays), _CALLS), mixed], 3 * rounds)
         each = [t / (_CALLS * size.replicates) for t in seconds[0]]
-        with_gram = work == "W1"
         label = f"{size.name} {size.dtype}"
         yield Row(work, label, "simstudy", 1e6 * float(np.median(each)), "µs per replicate")
-        needed = limits.products_needed(size, with_gram)
-        bound = [needed * t / n_fused for t in seconds[1]]
-        yield Row(work, label, "share of the bound by products", ratio(bound, each), "1")
-        needed = limits.operations_needed(size, with_gram)
-        bound = [needed * t / n_mixed for t in seconds[2]]
+        needed = limits.operations_needed(size, work == "W1")
+        bound = [needed * t / n_mixed for t in seconds[1]]
         yield Row(work, label, recorded.SHARE, ratio(bound, each), "1")
 
 
@@ -131,28 +114,18 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
     return job
 
 
-def costs(rounds: int) -> Iterator[Row]:
-    """CPU seconds of functions of the user's own."""
-    yield from simulations.simulation_rows(rounds)
-
-
-def surroundings(sizes: Sequence[Size]) -> Iterator[Row]:
-    """Two threads: on all cores again."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    for size in sizes:
-        repeats = max(1, round(0.2 / limits.fastest(functools.partial(workloads.moments, workloads.draw(size)), 3)))
-        yield Row("W1", size.name, "two threads", limits.two_threads(workloads.draw(size), repeats, 5), "speed-up")
-
-
 def scaling_rows(rounds: int) -> Iterator[Row]:
     """Estimates of projected keys where logits grow, keys are hidden and heads are many: ratios of our own times."""
     grown = [_heads(1024, 4, 64, 64, logits_by=factor) for factor in (1.0, 16.0)]
     yield Row("W0", "p = 64", "logits 16 times larger", ratio(*interleaved(grown, rounds)), "of the speed")
     place, own = np.arange(1024), np.arange(1024)[:, None]
+    size, half = "p = 64, 1024 queries", np.random.default_rng(1).random((1024, 1024)) < 0.5
     for name, visible in (("causal mask", place <= own), ("band of 129 keys", abs(place - own) <= 64)):
         jobs = [_heads(1024, 4, 1024, 64), _heads(1024, 4, 1024, 64, visible=visible)]
-        yield Row("W0", "p = 64, 1024 queries", name, ratio(*interleaved(jobs, rounds)), "times the speed")
+        yield Row("W0", size, name, ratio(*interleaved(jobs, rounds)), "times the speed")
+    masked = _heads(1024, 4, 1024, 64, visible=half)
+    found = ratio(*interleaved([_numpy_masked(masked), masked], rounds))
+    yield Row("W0", size, "half of the keys hidden, NumPy", found, "times simstudy")
     few, many = interleaved([several(_heads(256, 64, 4, 4), 4), _heads(256, 256, 4, 4)], rounds)
     yield Row("W0", "256 keys, 4 queries", "256 heads for 64", ratio(few, many), "of the speed of a head")
 
@@ -160,8 +133,29 @@ def scaling_rows(rounds: int) -> Iterator[Row]:
 def _heads(n: int, n_heads: int, n_queries: int, p: int, logits_by: float = 1.0, visible: Any = None) -> Any:
     rng = np.random.default_rng(0)
     keys, values = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1, n_heads, p, n), (1, n)))
-    queries = logits_by * rng.standard_normal((n_queries, n_heads, p), dtype=np.float32)
-    return functools.partial(nw_moments, keys, values, None, queries, p**0.5, "dot_product", False, visible)
+    # Queries, and the flags of a key, side by side, as the package hands them on.
+    queries = logits_by * rng.standard_normal((n_heads, p, n_queries), dtype=np.float32).transpose(2, 0, 1)
+    flags = None if visible is None else np.asfortranarray(visible)
+    return functools.partial(nw_moments, keys, values, None, queries, p**0.5, "dot_product", False, flags)
+
+
+def _numpy_masked(ours: Any) -> Callable[[], Any]:
+    """The same by NumPy, with a mask of zeros and ones."""
+    (keys,), (y,), _, queries, root_p, *_, flags = ours.args
+    scaled = np.ascontiguousarray(queries.transpose(1, 0, 2) / root_p**2, keys.dtype)
+    mask, sides = flags.astype(keys.dtype, "C"), np.stack([y, np.ones_like(y)], axis=1)
+
+    def job() -> np.ndarray:
+        out = np.empty((len(queries), len(keys)), keys.dtype)
+        for start in range(0, len(queries), 16):
+            weights = scaled[:, start : start + 16] @ keys
+            np.exp(weights, out=weights)
+            weights *= mask[start : start + 16]
+            sums = weights @ sides
+            out[start : start + 16] = (sums[..., 0] / sums[..., 1]).T
+        return out
+
+    return job
 
 
 def few_query_rows(rounds: int) -> Iterator[Row]:

@@ -1,14 +1,13 @@
-"""What this machine allows one core, measured on the spot, and interleaved timing, also of two threads."""
+"""What this machine allows one core, measured on the spot, and interleaved timing."""
 
 import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from workloads import Arrays, Size, moments
+from workloads import Size
 
 from simstudy.kernels.jit import kernel
 from simstudy.kernels.vectors import at_least, lanes, load, store_four
@@ -77,43 +76,8 @@ def spread(found: Sequence[float]) -> Ratio:
     return Ratio(median, low, high)
 
 
-def two_threads(arrays: Arrays, repeats: int, rounds: int) -> Ratio:
-    """Speed of two threads over that of one, for calls of W1 that share nothing."""
-    with ThreadPoolExecutor(2) as pool:
-
-        def one() -> None:
-            for _ in range(2 * repeats):
-                moments(arrays)
-
-        def half() -> None:
-            for _ in range(repeats):
-                moments(arrays)
-
-        def two() -> None:
-            for future in [pool.submit(half), pool.submit(half)]:
-                future.result()
-
-        alone, together = interleaved([one, two], rounds, time.perf_counter)
-    return ratio(alone, together)
-
-
 _CHAINS = 12
 """Chains of operations that wait for nothing but themselves: two ports, of a latency of four, need eight."""
-
-
-@kernel
-def _products(x, a, b, width, repetitions):
-    v0, v1, v2, v3 = load(x, 0), load(x, width), load(x, 2 * width), load(x, 3 * width)
-    v4 = v8 = v0
-    v5 = v9 = v1
-    v6 = v10 = v2
-    v7 = v11 = v3
-    f, g = load(a, 0), load(b, 0)
-    for _ in range(repetitions):
-        v0, v1, v2, v3 = v0 * f + g, v1 * f + g, v2 * f + g, v3 * f + g
-        v4, v5, v6, v7 = v4 * g + f, v5 * g + f, v6 * g + f, v7 * g + f
-        v8, v9, v10, v11 = v8 * f + f, v9 * f + f, v10 * f + f, v11 * f + f
-    store_four(x, 0, width, v0 + v4 + v8, v1 + v5 + v9, v2 + v6 + v10, v3 + v7 + v11)
 
 
 @kernel
@@ -134,57 +98,24 @@ def _products_and_comparisons(x, a, b, width, repetitions):
     store_four(x, 0, width, v0 + v4 + v8, v1 + v5 + v9, v2 + v6 + v10, v3 + v7 + v11)
 
 
-def fastest(call: Callable[[], object], repetitions: int = 15) -> float:
-    """Return the seconds of the fastest of several calls, after one that compiles."""
-    call()
-    seconds = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
-def fma_job(dtype: str, loops: int = 600_000) -> tuple[Callable[[], object], float]:
-    """Return a call that does fused multiply-adds and nothing else, and how many.
+def issue_job(dtype: str, loops: int = 300_000) -> tuple[Callable[[], object], float]:
+    """Return a call that does fused multiply-adds and comparisons, one to one, and how many operations.
 
     It lasts milliseconds by default: in a shorter one the processor is still on its way to full speed.
     """
-    return _arithmetic(_products, dtype, loops)
-
-
-def issue_job(dtype: str, loops: int = 300_000) -> tuple[Callable[[], object], float]:
-    """Return a call that does fused multiply-adds and comparisons, one to one, and how many operations."""
-    job, count = _arithmetic(_products_and_comparisons, dtype, loops)
-    return job, 2 * count
-
-
-def _arithmetic(loop: Callable[..., None], dtype: str, loops: int) -> tuple[Callable[[], object], float]:
     # Chains in registers, so that neither caches nor how far the processor looks ahead decide the rate.
     width = lanes(np.dtype(dtype).itemsize)
     x, a, b = np.ones(4 * width, dtype), np.full(width, 0.5, dtype), np.full(width, 0.25, dtype)
-    return functools.partial(loop, x, a, b, width, loops), float(_CHAINS * width * loops)
-
-
-def rate(job: Callable[[], object], count: float) -> float:
-    """Operations per second at best."""
-    return count / fastest(job)
-
-
-def products_needed(size: Size, with_gram: bool) -> float:
-    """Fused multiply-adds that one replicate needs at least.
-
-    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64)
-    for the power, 1 or 2 for the sums and (H + 1)/2 for the Gram matrix.
-    """
-    power = {"float32": 5, "float64": 11}[size.dtype]
-    each = size.p + power + (2 + (size.heads + 1) / 2 if with_gram else 1)
-    return size.keys * size.heads * (size.p * size.features + size.queries * each)
+    job = functools.partial(_products_and_comparisons, x, a, b, width, loops)
+    return job, 2.0 * _CHAINS * width * loops
 
 
 def operations_needed(size: Size, with_gram: bool) -> float:
-    """All vector operations of the kernels: beside `products_needed`, some for a power, one for the sum of weights.
+    """Vector operations that one replicate needs, most of them fused multiply-adds.
 
-    A power takes six more.
+    Projection: d for each projected number.  Then, for every query, key and head: p for the score, 5 (11 in float64)
+    and six more for the power, 1 for the sum of weights, and 1 or 2 for other sums and (H + 1)/2 for the Gram matrix.
     """
-    return products_needed(size, with_gram) + 7 * size.keys * size.heads * size.queries
+    power = {"float32": 11, "float64": 17}[size.dtype]
+    each = size.p + power + 1 + (2 + (size.heads + 1) / 2 if with_gram else 1)
+    return size.keys * size.heads * (size.p * size.features + size.queries * each)

@@ -18,18 +18,20 @@ from typing import Any
 import numpy as np
 from workloads import Arrays, Size
 
+from simstudy.kernels.jit import aligned
+
 COMPILER = "cc"
 FLAGS = ("-O3", "-march=native", "-ffast-math", "-funroll-loops", "-fPIC")
-_NAMES = {"float32": ("float", "expf", ctypes.c_float), "float64": ("double", "exp", ctypes.c_double)}
+_NAMES = {"float32": ("float", ctypes.c_float), "float64": ("double", ctypes.c_double)}
 
 
 @functools.cache
 def _built(dtype: str, p: int) -> Any:
-    real, exponential, scalar = _NAMES[dtype]
+    real, scalar = _NAMES[dtype]
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "rival.so"
         source = Path(__file__).with_name("rival.c")
-        defined = (f"-DREAL={real}", f"-DEXP={exponential}", f"-DP={p}")
+        defined = (f"-DREAL={real}", f"-DWIDE={int(real == 'double')}", f"-DP={p}")
         compiled = Path(folder) / "rival.o"
         subprocess.run([COMPILER, *FLAGS, *defined, "-c", str(source), "-o", str(compiled)], check=True)
         # Linked with -ffast-math, it would take subnormal numbers from the whole process as it is loaded.
@@ -50,7 +52,7 @@ def job_of(arrays: Arrays, with_gram: bool) -> Callable[[np.ndarray, np.ndarray]
     def job(keys: np.ndarray, values: np.ndarray) -> Any:
         n, shape = keys.shape[2], (len(keys), len(points), n_heads)
         means, grams = np.empty(shape, dtype), np.empty((*shape, n_heads) if with_gram else 0, dtype)
-        room = np.empty((n_heads, p, n), dtype), np.empty((n_heads, 256), dtype)
+        room = aligned((n_heads, p + 1, n), dtype), aligned((n_heads + 3, 256), dtype, np.zeros)
         function(keys, values, projections, points, scale, len(keys), d, n, n_heads, len(points), with_gram, *room,
                  means, grams)  # fmt: skip
         return (means, grams) if with_gram else means

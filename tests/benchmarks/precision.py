@@ -17,7 +17,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 
 import numpy as np  # noqa: E402
 from builders import estimated, minimal_cell  # noqa: E402
-from limits import interleaved  # noqa: E402
+from limits import Row, interleaved  # noqa: E402
 from recorded import PROCESSOR  # noqa: E402
 
 from simstudy.attention.expansion import _left_out, expectations, known_of  # noqa: E402
@@ -96,8 +96,8 @@ def rows(name, settings):
         name = ""
 
 
-def attention_rows():
-    """Lines of the table of attention: seconds of plain replicates over those of the control, by error and measure."""
+def control_rows():
+    """Seconds of plain replicates over those of the control that leaves one key out, by cell, measure and error."""
     base = {"n_features": 512, "n_heads": 8, "head_dim": 64, "arrangement": "orthogonal", "logits": "dot_product"}
     for (scale, n_keys), regression in itertools.product(ATTENTION, ("zero", RIDGE["regression"])):
         queries = {"kind": "gaussian", "count": 16, "scale": scale}
@@ -106,12 +106,12 @@ def attention_rows():
         found = [estimated(each, 4) for each in ways]
         jobs = [partial(simulate_batch, [each], 0) for each in ways] + [partial(_left_out.__wrapped__, ways[0])]
         *times, fixed = (float(np.median(each)) / 64 for each in interleaved(jobs, 3))
-        of_logits, cells = 2.0 * known_of(ways[0]).log_mass, []
+        of_logits, target = 2.0 * known_of(ways[0]).log_mass, "noise alone" if regression == "zero" else "2 sin x₁"
+        size = f"{n_keys} keys, variance of logits {of_logits.min():.1f} to {of_logits.max():.1f}, {target}"
         for measure, wanted in itertools.product(("ensemble_variance", "mse"), (1e-2, 1e-3)):
             needed = [max(LEAST, 256 * (each.mcse[measure] / each.estimate[measure] / wanted) ** 2) for each in found]
-            cells.append(f"{times[1] * needed[1] / (times[0] * needed[0] + 64 * fixed):.3g}")
-        target = "noise alone" if regression == "zero" else "2 sin x₁"
-        yield f"| {of_logits.min():.1f} to {of_logits.max():.1f}, {n_keys}, {target} | {' | '.join(cells)} |"
+            gain = times[1] * needed[1] / (times[0] * needed[0] + 64 * fixed)
+            yield Row("control", size, f"{measure} to {wanted:.1%}", gain, "times plain replicates")
 
 
 if __name__ == "__main__":
@@ -119,7 +119,3 @@ if __name__ == "__main__":
     print("|---" * (2 + len(MEASURES)) + "|")
     for cell_name, cell_settings in CELLS.items():
         print("\n".join(rows(cell_name, cell_settings)), flush=True)
-    print("\n| variance of logits, keys, target | ensemble variance: 1 % | 0.1 % | mean squared error: 1 % | 0.1 % |")
-    print("|---" * 5 + "|")
-    for line in attention_rows():
-        print(line, flush=True)

@@ -77,23 +77,21 @@ def test_whole_jobs__compute_on_new_data(peer):
 
 
 def test_limits__are_rates_of_the_work_named():
-    assert 1e9 < limits.rate(*limits.fma_job("float32")) < 1e12
-    assert 1e9 < limits.rate(*limits.issue_job("float32")) < 1e12
+    job, count = limits.issue_job("float32")
+    assert 1e9 < count / min(limits.interleaved([job], 5)[0]) < 1e12
 
 
 def test_bounds__count_by_hand():
     size = replace(TINY, keys=1, features=3, heads=2, queries=1, p=4)
-    assert limits.products_needed(size, False) == 2 * (4 * 3 + 4 + 5 + 1)
-    assert limits.products_needed(size, True) == 2 * (4 * 3 + 4 + 5 + 2 + 1.5)
     assert limits.operations_needed(size, False) == 2 * (4 * 3 + 4 + 5 + 6 + 2)
+    assert limits.operations_needed(size, True) == 2 * (4 * 3 + 4 + 5 + 6 + 1 + 2 + 1.5)
     assert limits.operations_needed(replace(size, dtype="float64"), False) == 2 * (4 * 3 + 4 + 11 + 6 + 2)
 
 
 def test_runner__writes_the_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(contests, "surroundings", lambda *_: iter(()))
     monkeypatch.setattr(contests.workloads, "LAYER", replace(SMALL, logits="dot_product"))
-    monkeypatch.setattr(contests, "limit_rows", lambda: iter(()))
-    monkeypatch.setattr(contests, "costs", lambda _: iter(()))
+    monkeypatch.setattr(contests.simulations, "simulation_rows", lambda _: iter(()))
+    monkeypatch.setattr(contests.precision, "control_rows", lambda: iter(()))
     rows = contests.all_rows([SMALL], 1)
     recorded.show(rows)
     recorded.write(rows, tmp_path / "new")
@@ -129,6 +127,11 @@ def test_precision__compares_three_ways_to_the_same_numbers():
     seconds = [[float(each) for each in cell.split("/")] for cell in first.split("|")[3:-1]]
     assert first.startswith("| cell | 1") and second.startswith("|  | 1e-4 |")
     assert len(seconds) == 4 and all(len(each) == 3 and min(each) > 0 for each in seconds)
+
+
+def test_numpy_with_a_mask__computes_the_same():
+    ours = contests._heads(40, 2, 33, 8, visible=np.eye(33, 40, dtype=bool) | (np.arange(40) % 3 == 0))
+    assert close(contests._numpy_masked(ours)(), ours()[0][0])
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])

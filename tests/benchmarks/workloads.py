@@ -64,7 +64,9 @@ def draw(size: Size, seed: int = 0) -> Arrays:
     keys = rng.standard_normal((size.replicates, size.features, size.keys), dtype=np.float32)
     values = target(keys) + 0.5 * rng.standard_normal(keys[:, 0].shape)
     points = rng.standard_normal((size.queries, size.features))
-    arrays = (a.astype(size.dtype) for a in (keys, values, np.array(frames), points))
+    # Columns side by side, as the package hands them on.
+    columns = np.swapaxes([frame.T for frame in frames], 1, 2)
+    arrays = (a.astype(size.dtype) for a in (keys, values, columns, points))
     return Arrays(*arrays, size.bandwidth, size.logits)
 
 
