@@ -50,7 +50,6 @@ def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
     ("factors", "arrangement", "sizes"),
     [
         ("", "orthogonal", {}),
-        ("n_keys = [80, 40]\n", "orthogonal", {"n_keys": 2}),
         ("bandwidth = [0.5, 1]\n", "orthogonal", {"bandwidth": 2}),
         ('bandwidth = ["attention", { kind = "rate" }]\n', "orthogonal", {"bandwidth": 2}),
         (
@@ -64,7 +63,7 @@ def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
             {"n_keys": 2, "head_dim": 2, "bandwidth": 2, "n_heads": 2},
         ),
     ],
-    ids=["none", "one", "one-number", "one-rule", "text", "four"],
+    ids=["none", "one-number", "one-rule", "text", "four"],
 )
 def test_grid__has_a_dimension_for_each_factor_and_every_cell_at_its_place(tmp_path, factors, arrangement, sizes):
     cells = run_tiny(tmp_path, factors, arrangement)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from simstudy.design.document import Design
     from simstudy.execution.store import Store
 
-EXIT_NO_COMMAND = 2
 EXIT_PRECISION_MISSED = 3
 EXIT_NOT_AS_EXPECTED = 5
 
@@ -24,8 +23,7 @@ class WholeSentences(typer.core.TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command by its name, None if there is none."""
-        command = super().get_command(ctx, cmd_name)
-        if command is not None:
+        if (command := super().get_command(ctx, cmd_name)) is not None:
             command.short_help = command.get_short_help_str(limit=1000)
         return command
 
@@ -67,7 +65,7 @@ def options(
         from simstudy.report.terminal import say
 
         say(*context.get_help().splitlines())
-        raise typer.Exit(EXIT_NO_COMMAND)
+        raise typer.Exit(2)
 
 
 def plain_path(path: Path) -> Path:

@@ -59,8 +59,8 @@ def list_designs(
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             table.add_row(place, entry((f"{problems[0]}{more}", "red")), "see simstudy check")
         else:
-            sizes = (f"{name}: {len(design.cells)}" for name, design in profiles.items())
-            table.add_row(Path(place).parent.name, next(iter(profiles.values())).study.title, ", ".join(sizes))
+            sizes = ", ".join(f"{name}: {len(design.cells)}" for name, design in profiles.items())
+            table.add_row(Path(place).parent.name, next(iter(profiles.values())).study.title, sizes)
     show_table(table)
 
 
@@ -75,8 +75,7 @@ def check(
     checked = [*_checked(designs, trust or ())]
     for place, each in [(place, design) for place, profiles, _ in checked for design in profiles.values()]:
         say(f"{place}: {each.profile}: {counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}")
-    mistakes = [f"{place}: {problem}" for place, _, problems in checked for problem in problems]
-    if mistakes:
+    if mistakes := [f"{place}: {problem}" for place, _, problems in checked for problem in problems]:
         raise UserError(*mistakes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,8 +35,7 @@ def judge(
     """
     from simstudy.design.mistakes import DesignError
     from simstudy.judging.claims import read_claims
-    from simstudy.judging.files import record, write_page
-    from simstudy.judging.judged import judged
+    from simstudy.judging.judged import judged, write_page
     from simstudy.report.tables import verdict_table
     from simstudy.report.terminal import say, say_json, show_table
     from simstudy.ties import tied_sets
@@ -55,7 +55,11 @@ def judge(
     except UserError as error:
         raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
     if as_json:
-        say_json(record(found))
+        rows = found.to_dataframe().reset_index().to_dict("records")
+        told = [
+            {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows
+        ]
+        say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": told})
     else:
         show_table(verdict_table(found.lines, "standard error", found.looks))
         say(*found.summary, *found.wanted)

@@ -242,5 +242,4 @@ def replay(
     say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
     if "head_estimate" in arrays:
         say(*str(arrays.head_estimate.to_pandas()).split("\n"))
-    state = arrays.attrs["failure"] or "defined"
-    say(f"replicate {replicate} of cell {number}: {state}", f"arrays   {path}")
+    say(f"replicate {replicate} of cell {number}: {arrays.attrs['failure'] or 'defined'}", f"arrays   {path}")

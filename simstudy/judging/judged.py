@@ -1,6 +1,7 @@
 """Verdicts on claims about a table of numbers: `simstudy.judge`, and what it returns."""
 
 import dataclasses
+import hashlib
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -14,13 +15,22 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from simstudy.design.claims import LEVEL, BaseClaim, ViolatedPairs
+from simstudy.design.files import read_regular
 from simstudy.design.mistakes import validated
 from simstudy.design.settings.cell import MIN_BLOCKS
 from simstudy.design.settings.levels import selected
+from simstudy.execution.store import Folder, Store
 from simstudy.judging.claims import ClaimsFile, read_claims, require_answerable
 from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
 from simstudy.report.labels import level_name
-from simstudy.report.tables import VerdictLine, comparison_frame, count_verdicts, verdict_frame, verdict_lines
+from simstudy.report.tables import (
+    VerdictLine,
+    comparison_frame,
+    comparison_lines,
+    count_verdicts,
+    verdict_frame,
+    verdict_lines,
+)
 from simstudy.report.terminal import counted
 from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.estimates import Estimates
@@ -259,3 +269,18 @@ def _worded(judgement: Judgement, independent: str) -> Judgement:
 
     decisive, comparisons = worded(judgement.decisive), list(map(worded, judgement.comparisons))
     return judgement._replace(decisive=decisive, comparisons=comparisons)
+
+
+def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
+    """Write a page that draws each claim in its interval, with the digests of its sources; return its path."""
+    from simstudy.report.page import MAX_ROWS, template  # which takes a tenth of a second to import
+
+    digests = [(each.name, hashlib.sha256(read_regular(each, 1 << 32)).hexdigest()) for each in sources]
+    study = {
+        "name": sources[0].name, "verdicts": found.lines, "headline": count_verdicts(found.lines),
+        "size": found.summary[0], "factors": found.factors, "independent": found.independent, "further": found.wanted,
+        "cost": found.cost, "comparisons": comparison_lines(found.dataset),
+        "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],
+    }  # fmt: skip
+    text = template("numbers.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
+    return Store(Folder(path.parent)).write_text(path.name, text)
