@@ -18,6 +18,7 @@ from simstudy.replicates.replay import INTERVAL
 from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS, draw_zip
+from simstudy.report.figures.shared import COVERAGE, NEUTRAL, canvas, own_style
 from simstudy.results import Results, cells_of, named_grid, setting_of
 
 KINDS: dict[str, type[PanelFigure]] = {
@@ -113,6 +114,51 @@ def zip_plot(table: pd.DataFrame) -> np.ndarray:
     if not np.isfinite(rows).all(axis=1).any():
         raise UserError(f"no row has {', '.join(INTERVAL)}; give a table of simstudy.estimates")
     return _panels(draw_zip(rows, None))
+
+
+@own_style()
+def agreement(
+    table: pd.DataFrame, first: Any, second: Any, of: str = "estimate", *, method: str = "method"
+) -> np.ndarray:
+    """Draw how two methods agree in the same data sets: a scatter plot, and differences over means.
+
+    See Bland and Altman (1986, The Lancet 327, 307).
+
+    Parameters
+    ----------
+    table
+        As of `simstudy.performance`; only data sets of one setting.
+    first, second
+        Two methods.
+    of, method
+        Columns of what is compared, and of methods.
+
+    Returns
+    -------
+    array of matplotlib.axes.Axes, shape (2,)
+        With the line of equality; with the mean difference and ± 1.96 standard deviations of differences.
+
+    Raises
+    ------
+    UserError
+        If a method or column is missing, or a data set has two rows of a method.
+    """
+    if missing := [each for each in ("dataset", method, of) if each not in table]:
+        raise UserError(f"{missing[0]!r}: no column of the table; it has {', '.join(map(str, table))}")
+    rows = table[table[method].isin([first, second])]
+    if {first, second} - {*rows[method]} or rows.duplicated(["dataset", method]).any():
+        raise UserError(f"{first!r}, {second!r}: give two methods of the table, with one row for each data set")
+    x, y = rows.pivot(index="dataset", columns=method, values=of)[[first, second]].dropna().to_numpy(float).T
+    _, grid = canvas(2, 4.0)
+    left, right = grid.flat
+    left.plot(x, y, ".", alpha=0.5)
+    left.axline((x.mean(), x.mean()), slope=1.0, color=NEUTRAL, linewidth=0.8)
+    left.set(xlabel=f"{of}, {first}", ylabel=f"{of}, {second}")
+    right.plot((x + y) / 2.0, y - x, ".", alpha=0.5)
+    for height in (y - x).mean() + COVERAGE * (y - x).std(ddof=1) * np.array([-1.0, 0.0, 1.0]):
+        right.axhline(height, color=NEUTRAL, linewidth=0.8)
+    right.set(xlabel="mean of both", ylabel=f"{second} − {first}")
+    return np.array([left, right])
 
 
 def _panels(drawing: Drawing) -> np.ndarray:

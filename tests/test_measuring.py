@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster
 from scipy import stats
 
 import simstudy
+from simstudy import plots
 from simstudy.errors import UserError
 
 # Data relhaz of rsimsum 0.13.1 (n = 50, exponential hazard), and its summary as it is printed: value (MCSE).
@@ -208,3 +209,15 @@ def test_script_without_a_guard__is_told_what_to_write(tmp_path):
         script.write_text(f"import simstudy\n{text}\n")
         done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
         assert said in done.stderr.splitlines()[-1]
+
+
+def test_agreement__draws_equality_and_limits_of_differences():
+    table = long(RELHAZ)
+    scatter, differences = plots.agreement(table, "Cox", "Exp", "theta", method="model")
+    (points,) = [line for line in scatter.lines if len(line.get_xdata()) == 100]
+    assert np.array_equal(points.get_xdata(), RELHAZ.theta_Cox) and np.array_equal(points.get_ydata(), RELHAZ.theta_Exp)
+    d = RELHAZ.theta_Exp - RELHAZ.theta_Cox
+    heights = sorted(line.get_ydata()[0] for line in differences.lines if len(line.get_xdata()) == 2)
+    assert heights == pytest.approx([d.mean() - 1.96 * d.std(), d.mean(), d.mean() + 1.96 * d.std()])
+    with pytest.raises(UserError, match="give two methods of the table"):
+        plots.agreement(table, "Cox", "Weibull", "theta", method="model")
