@@ -1,4 +1,4 @@
-"""Contents of the files that a design names, read and checked into its cells: heads, and rows of data."""
+"""Contents of the files that a design names, read and checked into its cells: heads, masks, and rows of data."""
 
 import functools
 import io
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from simstudy.design.files import read_arrays, read_regular
 from simstudy.design.own_code import read_code
 from simstudy.design.settings.cell import Cell, Matrices
+from simstudy.design.settings.mechanisms import FileMask
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression
 from simstudy.design.settings.records import LARGEST, Impossible
 from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
 from simstudy.errors import UserError, require_extra
 
 MAX_BYTES = 64 << 20
-"""Largest file of heads that is read: every cell that uses it holds a copy."""
+"""Largest file of heads or masks that is read: every cell that uses it holds a copy."""
 MAX_DATA_BYTES = 1 << 28
 """Largest data file that is read."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
@@ -44,6 +45,8 @@ def named_files(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[Pat
     heads, keys = cell.heads, cell.data.key_distribution
     if heads.arrangement == "file" and heads.file is not None:
         yield "file", heads.file, ("file_projections", _projections)
+    if isinstance(mask := cell.estimator.mask, FileMask):
+        yield "mask", mask.path, ("file_mask", _mask)
     if isinstance(keys, FileKeys):
         yield "key_distribution", keys.path, ("file_rows", _rows)
 
@@ -57,17 +60,31 @@ def _array(content: bytes, remedy: str = "") -> NDArray:
         raise UserError(f"cannot be read as .npy ({error}){remedy}") from None
 
 
-# ---------------------------------------------------------------- heads
-
-
-def _projections(path: Path, cell: Cell) -> Matrices:
-    names, shape = "(n_heads, n_features, head_dim)", (cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim)
+def _of_shape(path: Path, shape: tuple[int, ...], names: str) -> NDArray:
     stored = _array(read_regular(path, MAX_BYTES), f"; save an array {names}")
     if stored.shape != shape:
         raise UserError(f"holds shape {stored.shape}; {names} = {shape} is stated")
+    return stored
+
+
+# ---------------------------------------------------------------- heads and masks
+
+
+def _projections(path: Path, cell: Cell) -> Matrices:
+    shape = cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
+    stored = _of_shape(path, shape, "(n_heads, n_features, head_dim)")
     if stored.dtype.kind not in "fiu" or not (np.abs(numbers := np.array(stored, np.float64)) <= LARGEST).all():
         raise UserError(f"must hold real numbers only, none beyond ±{LARGEST:g}")
     return tuple(tuple(tuple(map(float, row)) for row in head) for head in numbers)
+
+
+def _mask(path: Path, cell: Cell) -> tuple[str, ...]:
+    stored = _of_shape(path, (cell.n_queries, cell.data.n_keys), "(queries, n_keys)")
+    if stored.dtype != bool:
+        raise UserError(f"must hold booleans, not {stored.dtype}; true where a query sees a key")
+    if not (seen := stored.any(axis=1)).all():
+        raise UserError(f"query {int(np.argmin(seen))} (counted from 0) sees no key; let it see one at least")
+    return tuple("".join("1" if key else "0" for key in row) for row in stored)
 
 
 # ---------------------------------------------------------------- rows of data

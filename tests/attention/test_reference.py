@@ -5,13 +5,15 @@ import importlib.util
 import naive
 import numpy as np
 import pytest
-from builders import estimated, minimal_cell
+from builders import DESIGN, edited, estimated, minimal_cell, mistakes, write_design
 
 from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.feasibility import impossibilities
+from simstudy.design.load import load_design
+from simstudy.execution.provenance import contents
 from simstudy.theory import exact_moments, leading_order, masked
 
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
@@ -82,13 +84,17 @@ def test_query_correlation__by_hand():
 
 DRAWN = {"noise_treatment": "drawn"}
 N, QUERIES = 21, {"kind": "gaussian", "count": 6}
+SEEN = np.random.default_rng(7).random((6, N)) < 0.4
+SEEN[3] = SEEN[0]
 MASKS = {
     "causal": {"mask": "causal"},
     "banded": {"mask": {"kind": "banded", "width": 4}},
+    "file": {"mask": {"kind": "file", "path": "mask.npy"}},
 }
 VISIBLE = {
     "causal": [[key < np.ceil((q + 1) * N / 6) for key in range(N)] for q in range(6)],
     "banded": [[np.ceil((q + 1) * N / 6) - 4 <= key < np.ceil((q + 1) * N / 6) for key in range(N)] for q in range(6)],
+    "file": SEEN.tolist(),
 }
 MECHANISMS = {
     "softmax": {},
@@ -101,7 +107,9 @@ MECHANISMS = {
 
 def cell_of(mask, **settings):
     base = {"n_keys": N, "regression": "linear", "queries": QUERIES, "noise_sd": 0.5}
-    return minimal_cell(**base | MASKS.get(mask, {}) | settings)
+    cell = minimal_cell(**base | MASKS.get(mask, {}) | settings)
+    contents = tuple("".join("01"[int(key)] for key in row) for row in SEEN) if mask == "file" else None
+    return cell.model_copy(update={"file_mask": contents})
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -153,7 +161,7 @@ def test_theory__of_a_masked_query_is_that_of_as_many_keys(method):
 
 
 def test_exact_theory__is_what_masked_replicates_average_to():
-    cell = cell_of("banded", head_dim=1, logits="dot_product", batch_size=2048)
+    cell = cell_of("file", head_dim=1, logits="dot_product", batch_size=2048)
     found = estimated(cell)
     predicted = masked(exact_moments, cell, key_projections(cell), query_projections(cell), query_points(cell))
     second = predicted.covariance + predicted.bias[:, :, None] * predicted.bias[:, None, :]
@@ -164,6 +172,29 @@ def test_exact_theory__is_what_masked_replicates_average_to():
 def test_mask__is_part_of_the_identity_of_a_cell():
     cell = cell_of("none")
     assert cell_of("causal").identity("") != cell.identity("")
+
+
+def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path):
+    text = edited(DESIGN, "[grids.angles.factors]", '[grids.angles.settings]\nmask = { kind = "file", path = "a.npy" }'
+                  "\n[grids.angles.factors]")  # fmt: skip
+    path = write_design(tmp_path, text)
+    shape = (1, load_design(write_design(tmp_path, DESIGN)).cells[0].cell.data.n_keys)
+    path = write_design(tmp_path, text)
+    seen = np.arange(shape[1])[None] % 3 == 0
+    np.save(tmp_path / "a.npy", seen)
+    cell = load_design(path).cells[0].cell
+    np.testing.assert_array_equal(cell.visible, seen)
+    np.save(tmp_path / "b.npy", seen)
+    other = load_design(write_design(tmp_path, text.replace("a.npy", "b.npy"))).cells[0].cell
+    assert other.identity("") == cell.identity("")
+    np.save(tmp_path / "b.npy", ~seen)
+    changed = load_design(write_design(tmp_path, text.replace("a.npy", "b.npy"))).cells[0].cell
+    assert changed.identity("") != cell.identity("")
+    assert contents([changed]).keys() != contents([cell]).keys() == contents([other]).keys()
+    wrong = {"holds shape": seen[:, :-1], "booleans, not int64": seen.astype(int), "sees no key": seen & False}
+    for message, array in wrong.items():
+        np.save(tmp_path / "a.npy", array)
+        assert message in mistakes(tmp_path, text)
 
 
 @pytest.mark.parametrize(

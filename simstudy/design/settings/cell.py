@@ -57,9 +57,10 @@ class Cell(Record):
     queries: Queries = Queries()
     simulation: Simulation = Simulation()
     # Contents of files, which travel with the cell to workers that may not see them and identify it, as paths do not:
-    # heads (head, feature, dimension), and rows of data.
+    # heads (head, feature, dimension), rows of data, and a mask as 0 and 1.
     file_projections: Matrices | None = None
     file_rows: Annotated[InstanceOf[Rows], PlainSerializer(lambda rows: rows.digest)] | None = None
+    file_mask: tuple[str, ...] = Field((), exclude_if=lambda rows: not rows)
     # Number of the draw of query points, heads and rows that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
 
@@ -84,7 +85,7 @@ class Cell(Record):
     @property
     def visible(self) -> Visible | None:
         """Visible keys of each query, (query, key); None without a mask."""
-        return visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys)
+        return visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
 
     @property
     def named_settings(self) -> tuple[str, ...]:

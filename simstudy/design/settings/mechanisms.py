@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, Positive, Real
+from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, Path, Positive, Real
 
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -116,13 +116,22 @@ class BandedMask(Choice):
     width: Count
 
 
-Mask = Annotated[WholeMask | BandedMask, KINDS]
+class FileMask(Choice):
+    """Visible keys of each query, at least one: a .npy file of booleans (queries, keys), relative to the design."""
+
+    kind: Literal["file"]
+    path: Path
 
 
-def visible_keys(mask: Mask, n_queries: int, n_keys: int) -> Visible | None:
-    """Return which of the keys each query sees, (query, key); None without a mask."""
+Mask = Annotated[WholeMask | BandedMask | FileMask, KINDS]
+
+
+def visible_keys(mask: Mask, n_queries: int, n_keys: int, of_file: tuple[str, ...]) -> Visible | None:
+    """Return which of the keys each query sees, (query, key), of a file as told by 0 and 1; None without a mask."""
     if mask.kind == "none":
         return None
+    if isinstance(mask, FileMask):
+        return np.array([[letter == "1" for letter in row] for row in of_file])
     width = mask.width if isinstance(mask, BandedMask) else n_keys
     # In whole numbers: a rounded quotient could be a key too many.
     places = -(-np.arange(1, n_queries + 1) * n_keys // n_queries)
