@@ -1,8 +1,7 @@
-"""Head projections and query points of a cell: what the estimator looks at, apart from the data.
+"""Head projections and query points of a cell, float64: what the estimator looks at, apart from the data.
 
-Random draws are addressed under the study seed alone, so that cells which differ in their data-generating process
-have the same heads and the same query points; and where they are a population, the same in a batch of one number, of
-which those of batch 0 are the fixed ones.  All arrays are float64.
+Random draws are addressed under the study seed alone, so that cells which differ in their data-generating process have
+the same; and where they are a population, the same in a batch of one number, of which those of batch 0 are the fixed.
 """
 
 import functools

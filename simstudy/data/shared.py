@@ -9,7 +9,7 @@ import numpy as np
 
 from simstudy.data import heads, regression, training
 from simstudy.data.geometry import diversity_indices
-from simstudy.data.span import span_of, waves_of
+from simstudy.data.span import n_coordinates, span_of, waves_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import FileRegression, FittedRegression
 from simstudy.kernels import project
@@ -38,15 +38,15 @@ class SharedData:
         for part in range(n_parts):
             yield SharedData(self._cell, self.first + part * length, length)
 
-    def keys(self, n_keys: int, n_coordinates: int = 0) -> np.ndarray:
+    def keys(self, n_keys: int, coordinates: int = 0) -> np.ndarray:
         """X: (replicate, feature, key), the first keys; or so many coordinates of these."""
-        address = "keys", n_keys, n_coordinates
-        return self.once(address, lambda: np.ascontiguousarray(np.asarray(self._drawn(n_coordinates))[:, :, :n_keys]))
+        address = "keys", n_keys, coordinates
+        return self.once(address, lambda: np.ascontiguousarray(np.asarray(self._drawn(coordinates))[:, :, :n_keys]))
 
-    def _drawn(self, n_coordinates: int = 0) -> Any:
+    def _drawn(self, coordinates: int = 0) -> Any:
         """All keys, on the GPU if it drew them."""
-        address = "drawn", n_coordinates
-        return self.once(address, lambda: training.draw_keys(self._cell, self.first, self.count, n_coordinates))
+        address = "drawn", coordinates
+        return self.once(address, lambda: training.draw_keys(self._cell, self.first, self.count, coordinates))
 
     def _seen(self, cell: Cell) -> np.ndarray:
         """Keys, or those first features of them of which their values and variances are made."""
@@ -108,16 +108,12 @@ class SharedData:
         return self.once(address, lambda: diversity_indices(self.projections(cell)[0], cell.bandwidth))
 
     def projected(self, cell: Cell, projections: np.ndarray) -> np.ndarray:
-        """Keys as each head sees them: (replicate, head, dimension, key), on the device that computes.
-
-        Projections may have absorbed the queries of the cell, and be those of coordinates.
-        """
-        n, scale, offset = cell.data.n_keys, cell.estimator.key_scale, heads.key_offset(cell)
-        n_coordinates, queries = (*_coordinates(cell), 0)[0], span_of(cell) and cell.queries
+        """Keys as heads or queries see them: (replicate, head, dimension, key), on the device that computes."""
+        n, scale, offset, of = cell.data.n_keys, cell.estimator.key_scale, heads.key_offset(cell), n_coordinates(cell)
 
         def of_heads() -> np.ndarray:
-            drawn = self._drawn(n_coordinates)
-            whole = drawn[:, :, :n] if is_there(drawn) else self.keys_less(offset, n, n_coordinates)
+            drawn = self._drawn(of or 0)
+            whole = drawn[:, :, :n] if is_there(drawn) else self.keys_less(offset, n, of or 0)
             found = project(whole, projections)
             if scale == "normalised":
                 # A key of length zero has no direction: its replicate is undefined, and counted.
@@ -126,12 +122,13 @@ class SharedData:
                     found /= np.sqrt((found * found).sum(axis=2, keepdims=True) / found.shape[2])
             return found
 
-        return self.once(("projected", n, *_own(cell), scale, offset.tobytes(), n_coordinates, queries), of_heads)
+        seen_by = of, None if of is None else cell.queries
+        return self.once(("projected", n, *_own(cell), scale, offset.tobytes(), *seen_by), of_heads)
 
-    def keys_less(self, offset: np.ndarray, n_keys: int, n_coordinates: int = 0) -> np.ndarray:
+    def keys_less(self, offset: np.ndarray, n_keys: int, coordinates: int = 0) -> np.ndarray:
         """Keys less an offset (feature,): (replicate, feature, key); subtracted before keys are rounded to float32."""
         if not offset.any():
-            return self.keys(n_keys, n_coordinates)
+            return self.keys(n_keys, coordinates)
         table = (self._cell.rows.keys - offset).astype(self._cell.simulation.dtype)
         return np.ascontiguousarray(np.moveaxis(table[self.rows(n_keys)], 1, 2))
 
@@ -143,7 +140,7 @@ def _own(cell: Cell) -> tuple[Any, ...]:
 
 def _coordinates(cell: Cell) -> tuple[Any, ...]:
     """Return how many coordinates of keys are drawn instead of these, and what decides which; nothing of whole keys."""
-    n = 0 if (span := span_of(cell)) is None else span.basis.shape[1]
+    n = n_coordinates(cell)
     return (n, *_own(cell), cell.queries) if n else ()
 
 

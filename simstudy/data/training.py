@@ -30,10 +30,7 @@ from simstudy.kernels.elementary import wave
 
 
 def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> np.ndarray:
-    """Return the keys X (R, d, n) of consecutive replicates, on the GPU if it draws independent normals.
-
-    Or coordinates of keys, so many, in a basis in which they are uncorrelated.
-    """
+    """Return keys X (R, d, n), or uncorrelated coordinates of them, on the GPU if it draws independent normals."""
     data, dtype, rows = cell.data, cell.simulation.dtype, (first, count, cell.data.n_keys)
     if isinstance(data.key_distribution, FileKeys):
         table = cell.rows.keys.T.astype(dtype)
@@ -49,8 +46,7 @@ def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> np.
 def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
     """Return the numbers (R, n) of the rows of the user's data that are the keys of these replicates.
 
-    Where rows are a population, each batch draws from a bootstrap sample of them.  Uniforms have 32 bits: of N rows no
-    two differ in probability by more than N / 2^32 of it.
+    Where rows are a population, each batch draws from a bootstrap sample of them.
     """
     keys, n, size = cell.data.key_distribution, cell.data.n_keys, len(cell.rows.keys)
     if isinstance(keys, FileKeys) and keys.sampling == "without":

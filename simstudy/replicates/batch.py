@@ -14,7 +14,7 @@ from simstudy.attention import members_of, replicate_statistics
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
-from simstudy.data.span import span_of
+from simstudy.data.span import n_coordinates
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.ensembles import NadarayaWatsonLearner
 from simstudy.kernels.devices import computing_on
@@ -52,10 +52,9 @@ def _limits(cell: Cell, device: str) -> tuple[int, int]:
 def _replicate_bytes(cell: Cell) -> int:
     """Return the size of the largest array of one replicate."""
     n_heads, itemsize = cell.heads.n_heads, np.dtype(cell.simulation.dtype).itemsize
-    n_rows = max(cell.data.n_features, n_heads * cell.heads.head_dim)
-    if (span := span_of(cell)) is not None:
-        n_rows = span.slopes.shape[1]
-    keys = cell.data.n_keys * n_rows * itemsize
+    drawn = n_coordinates(cell)
+    columns = n_heads * (cell.heads.head_dim if drawn is None else cell.n_queries)
+    keys = cell.data.n_keys * max(drawn or cell.data.n_features, columns) * itemsize
     return max(keys, cell.n_queries * n_heads**2 * np.dtype(np.float64).itemsize)
 
 
