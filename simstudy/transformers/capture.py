@@ -35,7 +35,7 @@ _EXACT, _COARSE = 1e-4, 4e-2
 """Largest difference of an output from its weights times values, over the largest value: from float32 on, and below."""
 _BY_QUERY = ("position_bias", "sinks")
 _PRODUCTS = ("matmul", "__matmul__", "bmm")
-_MASKS = ("src_key_padding_mask", "tgt_key_padding_mask")
+_MASKS = {"src_key_padding_mask", "tgt_key_padding_mask"}
 
 
 @dataclasses.dataclass
@@ -71,24 +71,24 @@ class Call:
             return tuple(self.given.shape)
         return (*self.query.shape[:3], self.key.shape[-2])
 
-    def weights(self, rows: slice = slice(None)) -> Any:
-        """Weights (b, h, rows, s); with sinks, rows sum to less than 1.
+    def weights(self, rows: slice = slice(None), n_keys: int | None = None) -> Any:
+        """Weights (b, h, rows, s) of the first keys, as if there were no others; with sinks, rows sum to less than 1.
 
         A query that sees no key has weights 0 under a mask of truth values or −∞, and 1/s under one of finite numbers.
         """
         import torch
 
         if self.query is None:
-            return self.given[..., rows, :]
-        logits = _by_group(self.query[..., rows, :], self.key.mT) * self.scale
+            return self.given[..., rows, :n_keys]
+        logits = _by_group(self.query[..., rows, :], self.key[..., :n_keys, :].mT) * self.scale
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
         if self.bias is not None:
-            logits = logits + _rows(self.bias, rows)
+            logits = logits + _rows(self.bias, rows)[..., :n_keys]
         if self.mask is not None and self.mask.dtype == torch.bool:
-            logits = logits.masked_fill(~_rows(self.mask, rows), -torch.inf)
+            logits = logits.masked_fill(~_rows(self.mask, rows)[..., :n_keys], -torch.inf)
         elif self.mask is not None:
-            logits = logits + _rows(self.mask, rows)
+            logits = logits + _rows(self.mask, rows)[..., :n_keys]
         n_keys = logits.shape[-1]
         if self.causal:
             places = torch.arange(self.query.shape[-2], device=logits.device)[rows, None]
@@ -101,19 +101,31 @@ class Call:
 
     def mix(self, weights: Any) -> Any:
         """Output (b, h, t, d) of weights."""
-        return _by_group(weights, self.value.to(weights.dtype))
+        return _by_group(weights, self.value[..., : weights.shape[-1], :].to(weights.dtype))
 
-    def tiles(self, size: int = 256) -> Iterator[tuple[slice, Any]]:
-        """Yield parts of the queries with their weights, so that all weights are never held together."""
+    def tiles(self, size: int = 128) -> Iterator[tuple[slice, Any]]:
+        """Yield parts of the queries with their weights, so that all weights are never held together.
+
+        Weights (b, h, rows, s) leave out the last keys, if no query of the part sees them.
+        """
         own = self.given if self.sinks is None else None
         for start in range(0, self.shape[2], size):
             rows = slice(start, min(start + size, self.shape[2]))
-            weights = self.weights(rows) if own is None else own[..., rows, :]
+            n_keys = self._last_seen(rows)
+            weights = self.weights(rows, n_keys) if own is None else own[..., rows, :n_keys]
             if self.output is not None:
                 self.output[..., rows, :] = self.mix(weights)
                 self.unmixed -= rows.stop - rows.start
             yield rows, weights
 
+    def _last_seen(self, rows: slice) -> int | None:
+        """Number of keys up to the last one that a query of a part sees; None, for all, if one of them sees none."""
+        if self.query is None or self.unseen is None:
+            return rows.stop if self.causal else None
+        seen = ~_rows(self.unseen, rows).flatten(0, -2)
+        return int(seen.any(0).nonzero().max()) + 1 if seen.any(1).all() else None
+
+    @functools.cached_property
     def unseen(self) -> Any:
         """Keys (b, 1 or h, t or 1, s) that the mask leaves out; None without a mask."""
         import torch
@@ -131,7 +143,7 @@ class Call:
         batch, _, n_queries, n_keys = self.shape
         seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=self.value.device)
         seen = seen.tril() if self.causal else seen
-        unseen = self.unseen()
+        unseen = self.unseen
         if unseen is not None:
             seen = seen & ~(unseen[:, 0] if unseen.ndim == 4 else unseen)
         return seen.expand(batch, n_queries, n_keys)
@@ -220,11 +232,20 @@ class Seen:
         import torch.nn.functional as F
         from torch.backends import mha
 
-        base, interface = _transformers()
+        base: Any = ()
+        if importlib.util.find_spec("transformers") is not None:
+            from transformers import PreTrainedModel
+            from transformers.modeling_utils import AttentionInterface as Family
+
+            base = PreTrainedModel
+            _put(doors, Family, "get_interface", lambda _, name, eager: self._spy(eager), Family.get_interface)
         named: dict[int, Any] = {}
+        parameters = functools.cache(lambda forward: inspect.signature(forward).parameters)  # modules are many
         for name, module in model.named_modules():
-            of_library = base is not None and isinstance(module, base)
-            before = functools.partial(self._enter, name, of_library, inspect.signature(module.forward))
+            of_library, forward = isinstance(module, base), module.forward
+            masks = parameters(getattr(forward, "__func__", forward)).keys() & _MASKS
+            mask = "attention_mask" if of_library else masks.pop() if len(masks) == 1 else ""
+            before = functools.partial(self._enter, name, of_library, mask, mask and inspect.signature(forward))
             doors.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
             doors.callback(module.register_forward_hook(self._leave, always_call=True).remove)
             if of_library and module._can_set_attn_implementation():
@@ -234,22 +255,21 @@ class Seen:
             _put(doors, config, "_attn_implementation_internal", "eager", config._attn_implementation)
             if getattr(config, "use_cache", False):  # keys and values of all layers, which nobody reads
                 _put(doors, config, "use_cache", False, True)
-        if interface is not None:
-            _put(doors, interface, "get_interface", lambda _, name, eager: self._spy(eager), interface.get_interface)
-        self._product = F.scaled_dot_product_attention
+        self._product, self._of_library = F.scaled_dot_product_attention, F.multi_head_attention_forward
         _put(doors, F, "scaled_dot_product_attention", self._scaled_products, self._product)
         doors.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
         mha.set_fastpath_enabled(False)  # it packs padded sequences, and nothing inside can be watched
 
-    def _enter(self, name: str, of_library: bool, signature: inspect.Signature, _: Any, args: Any, kwargs: Any) -> None:
+    def _enter(
+        self, name: str, of_library: bool, mask: str, signature: Any, _: Any, args: Any, kwargs: Any
+    ) -> None:  # fmt: skip
         """Note a module that begins to run, and which queries it is told to be padding; False if it knows nothing."""
         import torch
 
         if not self._inside:
             given = (each for each in (*args, *kwargs.values()) if torch.is_tensor(each) and each.ndim)
             self._batch = next((len(each) for each in given), 0)
-        known = ["attention_mask"] if of_library else [mask for mask in _MASKS if mask in signature.parameters]
-        stated = signature.bind(*args, **kwargs).arguments.get(known[0]) if len(known) == 1 else False
+        stated = signature.bind(*args, **kwargs).arguments.get(mask) if mask else False
         if torch.is_tensor(stated):
             stated = ((stated != 0) if of_library else (stated == 0)) if stated.ndim == 2 else None
         self._inside.append((name, stated))
@@ -259,16 +279,15 @@ class Seen:
 
     def watch(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a function of torch, and look at it if it is attention."""
-        import torch.nn.functional as F
-
+        if self._busy:
+            return function(*args, **kwargs)
         if function is self._product:
             return self._scaled_products(*args, **kwargs)
-        if function is F.multi_head_attention_forward:
+        if function is self._of_library:
             bound = inspect.signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             return self._multi_head(function, bound.arguments)
-        out = function(*args, **kwargs)
-        return out if self._busy else self._follow(getattr(function, "__name__", ""), args, kwargs, out)
+        return self._follow(getattr(function, "__name__", ""), args, kwargs, function(*args, **kwargs))
 
     def _follow(self, name: str, args: Any, kwargs: Any, out: Any) -> Any:
         """Follow a softmax over the last axis until it multiplies values, and show it then."""
@@ -465,7 +484,7 @@ class Seen:
         stated = next((known for _, known in reversed(self._inside) if known is not False), None)
         if stated is not None and stated.shape[0] == batch and stated.shape[1] in (n_queries, max(n_queries, n_keys)):
             return stated[:, -n_queries:]
-        unseen = call.unseen()
+        unseen = call.unseen
         if unseen is not None and unseen.ndim == 4 and n_queries == n_keys and unseen.shape[0] == batch:
             padding = unseen.all(1).all(1)
             return ~padding if padding.any() else None
@@ -476,10 +495,10 @@ class Seen:
         import torch
 
         gap = (call.mix(call.weights(rows)) - out).abs().nan_to_num(0.0)
-        unseen = call.unseen()
+        unseen = call.unseen
         if unseen is not None:  # where nothing is seen, kernels differ
             gap = gap * ~_rows(unseen, rows).all(-1, keepdim=True)
-        found = (gap.amax() / torch.linalg.vector_norm(call.value, torch.inf).clamp_min(1e-30)).item()
+        found = (gap.amax() / call.value.abs().amax().clamp_min(1e-30)).item()
         self.worst = max(self.worst, found)
         if not found <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):
             kind = f" ({type(call.module).__name__})" if call.module is not None else ""
@@ -493,13 +512,3 @@ def _put(doors: contextlib.ExitStack, place: Any, name: str, new: Any, old: Any)
     """Replace an attribute until the doors are closed."""
     doors.callback(setattr, place, name, old)
     setattr(place, name, new)
-
-
-def _transformers() -> tuple[Any, Any]:
-    """Class of the models of `transformers`, and what hands out their attention; None without the library."""
-    if importlib.util.find_spec("transformers") is None:
-        return None, None
-    from transformers import PreTrainedModel
-    from transformers.modeling_utils import AttentionInterface
-
-    return PreTrainedModel, AttentionInterface

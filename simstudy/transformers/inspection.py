@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs
 from scipy.special import softmax
-from scipy.stats import rankdata, sem
+from scipy.stats import rankdata
 
 from simstudy.arguments import real_array
 from simstudy.errors import UserError, require_extra
@@ -139,37 +140,34 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
 
     counts: dict[str, int] = defaultdict(int)
 
-    def place(name: str) -> Layer:
-        counts[name] += 1
-        return layer(f"{name} ({counts[name]})" if counts[name] > 1 else name)
-
     def visit(call: Any) -> None:
         seen = call.visible()
         valid = seen.any(-1) if call.valid is None else seen.any(-1) & call.valid
-        means = _of_tiles(call.tiles(), valid, torch)
+        means = _of_call(call, valid, torch)
         reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
         reason = "queries and keys were not seen, weights alone" if call.query is None else reason
-        place(call.name).add(means, call, valid.cpu().numpy(), reason, seen.cpu().numpy())
+        counts[call.name] += 1
+        name = f"{call.name} ({counts[call.name]})" if counts[call.name] > 1 else call.name
+        layer(name).add(means, call, valid.cpu().numpy(), reason, seen.cpu().numpy())
 
     with torch.no_grad(), capture(model, visit):
         run()
 
 
-def _of_tiles(tiles: Iterable[tuple[slice, Any]], valid: Any, torch: Any) -> tuple[Array, ...]:
+def _of_call(call: Any, valid: Any, torch: Any) -> tuple[Array, ...]:
     """Means over queries: Gram and correlations (b, h, h), weights (b, h, s); not of padding and what sees no key."""
-    sums: Any = (0.0, 0.0, 0.0, 0.0)
-    for rows, weights in tiles:
+    parts, all_kept, share = [], [], 0.0
+    for rows, weights in call.tiles():
         by_query = weights.float().transpose(1, 2)
-        grams = (by_query @ by_query.mT).double()  # (b, t, h, h)
-        size = grams.diagonal(dim1=-2, dim2=-1).sqrt()
-        kept = (size > 0).all(-1) & valid[:, rows]
-        grams, size = grams * kept[..., None, None], torch.where(kept[..., None], size, 1.0)
-        alike = grams / size[..., :, None] / size[..., None, :]
-        share = (kept[:, None, None].to(by_query.dtype) @ by_query.transpose(1, 2))[..., 0, :]
-        parts = (grams.sum(1), alike.sum(1), share.double(), kept.sum(-1))
-        sums = [whole + part for whole, part in zip(sums, parts, strict=True)]
-    *sums, count = sums
-    return tuple((each / count.clamp_min(1)[:, None, None]).cpu().numpy() for each in sums)
+        parts.append(by_query @ by_query.mT)  # (b, t, h, h)
+        all_kept.append((parts[-1].diagonal(dim1=-2, dim2=-1) > 0).all(-1) & valid[:, rows])
+        sums = (all_kept[-1].float()[:, None, None] @ by_query.transpose(1, 2))[..., 0, :]
+        share = share + torch.nn.functional.pad(sums.double(), (0, call.shape[3] - sums.shape[-1]))
+    grams, kept = torch.cat(parts, 1).double(), torch.cat(all_kept, 1)
+    scale = kept[..., None] / grams.diagonal(dim1=-2, dim2=-1).clamp_min(1e-300).sqrt()
+    alike = (grams * (scale[..., :, None] * scale[..., None, :])).sum(1)
+    count = kept.sum(-1).clamp_min(1)[:, None, None]
+    return tuple((each / count).cpu().numpy() for each in ((grams * kept[..., None, None]).sum(1), alike, share))
 
 
 def _of_weights(weights: Array) -> tuple[Array, ...]:
@@ -207,7 +205,9 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         logits = scale * q @ k.swapaxes(-1, -2)
         weights = softmax(logits if ahead is None else np.where(ahead, -np.inf, logits), axis=-1)
         seen = np.broadcast_to(True if ahead is None else ~ahead, weights[:, 0].shape)
-        layer(str(number)).add(_of_weights(weights), SimpleNamespace(query=q, key=k, scale=scale), None, "", seen)
+        layer(str(number)).add(
+            _of_weights(weights), SimpleNamespace(query=q, key=k, scale=scale), seen.any(-1), "", seen
+        )
 
 
 class Layer:
@@ -218,9 +218,9 @@ class Layer:
         # (text, h, 2 h + 1): Gram, correlation, sink; many small arrays would take the place of large ones of the model
         self._means = np.empty((0, 0, 0))
         self.reason = ""
-        self.scale, self._n_seen = 0.0, 0
+        self.scale, self._n_seen, self._freedom = 0.0, 0, 0
         self._queries, self._counts = np.empty(0), np.zeros(QUERIES, int)  # (t, h, d) of odd texts, keys that each sees
-        self._freedom, self._products = 0, np.empty((0, 0))  # (h d, h d) of keys of even texts about the mean of each
+        self._products: Any = None  # upper triangle (h d, h d) of products of keys of even texts about the mean of each
 
     def add(self, means: tuple[Array, ...], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
         """Add the texts of one call."""
@@ -238,36 +238,29 @@ class Layer:
                 continue
             self.scale = call.scale
             if self.n_texts % 2 == 0:
-                self._add_queries(call.query[text], None if valid is None else valid[text], seen[text].sum(axis=-1))
+                self._add_queries(call.query[text], np.flatnonzero(valid[text]), seen[text])
             else:
                 self._add_keys(call.key[text], seen[text].any(axis=0))
 
     def _add_keys(self, key: Any, seen: Array) -> None:
-        places = np.flatnonzero(seen)
-        if not len(self._products):
-            self._products = np.zeros((key.shape[0] * key.shape[2],) * 2)
-        parts = np.split(places, range(64, len(places), 64))
-        mean = sum(_numbers(key[:, each]).sum(axis=1) for each in parts) / max(len(places), 1)
-        self._freedom += len(places) - 1  # no softmax sees what all keys of a text have in common
-        for each in parts:
-            part = (_numbers(key[:, each]).swapaxes(0, 1) - mean).reshape(-1, len(self._products))
-            if isinstance(key, np.ndarray):
-                self._products += part.T @ part
-            else:  # in place, as products are as large as the model's own weights of keys
-                import torch
+        rows = _numbers(key if seen.all() else key[:, np.flatnonzero(seen)]).swapaxes(0, 1).reshape(seen.sum(), -1)
+        rows = rows - rows.mean(axis=0)  # no softmax sees what all keys of a text have in common
+        (syrk,) = get_blas_funcs(("syrk",), (rows,))
+        self._freedom += len(rows) - 1
+        sums = np.zeros(2 * rows.shape[1:], rows.dtype, "F") if self._products is None else self._products
+        self._products = syrk(1.0, rows.T, beta=1.0, c=sums, overwrite_c=1)
 
-                products, rows = torch.from_numpy(self._products), torch.from_numpy(part)
-                products.addmm_(rows.T, rows)
-
-    def _add_queries(self, query: Any, valid: Any, seen: Any) -> None:
+    def _add_queries(self, query: Any, places: Array, seen: Array) -> None:
         """Keep a random sample of all queries so far, of constant size."""
         if not self._n_seen:
             self._queries = np.empty((QUERIES, query.shape[0], query.shape[2]))
-        for place in range(query.shape[-2]) if valid is None else np.flatnonzero(valid):
-            self._n_seen += 1
-            kept = self._n_seen - 1 if self._n_seen <= QUERIES else int(self._rng.integers(self._n_seen))
-            if kept < QUERIES:
-                self._queries[kept], self._counts[kept] = _numbers(query[:, place]), seen[place]
+        kept = self._n_seen + np.arange(len(places))
+        late = kept >= QUERIES
+        kept[late] = self._rng.integers(kept[late] + 1)
+        self._n_seen += len(places)
+        for number, place in dict(zip(kept, places, strict=True)).items():
+            if number < QUERIES:
+                self._queries[number], self._counts[number] = _numbers(query[:, place]), seen[place].sum()
 
     def gather(self, n_texts: int, name: str) -> None:
         """Give the numbers of each text: of its windows together, if attention is computed in windows."""
@@ -290,20 +283,23 @@ class Layer:
         queries, counts = self._queries[: self._n_seen], self._counts[: self._n_seen]
         dimension = queries.shape[-1]
         n_groups = len(self._products) // dimension
-        blocks = (self._products / self._freedom).reshape(n_groups, dimension, n_groups, dimension)
         group = np.arange(n_heads) * n_groups // n_heads
-        logits = np.einsum("thd,hdge,tge->thg", queries, blocks[group][:, :, group], queries, optimize=True)
-        logits *= self.scale**2
-        found = [
-            logit_moments((each + each.T) / 2.0, max(int(n_seen), 1), error=False)
-            for each, n_seen in zip(logits, counts, strict=True)
-        ]
+        lower = self._products.T.astype(float) * (self.scale**2 / self._freedom)
+        np.einsum("ii->i", lower)[:] /= 2.0  # with what it is the transpose of, it gives each product once
+        pulled = queries.swapaxes(0, 1) @ lower.reshape(n_groups, dimension, -1)[group]
+        pulled = pulled.reshape(n_heads, -1, n_groups, dimension)[:, :, group]
+        logits = np.einsum("htge,tge->thg", pulled, queries)
+        logits += logits.mT
+        found = [logit_moments(each, max(int(n), 1), error=False) for each, n in zip(logits, counts, strict=True)]
         self.reason = next((each.reason for each in found if each.reason), "")
         return np.array([each.gram for each in found]), np.diagonal(logits, axis1=1, axis2=2)
 
 
 def _numbers(tensor: Any) -> Array:
-    return np.asarray(tensor if isinstance(tensor, np.ndarray) else tensor.detach().double().cpu(), np.float64)
+    """An array of a tensor, in float32 at least."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    return np.asarray((tensor if tensor.itemsize > 4 else tensor.float()).cpu())
 
 
 # ---------------------------------------------------------------- what is said of all
@@ -318,17 +314,13 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     columns["layer_correlation"] = np.array([_average(each["weight_correlation"]) for each in found.values()])
     columns["layer_correlation_mcse"] = np.array([[_error(units) for units in layer] for layer in averages])
     columns["mean_correlation"] = columns["layer_correlation"].mean(axis=0)
-    columns["mean_correlation_mcse"] = np.array(
-        [
-            _error(np.mean(each, axis=0)) if len({*map(len, each)}) == 1 else np.nan
-            for each in zip(*averages, strict=True)
-        ]
-    )  # NaN where layers have no units in common
+    by_source = zip(*averages, strict=True)
+    errors = [_error(np.mean(each, axis=0)) if len({*map(len, each)}) == 1 else np.nan for each in by_source]
+    columns["mean_correlation_mcse"] = np.array(errors)  # NaN where layers have no units in common
     first, second = np.triu_indices(correlation.shape[-1], 1)
     columns |= _agreement(correlation[..., first, second], observed[..., first, second])
     values = correlation[:, 0][:, first, second]
-    order = np.argsort(-np.where(np.isnan(values), -np.inf, values), axis=None, kind="stable")
-    order = order[np.isfinite(values.ravel()[order])]
+    order = np.argsort(-values, axis=None, kind="stable")[: np.isfinite(values).sum()]
     layer, pair = np.divmod(order, max(len(first), 1))
     columns |= {"pair_layer": layer, "pair_head_i": first[pair], "pair_head_j": second[pair]}
     columns["pair_correlation"] = values.ravel()[order]
@@ -377,7 +369,7 @@ def _stacked(arrays: Sequence[Array]) -> Array:
 
 def _error(units: Array) -> Any:
     """Standard error of the mean over the first axis; NaN for one unit."""
-    return sem(units, axis=0) if len(units) > 1 else np.full(units.shape[1:], np.nan)
+    return units.std(axis=0, ddof=1) / len(units) ** 0.5 if len(units) > 1 else np.full(units.shape[1:], np.nan)
 
 
 def _correlation(gram: Array) -> Array:
@@ -419,7 +411,6 @@ def _score(predicted: Array, observed: Array) -> tuple[float, float]:
     both = np.isfinite(predicted) & np.isfinite(observed)
     if both.sum() < 2:
         return np.nan, np.nan
-    one, other = (rankdata(each[both]) for each in (predicted, observed))
-    spread = one.std() * other.std()
-    rank = float(((one - one.mean()) * (other - other.mean())).mean() / spread) if spread else np.nan
-    return rank, float(np.sqrt(((predicted - observed)[both] ** 2).mean()))
+    with np.errstate(invalid="ignore", divide="ignore"):  # of what is all the same
+        rank = np.corrcoef(rankdata(predicted[both]), rankdata(observed[both]))[0, 1]
+    return float(rank), float(np.sqrt(((predicted - observed)[both] ** 2).mean()))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import inspections
 import limits
 import numpy as np
 import precision
@@ -39,6 +40,7 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
     rows += population_rows()
     rows += precision.control_rows()
     rows += simulations.simulation_rows(rounds)
+    rows += inspections.inspection_rows(rounds)
     return rows
 
 

@@ -91,6 +91,7 @@ def test_bounds__count_by_hand():
 def test_runner__writes_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(contests.workloads, "LAYER", replace(SMALL, logits="dot_product"))
     monkeypatch.setattr(contests.simulations, "simulation_rows", lambda _: iter(()))
+    monkeypatch.setattr(contests.inspections, "inspection_rows", lambda _: iter(()))
     monkeypatch.setattr(contests.precision, "control_rows", lambda: iter(()))
     rows = contests.all_rows([SMALL], 1)
     recorded.show(rows)

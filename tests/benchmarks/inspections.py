@@ -1,0 +1,69 @@
+"""Heads of a model of the size of GPT-2 small beside the model's own eager forward: processor time, and memory."""
+
+import importlib.util
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from limits import Row, interleaved, ratio
+
+from simstudy import inspect_heads
+
+SIZES = ((12, 8, 512), (2, 4, 4096))
+"""Layers of 12 heads, texts, tokens of a text."""
+
+
+def model_and_texts(n_layers: int, n_texts: int, n_tokens: int) -> tuple[Any, Any]:
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_layer=n_layers, n_positions=n_tokens, attn_implementation="eager")
+    return transformers.GPT2Model(config).eval(), torch.randint(config.vocab_size, (n_texts, n_tokens))
+
+
+def forward(model: Any, texts: Any) -> None:
+    """One text at a time, as `inspect_heads` does."""
+    import torch
+
+    with torch.no_grad():
+        for text in texts.split(1):
+            model(text)
+
+
+def inspect(model: Any, texts: Any) -> None:
+    inspect_heads(model, {"input_ids": texts})
+
+
+def megabytes(name: str, size: Sequence[int]) -> float:
+    """Most memory above the model that a job takes, of a process of its own."""
+    model, texts = model_and_texts(*size)
+    globals()[name](model, texts[:, :64])  # imports what it needs
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak so far is forgotten
+    before = _status("VmRSS")
+    globals()[name](model, texts)
+    return (_status("VmHWM") - before) / 1000
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
+
+
+def inspection_rows(rounds: int, sizes: Sequence[Sequence[int]] = SIZES) -> Iterator[Row]:
+    """Time of the forward over that of `inspect_heads`, theory included, and the memory of each."""
+    if importlib.util.find_spec("transformers") is None:
+        yield Row("heads", "", "eager forward", None, "skipped: transformers is not installed")
+        return
+    for size in sizes:
+        given, label = model_and_texts(*size), "{} layers, {} texts of {} tokens".format(*size)
+        eager, ours = interleaved([lambda given=given: forward(*given), lambda given=given: inspect(*given)], rounds)
+        yield Row("heads", label, "eager forward", ratio(eager, ours), "times simstudy")
+        if not Path("/proc/self/clear_refs").exists():
+            continue
+        for who, name in (("simstudy", "inspect"), ("eager forward", "forward")):
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+                yield Row("heads", label, who, alone.submit(megabytes, name, size).result(), "MB above the model")
