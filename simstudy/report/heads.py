@@ -50,17 +50,19 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
 
 
 def answer(found: xr.Dataset) -> str:
-    """Say in two sentences how many heads the heads are worth, and which are most alike, with errors over texts."""
+    """Say how many heads the heads are worth, which are most alike, and where weight sinks, with errors over texts."""
     n_heads, observed = found.sizes["head_i"], found.sel(source="observed")
     if not found.sizes["pair"]:
         return "Each layer has one head, which agrees with no other."
     layer, first, second, size = most_alike(found, 1)[0]
     order = np.argsort(observed.effective_heads.values)
+    sink = {name: int(place) for name, place in found.sink_share.fillna(0.0).argmax(...).items()}
     worth = " to ".join(dict.fromkeys(_of(observed.isel(layer=end), "effective_heads") for end in order[[0, -1]]))
     return (
         f"A layer is worth {worth} of its {n_heads} heads (± one standard error over {found.attrs['n_judged']} texts). "
         f"Two heads of a layer correlate at {_of(observed, 'mean_correlation')} on average; most alike are heads "
-        f"{first} and {second} of layer {layer}, at {size}."
+        f"{first} and {second} of layer {layer}, at {size}. One token gets up to {_of(found.isel(sink), 'sink_share')} "
+        f"of a head's weight: head {sink['head']} of layer {sink['layer']}."
     )
 
 

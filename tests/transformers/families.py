@@ -4,8 +4,10 @@ The configuration of a family is its default with small sizes, and weights are s
 uniform.  Of two texts one is padded.
 """
 
+import numpy as np
 import torch
 import transformers
+from scipy.optimize import linear_sum_assignment
 
 from simstudy.transformers.capture import capture
 
@@ -96,12 +98,9 @@ def captured(model, inputs, **how):
 
 def distance(own, weights):
     """Return the largest difference of Grams, each attention of its own to another one that was captured."""
-    left, worst = [gram(each) for each in weights], 0.0
-    for each in map(gram, own):
-        gaps = [float((each - other).abs().max()) if other.shape == each.shape else float("inf") for other in left]
-        best = min(range(len(gaps)), key=gaps.__getitem__, default=None)
-        if best is None:
-            return float("inf")
-        worst = max(worst, gaps[best])
-        del left[best]
-    return worst
+    captured_grams = [gram(each) for each in weights]
+    gaps = np.full((len(own), max(len(own), len(weights))), 1e9)  # where shapes differ or nothing was captured
+    for place, other in np.ndindex(len(own), len(weights)):
+        if (one := gram(own[place])).shape == captured_grams[other].shape:
+            gaps[place, other] = (one - captured_grams[other]).abs().max()
+    return gaps[linear_sum_assignment(gaps)].max()

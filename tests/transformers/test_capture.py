@@ -135,10 +135,6 @@ def test_edit__takes_the_place_of_the_output():
 
 
 def test_models_that_cannot_be_watched__are_refused_with_the_reason():
-    class Wrong(Own):
-        def forward(self, x):
-            return super().forward(x)
-
     class NoAttention(nn.Module):
         def forward(self, x):
             return x
@@ -150,16 +146,16 @@ def test_models_that_cannot_be_watched__are_refused_with_the_reason():
         pass
     with pytest.raises(UserError, match="Own is in training mode"), capture(Own().train(), lambda call: None):
         pass
+    with pytest.raises(UserError, match="model of type dict"), capture({}, lambda call: None):
+        pass
     for way in ("mixed", "blocks"):
         with pytest.raises(UserError, match="not known what are sequences and what are heads"):
             calls_of(Own(way), lambda way=way: Own(way).eval()(X))
-    with pytest.raises(UserError, match="model of type dict"), capture({}, lambda call: None):
-        pass
     original = nn.functional.scaled_dot_product_attention
     nn.functional.scaled_dot_product_attention = enlarged
     try:
         with pytest.raises(UserError, match="do not give its output"):
-            calls_of(Wrong(), lambda: Wrong().eval()(X))
+            calls_of(Own(), lambda: Own().eval()(X))
     finally:
         nn.functional.scaled_dot_product_attention = original
     assert nn.functional.scaled_dot_product_attention is original
