@@ -250,7 +250,7 @@ class Layer:
         sums = np.zeros(2 * rows.shape[1:], rows.dtype, "F") if self._products is None else self._products
         self._products = syrk(1.0, rows.T, beta=1.0, c=sums, overwrite_c=1)
 
-    def _add_queries(self, query: Any, places: Array, seen: Array) -> None:
+    def _add_queries(self, query: Any, places: Any, seen: Array) -> None:
         """Keep a random sample of all queries so far, of constant size."""
         if not self._n_seen:
             self._queries = np.empty((QUERIES, query.shape[0], query.shape[2]))

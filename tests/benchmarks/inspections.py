@@ -25,45 +25,39 @@ def model_and_texts(n_layers: int, n_texts: int, n_tokens: int) -> tuple[Any, An
     return transformers.GPT2Model(config).eval(), torch.randint(config.vocab_size, (n_texts, n_tokens))
 
 
-def forward(model: Any, texts: Any) -> None:
-    """One text at a time, as `inspect_heads` does."""
+def run(who: str, model: Any, texts: Any) -> None:
+    """One text at a time in both cases, and theory with its default."""
     import torch
 
-    with torch.no_grad():
-        for text in texts.split(1):
-            model(text)
+    if who == "simstudy":
+        inspect_heads(model, {"input_ids": texts})
+    else:
+        with torch.no_grad():
+            for text in texts.split(1):
+                model(text)
 
 
-def inspect(model: Any, texts: Any) -> None:
-    inspect_heads(model, {"input_ids": texts})
-
-
-def megabytes(name: str, size: Sequence[int]) -> float:
+def megabytes(who: str, size: Sequence[int]) -> float:
     """Most memory above the model that a job takes, of a process of its own."""
     model, texts = model_and_texts(*size)
-    globals()[name](model, texts[:, :64])  # imports what it needs
+    run(who, model, texts[:, :64])  # imports what it needs
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak so far is forgotten
     before = _status("VmRSS")
-    globals()[name](model, texts)
+    run(who, model, texts)
     return (_status("VmHWM") - before) / 1000
 
 
 def _status(name: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return int(next(line for line in lines if line.startswith(name)).split()[1])
+    return int(Path("/proc/self/status").read_text(encoding="ascii").partition(f"{name}:")[2].split()[0])
 
 
 def inspection_rows(rounds: int, sizes: Sequence[Sequence[int]] = SIZES) -> Iterator[Row]:
-    """Time of the forward over that of `inspect_heads`, theory included, and the memory of each."""
-    if importlib.util.find_spec("transformers") is None:
-        yield Row("heads", "", "eager forward", None, "skipped: transformers is not installed")
-        return
-    for size in sizes:
+    """Time of the forward over that of `inspect_heads`, and the memory of each."""
+    for size in sizes if importlib.util.find_spec("transformers") else ():
         given, label = model_and_texts(*size), "{} layers, {} texts of {} tokens".format(*size)
-        eager, ours = interleaved([lambda given=given: forward(*given), lambda given=given: inspect(*given)], rounds)
-        yield Row("heads", label, "eager forward", ratio(eager, ours), "times simstudy")
-        if not Path("/proc/self/clear_refs").exists():
-            continue
-        for who, name in (("simstudy", "inspect"), ("eager forward", "forward")):
+        who = ("eager forward", "simstudy")
+        eager, ours = interleaved([lambda each=each, given=given: run(each, *given) for each in who], rounds)
+        yield Row("heads", label, who[0], ratio(eager, ours), "times simstudy")
+        for each in who if Path("/proc/self/clear_refs").exists() else ():
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-                yield Row("heads", label, who, alone.submit(megabytes, name, size).result(), "MB above the model")
+                yield Row("heads", label, each, alone.submit(megabytes, each, size).result(), "MB above the model")

@@ -26,17 +26,20 @@ def calls_of(model, run, **how):
 
 
 @pytest.mark.parametrize("options", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 16, "vdim": 16}])
-@pytest.mark.parametrize("masked", [{}, {"key_padding_mask": PADDING}])
+@pytest.mark.parametrize(
+    "masked", [{}, {"key_padding_mask": PADDING}, {"attn_mask": torch.ones(9, 9).triu(1) > 0, "is_causal": True}]
+)
 def test_multi_head__weights_are_those_that_it_returns_and_padded_queries_are_known(options, masked):
-    layer = nn.MultiheadAttention(16, 2, batch_first=True, **options).eval()
-    with torch.no_grad():
-        own_output, own = layer(X, X, X, average_attn_weights=False, **masked)
-    outputs = []
-    (call,) = calls_of(layer, lambda: outputs.append(layer(X, X, X, **masked)))
-    assert torch.allclose(outputs[0][0], own_output, atol=1e-6)
-    assert torch.allclose(call.weights(), own, atol=1e-6)
-    assert (call.valid is None) == (not masked)
-    assert call.valid is None or torch.equal(call.valid, ~PADDING)
+    layer, outputs = nn.MultiheadAttention(16, 2, batch_first=True, **options).eval(), []
+    for average in (True, False):
+        given = {"average_attn_weights": average, **masked}
+        with torch.no_grad():
+            own = layer(X, X, X, **given)
+        (call,) = calls_of(layer, lambda given=given: outputs.append(layer(X, X, X, **given)))
+        for one, other in zip(outputs[-1], own, strict=True):
+            assert one.shape == other.shape and torch.allclose(one, other, atol=1e-6)
+    assert torch.allclose(call.weights(), own[1], atol=1e-6)
+    assert torch.equal(call.valid, ~PADDING) if "key_padding_mask" in masked else call.valid is None
 
 
 def test_padded_encoder__in_evaluation_runs_as_it_would_without_its_packed_path():
@@ -48,17 +51,6 @@ def test_padded_encoder__in_evaluation_runs_as_it_would_without_its_packed_path(
     assert all(torch.equal(call.valid, ~PADDING) for call in found)
     assert torch.allclose(outputs[0][~PADDING], expected[~PADDING], atol=1e-6)
     assert torch.backends.mha.get_fastpath_enabled()
-
-
-def test_weights_that_multi_head_attention_returns__are_its_own():
-    layer = nn.MultiheadAttention(16, 2, batch_first=True, add_zero_attn=True).eval()
-    mask = torch.ones(9, 9).triu(1) > 0
-    for average in (True, False):
-        given, outputs = {"attn_mask": mask, "is_causal": True, "average_attn_weights": average}, []
-        expected = layer(X, X, X, **given)
-        calls_of(layer, lambda given=given, outputs=outputs: outputs.append(layer(X, X, X, **given)))
-        for one, other in zip(outputs[0], expected, strict=True):
-            assert one.shape == other.shape and torch.allclose(one, other, atol=1e-6)
 
 
 class Own(nn.Module):
@@ -118,7 +110,7 @@ def test_softmax_that_multiplies_values__gives_weights_of_queries_that_are_no_pa
 
 
 def test_edit__takes_the_place_of_the_output():
-    model, silenced, shared = Own(), [], []
+    model = Own()
 
     def silence(call):
         weights = call.weights()
@@ -127,11 +119,11 @@ def test_edit__takes_the_place_of_the_output():
 
     plain = model.eval()(X).detach()
     with torch.no_grad(), capture(model, silence):
-        silenced.append(model(X))
+        silenced = model(X)
     with torch.no_grad(), capture(model, lambda call: call.edit(call.weights()[:, [0, 0]])):
-        shared.append(model(X))
-    assert torch.allclose(silenced[0][:, 0], plain[:, 0], atol=1e-6) and silenced[0][:, 1].abs().max() == 0.0
-    assert not torch.allclose(shared[0][:, 1], plain[:, 1]) and torch.equal(model(X), plain)
+        shared = model(X)
+    assert torch.allclose(silenced[:, 0], plain[:, 0], atol=1e-6) and silenced[:, 1].abs().max() == 0.0
+    assert not torch.allclose(shared[:, 1], plain[:, 1]) and torch.equal(model(X), plain)
 
 
 def test_models_that_cannot_be_watched__are_refused_with_the_reason():
