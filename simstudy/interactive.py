@@ -42,8 +42,12 @@ __all__ = ["Findings", "Plot", "open_results", "plan", "run"]
 
 @functools.wraps(run_design)
 def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataTree:  # noqa: D103 - that of the wrapped
-    if how.get("executor") in ("processes", "cuda"):
-        _require_guard()
+    # New processes import a script, and would make its call of this function again.
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # which is not run again
+    once = script.name == "__main__.py" or not script.is_file() or b"__name__" in script.read_bytes()
+    if how.get("executor") in ("processes", "cuda") and not once:
+        remedy = "write the call below if __name__ == '__main__':"
+        raise UserError(f"executor: processes import your script, and would call again; {remedy}")
     trust, confirm = how.pop("trust", ()), how.pop("confirm", None)
     if isinstance(design, Design) and confirm is not None:
         raise UserError("confirm: stated with a loaded design; load the design with it")
@@ -57,14 +61,6 @@ def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataT
     results = tree_of(cells)
     results.encoding = dict(cells.encoding)
     return results
-
-
-def _require_guard() -> None:
-    """Refuse the call of a script that new processes, which import it, would make again."""
-    path = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # which is not run again
-    if path.name != "__main__.py" and path.is_file() and b"__name__" not in path.read_bytes():
-        remedy = "write the call below if __name__ == '__main__':"
-        raise UserError(f"executor: processes import your script, and would call again; {remedy}")
 
 
 def plan(

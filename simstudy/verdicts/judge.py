@@ -180,7 +180,17 @@ def judge(design: Design, accounts: Sequence[CellProgress], told: Told) -> xr.Da
     for name, claim in design.claims.items():
         positions, of = on_grid(claim, design, accounts, told)
         judgements[name] = judge_claim(claim, of, len(design.claims))
-        about[name] = _behind(claim, design, [accounts[positions[i]] for i in of.chosen])
+        chosen = [accounts[positions[i]] for i in of.chosen]
+        replicates = f"{_range({each.done * each.batch_size for each in chosen})} replicates" if chosen else ""
+        draws = {each.done for each in chosen if each.planned.cell.population}
+        domain = design.domains.get(claim.grid)
+        settings = domain.words(claim.holds) if domain else "at these settings"
+        parts = (
+            settings,
+            draws_of(claim, design.cells).text,
+            replicates + (f" in {_range(draws)} draws" if draws else ""),
+        )
+        about[name] = {"draws": ", ".join(filter(None, parts))}
         if claim.stands is not None:
             cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}
             shown = (each.statistic for each in judgements[name].comparisons if cells & {*each.cells})
@@ -232,16 +242,6 @@ def _columns(dimension: str, prefix: str, rows: Sequence[Mapping[str, Any]]) -> 
     of = {name: variable for name, variable in VARIABLES.items() if variable.dims == (dimension,)}
     columns = {name: [row[name.removeprefix(prefix)] for row in rows] for name in of}
     return {name: np.array(each, object if of[name].unit == "text" else None) for name, each in columns.items()}
-
-
-def _behind(claim: BaseClaim, design: Design, accounts: Sequence[CellProgress]) -> dict[str, str]:
-    replicates = f"{_range({each.done * each.batch_size for each in accounts})} replicates"
-    draws = {each.done for each in accounts if each.planned.cell.population}
-    in_draws = f" in {_range(draws)} draws" if draws else ""
-    domain = design.domains.get(claim.grid)
-    settings = domain.words(claim.holds) if domain else "at these settings"
-    parts = settings, draws_of(claim, design.cells).text, replicates + in_draws if accounts else ""
-    return {"draws": ", ".join(part for part in parts if part)}
 
 
 def _range(numbers: set[int]) -> str:
