@@ -230,6 +230,8 @@ def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys
         np.testing.assert_allclose(inputs[1], np.sin(unit @ inputs[0][:2]), atol=1e-9)
         np.testing.assert_allclose(inputs[2], 0.125 * (1.0 + inputs[0][0] ** 2), rtol=1e-9)
     if span.basis.size:
+        drawn = np.cov(np.concatenate(SharedData(cells[0], 0, 200).keys(50, 6), axis=1))
+        np.testing.assert_allclose(drawn, np.eye(6), atol=0.1)  # five standard errors
         sigma, gaps = np.eye(d), abs(np.subtract.outer(range(d), range(d)))
         if keys in KEYS[1:3]:
             sigma = 0.6 ** (gaps if keys["structure"] == "autoregressive" else np.sign(gaps))
