@@ -200,15 +200,6 @@ def of_cell(combination, **settings):
     return estimated(cell, 4)
 
 
-def test_wider_classes__have_smaller_errors():
-    classes = ["front_greater", "simplex", "affine", "unconstrained"]
-    found = [of_cell({"kind": "optimal", "within": within}) for within in classes]
-    errors = [float(result.estimate["mse"]) for result in [of_cell("uniform"), *found]]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 0.9 * errors[0]
-    assert (found[-1].mcse["combination_weight"] > 0).all()
-
-
 def test_combinations__share_stored_batches_unless_they_enter_a_replicate():
     plain, optimal = minimal_cell(), minimal_cell(combination={"kind": "optimal"})
     fitted = minimal_cell(combination={"kind": "fitted", "n_validation": 50}, noise_treatment="drawn")

@@ -128,13 +128,6 @@ def test_contents_travel_to_workers_that_do_not_see_the_file(tmp_path):
     assert same_bits(simulate_batch([pickle.loads(pickle.dumps(cell))], 0), simulate_batch([cell], 0))
 
 
-def test_replay_shows_the_rows_that_the_batch_used():
-    cell = make(noise="residuals", noise_treatment="drawn")
-    shown = replay(cell, 17)
-    np.testing.assert_array_equal(shown["keys"], draw_keys(cell, 17, 1)[0])
-    np.testing.assert_array_equal(shown["head_estimate"], members_of(cell, SharedData(cell, 17, 1)).means[0])
-
-
 COMPANIES = [
     (make, [{"n_keys": 60}, {"n_keys": 30}, {"noise": "residuals"}, {"regression": "ridge", "n_keys": 20}, PAIRED]),
     (split, [{}, {"regression": "file", "noise": "gaussian"}]),

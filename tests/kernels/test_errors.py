@@ -63,13 +63,6 @@ def test_errors_and_their_products__are_added_one_replicate_after_another(shape,
     assert defined.all()
 
 
-def test_blocks__are_summed_apart_and_then_added_to_what_there_is():
-    means, target = np.random.default_rng(2).standard_normal((6, 3, 2)), np.zeros(3)
-    sums = np.full((3, 3, 2), 0.1), np.full((3, 3, 3), 0.1)
-    add_errors(means, target, None, *sums)
-    np.testing.assert_array_equal(sums[0], 0.1 + (means[::2] + means[1::2]))
-
-
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_replicates_with_a_number_that_is_not_finite__are_undefined_and_left_out(wrong):
     means, gram = np.ones((4, 3, 2)), np.ones((4, 3, 2, 2))

@@ -25,11 +25,6 @@ def test_answer__is_a_sentence_with_its_number(lines):
     )
 
 
-def test_what_is_said__of_a_claim_declared_false_is_no_failure(lines):
-    said = ["supported, as expected", "contradicted, as expected", "undecided, not as expected"]
-    assert [line.said for line in lines] == said
-
-
 @pytest.fixture
 def twofold(tmp_path):
     """A run in which the first claim has two comparisons, and is decided by the first."""

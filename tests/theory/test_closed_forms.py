@@ -82,11 +82,8 @@ FOR_USERS = (
 @pytest.mark.parametrize("name", FOR_USERS)
 def test_public_functions__are_exported(name):
     module = importlib.import_module(f"simstudy.theory.{name}")
-    functions = {
-        key
-        for key, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
-    }
+    own = {key: value for key, value in vars(module).items() if not key.startswith("_") and inspect.isfunction(value)}
+    functions = {key for key, value in own.items() if value.__module__ == module.__name__}
     assert functions and functions <= set(theory.__all__)
 
 

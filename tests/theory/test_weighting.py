@@ -54,14 +54,6 @@ def test_optimal_weights_meet_the_condition_and_others_do_not(n_heads):
         assert sums_to_one_residual(moment, np.full(n_heads, 1 / n_heads)) > 1e-3
 
 
-def test_two_heads_by_hand():
-    # Bates and Granger: a_1 = (v_2 - c) / (v_1 + v_2 - 2 c); negative once c > v_2.
-    best = w.optimal_weights([[4.0, 2.0], [2.0, 1.5]])
-    np.testing.assert_allclose(best.weights, [-1 / 3, 4 / 3])
-    np.testing.assert_allclose(simplex_weights([[4.0, 2.0], [2.0, 1.5]]).weights, [0, 1], atol=1e-15)
-    np.testing.assert_allclose(w.optimal_weights(np.diag([1.0, 3.0])).weights, [0.75, 0.25])
-
-
 def test_identical_heads_share_their_weight_and_are_reported():
     moment = random_moment(3, seed=2)
     doubled = moment[np.ix_([0, 0, 1, 2], [0, 0, 1, 2])]

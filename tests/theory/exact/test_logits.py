@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simstudy.theory import dot_product_correlation, logit_moments
+from simstudy.theory import logit_moments
 
 
 def drawn_gram(covariance, n_keys, n_draws, rng, known=None):
@@ -61,13 +61,6 @@ def test_known_values():
     np.testing.assert_allclose(np.diag(found.correlation), 1.0, rtol=1e-12)
     # Independent heads have 1/n, whatever n.
     np.testing.assert_allclose(logit_moments(np.diag([3.0, 0.5]), 7).gram[0, 1], 1 / 7, rtol=1e-6)
-
-
-def test_correlation__is_that_of_leading_order_for_many_keys():
-    covariance = np.array([[0.3, 0.1], [0.1, 0.2]])
-    leading = dot_product_correlation(np.linalg.cholesky(covariance)[0], np.linalg.cholesky(covariance)[1], np.eye(2))
-    found = [logit_moments(covariance, n).correlation[0, 1] for n in (300, 3000, 30_000)]
-    assert abs(found[2] - leading) < 1e-4 < abs(found[0] - leading)
 
 
 @pytest.mark.parametrize("correlation", [0.98, 0.9949, 0.995, 0.99999, -0.9951])

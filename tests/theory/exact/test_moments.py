@@ -116,11 +116,6 @@ def test_noise_covariance_of_orthogonal_heads_is_one_over_n(n_keys, logits, p):
     assert np.abs(prediction.bias).max() < 1e-12
 
 
-def test_dot_products_with_the_origin_give_the_sample_mean():
-    prediction = predict(make_cell(9, logits="dot_product", regression=LINEAR), directions(0, 50), QUERIES[:1])
-    np.testing.assert_allclose(prediction.covariance[0], (1 + 0.25 + 1) / 9, rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("logits", "bandwidth", "n_keys"), [("distance", 0.1, 200), ("distance", 0.6, 3), ("dot_product", 1.0, 200)]
 )
