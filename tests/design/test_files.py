@@ -68,24 +68,6 @@ def test_head_file__that_is_none_is_refused(tmp_path, content, expected):
     assert expected in mistakes(tmp_path, of_heads("heads.npy"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place"),
-    [
-        ('title = "A tiny study"', 'title = "a\\u001b[2J"', "study.title"),
-        ('"The error falls."', '"a\\nb"', "claims.mse-falls.statement"),
-        ('title = "Error against angle"', 'title = "\\u202egnp.exe"', "figures.mse.title"),
-        ("[grids.angles.factors]", '[grids.angles]\ntitle = "a\\rb"\n[grids.angles.factors]', "grids.angles.title"),
-        ('kind = "ridge"', 'kind = "ridge", label = "a\\u2028b"', "data.regression.label"),
-        ('arrangement = "rotated"', 'arrangement = "file"\nfile = "a\\u0000b"', "heads.file"),
-    ],
-)
-def test_control_characters__are_refused_and_spelt_out(tmp_path, old, new, place):
-    message = mistakes(tmp_path, edited(DESIGN, old, new))
-    assert f"{place} = " in message and "must hold no control character; U+" in message
-    assert message.isprintable()
-    loaded(tmp_path, edited(DESIGN, "To test.", "First.\\n\\n\\tSecond: ∑ é 👍."))
-
-
 @pytest.fixture(params=["fifo", "folder", "device", "socket"])
 def irregular(request, tmp_path):
     """A path that is none of a regular file."""

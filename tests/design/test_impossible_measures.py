@@ -10,27 +10,11 @@ from simstudy.design.mistakes import nearest
 from simstudy.study import run
 
 ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
-ENSEMBLE = "squared_bias, mean_squared_bias, mean_variance, "
 
 
 def of_one_head(text: str) -> str:
     text = edited(edited(text, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
     return edited(text, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
-
-
-@pytest.mark.parametrize(
-    ("measure", "expected"),
-    [
-        ("regret", 'does not exist in 6 of 6 cells (heads); it is that of ants: learner = "ant_colony"'),
-        ("discrepancy", "it needs a reference computation; state reference"),
-        ("bias_squared", 'did you mean "squared_bias"?'),
-        ("colour", f"use one of {ENSEMBLE}"),
-    ],
-)
-def test_measure_that_no_cell_has__is_refused_in_one_line(tmp_path, measure, expected):
-    message = mistakes(tmp_path, edited(DESIGN, 'measure = "mse"', f'measure = "{measure}"'))
-    assert len(message.splitlines()) == 1 and f"claims.mse-falls.measure = '{measure}': " in message
-    assert expected in message, message
 
 
 def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_others_is_not(tmp_path):
