@@ -1,6 +1,7 @@
 """The cells of a grid: settings applied, settings drawn from its domain, factors crossed, each cell validated once."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -46,7 +47,10 @@ def cells_of(document: Document, name: str, grid: Grid, read: Read, drawn_from: 
 
 def require_few_cells(document: Document) -> None:
     """Refuse a design of too many cells, before any is made."""
-    sizes = {name: grid.n_cells for name, grid in document.grids.items()}
+    sizes = {
+        name: math.prod(map(len, grid.factors.values())) * (grid.cells if grid.domain else 1)
+        for name, grid in document.grids.items()
+    }
     if (total := sum(sizes.values())) > MAX_CELLS:
         largest = max(sizes, key=lambda name: sizes[name])
         remedy = f"brings the design to {total} cells, more than {MAX_CELLS}; use fewer values"

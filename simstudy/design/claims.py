@@ -82,11 +82,6 @@ class WithinMargin(BaseClaim):
     margin: NonNegative
     excludes: Real | None = None
 
-    @property
-    def tells_apart(self) -> bool:
-        """True if what the claim excludes is outside its margin."""
-        return self.excludes is None or (self.value is not None and abs(self.excludes - self.value) > self.margin)
-
 
 class Equals(PairedClaim, WithinMargin):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""

@@ -140,11 +140,6 @@ class Grid(Record):
         """Names of the settings that differ between its cells: those of the domain, and factors."""
         return (*self.domain, *self.factors)
 
-    @property
-    def n_cells(self) -> int:
-        """Number of its cells."""
-        return math.prod(map(len, self.factors.values())) * (self.cells if self.domain else 1)
-
 
 class OwnMeasureText(Record):
     """Description of a measure that functions of the study give, for tables, figures and results.

@@ -33,11 +33,6 @@ class PlannedGrid(NamedTuple):
         """Return the numbers of the cells that a selection picks."""
         return [number for number, cell in enumerate(self.cells) if selected(cell.coordinates, selection)]
 
-    def strata(self, but: tuple[str, ...], chosen: list[int]) -> list[list[int]]:
-        """Return cells that share the levels of all factors but some."""
-        factors = (name for name in self.factors or () if name not in but)
-        return by_levels([cell.coordinates for cell in self.cells], factors, chosen)
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -70,10 +65,11 @@ class Reference:
     @cached_property
     def compared(self) -> list[list[int]]:
         """Cells that it compares with one another: each with its partner, or else those along its factors."""
-        if self.versus is None:
-            along = tuple(filter(None, (getattr(self.entry, "x", None), *getattr(self.entry, "tune", ()))))
-            return self.grid.strata(along, self.chosen) if along else []
         factors = self.grid.factors or ()
+        if self.versus is None:
+            along = {*getattr(self.entry, "tune", ()), getattr(self.entry, "x", None)} - {None}
+            others = [name for name in factors if name not in along]
+            return by_levels([cell.coordinates for cell in self.grid.cells], others, self.chosen) if along else []
         levels = [{name: level(cell.coordinates, name) for name in factors} for cell in self.grid.cells]
         numbers = {tuple(each.values()): number for number, each in enumerate(levels)}
         versus = {name: label(tuple(v)) if isinstance(v, list) else v for name, v in self.versus.items()}
@@ -115,7 +111,8 @@ def _unsaid(reference: Reference, entry: Any) -> Iterator[Problem]:
     of_number = reference.grid.drawn and not isinstance(entry, claims.OptimumClaim | claims.ViolatedPairs)
     if getattr(entry, "holds", "") == "on_average" and not of_number:
         yield reference.problem("holds", "needs a grid with a domain, and a kind of claim on a number")
-    if isinstance(entry, claims.WithinMargin) and not entry.tells_apart:
+    excluded = entry.excludes if isinstance(entry, claims.WithinMargin) else None
+    if excluded is not None and (entry.value is None or abs(excluded - entry.value) <= entry.margin):
         yield reference.problem("excludes", "must be farther from value than margin: no verdict would tell them apart")
 
 
