@@ -105,8 +105,6 @@ def _lacked_by_all(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[P
         yield Problem(path, measure, f"compares heads, of which each of these {len(having)} cells has one")
 
 
-# ---------------------------------------------------------------- moments that exist
-
 ORDER = {
     "squared_bias": 1, "mean_variance": 2, "mean_covariance": 2, "ensemble_variance": 2, "mse": 2, "correlation": 2,
     "effective_heads": 2, "direct_mse": 2, "decomposition_gap": 2, "correlation_gap": 2, "query_correlation_gap": 2,

@@ -67,9 +67,6 @@ def _of_shape(path: Path, shape: tuple[int, ...], names: str) -> NDArray:
     return stored
 
 
-# ---------------------------------------------------------------- heads and masks
-
-
 def _projections(path: Path, cell: Cell) -> Matrices:
     shape = cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
     stored = _of_shape(path, shape, "(n_heads, n_features, head_dim)")
@@ -85,9 +82,6 @@ def _mask(path: Path, cell: Cell) -> tuple[str, ...]:
     if not (seen := stored.any(axis=1)).all():
         raise UserError(f"query {int(np.argmin(seen))} (counted from 0) sees no key; let it see one at least")
     return tuple("".join("1" if key else "0" for key in row) for row in stored)
-
-
-# ---------------------------------------------------------------- rows of data
 
 
 def _rows(path: Path, cell: Cell) -> Rows:

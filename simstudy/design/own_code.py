@@ -137,9 +137,6 @@ def _text(path: Path, place: str) -> str:
     return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
 
 
-# ---------------------------------------------------------------- the contract
-
-
 @functools.lru_cache(maxsize=64)
 def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""

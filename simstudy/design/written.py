@@ -94,9 +94,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is of type {type(value).__name__}; give text, numbers, lists or tables")
 
 
-# ---------------------------------------------------------------- designs by name
-
-
 def shipped_folder() -> Path:
     """Return the folder of the shipped designs: inside of an installed package, beside it in a checkout."""
     package = Path(__file__).parents[1]

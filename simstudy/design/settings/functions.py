@@ -152,8 +152,6 @@ class Functions(OwnCode):
     def _refuse(self, fault: str) -> NoReturn:
         raise UserError(f"{self.path}: {fault}")
 
-    # ---------------------------------------------------------------- what the functions give
-
     def numbers(self, draw: Draw, once: Once | None = None) -> dict[str, Array]:
         """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises."""
         try:

@@ -59,8 +59,6 @@ def _digest(table: Array, n_held_out: int) -> str:
     return hashlib.blake2b(heading + np.ascontiguousarray(table, "<f8").tobytes(), digest_size=16).hexdigest()
 
 
-# ---------------------------------------------------------------- rows held out, and what the others decide
-
 FOLDS = 5
 """Parts of the rows, each predicted by a fit to the others."""
 
