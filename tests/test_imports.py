@@ -139,8 +139,8 @@ def test_contracts__see_what_they_forbid(tmp_path):
 
 
 def test_engine_sources__cover_what_a_batch_imports():
-    """Every module of ours that `batch` reaches must enter the identity of stored batches."""
-    reached, open_ends = set(), {PACKAGE / "replicates/batch.py"}
+    """Every module of ours that makes what is stored must enter its identity."""
+    reached, open_ends = set(), {PACKAGE / "replicates/batch.py", PACKAGE / "replicates/population.py"}
     while open_ends:
         path = open_ends.pop()
         reached.add(path)

@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_limits
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.provenance import engine
 from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.moments import Moments
+from simstudy.replicates.moments import Draw, Moments
+from simstudy.replicates.population import draw_of
 
 if TYPE_CHECKING:
     from simstudy.execution.executors import Executor
@@ -43,7 +44,7 @@ class Task(NamedTuple):
 class Outcome(NamedTuple):
     """The moments of each cell of a task, and what they took where it ran: in which process of which host."""
 
-    batches: list[Moments]
+    batches: list[Moments | Draw]
     process: str
     cpu_seconds: float  # Of the thread
     peak_MiB: float  # Most memory of the process so far
@@ -66,7 +67,11 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | 
     outcomes = []
     for task in tasks:
         start = time.thread_time()
-        batches = simulate_batch(*task, device)
+        # Of a population each batch tells little, unless what is taken off as control depends on all of them.
+        batches = [
+            draw_of(cell, task.batch, moments) if cell.population and not cell.controlled else moments
+            for cell, moments in zip(task.cells, simulate_batch(*task, device), strict=True)
+        ]
         outcomes.append(Outcome(batches, _process(), time.thread_time() - start, _peak_MiB()))
     return outcomes
 

@@ -70,11 +70,11 @@ def pilot(
         grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
         grid.cells += 1
         grid.replicates += account.expected * account.batch_size
-        cell, n, folded = account.planned.cell, account.expected, halvings_of(account.expected)
-        if not cell.population:
-            grid.bytes += size_of(cell, n, folded)
+        cell, n = account.planned.cell, account.expected
+        if cell.population:
+            grid.bytes += n * size_of(cell, 1, 0 if cell.controlled else DRAWN)
         else:
-            grid.bytes += n * size_of(cell, 1, DRAWN if folded and not cell.controlled else 0)
+            grid.bytes += size_of(cell, n, halvings_of(n))
         grid.batches += missing
         # The first batch on a worker waits for the compiler: the median does not.
         grid.cpu_seconds += missing * float(np.median(seconds.get(account.identity, 0.0)))

@@ -26,7 +26,8 @@ NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 # Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
 SOURCES = (
     "arguments.py", "attention", "data", "design/settings", "ensemble.py", "errors.py", "formulas.py", "kernels",
-    "replicates/batch.py", "replicates/moments.py", "weights.py",
+    "replicates/batch.py", "replicates/intervals.py", "replicates/measures.py", "replicates/moments.py",
+    "replicates/performance.py", "replicates/population.py", "weights.py",
 )  # fmt: skip
 
 

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.batches import DRAWN, Entry, entry_of, pack
+from simstudy.execution.batches import Entry, entry_of, pack
 from simstudy.execution.loop import Task
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
-from simstudy.replicates.population import draw_of, measured
+from simstudy.replicates.population import measured
 from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class RunState:
         # By the object that the account holds: to digest its settings again would take longer than a short batch.
         return [self._identities[id(cell)] for cell in task.cells]
 
-    def record(self, task: Task, batches: list[Moments]) -> Iterator[Task]:
+    def record(self, task: Task, batches: Sequence[Moments | Draw]) -> Iterator[Task]:
         """Store the moments of a task and return further tasks, made as they are asked for."""
         touched = []
         for identity, moments in zip(self.identities(task), batches, strict=True):
@@ -252,10 +252,8 @@ class RunState:
             read = self._store.read_batches(identity, piece, cell)
             damaged.update(number for number in piece if number not in read)
             found: dict[int, Any] = {number: read[number] for number in piece if number in read}
-            if cell.population and cell.controlled:  # whether the control is taken off depends on all batches
+            if cell.population:
                 parts += found.values()
-            elif cell.population:
-                parts += [b if isinstance(b, Draw) else draw_of(cell, number, b) for number, b in found.items()]
             elif found:
                 parts.append(halved(stack([*found.values()]), within))
         if cell.population or not parts:
@@ -289,35 +287,28 @@ class RunState:
             first = sharers[0]
             # Cells that share batches but not their number are looked at again batch by batch.
             alike = all(each.finished and not each.cut and each.looks == first.looks for each in sharers)
-            if alike and halvings_of(first.done) and self._store.looks(identity) != tuple(first.looks):
-                done[identity] = first
+            halvings = 0 if first.planned.cell.population else halvings_of(first.done)
+            if alike and halvings and self._store.looks(identity) != tuple(first.looks):
+                done[identity] = first, halvings
 
         def made() -> Iterator[tuple[Entry, bytes]]:
-            for identity, account in done.items():
+            for identity, (account, halvings) in done.items():
                 moments, damaged = self._read(account, range(account.done))
                 if damaged:
                     yield from self._store.entries_of(identity)
                     continue
-                cell, halvings, whole, count = account.planned.cell, DRAWN, account.done, 1
-                if cell.population:
-                    halvings = 0 if cell.controlled else DRAWN
-                else:
-                    halvings, count = halvings_of(account.done), (whole := whole_batches(account.done))
-                    n_blocks = whole * N_BLOCKS >> halvings
-                    failed = moments[0].failed
-                    kept = failed[failed < whole * account.batch_size]
-                    sums = (each[:n_blocks] for each in moments[0][:5])
-                    moments = [Moments._make([*sums, moments[0].target, kept])]
-                for first, payload in enumerate(map(pack, moments)):
-                    yield entry_of(identity, halvings, first, count, payload), payload
-                looks = pack(account.looks)
+                whole = whole_batches(account.done)
+                sums = (each[: whole * N_BLOCKS >> halvings] for each in moments[0][:5])
+                failed = moments[0].failed[moments[0].failed < whole * account.batch_size]
+                payload, looks = pack(Moments._make([*sums, moments[0].target, failed])), pack(account.looks)
+                yield entry_of(identity, halvings, 0, whole, payload), payload
                 yield entry_of(identity, 0, 0, 0, looks), looks
                 yield from self._store.entries_of(identity, beyond=whole)  # behind the last whole block
 
         if done:
             self._store.replace(done.keys(), made())
 
-    def _measure(self, account: CellProgress, batches: list[Moments]) -> None:
+    def _measure(self, account: CellProgress, batches: list[Any]) -> None:
         account.failed = tuple(int(replicate) for batch in batches for replicate in batch.failed)
         # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
         # help before the ceiling: the cell stops, its failures counted.
