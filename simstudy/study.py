@@ -24,7 +24,6 @@ from simstudy.design.written import Source, name_of, read_design
 from simstudy.errors import UserError
 from simstudy.execution.executors import Executor, Jobs, open_executor
 from simstudy.execution.folder import require_writable
-from simstudy.execution.memory import require_memory
 from simstudy.execution.provenance import provenance
 from simstudy.execution.shares import Share, require_same_engine
 from simstudy.execution.status import FILE as STATUS_FILE
@@ -144,7 +143,7 @@ def complete(
     with contextlib.ExitStack() as held:
 
         def claim(memory: float, workers: int) -> None:
-            require_memory(design.cells, memory, workers)
+            _require_memory(design.cells, memory, workers)
             held.enter_context(store.locked())
 
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
@@ -176,6 +175,12 @@ def complete(
         notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
         # As they will be read ever after: reports are the same bytes whoever writes them, and when.
         return Completed(read_cells(store), status, notes)
+
+
+def _require_memory(*given: Any) -> None:
+    from simstudy.execution.memory import require_memory
+
+    require_memory(*given)
 
 
 def _found_done(design: Design, store: Store, device: str) -> Completed | None:
@@ -226,7 +231,7 @@ def run_share(
     from simstudy.execution.loop import Meter
     from simstudy.execution.state import RunState
 
-    claim = partial(require_memory, part.cells)
+    claim = partial(_require_memory, part.cells)
     with open_executor(executor, workers, trust_network, claim) as opened, store.locked():
         require_same_engine(design, store)
         simulate(RunState(part, store), opened, Meter(), observer or (lambda *_: None), budget=part.budget)
@@ -285,7 +290,7 @@ def plan(
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
-    with open_executor(executor, claim=partial(require_memory, design.cells)) as opened, store.locked():
+    with open_executor(executor, claim=partial(_require_memory, design.cells)) as opened, store.locked():
         return pilot(open_state(design, store, opened.device), store, opened, track)
 
 

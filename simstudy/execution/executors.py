@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -26,11 +27,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 from threadpoolctl import threadpool_limits
 
 from simstudy.errors import UserError, require_extra, require_plain
 from simstudy.execution.folder import ASIDE, Folder
-from simstudy.execution.memory import available
 from simstudy.pools import Threads, joblib_backends, of_caller
 
 MAX_WORKERS = 1024
@@ -58,6 +59,28 @@ TCP_TIMEOUT = "11s"
 # Python looks for no module in the current folder.
 CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")}
 """Environment of all processes that are started here."""
+
+_FILES = ("memory.max", "memory.current", "file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
+"""Of a control group, version 2 and 1: its limit, what is used, and how much of that can be given back."""
+
+
+def available() -> int:
+    """Return the bytes that this process may still take: of the machine, its control groups and its address space."""
+    free = [psutil.virtual_memory().available]
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        free.append(limit - psutil.Process().memory_info().vms)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            root = Path("/sys/fs/cgroup", controllers)
+            for group in (root / path[1:], *(root / path[1:]).parents):
+                for most, used, cached in _FILES:
+                    with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max"
+                        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                        taken = int((group / used).read_text()) - int(stat[cached])
+                        free.append(int((group / most).read_text()) - taken)
+    return min(free)
 
 
 class Executor:

@@ -1,19 +1,34 @@
-"""Memory that batches take, and that there is for them: what cannot fit is refused before the first batch."""
+"""Memory that batches take: what cannot fit is refused before the first batch."""
 
 import contextlib
-import resource
-from collections.abc import Iterable
-from pathlib import Path
+import math
+import tracemalloc
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-import psutil
 
+from simstudy.data.shared import SharedData
 from simstudy.design.document import PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
+from simstudy.execution.state import of_one_task, sharing_data
+from simstudy.replicates.batch import NUMERICAL_FAILURES, Evaluation, pieces
 
-_FILES = ("memory.max", "memory.current", "file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
-"""Of a control group, version 2 and 1: its limit, what is used, and how much of that can be given back."""
+MOST_TIMES = 16
+"""Multiple of what is counted of a batch beyond which it is taken to fit without being measured."""
+PARTS = 32, 16
+"""Of a replicate that is computed by itself: from so small parts of its keys follows what all of them take."""
+KEPT = 1 / 3, 64 << 20
+"""Freed memory that the allocator keeps: a share of what is taken, and the most that it is told to keep."""
+
+
+class Taken(NamedTuple):
+    """Bytes that a batch takes, of how many replicates held at once, and how many less it takes with one less."""
+
+    bytes: float
+    replicates: int = 1
+    each: float = 0.0
 
 
 def least(cell: Cell) -> int:
@@ -24,32 +39,65 @@ def least(cell: Cell) -> int:
     return sums + (n_keys * widths * itemsize if cell.functions is None else 0)
 
 
-def available() -> int:
-    """Return the bytes that this process may still take: of the machine, its control groups and its address space."""
-    free = [psutil.virtual_memory().available]
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY:
-        free.append(limit - psutil.Process().memory_info().vms)
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            root = Path("/sys/fs/cgroup", controllers)
-            for group in (root / path[1:], *(root / path[1:]).parents):
-                for most, used, cached in _FILES:
-                    with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max"
-                        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                        taken = int((group / used).read_text()) - int(stat[cached])
-                        free.append(int((group / most).read_text()) - taken)
-    return min(free)
+def taken(cells: Sequence[Cell]) -> Taken:
+    """Return what a batch of cells that share data takes, as NumPy tells while a first piece of it is computed.
+
+    Of replicates that are large, and so are held one by one, small parts of the keys are computed instead.
+    """
+    blocks, _, count = next(pieces(_largest(cells), 0, "cpu"))
+    whole = count > 1 or any(cell.functions or cell.file_mask for cell in cells)
+    # The first time, what is compiled and imported counts as well.
+    parts = (1, 1) if whole else (PARTS[0], *PARTS)
+    _, *one = [_peak([_part(cell, part) for cell in cells], range(1), 1) for part in parts]
+    if whole:
+        found = float(_peak(cells, blocks, count))
+    else:  # most arrays have a place for each key, some for each pair of keys
+        found = max(one[1] + 30.0 * (one[1] - one[0]), one[1] * (one[1] / one[0]) ** 4)
+    return Taken(found + min(KEPT[0] * found, KEPT[1]), count, (found - one[0]) / (count - 1) if count > 1 else 0.0)
+
+
+def _largest(cells: Sequence[Cell]) -> Cell:
+    return max(cells, key=lambda cell: cell.data.n_keys)
+
+
+def _part(cell: Cell, part: int) -> Cell:
+    return cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": -(-cell.data.n_keys // part)})})
+
+
+def _peak(cells: Sequence[Cell], blocks: range, count: int) -> int:
+    """Return the most bytes held at once while so many replicates are computed."""
+    tracemalloc.start()
+    try:
+        shared = SharedData(_largest(cells).in_batch(0), 0, count)
+        for evaluation in [Evaluation(cell.in_batch(0)) for cell in cells]:
+            with contextlib.suppress(*NUMERICAL_FAILURES, ValueError):  # the latter of too few keys
+                evaluation.add(shared, blocks)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> None:
     """Refuse a design of which the batches that run at once cannot fit into these bytes."""
-    largest = max(cells, key=lambda planned: least(planned.cell))
-    if (taken := least(largest.cell)) * calls > free:
-        fit = int(free // taken)
-        remedy = f"use at most {fit} of them" if fit > 0 else "use fewer keys, features, heads or query points"
-        raise UserError(
-            f"grids.{largest.grid}: a batch takes {taken / 2**30:.3g} GiB of memory at least, and {calls} workers have "
-            f"{free / 2**30:.3g} GiB together; {remedy}, or more memory; a smaller batch_size takes as much"
-        )
+    tight = [planned for planned in cells if MOST_TIMES * least(planned.cell) * calls > free]
+    for task in (task for group in sharing_data(tight, lambda each: each.cell) for task in of_one_task(group)):
+        largest = max(task, key=lambda planned: least(planned.cell))
+        found = Taken(least(largest.cell))
+        if found.bytes <= free:
+            found = taken([planned.cell for planned in task])
+        if found.bytes * calls > free:
+            raise UserError(
+                f"grids.{largest.grid}: a batch takes {found.bytes / 2**30:.3g} GiB of memory, and {calls} workers "
+                f"have {free / 2**30:.3g} GiB together; {_remedy(largest.cell, found, free)}, or more memory"
+            )
+
+
+def _remedy(cell: Cell, found: Taken, free: float) -> str:
+    if (workers := int(free // found.bytes)) > 0:
+        return f"use at most {workers} of them"
+    fewer = found.replicates - math.ceil((found.bytes - free) / found.each) if found.each > 0.0 else 0
+    for size in range(cell.simulation.batch_size - N_BLOCKS, 0, -N_BLOCKS) if fewer > 0 else ():
+        smaller = cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"batch_size": size})})
+        if next(pieces(smaller, 0, "cpu"))[2] <= fewer:
+            return f"use one of them and batch_size = {size}"
+    return "a smaller batch_size takes as much: use fewer keys, features, heads or query points"

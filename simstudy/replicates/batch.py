@@ -68,14 +68,14 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> li
     with computing_on(device):
         evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
         largest = max(cells, key=lambda cell: cell.data.n_keys).in_batch(batch)
-        for blocks, first, count in _pieces(largest, batch, device):
+        for blocks, first, count in pieces(largest, batch, device):
             shared = SharedData(largest, first, count)
             for evaluation in evaluations:
                 _add(evaluation, shared, blocks)
     return [evaluation.moments for evaluation in evaluations]
 
 
-def _pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, int]]:
+def pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, int]]:
     """Yield (blocks, first replicate, number of replicates): whole blocks, or consecutive replicates of one."""
     size = cell.simulation.batch_size
     per_block = size // N_BLOCKS

@@ -77,7 +77,7 @@ def test_large_cells__share_data_whose_pieces_are_equal_where_they_are_computed(
     forests = [minimal_cell(n_keys=n_keys, batch_size=256, learner="random_forest") for n_keys in (400_000, 800_000)]
     for pair, device, n_groups in ((cells, "cpu", 1), (cells, "cuda", 2), (forests, "cuda", 1)):
         assert len({shares_data(cell, device) for cell in pair}) == n_groups
-        lengths = [next(batch_module._pieces(cell, 0, device))[2] for cell in pair]
+        lengths = [next(batch_module.pieces(cell, 0, device))[2] for cell in pair]
         assert len(set(lengths)) == n_groups and (lengths == [1, 1]) == (n_groups == 1)
 
 
