@@ -36,12 +36,8 @@ from simstudy.pools import Threads, joblib_backends, of_caller
 
 MAX_WORKERS = 1024
 """Most workers on one machine: a system that can start no more threads would end the run as a defect."""
-COUNT_SECONDS = 1.0
-"""Time after which the workers of a scheduler are counted again: asking it for them takes as long as short batches."""
-WORKER_SECONDS = 30
-"""How long to wait for a scheduler without workers to get some."""
-BUSY_SECONDS = 60.0
-"""How long a scheduler may be too busy to answer: importing us on a full machine takes it seconds."""
+COUNT_SECONDS, WORKER_SECONDS, BUSY_SECONDS = 1.0, 30, 60.0
+"""Time after which workers of a scheduler are counted again; how long it may have none, or be too busy to answer."""
 SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 """How often a job is submitted again to a batch system that fails, and seconds between."""
 # What decides where the sources are and which bits they compute; only some batch systems pass the environment on.
@@ -148,8 +144,7 @@ class DaskExecutor(Executor):
             except OSError:  # also a connection that is closed, or that was not taken in time
                 raise self._lost() from None
             mine = {address: count for address, count in threads.items() if address not in self._unlike}
-            if self._unlike and mine:
-                self._alike = sorted(mine)
+            self._alike = sorted(mine) if self._unlike and mine else self._alike
             self._count, self._counted = sum(mine.values()), time.monotonic()
         return self._count
 
@@ -169,18 +164,15 @@ class DaskExecutor(Executor):
         try:
             return future.result()
         except KilledWorker:
-            raise UserError(
-                "workers died, several in a row, while they computed one batch (out of memory?); start fewer "
-                "workers, give them more memory or lower batch_size, and run again: finished batches are stored"
-            ) from None
+            remedy = "start fewer workers, give them more memory or lower batch_size, and run again: finished batches"
+            said = "workers died, several in a row, while they computed one batch (out of memory?)"
+            raise UserError(f"{said}; {remedy} are stored") from None
         except (CancelledError, CommClosedError):
             raise self._lost() from None
 
     def _lost(self) -> UserError:
-        return UserError(
-            f"executor = {self._address!r}: the Dask scheduler is lost; start it again, and run again: finished "
-            "batches are stored"
-        )
+        remedy = "start it again, and run again: finished batches are stored"
+        return UserError(f"executor = {self._address!r}: the Dask scheduler is lost; {remedy}")
 
     def wait_for_workers(self) -> None:
         """Raise UserError if there have been no workers for long and none will come."""
@@ -278,11 +270,9 @@ def open_executor(
 
 
 def no_workers(address: str) -> UserError:
-    """Return what to tell of a scheduler at an address that had no workers for long."""
-    return UserError(
-        f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s; start some (dask worker "
-        f"{address}), and run again: finished batches are stored"
-    )
+    """Return the error of a scheduler that had no workers for long."""
+    said = f"executor = {address!r}: the scheduler has had no workers for {WORKER_SECONDS} s"
+    return UserError(f"{said}; start some (dask worker {address}), and run again: finished batches are stored")
 
 
 def gpu_environments(workers: int | None) -> dict[str, dict[str, str]]:
@@ -315,19 +305,11 @@ def local_client(environments: dict[str, dict[str, str]]) -> Iterator[Any]:
     nannies = {name: {"cls": PathlessNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
     scheduler = {"cls": PagelessScheduler, "options": {**place, "dashboard_address": None}}
     os.environ |= CHILDREN  # before any child: Python starts one of its own for its semaphores
-    with _scratch(), dask.config.set({"distributed.nanny.pre-spawn-environ": CHILDREN}):
+    config = {"distributed.nanny.pre-spawn-environ": CHILDREN}
+    with tempfile.TemporaryDirectory(prefix="simstudy-") as own, dask.config.set(config | {"temporary-directory": own}):
         cluster = SpecCluster(nannies, scheduler, security=place["security"], silence_logs=logging.CRITICAL)
         with cluster, Client(cluster) as client:
             yield client
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[None]:
-    """Let what Dask starts work in a new folder that nobody else may enter; Dask takes a folder that is there."""
-    import dask
-
-    with tempfile.TemporaryDirectory(prefix="simstudy-") as folder, dask.config.set({"temporary-directory": folder}):
-        yield
 
 
 @contextlib.contextmanager
@@ -367,15 +349,11 @@ def _credentials(address: str, trust_network: bool) -> Any:
     if address.startswith("tls://"):
         own = security.get_tls_config_for_role("client")
         if not (own["ca_file"] and own["cert"]):
-            raise UserError(
-                f"executor = {address!r}: certificates are missing; set distributed.comm.tls.ca-file and "
-                "distributed.comm.tls.client.cert (and .key) in Dask's configuration"
-            )
+            remedy = "set distributed.comm.tls.ca-file and distributed.comm.tls.client.cert (and .key)"
+            raise UserError(f"executor = {address!r}: certificates are missing; {remedy} in Dask's configuration")
     elif not (trust_network or address.startswith("inproc://") or here):
-        raise UserError(
-            f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
-            "certificates in Dask's configuration, or --trust-network if nobody else is on it"
-        )
+        said = f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
+        raise UserError(f"{said}certificates in Dask's configuration, or --trust-network if nobody else is on it")
     return security
 
 
@@ -400,9 +378,9 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
     scheduler = {"scheduler_cls": PagelessScheduler, "scheduler_options": {"dashboard_address": None}}
     claim(dask.utils.parse_bytes(jobs.memory), jobs.threads)
     with (
-        _scratch(),
+        tempfile.TemporaryDirectory(prefix="simstudy-") as own,  # which nobody else may enter
         _key_file(jobs.keys) as security,
-        dask.config.set(config),
+        dask.config.set(config | {"temporary-directory": own}),
         kind(job_cls=submissions, security=security, **scheduler, **_asked(jobs)) as cluster,
         Client(cluster) as client,
     ):
@@ -410,10 +388,8 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
         cluster.sync(started)
         if not submissions.accepted:
             reason = "; ".join(line.strip() for line in submissions.refusal.splitlines() if line.strip())
-            raise UserError(
-                f"{jobs.system} refuses the job: {reason}; mend --walltime or --memory, or the configuration of "
-                f"dask-jobqueue (jobqueue.{jobs.system})"
-            )
+            remedy = f"mend --walltime or --memory, or the configuration of dask-jobqueue (jobqueue.{jobs.system})"
+            raise UserError(f"{jobs.system} refuses the job: {reason}; {remedy}")
         # `scale` alone would not replace a job that is lost.  As many as wanted whatever the load: the queue hands
         # out few tasks at a time, from which the scheduler would infer that few workers are needed.
         cluster.adapt(minimum_jobs=jobs.jobs, maximum_jobs=jobs.jobs, interval="1s")
@@ -476,10 +452,8 @@ def _require_live(jobs: Jobs, cluster: Any) -> None:
     command = ["squeue", "--noheader", "--format=%A", f"--jobs={numbers or 0}"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if not asked.stdout.strip() and (asked.returncode == 0 or "Invalid job id" in asked.stderr):
-        raise UserError(
-            f"slurm jobs {numbers}: ended without becoming workers; {jobs.logs} has their logs; mend --memory, or "
-            "the configuration of dask-jobqueue, and submit again: finished batches are stored"
-        )
+        said = f"slurm jobs {numbers}: ended without becoming workers; {jobs.logs} has their logs; mend --memory, or "
+        raise UserError(f"{said}the configuration of dask-jobqueue, and submit again: finished batches are stored")
 
 
 def job_script(jobs: Jobs) -> str:

@@ -256,7 +256,6 @@ def require_writable(folder: Path) -> None:
     if "\0" in str(folder):
         raise UserError(f"output = {str(folder)!r}: not a folder name; name another")
     place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not place.is_dir():
-        raise UserError(f"{place}: cannot be written (a file is in the way); move it or name another folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"{place}: cannot be written (no permission); mend permissions or name another folder")
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        reason, remedy = ("no permission", "mend it") if place.is_dir() else ("a file is in the way", "move it")
+        raise UserError(f"{place}: cannot be written ({reason}); {remedy} or name another folder")

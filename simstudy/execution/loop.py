@@ -24,14 +24,10 @@ from simstudy.replicates.population import draw_of
 if TYPE_CHECKING:
     from simstudy.execution.executors import Executor
 
-TASKS_PER_THREAD = 3
-"""Turns in flight for each worker thread: enough to hide latency, few enough to stop quickly."""
-AHEAD = 1 << 14
-"""Tasks that wait to be handed out, beyond which none is made: turns of many workers, and some tens of MiB."""
-TURN_SECONDS = 0.5
-"""Processor time that a worker is given work for at a time: handing it over takes milliseconds, as do short batches."""
-WAIT_SECONDS = 1.0
-"""Time without an outcome after which the executor looks whether it has workers."""
+TASKS_PER_THREAD, AHEAD = 3, 1 << 14
+"""Turns in flight for each worker thread, to hide latency; tasks that wait, beyond which none is made."""
+TURN_SECONDS, WAIT_SECONDS = 0.5, 1.0
+"""Processor time that a worker is given work for at a time; time without an outcome before workers are looked for."""
 
 
 class Task(NamedTuple):

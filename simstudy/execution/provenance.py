@@ -93,12 +93,14 @@ def installation(device: str = "cpu") -> dict[str, Any]:
         from simstudy.kernels.devices import gpu_name
 
         name = gpu_name()
+    about = Path("/proc/cpuinfo")
+    named = re.search("model name\\s*: *(.*)", about.read_text() if about.exists() else "")
     return {
         "python": platform.python_version(),
         "libraries": {name: _version(name) for name in LIBRARIES},
         "system": platform.platform(),
         "device": name,
-        "processor": _processor(),
+        "processor": named[1].strip() if named else platform.processor(),
         "cores": os.cpu_count(),
     }
 
@@ -133,10 +135,3 @@ def _commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
-
-
-@functools.cache
-def _processor() -> str:
-    about = Path("/proc/cpuinfo")
-    named = re.search("model name\\s*: *(.*)", about.read_text() if about.exists() else "")
-    return named[1].strip() if named else platform.processor()

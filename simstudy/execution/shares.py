@@ -60,8 +60,6 @@ def require_same_engine(design: Design, store: Store) -> None:
         if re.fullmatch("[0-9]+-of-[0-9]+", name):
             found = batches.index_of(store.files, [f"batches/{name}"])
             if found and not own & found.keys():
-                raise UserError(
-                    f"{store.folder / 'batches' / name}: computed for another design or by another engine than "
-                    f"{engine()}; use nodes of one processor type and one installation, or "
-                    "move the file"
-                )
+                said = f"computed for another design or by another engine than {engine()}"
+                remedy = "use nodes of one processor type and one installation, or move the file"
+                raise UserError(f"{store.folder / 'batches' / name}: {said}; {remedy}")

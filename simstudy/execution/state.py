@@ -108,10 +108,7 @@ class RunState:
         rule: Callable[[Sequence[CellProgress]], Sequence[int]] | None = None,
         control: Callable[[Cell, Performance], Performance] = lambda _, performance: performance,
     ) -> None:
-        self._store = store
-        self._rule = rule
-        self._control = control
-        self._device = device
+        self._store, self._rule, self._control, self._device = store, rule, control, device
         self.accounts: list[CellProgress] = []
         self._identities: dict[int, str] = {}
         self._sharers: dict[str, list[CellProgress]] = defaultdict(list)
@@ -126,8 +123,7 @@ class RunState:
             target = max([target, *looks[-1:]])
             sharers.append(CellProgress(planned, identity, target, stored, looks=list(looks)))
             self.accounts.append(sharers[-1])
-        self._queued: set[tuple[str, int]] = set()
-        self._written: set[tuple[str, int]] = set()
+        self._queued, self._written = set[tuple[str, int]](), set[tuple[str, int]]()
 
     def first_tasks(self) -> Iterator[Task]:
         """Look at what is stored and return the tasks to begin with, made as they are asked for."""
@@ -183,13 +179,9 @@ class RunState:
         return all(account.done for account in self.accounts)
 
     def tally(self) -> dict[str, int]:
-        """Return how many batches this run computed, and how many it found damaged and found whole."""
-        done = {identity: max(account.done for account in sharers) for identity, sharers in self._sharers.items()}
-        return {
-            "batches_computed": len(self._written),
-            "batches_damaged": len({(a.identity, batch) for a in self.accounts for batch in a.damaged}),
-            "batches_reused": sum(done.values()) - sum(batch < done[identity] for identity, batch in self._written),
-        }
+        """Return how many batches this run computed, and how many it found damaged."""
+        damaged = {(account.identity, batch) for account in self.accounts for batch in account.damaged}
+        return {"batches_computed": len(self._written), "batches_damaged": len(damaged)}
 
     def preview(self, account: CellProgress) -> CellProgress:
         """Return the progress of a cell as of the batches stored so far, for those who wait."""

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from simstudy.execution.state import RunState
 
 FILE, REPORT = ".status.json", ".report.json"
-TELL_SECONDS = 1.0
-"""Time between two times that a run writes where it stands."""
-TELL_SHARE = 0.02
-"""Share of its time that a run spends on that at most: of thousands of cells it takes as long as many batches."""
+TELL_SECONDS, TELL_SHARE = 1.0, 0.02
+"""Time after which a run writes where it stands again, and the share of its time that this may take."""
 _SETTINGS = ("NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES")
 """Beginnings of the names of environment variables that decide last bits."""
 

@@ -43,16 +43,12 @@ if TYPE_CHECKING:
 RUN = "batches/run"
 DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE = "details.nc", "provenance.json", "results.nc"
 DIGEST_LENGTH = 64
-MAX_JSON_BYTES = 1 << 20
-"""Largest record that is read: of an owner, of where results come from."""
-FLUSH_SECONDS = 1.0
-"""Time after which written batches are flushed to disk: the work that a loss of power may cost."""
-DISK_SHARE = 0.05
-"""Share of its time that a run spends on that at most."""
+MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
+"""Largest record that is read, and largest file of results: it is held in memory."""
+FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
+"""Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
 _Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds of `time.time`, up to the year 5138."""
-MAX_RESULTS_BYTES = 1 << 34
-"""Largest file of results that is read: it is held in memory."""
 DEFAULT_OUTPUT = Path("outputs")
 
 

@@ -49,7 +49,7 @@ def _limits(cell: Cell, device: str) -> tuple[int, int]:
     return CACHE_BYTES, PIECE_BYTES
 
 
-def _replicate_bytes(cell: Cell) -> int:
+def replicate_bytes(cell: Cell) -> int:
     """Return the size of the largest array of one replicate."""
     n_heads, itemsize = cell.heads.n_heads, np.dtype(cell.simulation.dtype).itemsize
     drawn = n_coordinates(cell)
@@ -60,7 +60,7 @@ def _replicate_bytes(cell: Cell) -> int:
 
 def _piece_length(cell: Cell, size: int) -> int:
     """Return the number of replicates of one block that are held at once, within a size in bytes."""
-    return min(cell.simulation.batch_size // N_BLOCKS, max(1, size // _replicate_bytes(cell)))
+    return min(cell.simulation.batch_size // N_BLOCKS, max(1, size // replicate_bytes(cell)))
 
 
 def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
@@ -80,7 +80,7 @@ def pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, in
     size = cell.simulation.batch_size
     per_block = size // N_BLOCKS
     together_bytes, alone_bytes = _limits(cell, device)
-    together = max(1, together_bytes // (_replicate_bytes(cell) * per_block))
+    together = max(1, together_bytes // (replicate_bytes(cell) * per_block))
     length = together * per_block if together > 1 else _piece_length(cell, alone_bytes)
     for block in range(0, N_BLOCKS, together):
         blocks = range(block, min(block + together, N_BLOCKS))

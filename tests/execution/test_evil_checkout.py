@@ -37,7 +37,7 @@ WALL = {
     "kernels/compiled.py": "reads sources of the package",
     "execution/status.py": "reads sources of the package",
     "execution/provenance.py": "reads sources of the package, and what the system says of the processor",
-    "execution/memory.py": "reads what the system says of memory",
+    "execution/executors.py": "reads what the system says of memory",
     "interactive.py": "reads the script that calls it",
     "report/terminal.py": "opens the null device",
     "report/all_studies.py": "reads published sentences of the package",

@@ -256,7 +256,6 @@ def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monke
         run(path, output=tmp_path, executor=executor)
         seen.append(json.loads((tmp_path / "tiny" / "quick" / "provenance.json").read_text()))
     assert [each["run"]["batches_computed"] for each in seen] == [1, 0, 1]
-    assert [each["run"]["batches_reused"] for each in seen] == [0, 1, 0]
     assert seen[0]["device"] == gpu_name() and seen[2]["device"] == "CPU"
     assert seen[0]["engine"] != seen[2]["engine"] and seen[0]["run"]["workers"] == 1
 
