@@ -10,10 +10,9 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -340,23 +339,3 @@ KINDS = {
     "confirm": confirmation,
 }
 """Pilots and shares compute and store batches as runs do, and a report is written as at the end of a run."""
-
-
-SURROUNDINGS = {
-    "few open files": 'ulimit -n 96; exec "$@"',
-    "one core": f'exec taskset --cpu-list {min(os.sched_getaffinity(0))} "$@"',
-    "no home": 'export HOME=/dev/null/home; exec "$@"',
-    "no place for temporary files": 'export TMPDIR=/dev/null/none; exec "$@"',
-    "closed input": 'exec "$@" <&-',
-    "closed output": 'exec "$@" >&-',
-    "closed messages": 'exec "$@" 2>&-',
-    "closed streams": 'exec "$@" <&- >&- 2>&-',
-    "a clock that was set back": 'exec faketime -f -3d "$@"',
-}
-
-
-def inside(surroundings: Iterable[str], command: list[str]) -> subprocess.CompletedProcess:
-    """Run a command in all surroundings of these names, and let it end."""
-    for name in surroundings:
-        command = ["bash", "-c", SURROUNDINGS[name], "bash", *command]
-    return subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=280)

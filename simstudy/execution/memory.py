@@ -5,13 +5,13 @@ import math
 import tracemalloc
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
+from typing import Any
 
-from simstudy.data.shared import SharedData
 from simstudy.design.document import PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.state import of_one_task, sharing_data
-from simstudy.replicates.batch import NUMERICAL_FAILURES, Evaluation, pieces, replicate_bytes
+from simstudy.replicates.batch import pieces, replicate_bytes, simulate_batch
 
 MOST_TIMES = 16
 """Multiple of what is counted of a batch beyond which it is taken to fit without being measured."""
@@ -35,9 +35,9 @@ def taken(cells: Sequence[Cell]) -> tuple[float, int, float]:
     # The first time, what is compiled and imported counts as well.
     parts = (1, 1) if whole else (PARTS[0], *PARTS)
     parted = ([_with(cell, "data", n_keys=-(-cell.data.n_keys // part)) for cell in cells] for part in parts)
-    _, *one = [_peak(each, range(1), 1) for each in parted]
+    _, *one = [_peak(each, range(1), 0, 1) for each in parted]
     if whole:
-        found = float(_peak(cells, blocks, count))
+        found = float(_peak(cells, blocks, 0, count))
     else:  # most arrays have a place for each key, some for each pair of keys
         found = max(one[1] + 30.0 * (one[1] - one[0]), one[1] * (one[1] / one[0]) ** 4)
     return found + min(KEPT[0] * found, KEPT[1]), count, (found - one[0]) / (count - 1) if count > 1 else 0.0
@@ -47,14 +47,12 @@ def _with(cell: Cell, table: str, **settings: int) -> Cell:
     return cell.model_copy(update={table: getattr(cell, table).model_copy(update=settings)})
 
 
-def _peak(cells: Sequence[Cell], blocks: range, count: int) -> int:
-    """Return the most bytes held at once while so many replicates are computed."""
+def _peak(cells: Sequence[Cell], *piece: Any) -> int:
+    """Return the most bytes held at once while a piece of a batch is computed."""
     tracemalloc.start()
     try:
-        shared = SharedData(max(cells, key=attrgetter("data.n_keys")).in_batch(0), 0, count)
-        for evaluation in [Evaluation(cell.in_batch(0)) for cell in cells]:
-            with contextlib.suppress(*NUMERICAL_FAILURES, ValueError):  # the latter of too few keys
-                evaluation.add(shared, blocks)
+        with contextlib.suppress(ValueError):  # of too few keys
+            simulate_batch(cells, 0, some=[piece])
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -63,12 +63,12 @@ def _piece_length(cell: Cell, size: int) -> int:
     return min(cell.simulation.batch_size // N_BLOCKS, max(1, size // replicate_bytes(cell)))
 
 
-def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
-    """Return the moments of one batch for each of some cells with equal `shares_data`, on ``cpu`` or ``cuda``."""
+def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu", some: Any = ()) -> list[Moments]:
+    """Return the moments of one batch, or of some `pieces`, for each of some cells with equal `shares_data`."""
     with computing_on(device):
         evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
         largest = max(cells, key=lambda cell: cell.data.n_keys).in_batch(batch)
-        for blocks, first, count in pieces(largest, batch, device):
+        for blocks, first, count in some or pieces(largest, batch, device):
             shared = SharedData(largest, first, count)
             for evaluation in evaluations:
                 _add(evaluation, shared, blocks)

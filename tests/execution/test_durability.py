@@ -4,37 +4,22 @@ import contextlib
 import errno
 import re
 import resource
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import kills
 import pytest
 from builders import DESIGN, edited, write_design
-from kills import FOLDER, KINDS, ROOT, SURROUNDINGS, WORK, Aim, Bench, Target, inside, numbers
+from kills import FOLDER, KINDS, ROOT, WORK, Aim, Bench
 from stored import batches, flip, overwrite, record, remove
 
 from simstudy.__main__ import command
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.state import RunState
-from simstudy.execution.store import Store, read_tree, store_of
+from simstudy.execution.store import store_of
 from simstudy.study import plan, run
-
-
-def test_comparison_of_numbers__sees_one_bit(tiny, tmp_path):
-    """The control: another seed, and one changed bit, must differ."""
-    results = read_tree(tiny.output / FOLDER / "results.nc")
-    store = Store(tmp_path)
-    results.attrs["run"] = "of another day"
-    same = numbers(store.write_dataset("same.nc", results))
-    assert same == numbers(tiny.output / FOLDER / "results.nc")
-    node = next(node for node in results.subtree if "mse" in node.data_vars)
-    node["mse"].values.view("u8").flat[3] ^= 1
-    changed = numbers(store.write_dataset("changed.nc", results))
-    assert {name for name in same if same[name] != changed[name]} == {f"{node.path} mse"}
 
 
 @pytest.fixture
@@ -311,30 +296,3 @@ def test_broken_store__is_seen(broken, complaint, bench, request):
     with pytest.raises(AssertionError, match=complaint):
         for _ in range(2):
             target.hit(lambda: bench.start(*bench.run(target.name), first=broken), Aim(most=1))
-
-
-def test_kill_that_hits_no_work__does_not_count(bench, monkeypatch):
-    monkeypatch.setattr("kills.TRIES", 2)
-    target = bench.copied("idle")
-    with pytest.raises(AssertionError, match="idle: no kill in 2 hit work"):
-        target.hit(lambda: bench.start("check", bench.design))
-    assert target.tried == 2 and target.effective == 0
-
-
-def test_kill_that_came_too_late__is_repeated_on_a_new_folder(bench, monkeypatch):
-    aimed, late = Target._wait, iter([lambda _, process, *__: process.wait()])
-    monkeypatch.setattr(Target, "_wait", lambda *given: next(late, aimed)(*given))
-    target = bench.target("late")
-    target.hit(lambda: bench.start(*bench.run("late")))
-    assert target.effective == 1
-
-
-@pytest.mark.rare
-def test_report_where_everything_is_lacking__is_the_same_bytes(tmp_path):
-    bench = Bench(tmp_path, WORK)
-    target = bench.copied("lacking")
-    shutil.rmtree(target.folder / "figures")
-    lacking = [name for name, text in SURROUNDINGS.items() if "faketime" not in text]
-    done = inside(lacking, kills.command("report", bench.design, "--output", bench.place / "lacking"))
-    assert done.returncode == 0
-    target.assert_equal()
