@@ -58,21 +58,23 @@ def nw_moments(
 ) -> tuple[Any, Any, Any]:
     """As `kernels.nw_moments`; where values and variances are on the device, so are the results."""
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
-    shape = n_replicates, n_queries, n_heads = keys.shape[0], queries.shape[1], keys.shape[1]
+    n_replicates, n_heads, head_dim, _ = keys.shape
+    shape, products = (n_replicates, queries.shape[1], n_heads), variances is not None
     law, there = scale_of(logits, float(bandwidth), real), is_there(values)
     means, lowest, masses = (cuda.device_array(shape, np.float64) for _ in range(3))
-    keys, values, points = (on_device(x, real) for x in (keys, values, queries))
-    together = min(n_queries, cuda_heads.TOGETHER)
-    n_threads = n_replicates * n_heads * -(-n_queries // together) * cuda_heads.LANES
-    arrays = means, lowest, masses, keys, values, points
-    _start(cuda_heads.estimator_of(law.distance, together), n_threads, *arrays, law.rate, np.finfo(real).max)
-    grams = None
-    if variances is not None:
-        tiles = cuda_heads.tiling(n_queries, n_heads, real)
-        grams = cuda.device_array((*shape, n_heads), np.float64)
-        numbers = lowest, masses, keys, on_device(variances, real), points, law.rate
-        n_threads = n_replicates * tiles.blocks(n_queries) * cuda_heads.THREADS
-        _start(cuda_heads.multiplier_of(law.distance, tiles), n_threads, grams, *numbers)
+    grams = cuda.device_array((*shape, n_heads) if products else (n_replicates, 1, 1, 1), np.float64)
+    points = np.moveaxis(queries, 1, 3).reshape(len(queries), -1, shape[1])
+    data = [on_device(x, real) for x in (keys, values, variances if products else values, points)]
+    numbers = data[0].reshape(n_replicates, -1), *data[1:], law.rate, np.finfo(real).max, cuda_heads.MOST[real.name]
+    for apart in (False, True):
+        tiles = cuda_heads.tiling(*shape[1:], head_dim, real, apart)
+        n_blocks = n_replicates * -(-shape[1] // tiles.queries) * len(tiles.heads)
+        if n_blocks and (products or not apart):
+            n_sums = len(cuda_heads.sums_of(tiles.side, products, apart))
+            sums = cuda.device_array((n_blocks, n_sums, tiles.queries), np.float64)
+            kernel = cuda_heads.heads_of(real.name, law.distance, head_dim, tiles, products, apart)
+            _start(kernel, n_blocks * cuda_heads.THREADS, means, lowest, masses, grams, sums, *numbers)
+    grams = grams if products else None
     if with_mass:
         _start(_take_logarithms, masses.size, masses, lowest, float(law.rate) * _LN_2)
     found = [means, grams, masses if with_mass else None]
@@ -85,7 +87,7 @@ def nw_moments(
 def mean_squares(means: Any, grams: Any, target: np.ndarray, factor: float = 1.0) -> Any:
     """Mean square error over queries of the average of heads, squares by a factor: (R,), not finite if undefined."""
     (n_replicates, n_queries, n_heads), there = means.shape, on_device(target, np.float64)
-    shape, n_threads = (n_replicates, n_queries), cuda_heads.LANES * n_replicates * n_queries
+    shape, n_threads = (n_replicates, n_queries), n_replicates * n_queries
     squares = _made(cuda_heads.sum_squares, shape, np.float64, n_threads, means, grams, there, factor)
     return _made(cuda_heads.average, shape[:1], np.float64, n_replicates, squares, n_queries * n_heads**2)
 

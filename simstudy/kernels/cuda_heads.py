@@ -1,313 +1,334 @@
-"""Nadaraya–Watson heads on a GPU: estimates, and products of weights.
+"""Nadaraya–Watson heads on a GPU: estimates, and products of weights, from weights that are computed once.
 
-Heads follow the plain formula of `shifts`, in two passes over the keys: the first finds the nearest, relative to which
-the second weighs.  For estimates a warp of threads takes one head of a replicate and several queries, for which each
-key is read once; its lanes take keys in turn.  For products a block takes some queries and two groups of heads.  Its
-warps leave the weights of a tile of keys in shared memory; then each thread multiplies those of two runs of heads, for
-products that stay in registers.  Sums over few keys are of the type of the keys, sums of these are float64.
+A block of threads takes a replicate, a few of its queries and a group of heads, or two groups for the products between
+them.  Each thread has one query and every so-manieth run of keys: of all heads it keeps the weights of that run, their
+sums and their products in registers.  Keys pass through memory that the block shares.
 
-Sizes of arrays must be constants.  What shall lie in registers is indexed by loops of constant length, or by calls that
-are written out.  Indices of inner loops are unsigned, as others would be checked for their sign at each key.
+Heads follow the plain formula of `shifts`, relative to the nearest of the first keys.  Where a later key is so much
+nearer that its weight leaves the range, the block begins again, relative to the nearest of all keys.  Sums over few
+keys are of the type of the keys, sums of these are float64.
+
+Sizes of arrays must be constants.  What shall lie in registers is indexed by loops of constant length.  Indices of
+inner loops are unsigned, as others would be checked for their sign at each key.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel, cuda_simulated
+from simstudy.kernels.jit import cuda_compiler, cuda_exp2_of, cuda_function, cuda_kernel, cuda_simulated
 
 cuda = cuda_compiler()
 
-# Index legend: r replicate, i key, q query, t query of a warp, h and g head, k dimension of a head, c product.
+# Index legend: r replicate, i key, q query, h and g head, k dimension of a head, c head or sum of a block.
 
 LANES, WARPS = (8, 2) if cuda_simulated() else (32, 4)
-"""Threads of a warp and warps of a block, few on the simulator, whose threads are those of Python (shuffles, which it
-lacks, come with the tests)."""
+"""Threads of a warp and warps of a block, few on the simulator, whose threads are those of Python."""
 THREADS = LANES * WARPS
-OWN, TOGETHER = 4, 8
-"""Keys of a lane that wait in registers, and queries of a warp."""
+FIRST = 4 * LANES
+"""Keys of which the nearest is the reference."""
+TOGETHER = 2 if cuda_simulated() else 64
+"""Runs of keys whose weights a thread sums in the type of the keys."""
 LARGEST_SIDE = {"float32": 8, "float64": 4}
-"""Heads whose weights a thread multiplies with those of as many."""
-_SHARED = 2
-"""Keys of a lane whose weights a block of threads shares."""
-TILE = _SHARED * LANES
-_AT_ONCE = 4 * TILE
-"""Keys whose products are summed in the type of the keys."""
-_ESTIMATING, _MULTIPLYING = 168, 128
-"""Registers of a thread at most: 12 or 16 warps of a multiprocessor have so many, of 64 that it can hold.  Estimates
-without the limit took 1.02 to 1.28 times as long (one H200, 8 heads, medians of 5), products with 168 took 0.98 to 1.2
-times as long (one H100, medians of 7)."""
-# All lanes; distances between them that, one after the other, lead from every lane to every other.
-_ALL, _STEPS = 0xFFFFFFFF, tuple(LANES >> k for k in range(1, LANES.bit_length()))
+"""Heads of a group: a thread has all products of one group, or of two."""
+_FETCHED, _HELD = 8, 64
+"""Numbers that a thread fetches at once for its block, and coordinates of its query that it keeps in registers."""
+MOST = {"float32": 2.0**40, "float64": 2.0**400}
+"""Sum of weights up to which products of weights are far from overflow."""
+_REGISTERS = {("float32", False): 168}
+"""Of a thread at most, 255 if not stated: 12 warps of a multiprocessor have 168, of 64 that it can hold."""
+
+
+class Tiling(NamedTuple):
+    """How blocks of threads divide the heads, queries and keys of a replicate among them."""
+
+    heads: tuple[tuple[int, ...], ...]  # of each kind of block: a group, or two, of which the last may repeat a head
+    side: int  # heads of a group
+    queries: int  # of a block, a power of two
+    keys: int  # of a run
+    dims: int  # of each head of which the block shares keys at once
+
+    @property
+    def span(self) -> int:
+        """Keys of the runs of all threads."""
+        return THREADS // self.queries * self.keys
+
+
+def tiling(n_queries: int, n_heads: int, head_dim: int, real: np.dtype[Any], apart: bool) -> Tiling:
+    """Return the tiling by groups of heads, or by two groups apart, by which few threads idle."""
+    n_groups = -(-n_heads // LARGEST_SIDE[real.name])
+    side, queries = -(-n_heads // n_groups), min(LANES, 1 << (n_queries - 1).bit_length())
+    groups = [tuple(min(h, n_heads - 1) for h in range(a * side, (a + 1) * side)) for a in range(n_groups)]
+    heads = tuple(one + other for one, other in itertools.combinations(groups, 2)) if apart else tuple(groups)
+    keys = max(1, 16 // real.itemsize // (2 if apart else 1)) if THREADS // queries <= LANES // 2 else 1
+    room = _FETCHED * queries // (side * keys * (2 if apart else 1))
+    return Tiling(heads, side, queries, keys, min(head_dim, max(room, 1)))
+
+
+def sums_of(side: int, products: bool, apart: bool) -> np.ndarray:
+    """Return the two heads of a block of each sum, and 0 for one of weights, 1 of weighted values, 2 of products."""
+    pairs = [(h, g, 2) for h in range(side) for g in (range(side, 2 * side) if apart else range(h, side))]
+    alone = [(h, h, kind) for kind in range(2) for h in range(side)]
+    return np.array(pairs if apart else alone + pairs if products else alone, np.int32)
 
 
 @functools.cache
-def estimator_of(distance: bool, n_together: int) -> Any:
-    """Return the kernel that estimates: a warp takes a replicate, a head and so many queries."""
-    find_nearest, sum_weights = _finder(distance, n_together), _summer(distance, n_together)
+def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products: bool, apart: bool) -> Any:
+    """Return the kernel of a group of heads, with or without products, or of the products of two groups apart."""
+    heads, side, n_lanes, n_own, dims = tiling
+    table, n, span, n_kinds = np.array(heads, np.uint32), len(heads[0]), tiling.span, len(heads)
+    n_sums = len(sums_of(side, products, apart))
+    n_rows, n_shared, n_scores = n * dims, max((n * dims + 2) * span, n_sums * THREADS), n * n_own
+    held = n * head_dim <= _HELD
+    n_held = n * head_dim * held or 1
+    add_scores, keep = _scorer(distance, head_dim, tiling, n, held), _keeper(tiling, n_sums)
+    add = _adder_apart(tiling) if apart else _adder(tiling, products)
+    prepare, find_nearest = _preparer(head_dim, tiling, n, n_sums, held), _finder(add_scores, tiling, n)
+    sum_keys = _summer(add_scores, cuda_exp2_of(real), add, keep, tiling, n)
+    out_of_range, note, finish = _results(tiling, products, apart)
 
-    @functools.partial(cuda_kernel, max_registers=_ESTIMATING)
-    def estimate(means, lowest, masses, keys, values, queries, rate, largest):
-        n_queries, n_heads = means.shape[1:]
-        n_parts, lane, at = (n_queries + n_together - 1) // n_together, cuda.grid(1) % LANES, cuda.grid(1) // LANES
-        first, h, r = at % n_parts * n_together, at // n_parts % n_heads, at // (n_parts * n_heads)
-        if r >= means.shape[0]:
-            return
-        nearest = cuda.local.array(n_together, keys.dtype)
-        mass, total = cuda.local.array(n_together, np.float64), cuda.local.array(n_together, np.float64)
-        for t in range(n_together):
-            nearest[t], mass[t], total[t] = largest, 0.0, 0.0
+    @functools.partial(cuda_kernel, max_registers=_REGISTERS.get((real, apart), 255))
+    def compute(means, lowest, masses, grams, sums, keys, values, variances, queries, rate, largest, most):
+        n_queries, n_keys, of_block = means.shape[1], values.shape[1], sums[cuda.blockIdx.x]
+        n_parts = (n_queries + n_lanes - 1) // n_lanes
+        r, kind = cuda.blockIdx.x // (n_parts * n_kinds), cuda.blockIdx.x // n_parts % n_kinds
+        first, own = cuda.blockIdx.x % n_parts * n_lanes, cuda.const.array_like(table)[kind]
+        q, known = min(first + cuda.threadIdx.x % n_lanes, n_queries - 1), min(n_keys, FIRST)
+        shared, of_thread = cuda.shared.array(n_shared, keys.dtype, alignment=16), cuda.local.array(n_sums, keys.dtype)
+        rows, point = cuda.shared.array(n_rows, np.uint32), cuda.local.array(n_held, keys.dtype)
+        scores, nearest = cuda.local.array(n_scores, keys.dtype), cuda.local.array(n, keys.dtype)
         points = queries[r if queries.shape[0] > 1 else 0]
-        find_nearest(keys[r, h], points, first, h, lane, nearest)
-        sum_weights(keys[r, h], points, first, h, lane, nearest, values[r], rate, mass, total)
-        for t in range(n_together):
-            one, other, q = _sum_of_lanes(mass[t]), _sum_of_lanes(total[t]), first + t
-            if lane == 0 and q < n_queries:
-                # The nearest key has weight 1, unless no logit is finite.
-                lowest[r, q, h], one = (nearest[t], one) if one >= 0.5 else (np.nan, np.nan)
-                means[r, q, h], masses[r, q, h] = other / one, one
+        data, memory = (keys[r], values[r], variances[r], rows, points, q), (shared, scores, of_thread, of_block)
+        prepare(points, q, own, rows, point, of_thread)
+        while True:
+            if apart:
+                for c in range(n):
+                    nearest[c] = lowest[r, q, own[c]]
+            else:
+                find_nearest(data, point, known, largest, shared, scores, nearest)
+            sum_keys(data, point, rate, nearest, *memory)
+            if apart or known == n_keys or not cuda.syncthreads_or(np.int32(out_of_range(of_block, most))):
+                break
+            known = n_keys
+        if not apart:
+            note(of_block, own, first, nearest, largest, lowest[r], masses[r])
+        cuda.syncthreads()
+        finish(of_block, own, first, means[r], masses[r], grams[r])
 
-    return estimate
+    return compute
 
 
-def _finder(distance: bool, n_together: int) -> Any:
-    """Return the function that finds the lowest scores of the keys."""
-    score, n_scores = _scorer(distance, n_together), OWN * n_together
+def _preparer(head_dim: int, tiling: Tiling, n: int, n_sums: int, held: bool) -> Any:
+    """Return the function that numbers the rows of keys (head, dimension) of a block, and takes up the thread's query."""
+    dims = tiling.dims
 
     @cuda_function
-    def find_nearest(keys, queries, first, h, lane, nearest):
-        scores = cuda.local.array(n_scores, keys.dtype)
-        for start in range(0, keys.shape[1], LANES * OWN):
-            score(keys, queries, first, h, start, lane, scores)
-            for t in range(n_together):
-                for own in range(OWN):
-                    # A NaN score need not be found: it makes its own weight NaN.
-                    x = scores[t * OWN + own]
-                    nearest[t] = x if x < nearest[t] else nearest[t]
-        for t in range(n_together):
-            for step in _STEPS:
-                nearest[t] = min(nearest[t], cuda.shfl_xor_sync(_ALL, nearest[t], step))
+    def prepare(points, q, own, rows, point, of_thread):
+        for c in range(n_sums):
+            of_thread[c] = 0
+        for at in range(cuda.threadIdx.x, n * dims, THREADS):
+            rows[at] = own[at // dims] * np.uint64(head_dim) + np.uint64(at % dims)
+        if held:
+            for c in range(n * head_dim):
+                point[c] = points[own[c // head_dim] * np.uint64(head_dim) + np.uint64(c % head_dim), q]
+
+    return prepare
+
+
+def _scorer(distance: bool, head_dim: int, tiling: Tiling, n: int, held: bool) -> Any:
+    """Return the function that adds the scores (head of the block, key) of the run of keys of a thread.
+
+    It leaves the keys of all threads in shared memory, and after them the values and the variances of their noise.
+    """
+    n_own, dims, n_lanes, span, n_numbers = *tiling[3:], tiling.queries, tiling.span, n * tiling.dims * tiling.span
+
+    @cuda_function
+    def add_scores(data, point, start, shared, scores):
+        keys, values, variances, rows, points, q = data
+        own_keys, thread = np.uint64(cuda.threadIdx.x // n_lanes * n_own), np.uint64(cuda.threadIdx.x)
+        n_keys, last = np.uint64(np.uint32(values.size)), np.uint64(values.size - 1)
+        i = min(np.uint64(start) + thread % np.uint64(span), last)
+        for k0 in range(0, head_dim, dims):
+            cuda.syncthreads()
+            for e in range(0, n_numbers, THREADS):
+                to = np.uint64(e) + thread
+                if n_numbers % THREADS == 0 or to < np.uint64(n_numbers):
+                    begin = np.uint64(rows[to // np.uint64(span)]) * n_keys + i
+                    if dims < head_dim:
+                        begin = min(begin + np.uint64(k0) * n_keys, np.uint64(keys.size - 1))
+                    shared[to] = keys[begin]
+            if thread < np.uint64(span):
+                shared[np.uint64(n_numbers) + thread] = values[i]
+                shared[np.uint64(n_numbers + span) + thread] = variances[i]
+            cuda.syncthreads()
+            for c in range(n):
+                row = np.uint64(rows[c * dims]) + np.uint64(k0)
+                for k in range(dims if dims == head_dim else min(dims, head_dim - k0)):
+                    x = point[c * head_dim + k0 + k] if held else points[row + np.uint64(k), q]
+                    at = np.uint64((c * dims + k) * span) + own_keys
+                    for own in range(n_own):
+                        gap = shared[at + np.uint64(own)] - x
+                        scores[c * n_own + own] += gap * gap if distance else -(shared[at + np.uint64(own)] * x)
+
+    return add_scores
+
+
+def _finder(add_scores: Any, tiling: Tiling, n: int) -> Any:
+    """Return the function that finds the lowest scores of the first keys."""
+    n_lanes, n_own, span = tiling.queries, tiling.keys, tiling.span
+
+    @cuda_function
+    def find_nearest(data, point, known, largest, shared, scores, nearest):
+        for c in range(n):
+            nearest[c] = largest
+        for start in range(0, known, span):
+            for c in range(n * n_own):
+                scores[c] = 0
+            add_scores(data, point, start, shared, scores)
+            for c in range(n * n_own):
+                # A NaN score need not be found: it makes its own weight NaN.
+                nearest[c // n_own] = scores[c] if scores[c] < nearest[c // n_own] else nearest[c // n_own]
+        cuda.syncthreads()
+        for c in range(n):
+            shared[c * THREADS + cuda.threadIdx.x] = nearest[c]
+        cuda.syncthreads()
+        for c in range(n):
+            for k in range(cuda.threadIdx.x % n_lanes, THREADS, n_lanes):
+                nearest[c] = min(nearest[c], shared[c * THREADS + k])
 
     return find_nearest
 
 
-def _summer(distance: bool, n_together: int) -> Any:
-    """Return the function that sums the weights of a lane's keys, and weighted values."""
-    score, n_scores = _scorer(distance, n_together), OWN * n_together
+def _summer(add_scores: Any, exp2: Any, add: Any, keep: Any, tiling: Tiling, n: int) -> Any:
+    """Return the function that weighs all keys, and adds weights, weighted values and products."""
+    n_own, n_lanes, span, n_numbers = tiling.keys, tiling.queries, tiling.span, n * tiling.dims * tiling.span
 
     @cuda_function
-    def sum_weights(keys, queries, first, h, lane, nearest, outcomes, rate, mass, total):
-        # Not the bare number, which would make float64 of float32.
-        scores, none = cuda.local.array(n_scores, keys.dtype), keys.dtype.type(0)
-        for start in range(0, keys.shape[1], LANES * OWN):
-            score(keys, queries, first, h, start, lane, scores)
-            for t in range(n_together):
-                one = other = none
-                for own in range(OWN):
-                    i = start + own * LANES + lane
-                    w = math.exp2(rate * (nearest[t] - scores[t * OWN + own])) if i < outcomes.size else none
-                    one += w
-                    other += w * outcomes[np.uint64(min(i, outcomes.size - 1))]
-                mass[t] += one
-                total[t] += other
+    def sum_keys(data, point, rate, nearest, shared, scores, of_thread, of_block):
+        own_keys, n_keys = np.uint64(cuda.threadIdx.x // n_lanes * n_own), data[1].size
+        for start in range(0, n_keys, span):
+            for c in range(n * n_own):
+                scores[c] = -nearest[c // n_own]
+            add_scores(data, point, start, shared, scores)
+            for c in range(n * n_own):
+                scores[c] = exp2(-rate * scores[c])
+            if start + span > n_keys:
+                for c in range(n * n_own):
+                    if start + own_keys + c % n_own >= n_keys:
+                        scores[c] = 0
+            for own in range(n_own):
+                at = np.uint64(n_numbers) + own_keys + np.uint64(own)
+                add(own, shared[at], shared[at + np.uint64(span)], scores, of_thread)
+            if start // span % TOGETHER == TOGETHER - 1 or start + span >= n_keys:
+                keep(of_thread, shared, start < TOGETHER * span, of_block)
 
-    return sum_weights
-
-
-class Tiling(NamedTuple):
-    """How a block of threads multiplies weights: each thread those of two runs of heads at one query."""
-
-    side: int  # heads of a run; a thread has side² products
-    runs: int  # of one group of heads
-    groups: int  # of all heads: a block takes two, or one twice
-    queries: int  # that a block takes at once
-
-    @property
-    def heads(self) -> int:
-        """Of one group."""
-        return self.side * self.runs
-
-    @property
-    def columns(self) -> int:
-        """Weights of one key that a block shares."""
-        return self.heads * self.queries * min(2, self.groups)
-
-    def blocks(self, n_queries: int) -> int:
-        """Return the number of blocks for one replicate."""
-        return -(-n_queries // self.queries) * self.groups * (self.groups + 1) // 2
+    return sum_keys
 
 
-def tiling(n_queries: int, n_heads: int, real: np.dtype[Any]) -> Tiling:
-    """Return the tiling by which most threads have products, and read each weight seldom."""
-    largest = LARGEST_SIDE[real.name]
-    n_runs = -(-n_heads // largest)
-    groups = -(-n_runs // math.isqrt(THREADS // 2))
-    runs = -(-n_runs // groups)
-    side = -(-n_heads // (groups * runs))
-    most = min(n_queries, THREADS // runs**2, 16 * largest // (runs * side)) if groups == 1 else 1
-    return Tiling(side, runs, groups, max(1, most))
-
-
-@functools.cache
-def multiplier_of(distance: bool, tiling: Tiling) -> Any:
-    """Return the kernel of weight Gram matrices: a block takes a replicate, some queries and two groups of heads."""
-    n_group, n_groups, n_together, n_products = tiling.heads, tiling.groups, tiling.queries, tiling.side**2
-    weigh, multiply_keys, keep = _weigher(distance, tiling), _multiplier(tiling), _keeper(tiling)
-    n_pairs, n_numbers = n_groups * (n_groups + 1) // 2, max((tiling.columns + 1) * TILE, n_products * THREADS)
-
-    @functools.partial(cuda_kernel, max_registers=_MULTIPLYING)
-    def multiply(grams, lowest, masses, keys, variances, queries, rate):
-        n_keys, n_parts = variances.shape[1], (lowest.shape[1] + n_together - 1) // n_together
-        at, a = cuda.blockIdx.x, 0
-        part, pair, r = at % n_parts, at // n_parts % n_pairs, at // (n_parts * n_pairs)
-        while pair >= n_groups - a:
-            pair, a = pair - (n_groups - a), a + 1
-        first, h0, g0 = part * n_together, a * n_group, (a + pair) * n_group
-        shared, sums = cuda.shared.array(n_numbers, keys.dtype), cuda.local.array(n_products, keys.dtype)
-        points = queries[r if queries.shape[0] > 1 else 0]
-        for begin in range(0, n_keys, _AT_ONCE):
-            end = min(begin + _AT_ONCE, n_keys)
-            for c in range(n_products):
-                sums[c] = 0
-            for start in range(begin, end, TILE):
-                weigh(keys[r], points, first, h0, g0, start, lowest[r], rate, shared)
-                cuda.syncthreads()
-                multiply_keys(start, variances[r], h0 < g0, shared, sums)
-                cuda.syncthreads()
-            keep(sums, shared, first, h0, g0, begin == 0, end == n_keys, masses[r], grams[r])
-
-    return multiply
-
-
-def _weigher(distance: bool, tiling: Tiling) -> Any:
-    """Return the function that leaves the weights of the keys of a tile in shared memory: (key, head, query)."""
-    n_group, n_together, row = tiling.heads, tiling.queries, tiling.columns + 1
-    n_at_once = min(n_together, 4)
-    score, n_scores = _scorer(distance, n_at_once, _SHARED), _SHARED * n_at_once
+def _adder(tiling: Tiling, products: bool) -> Any:
+    """Return the function that adds the weights of one key, weighted values and the products of one group of heads."""
+    side, n_own = tiling.side, tiling.keys
 
     @cuda_function
-    def weigh(keys, queries, first, h0, g0, start, lowest, rate, weights):
-        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
-        scores = cuda.local.array(n_scores, keys.dtype)
-        for column in range(warp, 2 * n_group if h0 < g0 else n_group, WARPS):
-            h = min(h0 + column if column < n_group else g0 + column - n_group, keys.shape[0] - 1)
-            for begin in range(0, n_together, n_at_once):
-                score(keys[h], queries, first + begin, h, start, lane, scores)
-                for t in range(n_at_once):
-                    nearest = keys.dtype.type(lowest[min(first + begin + t, lowest.shape[0] - 1), h])
-                    at = np.uint64(lane * row + column * n_together + begin + t)
-                    for own in range(_SHARED):
-                        w = math.exp2(rate * (nearest - scores[t * _SHARED + own]))
-                        if begin + t < n_together:
-                            weights[at + np.uint64(own * LANES * row)] = w
+    def add(own, y, v, scores, of_thread):
+        for h in range(side):
+            w = scores[h * n_own + own]
+            of_thread[h] += w
+            of_thread[side + h] += w * y
+            if products:
+                w *= v
+                for g in range(h, side):
+                    of_thread[(2 + h) * side - h * (h + 1) // 2 + g] += w * scores[g * n_own + own]
 
-    return weigh
+    return add
 
 
-def _multiplier(tiling: Tiling) -> Any:
-    """Return the function that adds the products at the keys that a thread takes of a tile."""
-    side, n_together, n_tiles = tiling.side, tiling.queries, tiling.queries * tiling.runs**2
-    n_slices, row, step = THREADS // n_tiles, tiling.columns + 1, np.uint64(tiling.runs * tiling.queries)
-    other_group = tiling.heads * tiling.queries
+def _adder_apart(tiling: Tiling) -> Any:
+    """Return the function that adds the products of the weights of one key, of two groups of heads."""
+    side, n_own = tiling.side, tiling.keys
 
     @cuda_function
-    def multiply_keys(start, noise, apart, weights, sums):
-        tile, begin, n_keys = cuda.threadIdx.x % n_tiles, cuda.threadIdx.x // n_tiles, min(TILE, noise.size - start)
-        first, second = tile % step, tile // step * n_together + tile % n_together + (other_group if apart else 0)
-        x, y = cuda.local.array(side, weights.dtype), cuda.local.array(side, weights.dtype)
-        for k in range(begin, n_keys if begin < n_slices else 0, n_slices):
-            variance, one, other = noise[np.uint64(start + k)], np.uint64(k * row + first), np.uint64(k * row + second)
-            for a in range(side):
-                x[a] = weights[one + np.uint64(a) * step] * variance
-                y[a] = weights[other + np.uint64(a) * step]
-            for a in range(side):
-                for c in range(side):
-                    sums[a * side + c] += x[a] * y[c]
+    def add(own, y, v, scores, of_thread):
+        for h in range(side):
+            w = scores[h * n_own + own] * v
+            for g in range(side):
+                of_thread[h * side + g] += w * scores[(side + g) * n_own + own]
 
-    return multiply_keys
+    return add
 
 
-def _keeper(tiling: Tiling) -> Any:
-    """Return the function that adds the sums of all threads to Gram matrices."""
-    side, n_runs, n_together = tiling.side, tiling.runs, tiling.queries
-    n_tiles = n_together * n_runs**2
-    n_slices = THREADS // n_tiles
+def _keeper(tiling: Tiling, n_sums: int) -> Any:
+    """Return the function that adds the sums of all threads to those of their block."""
+    n_lanes = tiling.queries
 
     @cuda_function
-    def keep(sums, shared, first, h0, g0, begins, ends, masses, grams):
-        for c in range(side**2):
-            shared[c * THREADS + cuda.threadIdx.x] = sums[c]
+    def keep(of_thread, shared, begins, sums):
         cuda.syncthreads()
-        for at in range(cuda.threadIdx.x, side**2 * n_tiles, THREADS):
-            tile, c, total = at % n_tiles, at // n_tiles, 0.0
-            for k in range(n_slices):
-                total += shared[c * THREADS + k * n_tiles + tile]
-            q, i, j = first + tile % n_together, tile // n_together % n_runs, tile // (n_together * n_runs)
-            h, g = h0 + i + c // side * n_runs, g0 + j + c % side * n_runs
-            if q < masses.shape[0] and h <= g and g < masses.shape[1]:
-                total = total if begins else grams[q, h, g] + total
-                total = total / (masses[q, h] * masses[q, g]) if ends else total
-                grams[q, h, g] = grams[q, g, h] = total
+        for c in range(n_sums):
+            shared[c * THREADS + cuda.threadIdx.x] = of_thread[c]
+            of_thread[c] = 0
+        cuda.syncthreads()
+        for at in range(cuda.threadIdx.x, n_sums * n_lanes, THREADS):
+            c, lane, total = at // n_lanes, at % n_lanes, 0.0
+            for k in range(lane, THREADS, n_lanes):
+                total += shared[c * THREADS + k]
+            sums[c, lane] = total if begins else sums[c, lane] + total
         cuda.syncthreads()
 
     return keep
 
 
-def _scorer(distance: bool, n_together: int, n_own: int = OWN) -> Any:
-    """Return the function that sets the scores of a lane's keys at so many queries."""
+def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, ...]:
+    """Return the functions that look at the sums of a block, note references, and make sums results."""
+    table, n_lanes, side = sums_of(tiling.side, products, apart), tiling.queries, tiling.side
+    n_sums = len(table)
 
     @cuda_function
-    def add(keys, at, whole, queries, points, h, scores):
-        x, last = cuda.local.array(n_own, keys.dtype), np.uint64(keys.shape[1] - 1)
-        for k in range(np.uint64(keys.shape[0])):
-            for own in range(n_own):
-                i = at + np.uint64(own) * np.uint64(LANES)
-                x[own] = keys[k, i if whole else min(i, last)]
-            for t in range(n_together):
-                a = queries[points[t], np.uint64(h), k]
-                for own in range(n_own):
-                    gap = x[own] - a
-                    scores[t * n_own + own] += gap * gap if distance else -(x[own] * a)
+    def out_of_range(sums, most):
+        found = 0
+        for h in range(side):
+            found += not sums[h, cuda.threadIdx.x % n_lanes] <= most
+        return found
 
     @cuda_function
-    def score(keys, queries, first, h, start, lane, scores):
-        at, points = np.uint64(start + lane), cuda.local.array(n_together, np.uint64)
-        for t in range(n_together):
-            points[t] = min(first + t, queries.shape[0] - 1)
-        for c in range(scores.size):
-            scores[c] = 0
-        # Twice, since one address serves all keys of a whole tile.
-        if start + n_own * LANES <= keys.shape[1]:
-            add(keys, at, True, queries, points, h, scores)
-        else:
-            add(keys, at, False, queries, points, h, scores)
+    def note(sums, own, first, nearest, largest, lowest, masses):
+        q = first + cuda.threadIdx.x
+        if cuda.threadIdx.x < n_lanes and q < masses.shape[0]:
+            for h in range(side):
+                mass = sums[h, cuda.threadIdx.x]
+                lowest[q, own[h]] = nearest[h] if nearest[h] < largest else math.nan
+                # The reference has weight 1, unless no logit is finite.
+                masses[q, own[h]] = mass if mass >= 0.5 else math.nan
 
-    return score
+    @cuda_function
+    def finish(sums, own, first, means, masses, grams):
+        kinds = cuda.const.array_like(table)
+        for at in range(cuda.threadIdx.x, n_sums * n_lanes, THREADS):
+            c, lane = at // n_lanes, at % n_lanes
+            h, g, q = own[kinds[c, 0]], own[kinds[c, 1]], first + lane
+            if q < means.shape[0] and kinds[c, 2] == 1:
+                means[q, h] = sums[c, lane] / masses[q, h]
+            elif q < means.shape[0] and kinds[c, 2] == 2:
+                grams[q, h, g] = grams[q, g, h] = sums[c, lane] / (masses[q, h] * masses[q, g])
 
-
-@cuda_function
-def _sum_of_lanes(x):
-    # What all lanes of a warp have, in each of them.
-    for step in _STEPS:
-        x += cuda.shfl_xor_sync(_ALL, x, step)
-    return x
+    return out_of_range, note, finish
 
 
 @cuda_kernel
 def sum_squares(squares, means, grams, target, factor):
-    """Set the sum over pairs of heads of squared errors and variances at each query, which a warp takes."""
+    """Set the sum over pairs of heads of squared errors and variances at each query."""
     # squares[r, q] = sum over h, g of factor (means[r, q, h] - m_q) (means[r, q, g] - m_q) + grams[r, q, h, g]
-    lane, at, (n_replicates, n_queries, n_heads), total = cuda.grid(1) % LANES, cuda.grid(1) // LANES, means.shape, 0.0
+    at, (n_replicates, n_queries, n_heads), total = cuda.grid(1), means.shape, 0.0
     q, r = at % n_queries, at // n_queries
-    for c in range(lane, n_heads**2 if r < n_replicates else 0, LANES):
-        h, g = c // n_heads, c % n_heads
-        total += factor * (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
-    total = _sum_of_lanes(total)
-    if r < n_replicates and lane == 0:
+    if r < n_replicates:
+        for h in range(n_heads):
+            for g in range(n_heads):
+                total += factor * (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
         squares[r, q] = total
 
 

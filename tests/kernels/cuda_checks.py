@@ -33,7 +33,7 @@ from simstudy.replicates.batch import simulate_batch
 from simstudy.study import run
 
 if cuda_simulated():
-    import simulated_warps  # noqa: F401
+    import simulated_memory  # noqa: F401
 
     # Its threads take turns: on several cores every turn wakes another, which costs more than the work.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -94,8 +94,14 @@ def test_moments__of_queries_for_each_replicate_and_far_ones(kind):
     assert_agree(problem((1, 1, 2, 2, 20), *kind, spread=100.0))
 
 
-@pytest.mark.parametrize("shape", [(1, cuda_heads.TOGETHER + 3, 1, 1, 3), (1, 1, 2, 1, cuda_heads._AT_ONCE + 18)])
-def test_moments__of_more_queries_or_more_keys_than_a_warp_takes_at_once(shape):
+AT_ONCE = cuda_heads.THREADS * cuda_heads.TOGETHER
+"""Keys of a block whose weights are summed in the type of the keys, at one query."""
+
+
+@pytest.mark.parametrize("shape", [
+    (1, cuda_heads.LANES + 3, 1, 1, 3), (1, 1, 2, 1, AT_ONCE + 18), (1, 3, 2, 70, 11), (1, 2, 9, 33, 5)
+])  # fmt: skip
+def test_moments__of_more_queries_keys_or_dimensions_than_a_block_takes_at_once(shape):
     assert_agree(problem(shape))
 
 
@@ -103,10 +109,11 @@ def test_moments__of_ties_and_of_nearer_keys_tile_by_tile_are_the_formula():
     given = problem((1, 1, 3, 1, 40), "distance", "float64")
     given.keys[...] = np.round(given.keys)
     assert_agree(given)
-    # The nearest key comes last, in a tile of its own: what was summed before is scaled down at each tile.
-    given.keys[...] = np.linspace(4.0, 0.0, 40)
-    given.queries[...] = 0.0
-    assert_agree(given)
+    # The nearest key comes last, far beyond the reference: all is summed again.
+    for farthest in (4.0, 40.0):
+        given.keys[...] = np.linspace(farthest, 0.0, 40)
+        given.queries[...] = 0.0
+        assert_agree(given)
 
 
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.rare)])
@@ -248,7 +255,7 @@ ONE_BATCH = edited(ONE_BATCH, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "an
 @pytest.mark.rare
 def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monkeypatch):
     if cuda_simulated():
-        monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", str(Path(__file__).with_name("simulated_warps.py")))
+        monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", str(Path(__file__).with_name("simulated_memory.py")))
         dask.config.refresh()
     path, seen = write_design(tmp_path, f"{ONE_BATCH}[profiles.quick]\n"), []
     for executor in ("cuda", "cuda", "serial"):
@@ -271,10 +278,10 @@ def test_kernels_run_where_they_should():
     with computing_on("cuda"):
         keys = project(given.keys[:, 0], np.eye(2)[None])
         given.moments()
-    weigher = cuda_heads.multiplier_of(True, cuda_heads.tiling(1, 2, np.dtype("float64")))
+    heads = cuda_heads.heads_of("float64", True, 2, cuda_heads.tiling(1, 2, 2, np.dtype("float64"), False), True, False)
     if cuda_simulated():
-        assert not hasattr(weigher, "inspect_sass")
+        assert not hasattr(heads, "inspect_sass")
     else:
         cuda = cuda_compiler()
         assert cuda.is_cuda_array(keys) and cuda.current_context().device.compute_capability >= (5, 0)
-        assert all(registers > 0 for registers in weigher.get_regs_per_thread().values())
+        assert all(registers > 0 for registers in heads.get_regs_per_thread().values())

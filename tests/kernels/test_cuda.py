@@ -3,6 +3,7 @@
 With SIMSTUDY_REQUIRE_CUDA=1 a machine without a usable GPU fails instead of skipping.
 """
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -65,6 +66,17 @@ def test_device_test__fails_without_a_device_where_one_is_required(monkeypatch):
     monkeypatch.setenv("SIMSTUDY_REQUIRE_CUDA", "1")
     with pytest.raises(AssertionError, match="there is no GPU"):
         test_kernels__run_on_the_device_and_agree_with_the_cpu()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="the extra cuda is not installed")
+def test_kernels__compile_for_a_gpu_that_is_not_there_with_few_instructions_for_a_weight():
+    """Types that the simulator does not see; a signed index would double the instructions."""
+    result = python("tests/kernels/cuda_compile.py")
+    assert result.returncode == 0, result.stderr
+    rows = re.findall(r"^\| (.*) \| (float\d\d) \| \d+ \| (\d+) \| \d+ \| (.*) \|$", result.stdout, re.MULTILINE)
+    counted = {name: float(count) for name, real, _, count in rows if real == "float32" and count != "–"}
+    assert len(rows) == 39 and all(int(local) < 256 for _, _, local, _ in rows)
+    assert counted["moments, 8 heads of 4, 64 queries"] <= 24 and counted["estimates, 8 heads of 4, 64 queries"] <= 18
 
 
 def assert_refused(result, message, folder):

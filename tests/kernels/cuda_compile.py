@@ -1,0 +1,127 @@
+"""Compile all CUDA kernels for a GPU of compute capability 9.0, which need not be there, and print what they take.
+
+`test_cuda` runs this, and anybody may: it needs the extra `cuda` and the package `nvidia-cuda-nvdisasm`.  Registers are
+those that NVIDIA's linker reports; warps on a multiprocessor follow from its limits.  Instructions are those of a whole
+run of keys, on the shortest path through the loop that makes weights, for each weight.
+"""
+
+import heapq
+import re
+import site
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+
+from simstudy.kernels.jit import cuda_compiler
+
+try:
+    import numba_cuda  # noqa: F401
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+    from numba import boolean, float32, float64, int64, types, uint64
+    from numba.cuda import dispatcher
+except ImportError as missing:
+    sys.exit(f"nothing here compiles for GPUs ({missing}); pip install 'simstudy[cuda]'")
+
+from simstudy.kernels import cuda as kernels
+from simstudy.kernels import cuda_heads, philox
+
+CAPABILITY = (9, 0)
+REGISTERS, WARPS = 65_536, 64
+"""Of a multiprocessor of that capability."""
+
+
+def array(real, n_dims):
+    return types.Array(real, n_dims, "C")
+
+
+def signatures(real):
+    """Each kernel with the types that it is launched with."""
+    keys, rows, sums, grams = array(real, 3), array(real, 2), array(float64, 3), array(float64, 4)
+    heads = (*(sums,) * 3, grams, sums, rows, rows, rows, keys, real, real, real)
+    numbers, table, address = array(float64, 1), array(float64, 2), (uint64,) * 4
+    transform = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
+    found = {
+        "normals": (kernels._filler(transform), (keys, *address)),
+        "uniforms": (kernels._filler(philox.uniform_pair), (array(float64, 3), *address)),
+        "projection": (kernels._project, (keys,) * 3),
+        "m(X), variances": (kernels._evaluate, (rows, keys, table, table)),
+        "logarithms": (kernels._take_logarithms, (sums, sums, float64)),
+        "expansion": (kernels._expand, (sums, sums, grams, sums, *(table,) * 8)),
+        "sums of the expansion": (kernels._sum, (sums, sums, array(boolean, 1))),
+        "squares at queries": (cuda_heads.sum_squares, (table, sums, grams, numbers, float64)),
+        "squares of replicates": (cuda_heads.average, (numbers, table, int64)),
+        "sums over replicates": (kernels._add, (sums, sums, grams, numbers, numbers)),
+    }
+    for n, p, queries in ((1, 1, 1), (8, 4, 64), (16, 4, 64), (8, 64, 64)):
+        for name, products, apart in (("estimates", False, False), ("moments", True, False), ("others", True, True)):
+            tiles = cuda_heads.tiling(queries, n, p, np.dtype(str(real)), apart)
+            if tiles.heads:
+                kernel = cuda_heads.heads_of(str(real), True, p, tiles, products, apart)
+                found[f"{name}, {n} heads of {p}, {queries} queries"] = kernel, heads
+    return found
+
+
+def resources(code, limit):
+    """Machine code, and registers and local bytes (arrays and what did not fit into registers) that it takes."""
+    options = LinkerOptions(arch="sm_{}{}".format(*CAPABILITY), ptxas_options=["-v", f"--maxrregcount={limit}"])
+    linker = Linker(ObjectCode.from_ptx(code.encode()), options=options)
+    cubin = linker.link("cubin").code
+    found = re.search(r"(\d+) bytes stack frame, \d+ bytes spill.*?Used (\d+) registers", linker.get_info_log(), re.S)
+    local, registers = map(int, found.groups())
+    return cubin, registers, local
+
+
+def instructions(cubin):
+    """Instructions for each weight, none where no weights are made in float32."""
+    (disassembler,) = (Path(each) / "nvidia" / "cu13" / "bin" / "nvdisasm" for each in site.getsitepackages())
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(bytes(cubin))
+        file.flush()
+        text = subprocess.run([disassembler, "-c", file.name], check=True, capture_output=True, text=True).stdout
+    labels, lines = {}, []
+    for label, line in re.findall(r"^(\.L_x_\d+):|^\s+/\*[0-9a-f]+\*/\s+(.*?);", text, re.MULTILINE):
+        labels |= {label: len(lines)} if label else {}
+        lines += [line] if line else []
+    jumps = {
+        i: labels[found[1]] for i, line in enumerate(lines) if (found := re.search(r"BRA.*?`\((\.L_x_\d+)\)", line))
+    }
+    loops = [(end - begin, begin, end) for end, begin in jumps.items() if begin <= end]
+    weights = {loop: sum("MUFU.EX2" in line for line in lines[loop[1] : loop[2]]) for loop in loops}
+    if not (loop := min((loop for loop, count in weights.items() if count), default=None)):
+        return None
+    lengths, ways = {}, [(1, loop[1])]
+    while loop[2] not in lengths:
+        length, i = heapq.heappop(ways)
+        lengths.setdefault(i, length)
+        onward = [] if re.match(r"BRA\b(?!.*P\d)|EXIT", lines[i]) else [i + 1]
+        for j in (*onward, *([jumps[i]] if i in jumps else [])):
+            if loop[1] <= j <= loop[2] and j not in lengths:
+                heapq.heappush(ways, (length + 1, j))
+    return lengths[loop[2]] / weights[loop]
+
+
+def print_resources():
+    device = SimpleNamespace(compute_capability=CAPABILITY)
+    print("| kernel | type | registers | local bytes | warps of 64 | instructions |\n|---|---|---|---|---|---|")
+    with mock.patch.object(dispatcher, "get_current_device", lambda: device):
+        for real in (float32, float64):
+            for name, (kernel, arguments) in signatures(real).items():
+                code, _ = cuda_compiler().compile_ptx(kernel.py_func, arguments, cc=CAPABILITY)
+                # Fast but rough divisions and roots would break the agreement with the CPU; powers of 2 err by 2 ulp.
+                assert ".target sm_90" in code and not re.search(r"(div|sqrt)\.approx", code)
+                cubin, registers, local = resources(code, kernel.targetoptions.get("max_registers") or 255)
+                # Registers are shared out by 8 a thread.
+                n_threads, count = cuda_heads.THREADS, instructions(cubin)
+                fit = min(REGISTERS // (n_threads * -(-registers // 8) * 8), WARPS // (n_threads // 32))
+                assert fit
+                counted = f"{count:.1f}" if count else "–"
+                print(f"| {name} | {real} | {registers} | {local} | {fit * n_threads // 32} | {counted} |")
+
+
+if __name__ == "__main__":
+    print_resources()
