@@ -48,7 +48,7 @@ from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evalu
 from simstudy.data.span import root_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import GaussianKeys
-from simstudy.kernels.devices import is_there, to_host
+from simstudy.kernels.devices import is_on_gpu, to_host
 from simstudy.kernels.left_out import integrate
 
 Array = NDArray[np.float64]
@@ -125,7 +125,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array, inputs: In
         return None
     if isinstance(known, LeftOut):
         return _less_one_key(cell, known, means, gram, log_mass, inputs)
-    if is_there(log_mass):
+    if is_on_gpu(log_mass):
         from simstudy.kernels import cuda
 
         return cuda.expand(means, gram, log_mass, *known)
@@ -311,7 +311,7 @@ def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mas
     n = cell.data.n_keys  # device arrays know no ellipsis
     last = inputs.keys[:, :, :, n - 1 : n], inputs.values[:, n - 1 : n]
     given = means, gram, log_mass, inputs.queries, *last
-    there = (to_host(each)[0] if is_there(each) else each for each in given)
+    there = (to_host(each)[0] if is_on_gpu(each) else each for each in given)
     means, gram, log_mass, queries, key, value = (np.asarray(each, np.float64) for each in there)
     rows, columns = pairs_of(means.shape[2])
     logits = np.einsum("rhk,qhk->rqh", key[..., 0], queries) / cell.bandwidth**2

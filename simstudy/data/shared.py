@@ -13,7 +13,7 @@ from simstudy.data.span import n_coordinates, span_of, waves_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import FileRegression, FittedRegression
 from simstudy.kernels import project
-from simstudy.kernels.devices import is_there
+from simstudy.kernels.devices import is_on_gpu
 
 
 class SharedData:
@@ -66,7 +66,7 @@ class SharedData:
         """Values, and their variances where noise is integrated out: on the GPU if it drew the keys and knows both."""
         if cell.simulation.noise_treatment == "drawn":
             return self.values(cell), None
-        known = waves_of(cell) if not _coordinates(cell) and is_there(self._drawn()) else ()
+        known = waves_of(cell) if not _coordinates(cell) and is_on_gpu(self._drawn()) else ()
         if not known:
             return self.values(cell), self.variances(cell)
         from simstudy.kernels import cuda
@@ -113,7 +113,7 @@ class SharedData:
 
         def of_heads() -> np.ndarray:
             drawn = self._drawn(of or 0)
-            whole = drawn[:, :, :n] if is_there(drawn) else self.keys_less(offset, n, of or 0)
+            whole = drawn[:, :, :n] if is_on_gpu(drawn) else self.keys_less(offset, n, of or 0)
             found = project(whole, projections)
             if scale == "normalised":
                 # A key of length zero has no direction: its replicate is undefined, and counted.

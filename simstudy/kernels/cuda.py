@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from simstudy.kernels import cuda_heads
-from simstudy.kernels.devices import is_there, on_device, stream, to_host
+from simstudy.kernels.devices import is_on_gpu, on_device, stream, to_host
 from simstudy.kernels.jit import cuda_compiler, cuda_function, cuda_kernel
 from simstudy.kernels.philox import HALF_WORD, MASK, philox
 from simstudy.kernels.shifts import scale_of
@@ -25,7 +25,7 @@ cuda = cuda_compiler()
 
 COLUMNS = 8
 """Columns of the stacked projections for which a thread reads its key once."""
-_ROLE_SHIFT, _LN_2 = np.uint64(24), math.log(2.0)
+_ROLE_SHIFT = np.uint64(24)
 
 
 def fill(transform: Any, shape: tuple[int, ...], real: Any, *address: np.uint64) -> Any:
@@ -60,8 +60,8 @@ def nw_moments(
     queries, real = queries.reshape((-1, *queries.shape[-3:])), np.dtype(keys.dtype)
     n_replicates, n_heads, head_dim, _ = keys.shape
     shape, products = (n_replicates, queries.shape[1], n_heads), variances is not None
-    law, there = scale_of(logits, float(bandwidth), real), is_there(values)
-    means, lowest, masses = (cuda.device_array(shape, np.float64) for _ in range(3))
+    law, there = scale_of(logits, float(bandwidth), real), is_on_gpu(values)
+    means, lowest, masses, logs = (cuda.device_array(shape, np.float64) for _ in range(4))
     grams = cuda.device_array((*shape, n_heads) if products else (n_replicates, 1, 1, 1), np.float64)
     points = np.moveaxis(queries, 1, 3).reshape(len(queries), -1, shape[1])
     data = [on_device(x, real) for x in (keys, values, variances if products else values, points)]
@@ -73,15 +73,11 @@ def nw_moments(
             n_sums = len(cuda_heads.sums_of(tiles.side, products, apart))
             sums = cuda.device_array((n_blocks, n_sums, tiles.queries), np.float64)
             kernel = cuda_heads.heads_of(real.name, law.distance, head_dim, tiles, products, apart)
-            _start(kernel, n_blocks * cuda_heads.THREADS, means, lowest, masses, grams, sums, *numbers)
-    grams = grams if products else None
-    if with_mass:
-        _start(_take_logarithms, masses.size, masses, lowest, float(law.rate) * _LN_2)
-    found = [means, grams, masses if with_mass else None]
-    if not there or grams is None:
-        found = [None if x is None else to_host(x)[0] for x in found]
-    means, grams, logs = found
-    return means, grams, logs
+            _start(kernel, n_blocks * cuda_heads.THREADS, means, lowest, masses, logs, grams, sums, *numbers)
+    found = [means, grams if products else None, logs if with_mass else None]
+    if not (there and products):
+        found = [x if x is None else to_host(x)[0] for x in found]
+    return found[0], found[1], found[2]
 
 
 def mean_squares(means: Any, grams: Any, target: np.ndarray, factor: float = 1.0) -> Any:
@@ -182,15 +178,6 @@ def _evaluate(values, keys, products, waves):
                 angle += waves[a, 2 + j] * keys[r, j, i]
             total += waves[a, 0] * math.cos(angle)
         values[r, i] = total
-
-
-@cuda_kernel
-def _take_logarithms(masses, lowest, rate):
-    # In place, of sums of kernels that were divided by that of the nearest key.
-    at, (_, n_queries, n_heads) = cuda.grid(1), masses.shape
-    if at < masses.size:
-        r, q, h = at // (n_queries * n_heads), at // n_heads % n_queries, at % n_heads
-        masses[r, q, h] = math.log(masses[r, q, h]) - rate * lowest[r, q, h]
 
 
 @cuda_function

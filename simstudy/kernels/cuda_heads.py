@@ -27,16 +27,15 @@ cuda = cuda_compiler()
 
 # Index legend: r replicate, i key, q query, h and g head, k dimension of a head, c head or sum of a block.
 
-LANES, WARPS = (8, 2) if cuda_simulated() else (32, 4)
-"""Threads of a warp and warps of a block, few on the simulator, whose threads are those of Python."""
-THREADS = LANES * WARPS
+LANES, THREADS = (8, 16) if cuda_simulated() else (32, 128)
+"""Threads of a warp and of a block, few on the simulator, whose threads are those of Python."""
 FIRST = 4 * LANES
 """Keys of which the nearest is the reference."""
 TOGETHER = 2 if cuda_simulated() else 64
 """Runs of keys whose weights a thread sums in the type of the keys."""
 LARGEST_SIDE = {"float32": 8, "float64": 4}
 """Heads of a group: a thread has all products of one group, or of two."""
-_FETCHED, _HELD = 8, 64
+_FETCHED, _HELD, _LN_2 = 8, 64, math.log(2.0)
 """Numbers that a thread fetches at once for its block, and coordinates of its query that it keeps in registers."""
 MOST = {"float32": 2.0**40, "float64": 2.0**400}
 """Sum of weights up to which products of weights are far from overflow."""
@@ -52,11 +51,7 @@ class Tiling(NamedTuple):
     queries: int  # of a block, a power of two
     keys: int  # of a run
     dims: int  # of each head of which the block shares keys at once
-
-    @property
-    def span(self) -> int:
-        """Keys of the runs of all threads."""
-        return THREADS // self.queries * self.keys
+    span: int  # keys of the runs of all threads
 
 
 def tiling(n_queries: int, n_heads: int, head_dim: int, real: np.dtype[Any], apart: bool) -> Tiling:
@@ -67,7 +62,7 @@ def tiling(n_queries: int, n_heads: int, head_dim: int, real: np.dtype[Any], apa
     heads = tuple(one + other for one, other in itertools.combinations(groups, 2)) if apart else tuple(groups)
     keys = max(1, 16 // real.itemsize // (2 if apart else 1)) if THREADS // queries <= LANES // 2 else 1
     room = _FETCHED * queries // (side * keys * (2 if apart else 1))
-    return Tiling(heads, side, queries, keys, min(head_dim, max(room, 1)))
+    return Tiling(heads, side, queries, keys, min(head_dim, max(room, 1)), THREADS // queries * keys)
 
 
 def sums_of(side: int, products: bool, apart: bool) -> np.ndarray:
@@ -80,20 +75,19 @@ def sums_of(side: int, products: bool, apart: bool) -> np.ndarray:
 @functools.cache
 def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products: bool, apart: bool) -> Any:
     """Return the kernel of a group of heads, with or without products, or of the products of two groups apart."""
-    heads, side, n_lanes, n_own, dims = tiling
-    table, n, span, n_kinds = np.array(heads, np.uint32), len(heads[0]), tiling.span, len(heads)
+    heads, side, n_lanes, n_own, dims, span = tiling
+    table, n, n_kinds = np.array(heads, np.uint32), len(heads[0]), len(heads)
     n_sums = len(sums_of(side, products, apart))
     n_rows, n_shared, n_scores = n * dims, max((n * dims + 2) * span, n_sums * THREADS), n * n_own
     held = n * head_dim <= _HELD
     n_held = n * head_dim * held or 1
     add_scores, keep = _scorer(distance, head_dim, tiling, n, held), _keeper(tiling, n_sums)
-    add = _adder_apart(tiling) if apart else _adder(tiling, products)
     prepare, find_nearest = _preparer(head_dim, tiling, n, n_sums, held), _finder(add_scores, tiling, n)
-    sum_keys = _summer(add_scores, cuda_exp2_of(real), add, keep, tiling, n)
+    sum_keys = _summer(add_scores, cuda_exp2_of(real), _adder(tiling, products, apart), keep, tiling, n)
     out_of_range, note, finish = _results(tiling, products, apart)
 
     @functools.partial(cuda_kernel, max_registers=_REGISTERS.get((real, apart), 255))
-    def compute(means, lowest, masses, grams, sums, keys, values, variances, queries, rate, largest, most):
+    def compute(means, lowest, masses, logs, grams, sums, keys, values, variances, queries, rate, largest, most):
         n_queries, n_keys, of_block = means.shape[1], values.shape[1], sums[cuda.blockIdx.x]
         n_parts = (n_queries + n_lanes - 1) // n_lanes
         r, kind = cuda.blockIdx.x // (n_parts * n_kinds), cuda.blockIdx.x // n_parts % n_kinds
@@ -116,7 +110,7 @@ def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products:
                 break
             known = n_keys
         if not apart:
-            note(of_block, own, first, nearest, largest, lowest[r], masses[r])
+            note(of_block, own, first, nearest, rate, lowest[r], masses[r], logs[r])
         cuda.syncthreads()
         finish(of_block, own, first, means[r], masses[r], grams[r])
 
@@ -124,7 +118,7 @@ def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products:
 
 
 def _preparer(head_dim: int, tiling: Tiling, n: int, n_sums: int, held: bool) -> Any:
-    """Return the function that numbers the rows of keys (head, dimension) of a block, and takes up the thread's query."""
+    """Return the function that numbers the rows of keys (head, dimension) of a block, and takes up a query."""
     dims = tiling.dims
 
     @cuda_function
@@ -145,7 +139,8 @@ def _scorer(distance: bool, head_dim: int, tiling: Tiling, n: int, held: bool) -
 
     It leaves the keys of all threads in shared memory, and after them the values and the variances of their noise.
     """
-    n_own, dims, n_lanes, span, n_numbers = *tiling[3:], tiling.queries, tiling.span, n * tiling.dims * tiling.span
+    n_lanes, n_own, dims, span = tiling[2:]
+    n_numbers = n * dims * span
 
     @cuda_function
     def add_scores(data, point, start, shared, scores):
@@ -230,8 +225,8 @@ def _summer(add_scores: Any, exp2: Any, add: Any, keep: Any, tiling: Tiling, n: 
     return sum_keys
 
 
-def _adder(tiling: Tiling, products: bool) -> Any:
-    """Return the function that adds the weights of one key, weighted values and the products of one group of heads."""
+def _adder(tiling: Tiling, products: bool, apart: bool) -> Any:
+    """Return the function that adds weights of one key, weighted values and products, of two groups products alone."""
     side, n_own = tiling.side, tiling.keys
 
     @cuda_function
@@ -245,21 +240,14 @@ def _adder(tiling: Tiling, products: bool) -> Any:
                 for g in range(h, side):
                     of_thread[(2 + h) * side - h * (h + 1) // 2 + g] += w * scores[g * n_own + own]
 
-    return add
-
-
-def _adder_apart(tiling: Tiling) -> Any:
-    """Return the function that adds the products of the weights of one key, of two groups of heads."""
-    side, n_own = tiling.side, tiling.keys
-
     @cuda_function
-    def add(own, y, v, scores, of_thread):
+    def add_apart(own, y, v, scores, of_thread):
         for h in range(side):
             w = scores[h * n_own + own] * v
             for g in range(side):
                 of_thread[h * side + g] += w * scores[(side + g) * n_own + own]
 
-    return add
+    return add_apart if apart else add
 
 
 def _keeper(tiling: Tiling, n_sums: int) -> Any:
@@ -296,14 +284,16 @@ def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, ...]:
         return found
 
     @cuda_function
-    def note(sums, own, first, nearest, largest, lowest, masses):
+    def note(sums, own, first, nearest, rate, lowest, masses, logs):
         q = first + cuda.threadIdx.x
         if cuda.threadIdx.x < n_lanes and q < masses.shape[0]:
             for h in range(side):
                 mass = sums[h, cuda.threadIdx.x]
-                lowest[q, own[h]] = nearest[h] if nearest[h] < largest else math.nan
                 # The reference has weight 1, unless no logit is finite.
-                masses[q, own[h]] = mass if mass >= 0.5 else math.nan
+                if not mass >= 0.5:
+                    mass = nearest[h] = math.nan
+                lowest[q, own[h]], masses[q, own[h]] = nearest[h], mass
+                logs[q, own[h]] = math.log(mass) - _LN_2 * rate * nearest[h]
 
     @cuda_function
     def finish(sums, own, first, means, masses, grams):
@@ -321,8 +311,7 @@ def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, ...]:
 
 @cuda_kernel
 def sum_squares(squares, means, grams, target, factor):
-    """Set the sum over pairs of heads of squared errors and variances at each query."""
-    # squares[r, q] = sum over h, g of factor (means[r, q, h] - m_q) (means[r, q, g] - m_q) + grams[r, q, h, g]
+    """Set squares[r, q] to the sum over h and g of factor (mean_h - m_q) (mean_g - m_q) + gram_hg."""
     at, (n_replicates, n_queries, n_heads), total = cuda.grid(1), means.shape, 0.0
     q, r = at % n_queries, at // n_queries
     if r < n_replicates:

@@ -41,14 +41,14 @@ def on_cuda() -> bool:
     return _device.get() == "cuda"
 
 
-def is_there(x: object) -> bool:
+def is_on_gpu(x: object) -> bool:
     """Whether an array lies in the memory of a GPU; `numpy.asarray` fetches it."""
     return hasattr(x, "copy_to_host")
 
 
 def on_device(x: Any, real: Any) -> Any:
     """Return an array on the GPU, copied there unless it is there."""
-    if is_there(x):
+    if is_on_gpu(x):
         return x
     page = np.ascontiguousarray(x, real)
     there = cuda_compiler().to_device(page, stream=stream())

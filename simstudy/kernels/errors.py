@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.kernels.devices import is_there, to_host
+from simstudy.kernels.devices import is_on_gpu, to_host
 from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
 # Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
@@ -19,7 +19,7 @@ def add_errors(
     means: np.ndarray, target: np.ndarray, gram: np.ndarray | None, error_sums: np.ndarray, product_sums: np.ndarray
 ) -> np.ndarray:
     """Add errors and products of pairs, with their gram, to sums of blocks; return (R,) which are finite, and added."""
-    if is_there(gram):
+    if is_on_gpu(gram):
         from simstudy.kernels import cuda
 
         errors, products, defined = cuda.sum_replicates(means, gram, target, len(error_sums))
@@ -41,7 +41,7 @@ def _in_rows(*arrays: np.ndarray) -> list[np.ndarray]:
 
 def sum_blocks(numbers: np.ndarray, defined: np.ndarray, n_blocks: int) -> np.ndarray:
     """Sums (B, Q, number) of numbers (R, Q, number) over the defined replicates of blocks of equal length."""
-    if is_there(numbers):
+    if is_on_gpu(numbers):
         from simstudy.kernels import cuda
 
         return cuda.sum_blocks(numbers, defined, n_blocks)
@@ -51,7 +51,7 @@ def sum_blocks(numbers: np.ndarray, defined: np.ndarray, n_blocks: int) -> np.nd
 
 def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray) -> np.ndarray:
     """Mean over queries of the squared error of the average of heads, and of its variance: float64 (R,)."""
-    if is_there(gram):
+    if is_on_gpu(gram):
         from simstudy.kernels import cuda
 
         return to_host(cuda.mean_squares(means, gram, target))[0]
@@ -62,7 +62,7 @@ def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray)
 
 def mean_variances(means: np.ndarray, gram: np.ndarray) -> np.ndarray:
     """Mean over queries of the variance of the average of heads given the keys: float64 (R,)."""
-    if is_there(gram):
+    if is_on_gpu(gram):
         from simstudy.kernels import cuda
 
         return to_host(cuda.mean_squares(means, gram, np.zeros(means.shape[1]), 0.0))[0]

@@ -25,7 +25,7 @@ from simstudy.data.shared import SharedData
 from simstudy.execution.provenance import engine
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import cuda_heads, project
-from simstudy.kernels.devices import computing_on, gpu_name, is_there, on_device
+from simstudy.kernels.devices import computing_on, gpu_name, is_on_gpu, on_device
 from simstudy.kernels.errors import sum_blocks
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates import moments
@@ -167,7 +167,7 @@ def test_expansion__is_that_of_the_cpu_and_its_sums_leave_out_the_undefined(give
         numbers = evaluate_heads(cell.estimator, cell.bandwidth, inputs, True)
     expected = expansion(cell, *numbers, inputs)
     found = expansion(cell, *(on_device(x, "float64") for x in numbers), inputs)
-    assert is_there(found) and np.abs(expected).max() > 0.01
+    assert is_on_gpu(found) and np.abs(expected).max() > 0.01
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
     for defined in ([True, True], [False, True]):
         sums = sum_blocks(found, np.array(defined), 1)
@@ -183,7 +183,7 @@ def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
     with computing_on("cuda"):
         shared = SharedData(cell, 0, 1)
         found = shared.outcomes(cell)
-        assert [is_there(each) for each in found] == [on_gpu, on_gpu]
+        assert [is_on_gpu(each) for each in found] == [on_gpu, on_gpu]
         for one, other in zip(found, (shared.values(cell), shared.variances(cell)), strict=True):
             np.testing.assert_allclose(np.asarray(one), other, rtol=1e-6, atol=1e-6)
 

@@ -42,7 +42,7 @@ def array(real, n_dims):
 def signatures(real):
     """Each kernel with the types that it is launched with."""
     keys, rows, sums, grams = array(real, 3), array(real, 2), array(float64, 3), array(float64, 4)
-    heads = (*(sums,) * 3, grams, sums, rows, rows, rows, keys, real, real, real)
+    heads = (*(sums,) * 4, grams, sums, rows, rows, rows, keys, real, real, real)
     numbers, table, address = array(float64, 1), array(float64, 2), (uint64,) * 4
     transform = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
     found = {
@@ -50,7 +50,6 @@ def signatures(real):
         "uniforms": (kernels._filler(philox.uniform_pair), (array(float64, 3), *address)),
         "projection": (kernels._project, (keys,) * 3),
         "m(X), variances": (kernels._evaluate, (rows, keys, table, table)),
-        "logarithms": (kernels._take_logarithms, (sums, sums, float64)),
         "expansion": (kernels._expand, (sums, sums, grams, sums, *(table,) * 8)),
         "sums of the expansion": (kernels._sum, (sums, sums, array(boolean, 1))),
         "squares at queries": (cuda_heads.sum_squares, (table, sums, grams, numbers, float64)),
