@@ -81,10 +81,10 @@ def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products:
     n_rows, n_shared, n_scores = n * dims, max((n * dims + 2) * span, n_sums * THREADS), n * n_own
     held = n * head_dim <= _HELD
     n_held = n * head_dim * held or 1
-    add_scores, keep = _scorer(distance, head_dim, tiling, n, held), _keeper(tiling, n_sums)
+    add_scores, (keep, out_of_range) = _scorer(distance, head_dim, tiling, n, held), _keeper(tiling, n_sums)
     prepare, find_nearest = _preparer(head_dim, tiling, n, n_sums, held), _finder(add_scores, tiling, n)
     sum_keys = _summer(add_scores, cuda_exp2_of(real), _adder(tiling, products, apart), keep, tiling, n)
-    out_of_range, note, finish = _results(tiling, products, apart)
+    note, finish = _results(tiling, products, apart)
 
     @functools.partial(cuda_kernel, max_registers=_REGISTERS.get((real, apart), 255))
     def compute(means, lowest, masses, logs, grams, sums, keys, values, variances, queries, rate, largest, most):
@@ -250,9 +250,9 @@ def _adder(tiling: Tiling, products: bool, apart: bool) -> Any:
     return add_apart if apart else add
 
 
-def _keeper(tiling: Tiling, n_sums: int) -> Any:
-    """Return the function that adds the sums of all threads to those of their block."""
-    n_lanes = tiling.queries
+def _keeper(tiling: Tiling, n_sums: int) -> tuple[Any, Any]:
+    """Return the functions that add the sums of all threads to those of their block, and look at sums of weights."""
+    n_lanes, side = tiling.queries, tiling.side
 
     @cuda_function
     def keep(of_thread, shared, begins, sums):
@@ -268,20 +268,20 @@ def _keeper(tiling: Tiling, n_sums: int) -> Any:
             sums[c, lane] = total if begins else sums[c, lane] + total
         cuda.syncthreads()
 
-    return keep
-
-
-def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, ...]:
-    """Return the functions that look at the sums of a block, note references, and make sums results."""
-    table, n_lanes, side = sums_of(tiling.side, products, apart), tiling.queries, tiling.side
-    n_sums = len(table)
-
     @cuda_function
     def out_of_range(sums, most):
         found = 0
         for h in range(side):
             found += not sums[h, cuda.threadIdx.x % n_lanes] <= most
         return found
+
+    return keep, out_of_range
+
+
+def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, Any]:
+    """Return the functions that note sums of weights with their references, and make all sums results."""
+    table, n_lanes, side = sums_of(tiling.side, products, apart), tiling.queries, tiling.side
+    n_sums = len(table)
 
     @cuda_function
     def note(sums, own, first, nearest, rate, lowest, masses, logs):
@@ -306,7 +306,7 @@ def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, ...]:
             elif q < means.shape[0] and kinds[c, 2] == 2:
                 grams[q, h, g] = grams[q, g, h] = sums[c, lane] / (masses[q, h] * masses[q, g])
 
-    return out_of_range, note, finish
+    return note, finish
 
 
 @cuda_kernel
