@@ -104,12 +104,12 @@ class Call:
         return _by_group(weights, self.value[..., : weights.shape[-1], :].to(weights.dtype))
 
     def tiles(self, size: int = 128) -> Iterator[tuple[slice, Any]]:
-        """Yield parts of the queries with their weights, so that all weights are never held together.
+        """Yield parts of the queries, the last first, with their weights: all weights are never held together.
 
         Weights (b, h, rows, s) leave out the last keys, if no query of the part sees them.
         """
         own = self.given if self.sinks is None else None
-        for start in range(0, self.shape[2], size):
+        for start in reversed(range(0, self.shape[2], size)):  # the largest first: smaller ones take their memory
             rows = slice(start, min(start + size, self.shape[2]))
             n_keys = self._last_seen(rows)
             weights = self.weights(rows, n_keys) if own is None else own[..., rows, :n_keys]
