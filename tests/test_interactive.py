@@ -206,25 +206,71 @@ def test_given_function__is_known_by_what_it_rests_on_and_needs_no_file_where_it
 
 
 THREADS = """
-import concurrent.futures, sys, tomllib
+import collections, http.server, sys, threading, time, tomllib, urllib.request
+import joblib
 import simstudy
 from simstudy import plots
+from simstudy.errors import UserError
 
-def work(number):  # a thread that runs, opens, plots and closes
-    tables = tomllib.loads(sys.argv[1]) | {"simulation": {"seed": 8, "batch_size": 32}}
-    simstudy.run(tables, output=f"{sys.argv[2]}/{number}", executor="threads", workers=2)
-    for _ in range(5):
-        results = simstudy.open_results(f"{sys.argv[2]}/{number}/tiny/quick")
-        axes = plots.plot(results, "curve", "mse", x="angle", grid="angles", hue="bandwidth")
-        assert axes[0].figure.canvas.get_width_height()[0] and results.simstudy.plot("mse")._repr_png_()
-        results.close()
+text, output, end = sys.argv[1], sys.argv[2], time.monotonic() + float(sys.argv[3])
+done = collections.Counter()
 
-with concurrent.futures.ThreadPoolExecutor(4) as pool:
-    list(pool.map(work, range(4)))
+def computed(number, seed):
+    tables = tomllib.loads(text) | {"simulation": {"seed": seed, "batch_size": 32}}
+    return simstudy.run(tables, output=f"{output}/{number}", executor="threads", workers=2)
+
+def shown(number):
+    results = simstudy.open_results(f"{output}/{number}/tiny/quick")
+    axes = plots.plot(results, "curve", "mse", x="angle", grid="angles", hue="bandwidth")
+    assert axes[0].figure.canvas.get_width_height()[0] and results.simstudy.plot("mse")._repr_png_()
+    results.close()
+
+class Server(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        shown(self.path[1:])
+        self.send_response(200)
+        self.end_headers()
+    log_message = lambda *_: None
+
+def repeated(name, work, *given):
+    try:
+        while time.monotonic() < end or not done[name]:
+            work(*given, done[name])
+            done[name] += 1
+    except BaseException as error:
+        done["failed"] += 1
+        raise
+
+def all_of_it(number, seed):  # a thread that runs, opens, plots and closes
+    computed(number, seed)
+    shown(number)
+
+for number in range(4):
+    computed(number, 8)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+works = {
+    "run, open, plot and close": (lambda number, seed: all_of_it(number, seed), 0),
+    "also": (lambda number, seed: all_of_it(number, seed), 1),
+    "joblib": (lambda seed: joblib.Parallel(2, "threading")(joblib.delayed(computed)(n, seed) for n in (2, 3)),),
+    "web server": (lambda n: urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/{n % 4}").read(),),
+}
+threads = [threading.Thread(target=repeated, args=(name, *work)) for name, work in works.items()]
+for thread in threads:
+    thread.start()
+repeated("notebook", lambda n: shown(n % 4))  # plots in the main thread
+for thread in threads:
+    thread.join()
+server.shutdown()
+print(dict(done))
+sys.exit(done["failed"])
 """
 
 
-def test_threads_that_run_open_plot_and_close__are_not_in_each_others_way(tmp_path):
-    command = [sys.executable, "-W", "ignore", "-c", THREADS, DESIGN, str(tmp_path)]
+@pytest.mark.parametrize("seconds", [3, pytest.param(30, marks=pytest.mark.rare)])
+def test_threads_that_run_open_plot_and_close__are_not_in_each_others_way(seconds, tmp_path):
+    """With those of joblib, a web server that reads while a run writes, and a notebook that plots meanwhile."""
+    command = [sys.executable, "-W", "ignore", "-c", THREADS, DESIGN, str(tmp_path), str(seconds)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    print(ran.stdout)
     assert ran.returncode == 0 and "Traceback" not in ran.stderr, ran.stderr

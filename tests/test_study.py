@@ -21,7 +21,7 @@ from simstudy.execution.store import read_tree, store_of
 from simstudy.kernels import compiled
 from simstudy.report.page import write_report
 from simstudy.report.tables import estimator_words
-from simstudy.results import cells_of, tree_of
+from simstudy.results import cells_of, read_cells, tree_of
 from simstudy.study import run
 
 
@@ -192,6 +192,19 @@ def test_bad_executor_or_workers__are_refused(design, tmp_path, monkeypatch, bad
     with pytest.raises(UserError, match=next(iter(bad))):
         run(design, output=tmp_path, **bad)
     assert not list(tmp_path.iterdir())
+
+
+def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypatch):
+    place = tmp_path / "tiny"
+
+    def read_after_exchange(store):
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+        return read_cells(store)
+
+    monkeypatch.setattr("simstudy.study.read_cells", read_after_exchange)
+    with pytest.raises(UserError, match="a link"):
+        run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
 
 
 def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch):
