@@ -158,6 +158,17 @@ def test_examples_of_the_architecture__are_a_study_that_runs(tmp_path):
 
 
 @pytest.mark.rare
+def test_commands_of_long_runs__work_in_their_order(tmp_path):
+    long_runs = [each for each in shown("simstudy/docs/clusters.md") if "principal-angles" not in each]
+    assert [arguments[0] for arguments in long_runs] == ["init", "plan", "run", "status", "replay"]
+    for arguments in long_runs:
+        result = command(*arguments, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+    folder = tmp_path / "outputs" / "my-study" / "quick"
+    assert (folder / "report.html").exists() and list((folder / "replays").glob("*.nc"))
+
+
+@pytest.mark.rare
 def test_tutorial__finds_what_it_says(tmp_path, monkeypatch):
     tutorial = DOCUMENTS["simstudy/docs/tutorial.md"]
     for arguments in (each for each in shown("simstudy/docs/tutorial.md") if each[0] != "plan"):
