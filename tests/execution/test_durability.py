@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import re
 import resource
 import subprocess
@@ -79,10 +80,19 @@ def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monke
     assert calls == [] and batches(tmp_path) == before and store.owner() is None
 
 
+ANOTHER_HOST = """
+import fcntl, pathlib, platform, sys
+from simstudy.execution.store import Store
+platform.node = lambda: "another host"
+fcntl.flock = fcntl.flock if sys.argv[2] == "held" else lambda *_: None
+with Store(pathlib.Path(sys.argv[1])).locked(): print("held", flush=True); sys.stdin.read()
+"""
+
+
 @pytest.mark.parametrize("lock", ["held", "not there", "lost"])
 def test_two_hosts_on_one_folder__are_refused_or_right_and_never_both_write(lock, tiny, tmp_path, monkeypatch):
     """As on a network file system, which may have no locks, or lose them when its server starts anew."""
-    design, others = load_design(write_design(tmp_path)), contextlib.ExitStack()
+    design, others, refused = load_design(write_design(tmp_path)), [], ""
     path = store_of(design, tmp_path).folder / "batches" / "run"
 
     def flock(*_):
@@ -93,21 +103,23 @@ def test_two_hosts_on_one_folder__are_refused_or_right_and_never_both_write(lock
         monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", flock)
 
     def begin_elsewhere(*_):
-        if lock == "held" and not path.exists():  # before the first batch
-            return
-        with monkeypatch.context() as other:
-            other.setattr("platform.node", lambda: "another host")
-            others.enter_context(store_of(design, tmp_path).locked())
+        if path.exists() and not others:
+            process, pipe = [sys.executable, "-c", ANOTHER_HOST, path.parents[1], lock], subprocess.PIPE
+            others.append(subprocess.Popen(process, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT))
+            assert others[0].stdout.readline() == ("" if lock == "held" else "held\n")
 
-    with others, pytest.raises(UserError) as refused:
+    try:
         run(design, output=tmp_path, executor="serial", observer=begin_elsewhere)
-    (line,) = str(refused.value).splitlines()
+    except UserError as error:
+        refused = str(error)
+    for other in others:
+        refused += other.communicate()[1].strip().splitlines()[-1] if lock == "held" else other.communicate()[1]
     told = {
-        "held": "in use by process .* since .*; wait for it",
+        "held": f"in use by process {os.getpid()} on .* since .*; wait for it",
         "not there": "no file locks; mount it with locks",
-        "lost": r"the lock is lost to process [0-9]+ on another host; wait for it, and run again",
+        "lost": rf"the lock is lost to process {others and others[0].pid} on another host; wait for it, and run again",
     }
-    assert re.search(told[lock], line) and path.exists() == (lock != "not there"), line
+    assert re.search(told[lock], refused) and path.exists() == (lock != "not there"), refused
     monkeypatch.undo()
     results = run(design, output=tmp_path, executor="serial")
     assert results.drop_attrs().identical(tiny.results.drop_attrs())
