@@ -19,7 +19,6 @@ from simstudy.execution.memory import require_memory, taken
 
 GIB = 1 << 30
 LARGE = edited(edited(DESIGN, "n_keys = 40", "n_keys = 4_000_000"), "n_features = 6", "n_features = 28")
-"""A replicate of 0.95 GiB."""
 STUDENT = edited(LARGE, "n_keys = 4_000_000", 'n_keys = 1_000_000\nkey_distribution = { kind = "student_t", df = 5 }')
 """A replicate of 0.24 GiB, which is held three times while it is drawn."""
 LIMIT = """
@@ -28,7 +27,6 @@ limit = psutil.Process().memory_info().vms + {}
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 """
 JOIN = "import os\nopen({!r}, 'w').write(str(os.getpid()))\n"
-REFUSED = "error: grids.angles: a batch takes {} GiB of memory, and 2 workers have "
 
 
 @contextlib.contextmanager
@@ -74,7 +72,8 @@ def test_batches_that_do_not_fit__are_refused_before_anything_is_written(
             before = JOIN.format(held.enter_context(control_group(int(size * GIB))))
         done = run(text, before)
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and not (tmp_path / "out").exists(), done.stderr
-        assert REFUSED.format(taken) in done.stderr and remedy in done.stderr
+        assert f"error: grids.angles: a batch takes {taken} GiB of memory, and 2 workers have " in done.stderr
+        assert remedy in done.stderr
         assert run(DESIGN, before).returncode in (0, 3)  # the control
 
 
@@ -83,11 +82,9 @@ CELLS = [
     MANY,
     MANY | {"dtype": "float32", "n_features": 64},
     MANY | {"key_distribution": {"kind": "student_t", "df": 5}},
-    MANY | {"key_distribution": {"kind": "sphere"}},
     MANY | {"key_distribution": {"kind": "mixture"}},
     MANY | {"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}},
     MANY | {"key_distribution": {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.5}},
-    MANY | {"n_heads": 8, "arrangement": "haar"},
     MANY | {"noise_treatment": "drawn", "noise": {"kind": "student_t", "df": 5}},
     MANY | {"normaliser": {"kind": "entmax", "power": 1}},
     MANY | {"normaliser": {"kind": "compact", "power": 1}, "key_scale": "normalised"},
@@ -104,19 +101,16 @@ from simstudy.replicates.batch import simulate_batch
 def counted(name):
     return int(open("/proc/self/status").read().split(name + ":")[1].split()[0]) * 1024
 
-def estimate(cell):
-    return taken([cell])[0]
-
 def take(cell):
-    data = cell.data.model_copy(update={"n_keys": 64})
-    simulate_batch([cell.model_copy(update={"data": data})], 0)  # what is imported and compiled does not count
+    few = {"data": cell.data.model_copy(update={"n_keys": 64})}
+    simulate_batch([cell.model_copy(update=few)], 0)  # what is imported and compiled does not count
     open("/proc/self/clear_refs", "w").write("5")
     before = counted("VmRSS")
     simulate_batch([cell], 0)
     return counted("VmHWM") - before
 
 for text in sys.stdin:
-    for told in estimate, take:
+    for told in (lambda cell: taken([cell])[0]), take:
         if not os.fork():  # what another took is not kept for this one
             print(told(Cell.model_validate_json(text)), flush=True)
             os._exit(0)
@@ -126,7 +120,6 @@ for text in sys.stdin:
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks of memory are told by Linux alone")
 def test_estimates_of_memory__are_what_batches_take():
-    """Of keys of most laws three times as much as their array was taken."""
     cells = [minimal_cell(**{"arrangement": "aligned", "batch_size": 16} | settings) for settings in CELLS]
     given = "".join(f"{cell.model_dump_json()}\n" for cell in cells)
     done = subprocess.run([sys.executable, "-c", MEASURE], input=given, capture_output=True, text=True, check=True)
