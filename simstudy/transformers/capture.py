@@ -104,11 +104,9 @@ class Call:
         return _by_group(weights, self.value[..., : weights.shape[-1], :].to(weights.dtype))
 
     def tiles(self, size: int = 128) -> Iterator[tuple[slice, Any]]:
-        """Yield parts of the queries, the last first, with their weights: all weights are never held together.
-
-        Weights (b, h, rows, s) leave out the last keys, if no query of the part sees them.
-        """
+        """Yield parts of the queries, the last first, and their weights, without last keys that none of them sees."""
         own = self.given if self.sinks is None else None
+        size = size if own is None else 2 * size  # what exists takes no memory
         for start in reversed(range(0, self.shape[2], size)):  # the largest first: smaller ones take their memory
             rows = slice(start, min(start + size, self.shape[2]))
             n_keys = self._last_seen(rows)

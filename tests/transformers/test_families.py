@@ -56,8 +56,7 @@ def test_sinks_and_differences__are_in_the_weights_that_give_the_output():
         calls, _, seen = captured(model, inputs)
         assert not any(call.plain for call in calls) and calls[0].weights()[0].sum(-1).max() < 1.0
         parts = [torch.nn.functional.pad(part, (0, 12 - part.shape[-1])) for _, part in calls[0].tiles(5)]
-        parts = torch.cat(parts[::-1], 2)
-        assert torch.allclose(parts, calls[0].weights(), atol=1e-6)
+        assert torch.allclose(torch.cat(parts[::-1], 2), calls[0].weights(), atol=1e-6)
         gap = distance(own_attentions(model, inputs), [call.weights() for call in calls])
         assert seen.worst < 1e-5 and (gap > 0.1) == (family == "granite_swa")  # which returns weights without sinks
     model = tiny("diffllama")
