@@ -117,7 +117,5 @@ def test_page__replaces_neither_numbers_nor_claims(here, in_process):
 
 @pytest.mark.parametrize("block", blocks("python", PAGE))
 def test_files_of_other_tools__are_read_as_the_page_says(here, capsys, block):
-    if "parquet" in block:
-        pytest.importorskip("pyarrow")  # an extra
     exec(block, {})
     assert "1 claim: 1 supported" in capsys.readouterr().out
