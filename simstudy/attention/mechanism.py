@@ -49,7 +49,7 @@ def evaluate(
     normaliser, logits = estimator.normaliser, estimator.logits
     if normaliser.kind == "softmax":
         return Estimates(*nw_moments(*inputs, bandwidth, logits, with_mass, visible))
-    if normaliser.kind == "compact" and logits == "distance":
+    if normaliser.kind == "compact":
         radius = normaliser.window * bandwidth
         return Estimates(*compact_moments(*_on_host(inputs), radius, normaliser.power))
     return Estimates(*_moments(_on_host(inputs), bandwidth, logits, normaliser))

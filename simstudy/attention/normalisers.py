@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.settings.mechanisms import (
-    CompactNormaliser,
     EntmaxNormaliser,
     LocalLinearNormaliser,
     Normaliser,
@@ -38,8 +37,6 @@ def normalise(normaliser: Normaliser, logits: Array) -> Array:
             return softmax(np.where(logits < least, -np.inf, logits))
         case ReluNormaliser():
             return _share(np.maximum(logits - normaliser.threshold, 0.0))
-        case CompactNormaliser():
-            return compact(logits, normaliser.power, normaliser.window)
     raise TypeError(f"no normaliser {normaliser!r}")
 
 
@@ -59,11 +56,6 @@ def tilted(weights: Array, keys: Array, queries: Array, ridge: float) -> Array:
     spread = (weights[:, :, None] * around) @ around.mT + ridge * np.eye(keys.shape[1])
     slope = np.linalg.pinv(spread, hermitian=True) @ (mean - queries)[..., None]
     return np.asarray(weights * (1.0 - (slope * around).sum(axis=2)))
-
-
-def compact(logits: Array, power: int, window: float) -> Array:
-    """w ∝ (1 − |u|²)_+^r of distance logits z = −|u|²·window²/2."""
-    return _share(np.maximum(1.0 + logits * (2.0 / window**2), 0.0) ** power)
 
 
 def entmax(logits: Array, power: int) -> Array:

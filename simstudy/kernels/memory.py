@@ -1,13 +1,15 @@
-"""Arrays that kernels of heads write to: they may not allocate."""
+"""Arrays that kernels of heads write to: they may not allocate; and what becomes of freed memory."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
+import sys
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from simstudy.kernels.jit import aligned, kept_by_thread
-from simstudy.kernels.lanes import ROW
+from simstudy.kernels.lanes import ROW, STRIP
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import lanes
 
@@ -31,6 +33,7 @@ class Memory(NamedTuple):
     raw: np.ndarray  # as laid, of keys as they are
     references: np.ndarray  # (vector of queries, head, lane) closeness that weights are relative to
     closest: np.ndarray  # (lane) largest closeness of a strip
+    hidden: np.ndarray  # (lanes of each key of a strip) closeness that is taken off
     strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
     lane_sums: np.ndarray  # (vector of queries, head, 2, lane) float64
     lane_products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
@@ -61,8 +64,25 @@ def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memo
         raw=aligned((n_heads, 2 + whole_dim, STRIDE), real, np.zeros),
         references=aligned((n_vectors, n_heads, width), real, np.zeros),
         closest=aligned((width,), real, np.zeros),
+        hidden=aligned((STRIP * width,), real, np.zeros),
         strips=aligned((4 * fours, ROW * width), real, np.zeros),
         lane_sums=np.zeros((n_vectors, n_heads, 2, width)),
         lane_products=aligned((n_blocks, 16, width), real, np.zeros),
         totals=np.zeros((n_vectors, n_blocks, 16, width)),
     )
+
+
+# Of `mallopt` of the GNU C library, which takes no larger one for mapping.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 64 << 20), (-3, 32 << 20)
+
+
+def _keep_freed_memory() -> None:
+    # By itself the allocator gives the arrays of a piece of a batch back to the system, and gets them again page by
+    # page, cleared, for the next piece: up to a third of the time, depending on what else the process has freed.
+    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "mallopt"):
+        for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+            library.mallopt(*option)
+
+
+_keep_freed_memory()
