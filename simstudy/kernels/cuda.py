@@ -72,8 +72,9 @@ def nw_moments(
         if n_blocks and (products or not apart):
             n_sums = len(cuda_heads.sums_of(tiles.side, products, apart))
             sums = cuda.device_array((n_blocks, n_sums, tiles.queries), np.float64)
+            heads = on_device(tiles.heads, np.uint32)
             kernel = cuda_heads.heads_of(real.name, law.distance, head_dim, tiles, products, apart)
-            _start(kernel, n_blocks * cuda_heads.THREADS, means, lowest, masses, logs, grams, sums, *numbers)
+            _start(kernel, n_blocks * cuda_heads.THREADS, means, lowest, masses, logs, grams, sums, heads, *numbers)
     found = [means, grams if products else None, logs if with_mass else None]
     if not (there and products):
         found = [x if x is None else to_host(x)[0] for x in found]

@@ -76,7 +76,7 @@ def sums_of(side: int, products: bool, apart: bool) -> np.ndarray:
 def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products: bool, apart: bool) -> Any:
     """Return the kernel of a group of heads, with or without products, or of the products of two groups apart."""
     heads, side, n_lanes, n_own, dims, span = tiling
-    table, n, n_kinds = np.array(heads, np.uint32), len(heads[0]), len(heads)
+    n, n_kinds = len(heads[0]), len(heads)
     n_sums = len(sums_of(side, products, apart))
     n_rows, n_shared, n_scores = n * dims, max((n * dims + 2) * span, n_sums * THREADS), n * n_own
     held = n * head_dim <= _HELD
@@ -87,11 +87,11 @@ def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products:
     note, finish = _results(tiling, products, apart)
 
     @functools.partial(cuda_kernel, max_registers=_REGISTERS.get((real, apart), 255))
-    def compute(means, lowest, masses, logs, grams, sums, keys, values, variances, queries, rate, largest, most):
+    def compute(means, lowest, masses, logs, grams, sums, table, keys, values, variances, queries, rate, largest, most):
         n_queries, n_keys, of_block = means.shape[1], values.shape[1], sums[cuda.blockIdx.x]
         n_parts = (n_queries + n_lanes - 1) // n_lanes
         r, kind = cuda.blockIdx.x // (n_parts * n_kinds), cuda.blockIdx.x // n_parts % n_kinds
-        first, own = cuda.blockIdx.x % n_parts * n_lanes, cuda.const.array_like(table)[kind]
+        first, own = cuda.blockIdx.x % n_parts * n_lanes, table[kind]
         q, known = min(first + cuda.threadIdx.x % n_lanes, n_queries - 1), min(n_keys, FIRST)
         shared, of_thread = cuda.shared.array(n_shared, keys.dtype, alignment=16), cuda.local.array(n_sums, keys.dtype)
         rows, point = cuda.shared.array(n_rows, np.uint32), cuda.local.array(n_held, keys.dtype)
@@ -208,10 +208,10 @@ def _summer(add_scores: Any, exp2: Any, add: Any, keep: Any, tiling: Tiling, n: 
         own_keys, n_keys = np.uint64(cuda.threadIdx.x // n_lanes * n_own), data[1].size
         for start in range(0, n_keys, span):
             for c in range(n * n_own):
-                scores[c] = -nearest[c // n_own]
+                scores[c] = 0
             add_scores(data, point, start, shared, scores)
             for c in range(n * n_own):
-                scores[c] = exp2(-rate * scores[c])
+                scores[c] = exp2(-rate * (scores[c] - nearest[c // n_own]))
             if start + span > n_keys:
                 for c in range(n * n_own):
                     if start + own_keys + c % n_own >= n_keys:

@@ -109,6 +109,10 @@ def test_moments__of_ties_and_of_nearer_keys_tile_by_tile_are_the_formula():
     given = problem((1, 1, 3, 1, 40), "distance", "float64")
     given.keys[...] = np.round(given.keys)
     assert_agree(given)
+    # Far queries: the weight of the reference is 1 whatever is lost of its distance.
+    far = problem((1, 1, 2, 3, 5), "distance", "float32", bandwidth=1e-4)
+    far.keys[...] = far.keys[..., :1]
+    assert_agree(far)
     # The nearest key comes last, far beyond the reference: all is summed again.
     for farthest in (4.0, 40.0):
         given.keys[...] = np.linspace(farthest, 0.0, 40)

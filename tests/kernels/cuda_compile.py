@@ -22,7 +22,7 @@ from simstudy.kernels.jit import cuda_compiler
 try:
     import numba_cuda  # noqa: F401
     from cuda.core import Linker, LinkerOptions, ObjectCode
-    from numba import boolean, float32, float64, int64, types, uint64
+    from numba import boolean, float32, float64, int64, types, uint32, uint64
     from numba.cuda import dispatcher
 except ImportError as missing:
     sys.exit(f"nothing here compiles for GPUs ({missing}); pip install 'simstudy[cuda]'")
@@ -42,7 +42,7 @@ def array(real, n_dims):
 def signatures(real):
     """Each kernel with the types that it is launched with."""
     keys, rows, sums, grams = array(real, 3), array(real, 2), array(float64, 3), array(float64, 4)
-    heads = (*(sums,) * 4, grams, sums, rows, rows, rows, keys, real, real, real)
+    heads = (*(sums,) * 4, grams, sums, array(uint32, 2), rows, rows, rows, keys, real, real, real)
     numbers, table, address = array(float64, 1), array(float64, 2), (uint64,) * 4
     transform = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
     found = {
