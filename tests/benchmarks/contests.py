@@ -26,22 +26,20 @@ _CALLS = 8
 """Calls of kernels in one round."""
 
 
-def all_rows(sizes: Sequence[Size], rounds: int) -> list[Row]:
-    rows: list[Row] = []
+def all_rows(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
     for size in sizes:
         for dtype in ("float32", "float64"):
-            rows += bound_rows(replace(size, dtype=dtype), rounds)
+            yield from bound_rows(replace(size, dtype=dtype), rounds)
         for work in WORKS:
-            rows += contest_rows(size, work, rounds)
+            yield from contest_rows(size, work, rounds)
     for work in WORKS[:2]:
-        rows += contest_rows(workloads.LAYER, work, rounds)
-    rows += scaling_rows(rounds)
-    rows += few_query_rows(rounds)
-    rows += population_rows()
-    rows += precision.control_rows()
-    rows += simulations.simulation_rows(rounds)
-    rows += inspections.inspection_rows(rounds)
-    return rows
+        yield from contest_rows(workloads.LAYER, work, rounds)
+    yield from scaling_rows(rounds)
+    yield from few_query_rows(rounds)
+    yield from population_rows()
+    yield from precision.control_rows()
+    yield from simulations.simulation_rows(rounds)
+    yield from inspections.inspection_rows()
 
 
 def bound_rows(size: Size, rounds: int) -> Iterator[Row]:

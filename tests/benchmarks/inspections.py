@@ -11,8 +11,8 @@ from limits import Row, interleaved, ratio
 
 from simstudy import inspect_heads
 
-SIZES = ((12, 8, 512), (2, 4, 4096))
-"""Layers of 12 heads, texts, tokens of a text."""
+SIZES = {(12, 8, 512): 3, (2, 4, 4096): 1}
+"""Layers of 12 heads, texts, tokens of a text; and rounds, of which each takes some 20 s."""
 
 
 def model_and_texts(n_layers: int, n_texts: int, n_tokens: int) -> tuple[Any, Any]:
@@ -51,9 +51,9 @@ def _status(name: str) -> int:
     return int(Path("/proc/self/status").read_text(encoding="ascii").partition(f"{name}:")[2].split()[0])
 
 
-def inspection_rows(rounds: int, sizes: Sequence[Sequence[int]] = SIZES) -> Iterator[Row]:
+def inspection_rows() -> Iterator[Row]:
     """Time of the forward over that of `inspect_heads`, and the memory of each."""
-    for size in sizes if importlib.util.find_spec("transformers") else ():
+    for size, rounds in SIZES.items() if importlib.util.find_spec("transformers") else ():
         given, label = model_and_texts(*size), "{} layers, {} texts of {} tokens".format(*size)
         who = ("eager forward", "simstudy")
         eager, ours = interleaved([lambda each=each, given=given: run(each, *given) for each in who], rounds)

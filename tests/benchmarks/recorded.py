@@ -1,6 +1,6 @@
 """The table, and shares of the port bound that kernels once reached, by processor: what is lost since is a defect."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from limits import Ratio, Row
 
@@ -72,7 +72,8 @@ def text(value: float | Ratio | None) -> str:
     return str(value) if isinstance(value, Ratio) else f"{value:.4g}"
 
 
-def table(rows: Sequence[Row]) -> str:
-    lines = [f"| {r.work} | {r.size} | {r.who} | {text(r.value)} | {r.unit} |" for r in rows]
-    head = ["| work | size | who | value | unit |", "|---|---|---|---|---|"]
-    return "\n".join([f"Processor: {PROCESSOR}", "", *head, *lines]) + "\n"
+HEAD = f"Processor: {PROCESSOR}\n\n| work | size | who | value | unit |\n|---|---|---|---|---|"
+
+
+def line(row: Row) -> str:
+    return f"| {row.work} | {row.size} | {row.who} | {text(row.value)} | {row.unit} |"
