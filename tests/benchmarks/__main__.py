@@ -35,7 +35,7 @@ def main() -> None:
         rows.append(row)
         print(recorded.line(row), flush=True)
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "table.md").write_text("\n".join([recorded.HEAD, *map(recorded.line, rows), ""]), encoding="utf-8")
+    (options.output / "table.md").write_bytes("\n".join([recorded.HEAD, *map(recorded.line, rows), ""]).encode())
     if found := recorded.lost(rows):
         sys.exit("\n".join(["slower than recorded:", *found]))
 

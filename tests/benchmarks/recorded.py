@@ -33,8 +33,6 @@ RECORDED = {
     },
 }  # fmt: skip
 """Medians of 25 (`znver4`) and 26 November 2026; of 256 bits, code for AVX2 on a Zen 5.  Of another class: its own."""
-
-
 RATIOS = {
     "znver5, vectors of 512 bits": {
         ("W0", "layer", BEST): 1.03, ("W1", "layer", BEST): 1.10, ("W0", "p = 64", "logits 16 times larger"): 1.00,
