@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from unittest import mock
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 600
@@ -27,21 +27,27 @@ FORKS.set_forkserver_preload(
 )
 
 
+def started(*arguments: object, cwd: Path = ROOT, before: str = "", printed: tuple = (os.devnull,) * 2) -> Any:
+    """Start a command as a user does, after some code, with what it prints in files."""
+    given = [str(each) for each in ("simstudy", *arguments)], str(cwd), os.environ | PRINTED, UNDRAWN + before, printed
+    process = FORKS.Process(target=run_command, args=given)
+    process.start()
+    return process
+
+
 def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subprocess.CompletedProcess:
     """Run a command as a user does, after some code, and return its exit code and what it printed."""
-    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, PRINTED):
-        printed = [str(Path(folder) / name) for name in ("stdout", "stderr")]
-        given = ["simstudy", *map(str, arguments)], str(cwd), dict(os.environ), UNDRAWN + before, printed
-        process = FORKS.Process(target=run_command, args=given)
-        process.start()
+    with tempfile.TemporaryDirectory() as folder:
+        printed = [Path(folder) / name for name in ("stdout", "stderr")]
+        process = started(*arguments, cwd=cwd, before=before, printed=printed)
         process.join(SECONDS)
         if process.exitcode is None:
             process.kill()
-            raise subprocess.TimeoutExpired(given[0], SECONDS)
-        return subprocess.CompletedProcess(given[0], process.exitcode, *(Path(path).read_text() for path in printed))
+            raise subprocess.TimeoutExpired(arguments, SECONDS)
+        return subprocess.CompletedProcess(arguments, process.exitcode, *(path.read_text() for path in printed))
 
 
-def run_command(arguments: list[str], cwd: str, environment: dict[str, str], before: str, printed: list[str]) -> None:
+def run_command(arguments: list[str], cwd: str, environment: dict[str, str], before: str, printed: tuple) -> None:
     """Run a command here, after some code, with output and errors in files."""
     os.chdir(cwd)
     os.environ.clear()
@@ -54,3 +60,12 @@ def run_command(arguments: list[str], cwd: str, environment: dict[str, str], bef
     from simstudy.__main__ import main
 
     main()
+
+
+def command(*arguments: object) -> list[str]:
+    """A command in a process of its own, as of another program."""
+    return [sys.executable, "-W", "ignore", "-m", "simstudy", *map(str, arguments)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT)} | PRINTED | more

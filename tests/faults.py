@@ -1,4 +1,4 @@
-"""What a disk can do to a study: the n-th operation fails, or the power goes after it.
+"""What can happen to a study: an operation of the disk fails, the process is killed there, or the power goes after it.
 
 `folder.py` is the one module that touches folders of studies, so what it asks of the system is all that can go wrong.
 """
@@ -8,14 +8,18 @@ import fcntl
 import hashlib
 import io
 import os
+import pickle
 import shutil
-import sys
+import signal
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from subprocess import CompletedProcess
+from typing import Any, NamedTuple
 
 from builders import DESIGN, edited
-from kills import FOLDER, numbers
+from commands import simstudy
+from stored import numbers, rows
 
 from simstudy.execution import folder as doors
 from simstudy.execution.batches import payloads
@@ -23,6 +27,8 @@ from simstudy.execution.store import Store
 
 SMALL = edited(DESIGN, "mse = 0.05", "mse = 0.01").replace("angle = [0, 45, 90]", "angle = [0, 90]")
 SMALL = edited(SMALL, "max_replicates = 512", "max_replicates = 320")
+UNFOLDED = "from simstudy.execution.state import RunState\nRunState.fold = lambda _: None\n"
+"""Batches are compared one by one, which they are no more once they are folded together."""
 ERRORS = {
     "open": errno.EMFILE, "pwrite": errno.ENOSPC, "ftruncate": errno.EIO,
     "read": errno.EIO, "write": errno.ENOSPC, "truncate": errno.EIO, "fsync": errno.EIO,
@@ -46,19 +52,13 @@ class Operation(NamedTuple):
 
 
 class Disk:
-    """Stands between `folder.py` and the system: counts, fails at one operation, and tells what was done."""
+    """Stands between `folder.py` and the system from now on: fails or kills at one operation, tells what was done."""
 
-    def __init__(self, fails_at: int = 0) -> None:
-        self.fails_at, self.count = fails_at, 0
+    def __init__(self, at: int = 0, kills: bool = False) -> None:
+        self.at, self.kills = at, kills
+        self.asked: list[str] = []
         self.done: list[Operation] = []
-
-    def __enter__(self) -> Self:
         doors.os, doors.fcntl, doors.open = self, self, self._opened  # type: ignore[attr-defined]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        doors.os, doors.fcntl = os, fcntl
-        del doors.open  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os if hasattr(os, name) else fcntl, name)
@@ -77,10 +77,13 @@ class Disk:
 
         return call
 
-    def ask(self, kind: str) -> None:
-        """Take note of an operation, and let it fail if it is its turn."""
-        self.count += 1
-        if self.count == self.fails_at:
+    def ask(self, kind: str, half: Callable[[], object] = lambda: None) -> None:
+        """Take note of an operation, and let it fail if it is its turn, or be the last, done by half."""
+        self.asked.append(kind)
+        if len(self.asked) == self.at:
+            if self.kills:
+                half()
+                os.kill(os.getpid(), signal.SIGKILL)
             raise OSError(ERRORS[kind], os.strerror(ERRORS[kind]))
 
     def _told(self, name: str, given: tuple, options: dict) -> Operation | None:
@@ -113,7 +116,7 @@ class Disk:
                 return super().readall()
 
             def write(self, content: Any) -> Any:
-                disk.ask("write")
+                disk.ask("write", lambda: super(File, self).write(bytes(content)[: len(content) // 2]))
                 place = os.fstat(self.fileno()).st_size
                 disk.done.append(Operation("write", _number(self.fileno()), place, bytes(content)))
                 return super().write(content)
@@ -135,67 +138,69 @@ def _number(opened: int) -> int:
     return os.fstat(opened).st_ino
 
 
-def in_fork(work: Callable[[], str]) -> str:
-    """Return what work says in a process of its own; "" if all is well."""
-    read, wrote = os.pipe()
-    if not (child := os.fork()):
-        try:
-            said = work()
-        except BaseException as error:
-            said = repr(error)
-        os.write(wrote, said.encode()[:60_000])
-        os._exit(0)
-    os.close(wrote)
-    with open(read) as answer:
-        said = answer.read()
-    os.waitpid(child, 0)
-    return said
-
-
-def ran(design: Path, output: Path, disk: Disk | None = None) -> tuple[int, str]:
-    """Run a study as the command does, and return its exit code and what it printed as errors."""
-    from simstudy.__main__ import _outcome
-    from simstudy.report import page
-
-    before = page.figure_files, page.render
-    page.figure_files, page.render = lambda *_: {}, lambda *_: "page"  # which take longest
-    sys.argv = ["simstudy", "run", str(design), "--output", str(output), "--executor", "serial", "--quiet"]
-    log = output.with_name(f"{output.name}.log")
-    kept = sys.stderr
-    with log.open("w") as sys.stderr, disk or Disk():
-        try:
-            code = _outcome()
-        except SystemExit as end:
-            code = int(end.code or 0)
-    sys.stderr = kept
-    page.figure_files, page.render = before
-    return code, log.read_text()
-
-
-def outcome(output: Path) -> dict[str, Any]:
-    """What a study has come to: numbers, batches and tables."""
-    folder = output / FOLDER
-    texts = {name: (folder / name).read_bytes() for name in ("verdicts.csv", "comparisons.csv", "cells.csv")}
+def outcome(folder: Path) -> dict[str, Any]:
+    """What a study has come to: numbers, batches, tables and page, and the names of all its files."""
     # As the program reads them: an entry that a disk has lost may stand behind that of a whole batch.
     store = Store(folder)
     found = payloads(store.files, [each for stored in store.index.values() for each in stored.entries()])
-    stored = {(entry.identity, entry.n_batches, entry.first): payload for entry, payload in found}
-    return {"results": numbers(folder / "results.nc"), "batches": stored, **texts}
+    return {
+        "batches": {(entry.identity, entry.n_batches, entry.first): payload for entry, payload in found},
+        "numbers": [numbers(folder / f"{name}.nc") for name in ("results", "details")],
+        "texts": [path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".csv", ".html")],
+        "names": sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")),
+    }
 
 
-def failing(design: Path, place: Path, calm: dict[str, Any], fails_at: int) -> str:
-    """Say what is wrong with a run of which an operation fails, and with the next; "" if all is well."""
-    output = place / f"fails at {fails_at}"
-    output.mkdir()
-    code, said = ran(design, output, Disk(fails_at))
-    if code not in (0, 2, 5) or "Traceback" in said or (code == 2 and len(said.strip().splitlines()) != 1):
-        return f"{fails_at}: exit code {code}: {said}"
-    if code != 2 and outcome(output) != calm:
-        return f"{fails_at}: other results"
-    code, said = ran(design, output)
-    wrong = code not in (0, 5) or outcome(output) != calm
-    shutil.rmtree(output)
-    return f"{fails_at}: exit code {code} when run again: {said}" if wrong else ""
+class Calm:
+    """A study that nothing happens to, what it came to, and what it asked of the disk."""
+
+    def __init__(self, place: Path, before: str = "", *options: object) -> None:
+        self.place, self.design, self.before = place, place / "design.toml", before
+        self._options = options or ("--executor", "serial")
+        self.design.write_text(SMALL)
+        told = f"from faults import tell\ntell({str(place / 'told')!r})\n"
+        ended = self.run("calm", told)
+        assert ended.returncode in (0, 5), ended.stderr
+        self.done, self.asked = pickle.loads((place / "told").read_bytes())
+        (results,) = place.glob("calm/**/results.nc")
+        self.folder = results.parent.relative_to(place / "calm")
+        self.found, self.hits = outcome(results.parent), 0
+
+    def run(self, name: str, before: str = "") -> CompletedProcess:
+        """Run the study into a folder of this name, after some code."""
+        given = "run", self.design, "--output", self.place / name, "--quiet", *self._options
+        return simstudy(*given, before=self.before + before)
+
+    def ends(self, name: str, before: str = "") -> str:
+        """Say what is wrong with the next run in a folder; "" if it ends as one that nothing happened to."""
+        ended = self.run(name, before)
+        same = ended.returncode in (0, 5) and outcome(self.place / name / self.folder) == self.found
+        said = f"{name}: exit code {ended.returncode} when run again: {ended.stderr}"
+        return "" if same and not ended.stderr else said
+
+    def harmed(self, at: int, kills: bool, broken: str = "") -> str:
+        """Say what is wrong with a run of which an operation fails or kills, and with the next; "" if all is well."""
+        name = f"{'killed' if kills else 'failed'} at {at}{f' {len(broken)}' * bool(broken)}"
+        ended = self.run(name, f"{broken}from faults import Disk\nDisk({at}, {kills})\n")
+        code, said, output = ended.returncode, ended.stderr, self.place / name
+        expected = (0, 5, -signal.SIGKILL) if kills else (0, 2, 5)
+        if code not in expected or len(said.strip().splitlines()) != (code == 2) or "Traceback" in said:
+            return f"{name}: exit code {code}: {said}"
+        if code in (0, 5) and outcome(output / self.folder) != self.found:
+            return f"{name}: other results"
+        self.hits += code not in (0, 5)
+        stored = rows(output)
+        wrong = self.ends(name, broken)
+        if UNFOLDED in self.before and not stored.items() <= rows(output).items():
+            wrong += f"{name}: a stored batch was lost or computed again"
+        shutil.rmtree(output)
+        return wrong
+
+
+def tell(place: str) -> None:
+    """Write what is asked of the disk into a file as the process ends."""
+    disk = Disk()
+    Finalize(None, lambda: Path(place).write_bytes(pickle.dumps((disk.done, disk.asked))), exitpriority=0)
 
 
 class Tree(NamedTuple):

@@ -1,12 +1,14 @@
-"""Stored batches one by one: names as if each had a file, ``batches/<cell identity>/<number>.batch``."""
+"""What a study has stored: batches one by one, named as if each had a file, and the numbers of its results."""
 
 import os
 from pathlib import Path
 
-from simstudy.execution.batches import Entry, index_of, scan
+import xarray as xr
+
+from simstudy.execution.batches import Entry, index_of
 from simstudy.execution.folder import Folder
 
-PATTERN = "batches/*/*.batch"
+FOLDER = Path("tiny") / "quick"
 
 
 def files(folder: Path) -> list[Path]:
@@ -56,14 +58,6 @@ def remove(batch: Path) -> None:
     _put(path, entry.start - len(entry.head()), b"\0")
 
 
-def torn(folder: Path) -> list[str]:
-    """Files of batches below a folder with bytes behind the last whole entry: they are being written, or were."""
-    whole = {
-        path: max((entry.stop for entry in scan(Folder(path.parent), path.name)), default=0) for path in files(folder)
-    }
-    return [path.name for path, stop in whole.items() if path.stat().st_size > stop]
-
-
 def _put(path: Path, place: int, content: bytes) -> None:
     with path.open("r+b") as file:
         os.pwrite(file.fileno(), content, place)
@@ -72,3 +66,9 @@ def _put(path: Path, place: int, content: bytes) -> None:
 def _place(batch: Path) -> tuple[Path, Entry]:
     study = batch.parent.parent.parent
     return entries(study)[batch.relative_to(study).as_posix()]
+
+
+def numbers(results: Path) -> dict[str, str]:
+    """Every variable and attribute of a file of results to the last bit, apart from what tells how its run went."""
+    with xr.open_datatree(results) as opened:
+        return {node.path: repr(node.to_dataset().assign_attrs(run="").to_dict()) for node in opened.subtree}

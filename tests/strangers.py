@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from kills import ROOT, environment
+from commands import ROOT, environment
 
 NOBODY = 65534
 # Each way in is tried at each address, with no credentials (tcp) and with those that anybody can make (tls).  What gets

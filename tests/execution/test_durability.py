@@ -1,22 +1,19 @@
 """Nothing that happens to a run, kills among them, changes its results, wastes what is stored, or is told twice."""
 
-import contextlib
 import errno
 import os
 import re
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from builders import DESIGN, edited, write_design
-from kills import FOLDER, KINDS, ROOT, WORK, Aim, Bench
-from stored import batches, flip, overwrite, record, remove
+from commands import ROOT
+from faults import UNFOLDED, Calm
+from stored import FOLDER, batches, flip, overwrite, record, remove
 
-from simstudy.__main__ import command
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.state import RunState
@@ -140,39 +137,6 @@ def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypa
     assert before.items() < batches(tmp_path).items()
 
 
-@contextlib.contextmanager
-def disk_with_room_for(size: int) -> Iterator[None]:
-    """No file may be longer than ``size`` bytes: the disk is full, for all that a process can tell."""
-    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
-
-
-@pytest.mark.parametrize(("size", "place"), [(3_000, "run"), (150_000, "details.nc"), (10_000_000, None)])
-@pytest.mark.usefixtures("undrawn")
-def test_disk_that_is_full__is_one_message_and_nothing_torn(tiny, tmp_path, capsys, size, place):
-    path, output = write_design(tmp_path), tmp_path / "out"
-    with disk_with_room_for(size):
-        code = command(["run", str(path), "--output", str(output), "--executor", "serial"])
-    said = capsys.readouterr().err
-    if place is None:  # the control: with enough room the same command ends in order
-        assert code in (0, 3), said
-        return
-    assert code == 2 and "Traceback" not in said, said
-    assert f"{place}: cannot be written" in said and "and run again" in said
-    assert len(said.strip().splitlines()) == 1
-    stored = batches(output)
-    assert stored
-    assert not (output / FOLDER / "results.nc").exists()
-    assert list((output / FOLDER / ".partial").iterdir()) == []
-    results = run(path, output=output, executor="serial")
-    assert stored.items() <= batches(output).items()
-    assert results.drop_attrs().identical(tiny.results.drop_attrs())
-
-
 def tasks_left(design, output: Path) -> int:
     """Batches that a run would still compute before its next look, cell by cell."""
     return sum(len(task.cells) for task in RunState(design, store_of(design, output)).first_tasks())
@@ -214,7 +178,8 @@ def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypat
 
 
 LONG = edited(edited(DESIGN, "mse = 0.05", "mse = 0.01"), "seed = 7", 'seed = 7\ncontrol = "none"')
-LONG = edited(LONG, "max_replicates = 512", "max_replicates = 1200")
+LONG = edited(edited(LONG, "max_replicates = 512", "max_replicates = 1200"), "angle = [0, 45, 90]", "angle = [0, 90]")
+LONG = edited(LONG, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5]")
 DRAWN = (
     edited(LONG, "seed = 7", 'seed = 7\npopulation = ["queries"]')
     + '[queries]\nqueries = {kind = "gaussian", count = 2}\n'
@@ -262,44 +227,36 @@ def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(te
 
 
 TEARING = """
-import time
 from simstudy.execution import store
 pack = store.batches.pack
-def torn(moments):
-    return pack(moments._replace(error_sum=moments.error_sum + 1e-9))
-store.batches.pack = torn
+store.batches.pack = lambda moments: pack(moments._replace(error_sum=moments.error_sum + 1e-9))
 """
 FORGETFUL = """
 from simstudy.execution.batches import Stored
 Stored.numbers = property(lambda _: set())
 """
-# Files of figures are killed and compared as all others; what is drawn in them takes longer than all else.
-BLANK_FIGURES = """
-from matplotlib.figure import Figure
-from simstudy.report import figures
-figures.draw = lambda *_: Figure()
-figures.draw_z_scores = lambda *_: None
-"""
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory) -> Bench:
-    half_as_many = edited(WORK, "batch_size = 32", "batch_size = 64")
-    return Bench(tmp_path_factory.mktemp("kills"), half_as_many, BLANK_FIGURES)
+def calm(tmp_path_factory) -> Calm:
+    return Calm(tmp_path_factory.mktemp("calm"), UNFOLDED)
 
 
-@pytest.mark.parametrize(("kind", "n"), [("serial", 1), ("results", 1), ("confirm", 2)])
-def test_killed_work__ends_in_the_same_bytes(kind, n, bench):
-    assert KINDS[kind](bench, n).effective == n
+def harmed(calm: Calm, part: float, *how) -> str:
+    """What is wrong after the write at which so much of a run is done."""
+    writes = [number for number, kind in enumerate(calm.asked, 1) if kind == "write"]
+    return calm.harmed(writes[int(part * len(writes))], *how)
+
+
+@pytest.mark.parametrize(("part", "kills"), [(0.3, True), (0.7, True), (0.9, True), (0.3, False), (0.9, False)])
+def test_write_that_fails_or_kills__is_one_line_or_nothing_lost(part, kills, calm):
+    """Of batches, of results and of tables; `verify_durability` has all operations."""
+    before = calm.hits
+    assert harmed(calm, part, kills) == "" and calm.hits == before + 1
 
 
 @pytest.mark.parametrize(
-    ("broken", "complaint"),
-    [(TEARING, "not that of a calm run"), (FORGETFUL, "lost or computed again")],
-    ids=["tears files", "forgets batches"],
+    ("broken", "complaint"), [(TEARING, "exit code 0 when run again"), (FORGETFUL, "lost or computed again")]
 )
-def test_broken_store__is_seen(broken, complaint, bench, request):
-    target = bench.target(request.node.callspec.id)
-    with pytest.raises(AssertionError, match=complaint):
-        for _ in range(2):
-            target.hit(lambda: bench.start(*bench.run(target.name), first=broken), Aim(most=1))
+def test_broken_store__is_seen(broken, complaint, calm):
+    assert complaint in harmed(calm, 0.3, True, broken)

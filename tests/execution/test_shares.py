@@ -4,8 +4,7 @@ import json
 
 import pytest
 from builders import DESIGN, edited, write_design
-from kills import numbers
-from stored import batches, rows
+from stored import batches, numbers, rows
 
 from simstudy.design.load import load_design
 from simstudy.errors import UserError

@@ -9,7 +9,7 @@ import sys
 import numba
 import numpy as np
 import pytest
-from kills import ROOT
+from commands import ROOT
 from numba.core.dispatcher import Dispatcher
 from test_imports import PACKAGE, modules_imported
 

@@ -1,72 +1,52 @@
-"""Verdict of ``make verify``: a failing disk, and a loss of power, cost one line or nothing."""
+"""Verdict of ``make verify``: a failing disk, a kill and a loss of power cost one line or nothing."""
 
 import os
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from faults import SMALL, Disk, failing, in_fork, outcome, ran, without_power
+from faults import UNFOLDED, Calm, without_power
 
 SIDE_BY_SIDE = os.cpu_count() or 1
 N_FAULTS = 100
-"""Operations of a run that fail, one at a time."""
+"""Operations of a run at which it fails, or is killed, one at a time."""
 
 
-class Calm(NamedTuple):
-    """A run that nothing happens to: its design, what it came to, and what it asked of the disk."""
-
-    design: Path
-    found: dict[str, Any]
-    disk: Disk
-    root: int
-
-
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory) -> Iterator[Calm]:
-    place = tmp_path_factory.mktemp("faults")
-    design, disk = place / "design.toml", Disk()
-    design.write_text(SMALL)
-    (place / "calm").mkdir()
-    assert ran(design, place / "calm", disk)[0] in (0, 5)
-    yield Calm(design, outcome(place / "calm"), disk, (place / "calm").stat().st_ino)
-
-
-def test_each_operation_that_fails__is_one_line_or_nothing_lost(calm, tmp_path):
-    numbers = range(1, calm.disk.count + 1, max(1, calm.disk.count // N_FAULTS))
+@pytest.mark.parametrize(
+    ("kills", "before", "options"),
+    [
+        (False, "", ()),
+        (True, "", ()),
+        (True, UNFOLDED, ()),
+        (True, UNFOLDED, ("--executor", "threads", "--workers", 2)),
+        (True, UNFOLDED, ("--executor", "serial", "--confirm", "a text")),
+    ],
+)
+def test_each_operation_that_fails_or_kills__is_one_line_or_nothing_lost(kills, before, options, tmp_path):
+    calm = Calm(tmp_path, before, *options)
+    numbers = range(1, len(calm.asked) + 1, max(1, len(calm.asked) // N_FAULTS))
     with ThreadPoolExecutor(SIDE_BY_SIDE) as forks:
-        found = forks.map(lambda n: in_fork(lambda: failing(calm.design, tmp_path, calm.found, n)), numbers)
-        wrong = [said for said in found if said]
-    print(f"{len(numbers)} operations failed, {len(wrong)} of them with harm")
+        wrong = [said for said in forks.map(lambda n: calm.harmed(n, kills), numbers) if said]
+    print(f"{calm.hits} operations {'killed' if kills else 'ended'} a run, {len(wrong)} of them with harm")
     assert not wrong, "\n".join(wrong[:10])
 
 
-def test_each_loss_of_power__costs_no_more_than_work(calm, tmp_path):
-    done = calm.disk.done
-    folders = {each.file for each in done if each.kind == "mkdir"} | {calm.root}
+def test_each_loss_of_power__costs_no_more_than_work(tmp_path):
+    calm = Calm(tmp_path)
+    root = (tmp_path / "calm").stat().st_ino
+    folders = {each.file for each in calm.done if each.kind == "mkdir"} | {root}
     states: set[str] = set()
 
     def ended(tree: Any, number: int) -> str:
-        output = tmp_path / str(number)
-        digest = tree.written(calm.root, output)
-        if digest in states:
-            shutil.rmtree(output)
-            return ""
+        digest = tree.written(root, tmp_path / str(number))
+        said = "" if digest in states else calm.ends(str(number))
         states.add(digest)
-
-        def again() -> str:
-            code, said = ran(calm.design, output)
-            same = code in (0, 5) and outcome(output) == calm.found
-            return "" if same else f"{number}: exit code {code}: {said}"
-
-        said = in_fork(again)
-        shutil.rmtree(output)
+        shutil.rmtree(tmp_path / str(number))
         return said
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as forks:
-        trees = list(without_power(done, folders))
+        trees = list(without_power(calm.done, folders))
         wrong = [said for said in forks.map(ended, trees, range(len(trees))) if said]
     print(f"{len(states)} states after a loss of power, {len(wrong)} of them with harm")
     assert not wrong, "\n".join(wrong[:10])

@@ -15,7 +15,7 @@ import dask
 import numpy as np
 import psutil
 import pytest
-from kills import Fork
+from commands import started
 from strangers import cluster
 
 import simstudy
@@ -102,12 +102,13 @@ def test_random_designs__give_the_naive_numbers_whatever_is_killed(tmp_path, mon
             for _ in range(rng.randint(1, 2)):  # the second time with more replicates
                 path.write_text(TEXT.format(**settings))
                 for _ in range(rng.randint(0, 2) if kind != "cluster" else 0):
-                    arguments = ["run", str(path), "--output", str(place), "--executor", kind, "--workers", "2"]
-                    killed = Fork(arguments, f"import tempfile; tempfile.tempdir = {str(tmp_path / 'scratch')!r}\n",
-                                  place / "log")  # fmt: skip
+                    arguments = "run", path, "--output", place, "--executor", kind, "--workers", 2
+                    scratch = f"import tempfile; tempfile.tempdir = {str(tmp_path / 'scratch')!r}\n"
+                    killed = started(*arguments, before=scratch, printed=(os.devnull, place / "log"))
                     time.sleep(rng.uniform(0.0, 3.0 if kind == "processes" else 1.0))
                     killed.kill()
-                    count["kills"] += killed.wait() < 0
+                    killed.join()
+                    count["kills"] += killed.exitcode < 0
                 killer = threading.Timer(rng.uniform(0.0, 0.4), found.kill_worker)
                 if kind == "cluster":
                     killer.start()

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from builders import edited
-from kills import FOLDER, WORK, environment, numbers
-from stored import batches, rows
+from builders import DESIGN, edited
+from commands import environment
+from stored import FOLDER, batches, numbers
 
 HERE = Path(__file__).parent
 PATIENCE = 400.0
 
-# A look or more beyond the first, and some seconds of work.
-LONG = edited(WORK, "n_keys = 2_000", "n_keys = 20_000")
-LONG = edited(LONG, "relative_mcse = { mse = 0.001 }", "relative_mcse = { mse = 0.01 }")
+# Twelve cells, a look or more beyond the first, and some seconds of work: the control by expansion would end it there.
+LONG = edited(DESIGN, "n_keys = 40\nn_features = 6\n", "n_keys = 20_000\n").replace("mse = 0.05", "mse = 0.01")
+LONG = edited(LONG, "batch_size = 32", 'batch_size = 32\ncontrol = "none"')
+LONG = edited(LONG, "angle = [0, 45, 90]", "n_features = [6, 7]\nangle = [0, 45, 90]")
+LONG = edited(LONG, 'hue = "bandwidth"', 'hue = "bandwidth"\nwhere = { n_features = 6 }')
 LONG = edited(LONG, "max_replicates = 512", "max_replicates = 4096")
-LONG = edited(LONG, 'expected = "supported"', 'expected = "undecided"')
 # More work than any machine ends while someone tries its doors.
 ENDLESS = edited(LONG, "max_replicates = 4096", "max_replicates = 1_048_576")
 ENDLESS = edited(ENDLESS, "relative_mcse = { mse = 0.01 }", "relative_mcse = { mse = 0.0001 }")
@@ -36,11 +37,6 @@ class Calm(NamedTuple):
     def assert_equals(self, output: Path) -> None:
         assert batches(output) == self.batches
         assert numbers(output / FOLDER / "results.nc") == self.numbers
-
-
-def stored(folder: Path) -> int:
-    """How many batches are stored below a folder."""
-    return len(rows(folder))
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None = None) -> None:

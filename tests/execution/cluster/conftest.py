@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from builders import write_design
 from clusters import HERE, LONG, Calm, Slurm, skip_without, wait_until
-from kills import FOLDER, numbers
-from stored import batches
+from stored import FOLDER, batches, numbers
 
 from simstudy.study import run
 

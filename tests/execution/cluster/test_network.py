@@ -1,4 +1,4 @@
-"""A scheduler and two workers on hosts of their own, and a link between them that breaks: the same bytes."""
+"""A scheduler and two workers, on hosts of their own: a link that breaks and a kill change no byte."""
 
 import contextlib
 import json
@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 import xarray as xr
 from builders import edited, write_design
-from clusters import HERE, LONG, PATIENCE, Calm, skip_without, stored, wait_until
-from commands import UNDRAWN
-from kills import FOLDER, environment
+from clusters import HERE, LONG, PATIENCE, Calm, skip_without, wait_until
+from commands import UNDRAWN, command, environment
+from stored import FOLDER, rows
 from strangers import certificates, in_environment
+from strangers import cluster as local_cluster
 
 from simstudy.execution.executors import TCP_TIMEOUT
 
@@ -108,9 +109,9 @@ def test_cut_link__loses_no_replicate(
         cluster(hosts, address, settings, tmp_path) as workers,
         started(f"{hosts}-s", arguments, log, settings) as process,
     ):
-        wait_until(lambda: stored(output) >= 24, process)
+        wait_until(lambda: len(rows(output)) >= 24, process)
         script("cut", hosts, "2")
-        cut, before = time.time(), stored(output)
+        cut, before = time.time(), len(rows(output))
         assert before < calm.n_batches, "the study had ended before its link was cut"
         if seconds is not None:
             time.sleep(seconds)
@@ -127,3 +128,23 @@ def test_cut_link__loses_no_replicate(
     assert all(waited > 5.0 for waited in given_up)
     with xr.open_dataset(output / FOLDER / "results.nc") as results:
         assert json.loads(results.attrs["run"])["batches_computed"] == calm.n_batches
+
+
+@pytest.mark.parametrize("victim", ["worker", "client", "scheduler"])
+def test_killed_member__loses_no_replicate(victim: str, design: Path, calm: Calm, tmp_path: Path):
+    """Over TLS; workers are killed one after another, and each has another in its place."""
+    output, log = tmp_path / "out", tmp_path / "run.log"
+    run = command("run", design, "--output", output, "--executor")
+    with local_cluster(tmp_path / "cluster") as found, log.open("w") as file:
+        with subprocess.Popen([*run, found.address], stdout=file, stderr=file, env=found.environment) as process:
+            kill = {"worker": found.kill_worker, "client": process.kill, "scheduler": found.scheduler.kill}[victim]
+            for count in (12, 36, 60)[: 3 if victim == "worker" else 1]:
+                wait_until(lambda count=count: len(rows(output)) >= count, process)
+                kill()
+            assert process.wait(PATIENCE) == {"worker": 0, "client": -9, "scheduler": 2}[victim], log.read_text()
+        before = rows(output)
+        assert victim == "worker" or 0 < len(before) < calm.n_batches
+        address = "serial" if victim == "scheduler" else found.address
+        subprocess.run([*run, address], check=True, stdout=file, stderr=file, env=found.environment)
+    calm.assert_equals(output)
+    assert "Traceback" not in (said := log.read_text()) and said.count("scheduler is lost") == (victim == "scheduler")

@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 from builders import write_design
-from clusters import ENDLESS, PATIENCE, Calm, Slurm, stored, wait_until
-from kills import FOLDER, command, environment
+from clusters import ENDLESS, PATIENCE, Calm, Slurm, wait_until
+from commands import command, environment
+from stored import FOLDER, rows
 from strangers import Listener, break_in, listeners, readable_by_others
 
 from simstudy.execution.store import Store
@@ -55,9 +56,9 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, design: Path, calm: Calm
     variables = failing_sbatch(tmp_path, slurm, range(3, 5))
     with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
         try:
-            wait_until(lambda: len(slurm.running()) == 2 and stored(output) >= 12, process)
+            wait_until(lambda: len(slurm.running()) == 2 and len(rows(output)) >= 12, process)
             lose_a_job_and_a_node(slurm)
-            assert 12 <= stored(output) < calm.n_batches
+            assert 12 <= len(rows(output)) < calm.n_batches
             assert process.wait(PATIENCE) == 0, log.read_text()
         finally:
             process.terminate()
@@ -96,7 +97,7 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
         subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process,
     ):
         try:
-            wait_until(lambda: stored(output) >= 6, process)
+            wait_until(lambda: len(rows(output)) >= 6, process)
             opened = listeners(process.pid) | of_the_jobs(output)
             # Scheduler, nanny and worker, and nothing that serves pages.
             assert len(opened) == 3 and {one.host for one in opened} == {"127.0.0.1"}
