@@ -128,25 +128,22 @@ def ensemble(keys, values, queries, projections, bandwidth, logits, combination)
 
 
 def performance(estimates, target, combination):
-    """Measures of head estimates (replicate, query, head) by the textbook formulas, averaged over queries."""
+    """Measures of head estimates (replicate, query, head) by means over replicates alone, averaged over queries."""
     _, n_queries, n_heads = estimates.shape
     pairs = list(itertools.permutations(range(n_heads), 2))
     rows = []
     for q in range(n_queries):
-        covariance = np.cov(estimates[:, q].T, ddof=1).reshape(n_heads, n_heads)
+        covariance = np.cov(estimates[:, q].T, ddof=0).reshape(n_heads, n_heads)
         combined = estimates[:, q] @ np.asarray(combination)
-        variance = combined.var(ddof=1)
-        bias2 = (combined.mean() - target[q]) ** 2 - variance / len(combined)
-        heads_bias2 = (estimates[:, q].mean(axis=0) - target[q]) ** 2 - np.diagonal(covariance) / len(combined)
         uniform = estimates[:, q].mean(axis=1)
         correlation = [covariance[h, g] / math.sqrt(covariance[h, h] * covariance[g, g]) for h, g in pairs]
         rows.append(
             {
-                "squared_bias": bias2,
-                "mean_squared_bias": np.mean(heads_bias2),
+                "squared_bias": (combined.mean() - target[q]) ** 2,
+                "mean_squared_bias": np.mean((estimates[:, q].mean(axis=0) - target[q]) ** 2),
                 "mean_variance": np.trace(covariance) / n_heads,
                 "mean_covariance": np.mean([covariance[h, g] for h, g in pairs]),
-                "ensemble_variance": variance,
+                "ensemble_variance": combined.var(),
                 "mse": np.mean((combined - target[q]) ** 2),
                 "ambiguity": np.mean([(estimates[:, q, h] - uniform) ** 2 for h in range(n_heads)]),
                 "correlation": np.mean(correlation),

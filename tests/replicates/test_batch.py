@@ -6,7 +6,7 @@ import pytest
 from builders import estimated, loaded, minimal_cell
 
 from simstudy.attention import Members, mechanism, members_of, replicate_statistics
-from simstudy.data import heads, training
+from simstudy.data import heads
 from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS
@@ -39,15 +39,19 @@ def test_moments__equal_naive_loops_over_the_same_data(logits, treatment):
     )  # fmt: skip
     (moments,) = simulate_batch([cell], 2)
     n = cell.simulation.batch_size
-    keys, noise = training.draw_keys(cell, 2 * n, n), training.draw_noise(cell, 2 * n, n)
-    points = heads.query_points(cell)
-    weights = [heads.query_projections(cell), heads.key_projections(cell)]
     errors, products = np.zeros((n, 3, 2)), np.zeros((n, 3, 2, 2))
     for r in range(n):
-        for q, x in enumerate(points):
-            w = [naive.weights(keys[r].T, x, weights[1][h], weights[0][h], cell.bandwidth, logits) for h in range(2)]
-            values = [ridge(k) for k in keys[r].T] + 0.5 * noise[r] * (treatment == "drawn")
+        seen = replay(cell, 2 * n + r)
+        assert seen.attrs["failure"] == "" and seen.attrs["replicate"] == 2 * n + r
+        keys, projections = seen["keys"].values.T, (seen.key_projections.values, seen.query_projections.values)
+        values = np.array([ridge(k) for k in keys])
+        if treatment == "drawn":
+            values += 0.5 * seen.noise.values
+        np.testing.assert_allclose(seen["values"], values, rtol=1e-9)
+        for q, x in enumerate(seen.query_points.values):
+            w = [naive.weights(keys, x, *maps, cell.bandwidth, logits) for maps in zip(*projections, strict=True)]
             errors[r, q] = [w[h] @ values - ridge(x) for h in range(2)]
+            np.testing.assert_allclose(seen.head_estimate[q], errors[r, q] + ridge(x), rtol=1e-9, atol=1e-12)
             products[r, q] = np.outer(errors[r, q], errors[r, q])
             if treatment == "integrated":
                 products[r, q] += [[0.25 * (w[h] @ w[g]) for g in range(2)] for h in range(2)]
@@ -58,17 +62,22 @@ def test_moments__equal_naive_loops_over_the_same_data(logits, treatment):
     assert moments.n_defined.tolist() == [per_block] * N_BLOCKS
 
 
+POPULATION = {"arrangement": "haar", "queries": {"kind": "gaussian", "count": 5}, "population": ["queries", "heads"]}
+
+
 def test_shared_data__changes_no_bit():
     cells = [
+        *(minimal_cell(**POPULATION, bandwidth=bandwidth) for bandwidth in (0.5, 1.0)),
         minimal_cell(n_keys=33),
         minimal_cell(n_keys=130, bandwidth=0.4, regression=RIDGE),
         minimal_cell(n_keys=130, n_heads=3, noise_sd=0.1),
         minimal_cell(n_keys=130, bandwidth=0.4, regression=RIDGE, control="expansion"),
         minimal_cell(n_keys=130, arrangement="haar_redrawn", noise_treatment="drawn"),
     ]
-    assert len({shares_data(cell) for cell in cells}) == 1
-    for cell, together in zip(cells, simulate_batch(cells, 1), strict=True):
-        assert_equal(together, simulate_batch([cell], 1)[0])
+    assert [shares_data(cell) for cell in cells] == 2 * [shares_data(cells[0])] + 5 * [shares_data(cells[2])]
+    for company in (cells[:2], cells[2:]):
+        for cell, together in zip(company, simulate_batch(company, 1), strict=True):
+            assert_equal(together, simulate_batch([cell], 1)[0])
 
 
 def test_large_cells__share_data_whose_pieces_are_equal_where_they_are_computed():
@@ -88,15 +97,9 @@ def test_blocks_evaluated_together__change_no_bit(monkeypatch, count):
     monkeypatch.setattr(batch_module, "CACHE_BYTES", 1)
     (apart,) = simulate_batch([cell], 0)
     assert_equal(together, apart)
-
-
-def test_memory_bound__changes_no_bit_but_rounding(monkeypatch):
-    cell = minimal_cell(regression=RIDGE, queries=QUERIES, batch_size=64)
-    (whole,) = simulate_batch([cell], 0)
-    for bound in ("PIECE_BYTES", "CACHE_BYTES"):
-        monkeypatch.setattr(batch_module, bound, 1)
+    monkeypatch.setattr(batch_module, "PIECE_BYTES", 1)
     (pieces,) = simulate_batch([cell], 0)
-    for one, other in zip(whole, pieces, strict=True):
+    for one, other in zip(together, pieces, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
@@ -185,21 +188,6 @@ def test_replayed_replicates__add_up_to_the_moments_of_their_batch(settings):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
     (other,) = simulate_batch([cell], 3)
     assert not np.array_equal(summed.error_sum, other.error_sum)  # the control
-
-
-def test_replayed_arrays__give_the_estimates_by_plain_sums():
-    cell = minimal_cell(noise_treatment="drawn", regression="ridge", noise_sd=0.5)
-    seen = replay(cell, 5)
-    projected = np.einsum("hdp,di->hpi", seen.key_projections, seen["keys"])
-    for q in range(seen.sizes["query"]):
-        point = np.einsum("hdp,d->hp", seen.query_projections, seen.query_points[q])
-        distance = ((projected - point[:, :, None]) ** 2).sum(axis=1)
-        weights = np.exp(-distance / (2 * cell.bandwidth**2))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        np.testing.assert_allclose(weights @ seen["values"].values, seen.head_estimate[q], rtol=1e-12)
-    noisy = np.sin(seen["keys"].values[0]) + 0.5 * seen.noise.values
-    np.testing.assert_allclose(seen["values"], noisy, rtol=1e-12)
-    assert seen.attrs["failure"] == "" and seen.attrs["replicate"] == 5
 
 
 def test_failed_replicate__says_why(monkeypatch):

@@ -1,10 +1,17 @@
-"""Measures against naive formulas on raw replicates, and Monte Carlo errors against repeated studies."""
+"""Measures and their errors against naive formulas on raw replicates; what heads disagree in against loops."""
+
+import itertools
+import math
 
 import naive
 import numpy as np
 import pytest
+from builders import estimated, minimal_cell
 from scipy import stats
 
+from simstudy.data.heads import key_projections, overlap
+from simstudy.data.shared import SharedData
+from simstudy.design.measures import INDICES
 from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.moments import Moments, empty, update
 from simstudy.replicates.performance import performance
@@ -20,9 +27,6 @@ def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
     return update(blank, range(n_blocks), 0, errors + target[:, None], None, None, statistics)
 
 
-N_STUDIES = 500
-
-
 @pytest.fixture
 def sample() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
@@ -32,17 +36,30 @@ def sample() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("weights", [(1 / 3, 1 / 3, 1 / 3), (1.0, 1.0, 1.0), (0.7, -0.2, 0.1)])
-def test_measures__equal_textbook_formulas_on_raw_replicates(sample, weights):
-    """With blocks of one replicate the jackknife estimates are the textbook ones; longer blocks differ by O(1/R)."""
+@pytest.mark.parametrize(("n_blocks", "broken"), [(320, []), (16, []), (16, [5, *range(40, 59), 300])])
+def test_measures__are_those_of_raw_replicates_left_out_block_by_block(sample, weights, n_blocks, broken):
+    """Failures leave blocks of unequal length, whose pseudo-values do not weigh alike (Busing et al. 1999)."""
     errors, target = sample
-    single = performance(blocks_of(errors, target, len(errors)), np.array(weights), STATISTICS)
-    blocks = performance(blocks_of(errors, target, 32), np.array(weights), STATISTICS)
-    expected = naive.performance(errors + target[:, None], target, weights)
-    for name in ("squared_bias", "mean_variance", "mean_covariance", "ensemble_variance", "mse"):
-        assert single.estimate[name] == pytest.approx(expected[name], rel=1e-10), name
-    for name in expected:  # for ratios the jackknife also removes a bias of order 1/R
-        for result in (single, blocks):
-            assert result.estimate[name] == pytest.approx(expected[name], abs=0.2 * float(result.mcse[name])), name
+    broken_errors = errors.copy()
+    broken_errors[broken, 1, 2] = np.nan
+    found = performance(blocks_of(broken_errors, target, n_blocks), np.array(weights), STATISTICS)
+    assert (found.n_replicates, found.n_failed) == (320 - len(broken), len(broken))
+    of_block = np.delete(np.arange(320) * n_blocks // 320, broken)
+    outputs = np.delete(errors, broken, axis=0) + target[:, None]
+    whole = naive.performance(outputs, target, weights)
+    ratios = len(outputs) / np.bincount(of_block)
+    left_out = [naive.performance(outputs[of_block != block], target, weights) for block in range(n_blocks)]
+    for name in whole:
+        pseudo = ratios * whole[name] - (ratios - 1) * [each[name] for each in left_out]
+        estimate = (pseudo / ratios).sum()
+        assert found.estimate[name] == pytest.approx(estimate, rel=1e-8), name
+        # Those of cells that share data pair replicate by replicate, as errors of differences need.
+        share = (pseudo - estimate) / np.sqrt(n_blocks * (ratios - 1))
+        np.testing.assert_allclose(found.contribution[name], share, atol=1e-8 * np.abs(share).max())
+        of_blocks = np.sqrt((share**2).sum() + found.remainder.get(name, 0.0) ** 2)
+        assert found.mcse[name] == pytest.approx(of_blocks, rel=1e-8)
+    if n_blocks == 320:
+        assert found.estimate["ensemble_variance"] == pytest.approx((outputs @ weights).var(axis=0, ddof=1).mean())
 
 
 def test_spectral_indices__know_independent_and_identical_heads_and_a_matrix_by_hand():
@@ -66,15 +83,6 @@ def test_spectral_indices__know_independent_and_identical_heads_and_a_matrix_by_
     assert np.isnan(indices(constant)).all()
 
 
-def test_mcse__is_that_of_the_influence_values(sample):
-    """The jackknife over blocks of one replicate is the textbook MCSE of the mean squared error: sd(e²)/√R."""
-    errors, target = sample
-    weights = np.full(3, 1 / 3)
-    result = performance(blocks_of(errors, target, len(errors)), weights, STATISTICS)
-    influence = ((errors @ weights) ** 2).mean(axis=1)
-    assert result.mcse["mse"] == pytest.approx(influence.std(ddof=1) / np.sqrt(len(errors)), rel=1e-10)
-
-
 @pytest.mark.parametrize("level", [0.0, 1e9, 1e13])
 def test_mcse_of_own_numbers__does_not_depend_on_their_level(level):
     """By leaving blocks out of sums, numbers of 1e13 lost half of the digits of their differences."""
@@ -92,35 +100,6 @@ def test_heads_that_are_one__count_as_one_and_a_single_one_has_no_pairs(n_heads)
     assert result["effective_heads"] == pytest.approx(1.0, abs=1e-12)
     assert result["correlation"] == pytest.approx(1.0 if n_heads > 1 else np.nan, abs=1e-12, nan_ok=True)
     assert np.isnan(result["mean_covariance"]) == (n_heads == 1)
-
-
-def test_failed_replicates__are_counted_kept_and_left_out(sample):
-    errors, target = sample
-    broken = errors.copy()
-    broken[[5, 300], 1, 2] = np.nan
-    moments = blocks_of(broken, target, 16)
-    assert moments.failed.tolist() == [5, 300]
-    kept = np.delete(errors, [5, 300], axis=0)
-    result = performance(moments, np.full(3, 1 / 3), STATISTICS)
-    assert (result.n_replicates, result.n_failed) == (318, 2)
-    assert result.estimate["mse"] == pytest.approx(((kept.mean(axis=2)) ** 2).mean(), rel=2e-3)
-
-
-def test_unequal_blocks__stay_unbiased_with_the_right_error():
-    """Failures leave blocks of unequal length: means of pseudo-values must not weigh them alike."""
-    sizes, rng, results = [1] * 12 + [60] * 4, np.random.default_rng(8), []
-    edges = np.concatenate([[0], np.cumsum(sizes)])
-    for _ in range(N_STUDIES):
-        errors = rng.exponential(size=(edges[-1], 1, 1)) - 0.7
-        sums = np.add.reduceat(errors, edges[:-1]), np.add.reduceat(errors**2, edges[:-1])
-        blocks = empty(len(sizes), np.zeros(1), 1, N_STATISTICS)
-        blocks = blocks._replace(n_defined=np.array(sizes), error_sum=sums[0], product_sum=sums[1])
-        results.append(performance(blocks, np.ones(1), STATISTICS))
-    for name, truth in (("squared_bias", 0.09), ("ensemble_variance", 1.0), ("mse", 1.09)):
-        values = np.array([float(result.estimate[name]) for result in results])
-        assert abs(values.mean() - truth) < 4 * values.std() / np.sqrt(len(values)), name
-        mcse = np.array([float(result.mcse[name]) for result in results])
-        assert 0.8 < np.sqrt((mcse**2).mean()) / values.std() < 1.5, name
 
 
 def test_quadratic_part_of_a_squared_bias__is_that_of_the_covariance_of_mean_errors(sample):
@@ -169,77 +148,6 @@ def test_too_few_blocks__are_refused():
         performance(empty(16, np.zeros(1), 2, N_STATISTICS), np.full(2, 0.5), STATISTICS)
 
 
-N_REPLICATES = 512
-MIXING = np.array([[1.0, 0.4], [0.2, 0.8]])
-OFFSET = np.array([0.7, 0.3])
-TRUTH_COVARIANCE = MIXING.T @ MIXING
-
-
-def truths() -> dict[str, float]:
-    ensemble, square = TRUTH_COVARIANCE.sum() / 4, OFFSET.mean() ** 2
-    variance, covariance = np.trace(TRUTH_COVARIANCE) / 2, TRUTH_COVARIANCE[0, 1]
-    return {
-        "squared_bias": square, "mean_squared_bias": (OFFSET**2).mean(), "mean_variance": variance,
-        "mean_covariance": covariance, "ensemble_variance": ensemble, "mse": square + ensemble,
-        "ambiguity": (OFFSET**2).mean() - square + variance - ensemble, "effective_heads": variance / ensemble,
-        "correlation": covariance / np.sqrt(TRUTH_COVARIANCE[0, 0] * TRUTH_COVARIANCE[1, 1]),
-    }  # fmt: skip
-
-
-def repeated_studies(offset: np.ndarray = OFFSET) -> list[np.ndarray]:
-    rng = np.random.default_rng(11)
-    return [(rng.exponential(size=(N_REPLICATES, 1, 2)) - 1.0) @ MIXING + offset for _ in range(N_STUDIES)]
-
-
-def covers(estimate: float, mcse: float, truth: float, degrees: int) -> bool:
-    return abs(estimate - truth) <= stats.t.ppf(0.975, degrees) * mcse
-
-
-BAND = 4 * np.sqrt(0.95 * 0.05 / N_STUDIES)
-"""Four standard errors of the share of studies that cover."""
-
-
-def test_mcse__95_percent_intervals_cover_95_percent():
-    """Nominal intervals from 32 blocks; skewed estimates may lose a little, as any interval at this size does."""
-    hits = dict.fromkeys(truths(), 0)
-    for errors in repeated_studies():
-        result = performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5), STATISTICS)
-        for name, truth in truths().items():
-            hits[name] += covers(float(result.estimate[name]), float(result.mcse[name]), truth, 31)
-    for name, count in hits.items():
-        assert abs(count / N_STUDIES - 0.95) <= BAND + 0.015, f"{name}: {count / N_STUDIES}"
-
-
-def test_squared_bias_near_zero__is_not_found_where_there_is_none():
-    """The influence values of b̂² vanish with b̂ (the mean error has MCSE 0.03 here): the quadratic part must cover."""
-    hits = linear_hits = 0
-    for errors in repeated_studies(np.zeros(2)):
-        result = performance(blocks_of(errors, np.zeros(1), 32), np.full(2, 0.5), STATISTICS)
-        estimate, mcse = float(result.estimate["squared_bias"]), float(result.mcse["squared_bias"])
-        hits += covers(estimate, mcse, 0.0, 31)
-        linear = np.sqrt((result.contribution["squared_bias"] ** 2).sum())
-        linear_hits += covers(estimate, linear, 0.0, 31)
-    assert hits / N_STUDIES > 0.95 - BAND > linear_hits / N_STUDIES  # the control: influence values alone do not cover
-
-
-def test_paired_contributions__give_the_error_of_a_difference():
-    """Cells that share data: the error of a difference from the covariance of contributions, over repeated studies."""
-    rng = np.random.default_rng(5)
-    differences, errors_of_difference = [], []
-    for _ in range(400):
-        shared = rng.exponential(size=(256, 1, 2))
-        cells = [shared @ MIXING, shared @ MIXING * 1.05 + 0.1 * rng.normal(size=(256, 1, 2))]
-        first, second = (performance(blocks_of(e, np.zeros(1), 32), np.full(2, 0.5), STATISTICS) for e in cells)
-        differences.append(float(first.estimate["mse"] - second.estimate["mse"]))
-        paired = first.contribution["mse"] - second.contribution["mse"]
-        errors_of_difference.append(np.sqrt((paired**2).sum()))
-    spread = np.std(differences, ddof=1)
-    ratio = np.sqrt(np.mean(np.square(errors_of_difference))) / spread
-    assert ratio == pytest.approx(1.0, abs=4 / np.sqrt(2 * 400) + 0.05)
-    unpaired = np.hypot(float(first.mcse["mse"]), float(second.mcse["mse"]))
-    assert unpaired > 2 * spread  # the control: ignoring the pairing would be wrong by far
-
-
 def test_gaps__are_zero_for_covariance_and_ambiguity_and_not_for_other_correlations(sample):
     errors, target = sample
     means = errors + target[:, None]
@@ -282,3 +190,90 @@ def test_printed_error__is_wider_where_few_blocks_hold_it_or_are_skewed_and_none
     skewed = np.random.default_rng(1).exponential(size=64) - 1.0
     assert widening_of(skewed) == pytest.approx(widening_of(-skewed)) and widening_of(skewed) > 1.15
     assert np.isnan(widening_of(signs[:31])) and np.isfinite(widening_of(signs[:32]))
+
+
+NOISE = {"regression": "zero", "noise_sd": 0.7, "n_keys": 12, "arrangement": "rotated", "angle": 50.0, "n_heads": 3,
+         "head_dim": 1, "batch_size": 16, "queries": {"kind": "points", "points": [[0.0], [0.5, -1.0]]}}  # fmt: skip
+
+
+def measured(**settings):
+    return estimated(minimal_cell(**NOISE | settings))
+
+
+def index(found, name):
+    return found.estimate["hdi"][INDICES.index(name)], found.mcse["hdi"][INDICES.index(name)]
+
+
+def attended_together():
+    cell = minimal_cell(**NOISE)
+    n, b, d = cell.data.n_keys, cell.bandwidth, cell.data.n_features
+    points = [[*given, *[0.0] * (d - len(given))] for given in NOISE["queries"]["points"]]
+    heads, total = key_projections(cell), []
+    for keys, x in itertools.product(SharedData(cell, 0, 16).keys(n), points):
+        weights = []
+        for head in heads:
+            mass = [math.exp(-sum(((keys[:, i] - x) @ head) ** 2) / (2 * b * b)) for i in range(n)]
+            weights.append([each / sum(mass) for each in mass])
+        total += [sum(w * v for w, v in zip(one, other, strict=True)) for one in weights for other in weights]
+    return sum(total) / len(total)
+
+
+def test_disagreement_of_positions__is_the_error_under_noise_alone():
+    found = measured()
+    value, error = index(found, "disagreement_positions")
+    assert value == pytest.approx(-attended_together(), rel=1e-6)
+    assert found.estimate["mse"] == pytest.approx(-(0.7**2) * value, rel=1e-9)
+    assert error == pytest.approx(found.mcse["mse"] / 0.7**2, rel=1e-9) and error > 0
+    # The control: with a signal the error is another; the overlap of attention is the same.
+    signal = measured(regression="linear")
+    assert index(signal, "disagreement_positions")[0] == pytest.approx(value, rel=1e-9)
+    assert signal.estimate["mse"] > 1.5 * found.estimate["mse"]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"noise_treatment": "drawn"}, {"noise_sd": 0.0}, {"noise": {"kind": "heteroscedastic"}}], ids=str
+)
+def test_disagreement_of_positions__is_blank_where_moments_do_not_tell_it(settings):
+    assert np.isnan(index(measured(**settings), "disagreement_positions")[0])
+
+
+def test_disagreement_of_outputs__is_the_cosine_over_redraws_and_queries(sample):
+    errors, target = sample
+    found = performance(blocks_of(errors, target, len(errors)), np.full(3, 1 / 3), STATISTICS)
+    outputs = errors + target[:, None]
+    cosines = []
+    for h, g in itertools.product(range(3), repeat=2):
+        one, other = outputs[..., h].ravel(), outputs[..., g].ravel()
+        cosines.append(sum(one * other) / math.sqrt(sum(one * one) * sum(other * other)))
+    value, error = index(found, "disagreement_outputs")
+    assert value == pytest.approx(-np.mean(cosines), abs=0.2 * error)
+    # The control: errors in the place of outputs are another thing by far.
+    centred = np.mean([np.corrcoef(errors[:, q].T) for q in range(2)])
+    assert abs(value + centred) > 5 * error
+
+
+def test_disagreement_of_values__is_that_of_the_maps_of_heads():
+    assert index(measured(), "disagreement_values") == (-1.0, 0.0)
+    cell = minimal_cell(**NOISE, value_projections={"kind": "random", "n_components": 6, "value_dim": 3})
+    found, products = estimated(cell), overlap(cell)
+    cosines = [products[h][g] / math.sqrt(products[h][h] * products[g][g]) for h in range(3) for g in range(3)]
+    value, error = index(found, "disagreement_values")
+    assert value == pytest.approx(-np.mean(cosines), rel=1e-12) and error < 1e-12
+    assert value > -0.9
+    # Values and positions enter the error as a product of the two, pair by pair.
+    assert found.estimate["mse"] != pytest.approx(-(0.7**2) * index(found, "disagreement_positions")[0], rel=0.01)
+
+
+def test_linear_predictability__is_that_of_regressions_on_the_other_heads(sample):
+    errors, target = sample
+    single = performance(blocks_of(errors[:, :1], target[:1], len(errors)), np.ones(3), STATISTICS)
+    values = errors[:, 0] - errors[:, 0].mean(axis=0)
+    explained = []
+    for h in range(3):
+        others = np.delete(values, h, axis=1)
+        rest = values[:, h] - others @ np.linalg.lstsq(others, values[:, h], rcond=None)[0]
+        explained.append(1 - (rest @ rest) / (values[:, h] @ values[:, h]))
+    value, error = (getattr(single, part)["linear_predictability"] for part in ("estimate", "mcse"))
+    assert value == pytest.approx(np.mean(explained), abs=0.2 * error) and 0 < error < 0.1
+    correlation = np.corrcoef(values.T)[np.triu_indices(3, 1)]
+    assert abs(np.mean(explained) - (correlation**2).mean()) > 3 * error  # of three heads it is no mean of pairs

@@ -40,14 +40,6 @@ def test_each_batch__has_draws_of_its_own_which_cells_of_a_seed_share():
     np.testing.assert_array_equal(query_points(random_cell(population=[]).in_batch(2)), points[0])
 
 
-def test_cells_of_one_task__have_the_bits_that_they_have_alone():
-    cells = [random_cell(bandwidth=bandwidth) for bandwidth in (0.5, 1.0)]
-    together = simulate_batch(cells, 3)
-    for cell, moments in zip(cells, together, strict=True):
-        for ours, alone in zip(moments, simulate_batch([cell], 3)[0], strict=True):
-            np.testing.assert_array_equal(ours, alone)
-
-
 def test_cells_that_draw_nothing__have_no_population_in_their_names():
     assert minimal_cell(population=["queries"]).identity("e") == minimal_cell().identity("e")
     assert len({random_cell(population=names).identity("e") for names in ([], ["queries"], ["heads"])}) == 3
