@@ -8,13 +8,10 @@ import pytest
 from builders import minimal_cell
 
 from simstudy.attention import mechanism, members_of
-from simstudy.attention.combinations import combine_heads
 from simstudy.attention.normalisers import entmax
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.data.span import span_of
 from simstudy.design.feasibility import impossibilities
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.performance import performance
 from simstudy.replicates.replay import replay
 
 POWERS = [1, 2, 3, 10, 100]
@@ -112,67 +109,6 @@ def test_queries_in_parts__change_no_bit(monkeypatch):
     assert (whole.means[:, 0] != whole.means[:, 1]).any()  # or parts could be taken for one another
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
-def test_mechanism__passes_through_a_batch_whatever_its_company(mechanism):
-    cells = [cell_of(mechanism), cell_of({}), cell_of(mechanism, noise_treatment="drawn")]
-    together = simulate_batch(cells, 1)
-    for cell, moments in zip(cells, together, strict=True):
-        for one, other in zip(moments, simulate_batch([cell], 1)[0], strict=True):
-            np.testing.assert_array_equal(one, other)
-    found = [performance(m, combine_heads(c), c.statistics) for m, c in zip(together, cells, strict=True)]
-    assert found[0].estimate["mse"] != found[1].estimate["mse"]
-    # Integrated and drawn noise have the same expectations.
-    gap = found[0].estimate["mse"] - found[2].estimate["mse"]
-    assert abs(gap) < 4 * np.hypot(found[0].mcse["mse"], found[2].mcse["mse"])
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        {"transformation": {"kind": "merge", "stride": 1}},
-        {"transformation": {"kind": "low_rank", "rank": 2, "method": "keys"}},
-        {"combination": {"kind": "product"}, "n_heads": 1},
-    ],
-    ids=["merge", "low rank", "product"],
-)
-def test_piece_that_changes_nothing__leaves_ordinary_attention(mechanism):
-    logits = {} if "low_rank" not in str(mechanism) else DOT
-    shared = SharedData(cell_of({}), 0, 3)
-    heads = {"n_heads": mechanism.get("n_heads", 2)}
-    found = members_of(cell_of(mechanism, **logits), shared)
-    plain = members_of(cell_of({}, **logits, **heads), SharedData(cell_of({}), 0, 3))
-    np.testing.assert_allclose(found.means, plain.means, atol=1e-13)
-    np.testing.assert_allclose(found.gram, plain.gram, atol=1e-13)
-
-
-def test_empty_windows__are_failures_and_all_else_is_conditional_on_there_being_none():
-    cell = cell_of({"normaliser": {"kind": "compact", "power": 1, "window": 0.5}}, batch_size=64, n_heads=1)
-    (moments,) = simulate_batch([cell], 0)
-    members = members_of(cell, SharedData(cell, 0, 64))
-    empty = np.isnan(members.means).any(axis=(1, 2))
-    assert 0 < empty.sum() < 64
-    assert moments.failed.tolist() == np.flatnonzero(empty).tolist()
-    found = performance(moments, combine_heads(cell), cell.statistics)
-    assert found.estimate["failure_rate"] == empty.mean()
-    assert found.estimate["squared_bias"] < 100  # finite: of the replicates that have an estimate
-
-
-@pytest.mark.parametrize(
-    ("settings", "setting"),
-    [
-        ({"normaliser": {"kind": "compact", "power": 1}, **DOT}, "normaliser"),
-        ({"normaliser": {"kind": "compact", "power": 10}, "dtype": "float32"}, "dtype"),
-        ({"transformation": {"kind": "low_rank", "rank": 3}, **DOT}, "transformation"),
-        ({"transformation": {"kind": "low_rank", "rank": 1}}, "transformation"),
-        ({"normaliser": "sparsemax", "learner": "trained", "noise_treatment": "drawn"}, "learner"),
-        ({"normaliser": "sparsemax", "reference": "attention"}, "reference"),
-    ],
-)
-def test_what_a_mechanism_cannot_have__is_named(settings, setting):
-    assert setting in [name for name, _ in impossibilities(cell_of(settings))]
-    assert not impossibilities(cell_of({}))
-
-
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 @pytest.mark.parametrize("arrangement", ["orthogonal", "haar_redrawn"])
 def test_heads_of_their_own_bandwidths__are_those_of_cells_of_these(arrangement, logits):
@@ -188,11 +124,59 @@ def test_heads_of_their_own_bandwidths__are_those_of_cells_of_these(arrangement,
     np.testing.assert_allclose(found.gram[..., 1, 1], second.gram[..., 1, 1], rtol=1e-10)
 
 
-def test_bandwidths_of_heads__need_heads_that_have_them():
-    three = minimal_cell(head_bandwidths=[1.0, 2.0, 3.0])
-    assert "3 factors for n_heads = 2" in str(impossibilities(three))
-    for settings in ({"learner": "trained", "noise_treatment": "drawn"}, {"key_scale": "normalised"}):
-        assert "; change one of the two" in str(impossibilities(minimal_cell(head_bandwidths=[1, 2], **settings)))
+DRAWN = {"noise_treatment": "drawn"}
+FITTED = {"combination": {"kind": "fitted", "n_validation": 9}, **DRAWN}
+SPARSE, MASKED, BANDS = {"normaliser": "sparsemax"}, {"mask": "causal"}, {"head_bandwidths": [1, 2]}
+VECTORS = {"value_projections": "disjoint"}
+ONE_OF_TWO = "change one of the two"
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting", "said"),
+    [
+        ({"normaliser": {"kind": "compact", "power": 1}, **DOT}, "normaliser", ""),
+        ({"normaliser": {"kind": "compact", "power": 10}, "dtype": "float32"}, "dtype", ""),
+        ({"transformation": {"kind": "low_rank", "rank": 3}, **DOT}, "transformation", ""),
+        ({"transformation": {"kind": "low_rank", "rank": 1}}, "transformation", ""),
+        (SPARSE | {"learner": "trained", **DRAWN}, "learner", ""),
+        (SPARSE | {"reference": "attention"}, "reference", ""),
+        (BANDS | {"head_bandwidths": [1.0, 2.0, 3.0]}, "head_bandwidths", "3 factors for n_heads = 2"),
+        (BANDS | {"learner": "trained", **DRAWN}, "head_bandwidths", ONE_OF_TWO),
+        (BANDS | {"key_scale": "normalised"}, "head_bandwidths", ONE_OF_TWO),
+        ({"learner": "trained"}, "learner", ""),
+        ({"learner": "trained", **DOT, **DRAWN}, "learner", ""),
+        ({"learner": {"kind": "random_forest", "max_features": 99}, **DRAWN}, "learner", ""),
+        ({"learner": "ant_colony", "reference": "attention", **DRAWN}, "reference", ""),
+        ({"learner": "ant_colony", **FITTED}, "combination", ""),
+        (MASKED | {"transformation": {"kind": "merge", "stride": 3}}, "mask", 'needs transformation = "none"'),
+        (MASKED | {"learner": "trained", **DRAWN}, "mask", 'needs learner = "nadaraya_watson"'),
+        (MASKED | FITTED, "mask", "needs weights that are not fitted"),
+        (VECTORS | {"combination": "sum"}, "value_projections", 'needs combination = "uniform"'),
+        (VECTORS | {"learner": "random_forest", **DRAWN}, "value_projections", 'needs learner = "nadaraya_watson"'),
+        (VECTORS | {"reference": "attention"}, "value_projections", 'needs reference = "none"'),
+        (
+            {"value_projections": {"kind": "random", "n_components": 6, "value_dim": 7}}, "value_projections",
+            "value_dim = 7 of n_components = 6; lower it",
+        ),
+        (
+            {"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries", "heads"]},
+            "combination", "",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_together__is_named(settings, setting, said):
+    found = [
+        text
+        for name, text in impossibilities(cell_of({"queries": {"kind": "gaussian", "count": 6}} | settings))
+        if name == setting
+    ]
+    assert found and said in found[0] and (not said.startswith("needs") or found[0].endswith(ONE_OF_TWO))
+
+
+def test_what_can_be_together__is_not_refused():
+    possible = {"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries"]}
+    for settings in ({}, possible, MASKED, BANDS, VECTORS, SPARSE):
+        assert not impossibilities(cell_of({"queries": {"kind": "gaussian", "count": 6}} | settings))
 
 
 EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.6}

@@ -9,7 +9,6 @@ from simstudy.attention.combinations import combine_heads, fit_weights
 from simstudy.attention.learners.trained import loss_and_gradient, tokens_of, train
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
-from simstudy.design.feasibility import impossibilities
 
 DRAWN = {"noise_treatment": "drawn"}
 QUERIES = {"kind": "gaussian", "count": 4}
@@ -151,20 +150,6 @@ def test_colony__is_that_of_the_plain_rules(settings):
         means, regret = naive_colony(cell, 5 + r)
         np.testing.assert_allclose(found.means[r], means, atol=1e-10)
         assert found.statistics["regret"][r] == pytest.approx(regret)
-
-
-@pytest.mark.parametrize(
-    ("settings", "setting"),
-    [
-        ({"learner": "trained"}, "learner"),
-        ({"learner": "trained", "logits": "dot_product", **DRAWN}, "learner"),
-        ({"learner": {"kind": "random_forest", "max_features": 99}, **DRAWN}, "learner"),
-        ({"learner": "ant_colony", "reference": "attention", **DRAWN}, "reference"),
-        ({"learner": "ant_colony", "combination": {"kind": "fitted", "n_validation": 9}, **DRAWN}, "combination"),
-    ],
-)
-def test_what_a_learner_cannot_have__is_named(settings, setting):
-    assert setting in [name for name, _ in impossibilities(minimal_cell(**settings))]
 
 
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}

@@ -1,6 +1,7 @@
 """Attention as machine learning writes it, against the ensemble; masks: estimates and theory of keys that are seen."""
 
 import importlib.util
+import itertools
 
 import naive
 import numpy as np
@@ -11,7 +12,6 @@ from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.shared import SharedData, projections_of
-from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
 from simstudy.execution.provenance import contents
 from simstudy.theory import exact_moments, leading_order, masked
@@ -26,38 +26,29 @@ def discrepancy(**settings) -> float:
     return float(estimated(cell).estimate["discrepancy"])
 
 
-@pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
-@pytest.mark.parametrize("query_projections", ["same", "opposite", "haar"])
-def test_dot_product_heads__are_attention(noise_treatment, query_projections):
-    settings = {"noise_treatment": noise_treatment, "query_projections": query_projections, "logits": "dot_product"}
-    assert discrepancy(reference="attention", **settings) < 1e-13
-
-
-def test_distance_heads__are_attention_on_normalised_keys_and_on_no_others():
-    assert discrepancy(reference="attention", key_scale="normalised") < 1e-13
-    assert discrepancy(reference="attention", key_scale="raw") > 0.05
-
-
-@pytest.mark.parametrize("combination", ["uniform", "sum", [0.5, -0.2, 0.9], "fibonacci"])
-def test_layer__is_the_weighted_ensemble(combination):
-    settings = {"combination": combination, "logits": "dot_product"}
-    assert discrepancy(reference="multi_head_attention", **settings) < 1e-13
-    assert discrepancy(reference="multi_head_attention", combination=combination, logits="distance") > 0.05
-
-
-@needs_torch
-@pytest.mark.parametrize("head_dim", [1, 2])
-def test_layer_of_pytorch__is_the_weighted_ensemble(head_dim):
-    settings = {"combination": [0.5, -0.2, 0.9], "logits": "dot_product", "head_dim": head_dim}
-    assert discrepancy(reference="torch_multi_head_attention", **settings) < 1e-12
+ALONE, LAYER, TORCH = ({"reference": each} for each in (
+    "attention", "multi_head_attention", "torch_multi_head_attention"
+))  # fmt: skip
+WEIGHTED, DOT, SINGLE = {"combination": [0.5, -0.2, 0.9]}, {"logits": "dot_product"}, {"dtype": "float32"}
+TREATED = [{"noise_treatment": each, "query_projections": other} for each, other in itertools.product(
+    ("integrated", "drawn"), ("same", "opposite", "haar")
+)]  # fmt: skip
+COMBINED = [WEIGHTED, *({"combination": each} for each in ("uniform", "sum", "fibonacci"))]
 
 
 @pytest.mark.parametrize(
-    "reference", ["multi_head_attention", pytest.param("torch_multi_head_attention", marks=needs_torch)]
-)
-def test_single_precision__is_compared_with_a_layer_in_double(reference):
-    found = discrepancy(reference=reference, logits="dot_product", dtype="float32")
-    assert 1e-9 < found < 1e-5
+    ("settings", "least", "most"),
+    [
+        *((ALONE | DOT | each, 0.0, 1e-13) for each in TREATED),
+        (ALONE | {"key_scale": "normalised"}, 0.0, 1e-13), (ALONE | {"key_scale": "raw"}, 0.05, np.inf),
+        *((LAYER | DOT | each, 0.0, 1e-13) for each in COMBINED), *((LAYER | each, 0.05, np.inf) for each in COMBINED),
+        *(pytest.param(TORCH | WEIGHTED | DOT | {"head_dim": p}, 0.0, 1e-12, marks=needs_torch) for p in (1, 2)),
+        (LAYER | DOT | SINGLE, 1e-9, 1e-5),  # compared with a layer in double precision
+        pytest.param(TORCH | DOT | SINGLE, 1e-9, 1e-5, marks=needs_torch),
+    ],
+)  # fmt: skip
+def test_ensemble__is_attention_with_dot_products_or_normalised_keys_and_otherwise_not(settings, least, most):
+    assert least <= discrepancy(**settings) < most
 
 
 def test_attention__does_not_overflow():
@@ -115,6 +106,7 @@ def cell_of(mask, **settings):
 @pytest.mark.parametrize("mask", MASKS)
 def test_mask__lets_each_query_see_the_keys_that_it_says(mask):
     np.testing.assert_array_equal(cell_of(mask).visible, VISIBLE[mask])
+    assert cell_of(mask).identity("") != cell_of("none").identity("")
 
 
 @pytest.mark.parametrize("noise_treatment", ["integrated", "drawn"])
@@ -160,20 +152,6 @@ def test_theory__of_a_masked_query_is_that_of_as_many_keys(method):
     assert np.isfinite(found.bias).any()
 
 
-def test_exact_theory__is_what_masked_replicates_average_to():
-    cell = cell_of("file", head_dim=1, logits="dot_product", batch_size=2048)
-    found = estimated(cell)
-    predicted = masked(exact_moments, cell, key_projections(cell), query_projections(cell), query_points(cell))
-    second = predicted.covariance + predicted.bias[:, :, None] * predicted.bias[:, None, :]
-    mse = second.mean(axis=(1, 2)).mean()
-    assert abs(found.estimate["mse"] - mse) < 4 * found.mcse["mse"] < 0.1 * mse
-
-
-def test_mask__is_part_of_the_identity_of_a_cell():
-    cell = cell_of("none")
-    assert cell_of("causal").identity("") != cell.identity("")
-
-
 def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path):
     text = edited(DESIGN, "[grids.angles.factors]", '[grids.angles.settings]\nmask = { kind = "file", path = "a.npy" }'
                   "\n[grids.angles.factors]")  # fmt: skip
@@ -195,15 +173,3 @@ def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_conten
     for message, array in wrong.items():
         np.save(tmp_path / "a.npy", array)
         assert message in mistakes(tmp_path, text)
-
-
-@pytest.mark.parametrize(
-    ("settings", "remedy"),
-    [
-        ({"transformation": {"kind": "merge", "stride": 3}}, 'transformation = "none"'),
-        ({"learner": "trained", **DRAWN}, 'learner = "nadaraya_watson"'),
-        ({"combination": {"kind": "fitted", "n_validation": 9}, **DRAWN}, "weights that are not fitted"),
-    ],
-)
-def test_what_cannot_be_masked__is_named(settings, remedy):
-    assert ("mask", f"needs {remedy}; change one of the two") in impossibilities(cell_of("causal", **settings))

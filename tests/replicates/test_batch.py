@@ -73,8 +73,10 @@ def test_shared_data__changes_no_bit():
         minimal_cell(n_keys=130, n_heads=3, noise_sd=0.1),
         minimal_cell(n_keys=130, bandwidth=0.4, regression=RIDGE, control="expansion"),
         minimal_cell(n_keys=130, arrangement="haar_redrawn", noise_treatment="drawn"),
+        minimal_cell(n_keys=60, combination="product", normaliser={"kind": "compact", "power": 2, "window": 5.0}),
+        minimal_cell(transformation={"kind": "merge", "stride": 3}, normaliser="sparsemax", noise_treatment="drawn"),
     ]
-    assert [shares_data(cell) for cell in cells] == 2 * [shares_data(cells[0])] + 5 * [shares_data(cells[2])]
+    assert [shares_data(cell) for cell in cells] == 2 * [shares_data(cells[0])] + 7 * [shares_data(cells[2])]
     for company in (cells[:2], cells[2:]):
         for cell, together in zip(company, simulate_batch(company, 1), strict=True):
             assert_equal(together, simulate_batch([cell], 1)[0])

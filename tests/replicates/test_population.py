@@ -7,7 +7,6 @@ from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points
 from simstudy.design.draws import draws_of
-from simstudy.design.feasibility import impossibilities
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
@@ -111,9 +110,3 @@ def test_claims_in_general_terms__are_told_for_the_draws_that_are_fixed(tmp_path
 
 def test_populations_that_cannot_be__are_refused(tmp_path):
     assert "new in each batch" in mistakes(tmp_path, BY_QUERY)
-
-
-def test_weights_optimal_for_given_heads__are_refused_over_heads():
-    cell = random_cell(combination={"kind": "optimal"})
-    assert [setting for setting, _ in impossibilities(cell)] == ["combination"]
-    assert not impossibilities(random_cell(combination={"kind": "optimal"}, population=["queries"]))

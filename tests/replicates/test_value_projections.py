@@ -7,7 +7,6 @@ from builders import estimated, minimal_cell
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, overlap, query_points, query_projections
-from simstudy.design.feasibility import impossibilities
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import performance, quadratic_errors
@@ -138,18 +137,3 @@ def test_population_of_heads__draws_their_value_projections_with_them():
 def test_value_projections__tell_cells_apart():
     assert len({cell_of(kind).identity("") for kind in ("none", *KINDS)}) == 4
     assert cell_of("random", head_seed=1).identity("") != cell_of("random").identity("")
-
-
-@pytest.mark.parametrize(
-    ("settings", "remedy"),
-    [
-        ({"combination": "sum"}, 'combination = "uniform"'),
-        ({"learner": "random_forest", "noise_treatment": "drawn"}, 'learner = "nadaraya_watson"'),
-        ({"reference": "attention"}, 'reference = "none"'),
-    ],
-)
-def test_what_vectors_cannot_have__is_named(settings, remedy):
-    expected = ("value_projections", f"needs {remedy}; change one of the two")
-    assert expected in list(impossibilities(cell_of("disjoint", **settings)))
-    wide = cell_of("random", value_projections=RANDOM | {"value_dim": 7})
-    assert ("value_projections", "value_dim = 7 of n_components = 6; lower it") in list(impossibilities(wide))

@@ -1,6 +1,8 @@
 """Claims on a domain: settings are drawn from it, anew with another text; every one counts, or their mean."""
 
 import io
+import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from simstudy.design.domain import Law
 from simstudy.design.load import load_design
 from simstudy.report.tables import verdict_frame, verdict_lines, verdict_table
 from simstudy.study import run
-from simstudy.verdicts.judge import judge_claim, selected_by
+from simstudy.verdicts.judge import averaged, decide, judge_claim, selected_by
 
 DOMAIN = """[grids.angles.domain]
 n_keys = { log_uniform = [20, 60] }
@@ -68,6 +70,8 @@ def test_law__covers_its_ends_and_nothing_else():
 )  # fmt: skip
 def test_domain_that_is_none__is_told_in_a_line(tmp_path, old, new, said):
     assert said in mistakes(tmp_path, edited(TEXT, old, new))
+    alone = mistakes(tmp_path, edited(DESIGN, 'kind = "monotone"', 'kind = "monotone"\nholds = "on_average"'))
+    assert "claims.mse-falls.holds = 'on_average': needs a grid with a domain" in alone
 
 
 def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradicted_by_one(tmp_path):
@@ -119,26 +123,17 @@ def test_mean_over_a_domain__has_the_spread_between_settings_as_its_error():
     (step,) = paired.comparisons
     assert step.statistic == "mean over 16 settings of mse at angle = 90 minus angle = 0"
     assert judged(values[:15], 1e-6, kind="larger_than").decisive.doubt.startswith("15 blocks of replicates or draws")
-
-
-def test_mean_over_settings_that_are_all_alike__does_not_prove_that_the_domain_is():
+    # Settings that are all alike do not prove that the domain is.
     alike = judged(np.zeros(16), 0.0, kind="equals", value=0.0, margin=0.1, where={"angle": 0.0})
     assert alike.verdict == "undecided"
 
 
 @pytest.mark.parametrize("law", ["exponential", "lognormal"])
 def test_mean_over_16_settings__is_wrong_no_more_often_than_the_level_says(law):
-    rng = np.random.default_rng(2)
-    draws = getattr(rng, law)(size=(300, 16))
-    truth = {"exponential": 1.0, "lognormal": np.exp(0.5)}[law]
-    wrong = sum(
-        judged(sign * row, 1e-9, kind="larger_than", value=sign * truth, where={"angle": 0.0}).verdict == "supported"
-        for row in draws
-        for sign in (1.0, -1.0)
-    )
+    draws = getattr(np.random.default_rng(2), law)(size=(300, 16))
+    truth, wrong = {"exponential": 1.0, "lognormal": np.exp(0.5)}[law], 0
+    for row, sign in itertools.product(draws, (1.0, -1.0)):
+        bound = {"lower": sign * truth, "upper": np.inf, "claimed": sign * truth}
+        settings = [SimpleNamespace(statistic="mse", estimate=sign * each, mcse=0.0, cells=(), **bound) for each in row]
+        wrong += decide([*averaged(settings)], LEVEL).verdict == "supported"
     assert wrong / 600 < LEVEL
-
-
-def test_average_without_a_domain__is_refused(tmp_path):
-    told = mistakes(tmp_path, edited(DESIGN, 'kind = "monotone"', 'kind = "monotone"\nholds = "on_average"'))
-    assert "claims.mse-falls.holds = 'on_average': needs a grid with a domain" in told

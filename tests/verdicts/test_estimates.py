@@ -62,7 +62,10 @@ def test_folded_blocks__count_as_time_and_leave_the_degrees_of_freedom_of_what_i
 
 @pytest.mark.parametrize("settings", [{"seed": 2}, {"batch_size": 512}])
 def test_cells_of_other_seed_or_batch_size__are_not_paired(settings):
-    estimates = estimates_of([account({}, 1.0, LONG), account({}, 1.0, LONG, **settings)], "mse")
+    empty = account({}, 0.0, LONG)
+    empty.performance = None
+    estimates = estimates_of([account({}, 1.0, LONG), account({}, 1.0, LONG, **settings), empty], "mse")
+    assert np.isnan(estimates.combine({2: 1.0}).value) and estimates.n_blocks.tolist() == [64, 64, 0]
     assert estimates.combine({0: 1.0, 1: -1.0}).mcse == pytest.approx(np.sqrt(2) * np.linalg.norm(LONG))
     assert abs(np.corrcoef(estimates.draws([0, 1]).T)[0, 1]) < 0.1
 
@@ -95,13 +98,6 @@ def test_rounding_of_own_numbers__is_that_of_their_sums_and_of_the_squares_that_
     np.testing.assert_allclose(errors, expected, rtol=1e-9)
 
 
-def test_cell_without_measures__has_no_blocks():
-    empty = account({}, 0.0, LONG)
-    empty.performance = None
-    estimates = estimates_of([empty, account({}, 1.0, LONG)], "mse")
-    assert np.isnan(estimates.combine({0: 1.0}).value) and estimates.n_blocks.tolist() == [0, 64]
-
-
 def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
     """Replicates over the sum of absolute weights; with the least of cells, and draws where these are a population."""
     alike, settings = np.zeros(64), {"measure": "visible_rank"}
@@ -120,9 +116,6 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
     never = account({}, 0.0, alike, n_replicates=256, **settings)
     assert estimates_of([never], "visible_rank").combine({0: 1.0}).unseen == 256
     assert estimates_of([account({}, 3.0, alike)], "mse").combine({0: 1.0}).unseen == np.inf  # an identity
-
-
-SIZES = (2.0, 8.0)
 
 
 def compared(numerical_error: float = 0.0) -> xr.Dataset:

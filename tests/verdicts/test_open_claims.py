@@ -51,12 +51,16 @@ def test_open_claim__wants_what_brings_its_score_to_a_verdict():
         ]  # fmt: skip
 
 
-def test_comparison_that_is_proven__wants_nothing_and_neither_does_a_claim_with_a_verdict():
+def test_comparison_that_is_proven__wants_nothing_and_neither_does_a_claim_with_a_verdict(monkeypatch):
     open_one, sure = [2.0, 9.0], [8.0, 9.0]
     stated = claim(kind="larger_than")
     assert wanted(accounts_of(open_one), a=stated) == [target(2.0), DONE]
     assert wanted(accounts_of(sure), a=stated) == [DONE, DONE]  # supported
     assert wanted(accounts_of([-9.0, 1.0]), a=stated) == [DONE, DONE]  # contradicted: nothing else matters
+    # Cells that can have no error want nothing.
+    assert wanted(accounts_of([2.0]), a=stated) == [target(2.0)]
+    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
+    assert wanted(accounts_of([2.0]), a=stated) == [DONE]
 
 
 def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each():
@@ -70,13 +74,6 @@ def test_cells_of_a_comparison__are_extended_together_up_to_the_ceiling_of_each(
     assert wanted(accounts, a=step) == [target(2.0, done=6)] * 2
     accounts[0].planned.precision.max_replicates = 7 * PER_BATCH
     assert wanted(accounts, a=step) == [7, target(2.0, done=6)]
-
-
-def test_cells_that_can_have_no_error__want_nothing(monkeypatch):
-    stated = claim(kind="larger_than")
-    assert wanted(accounts_of([2.0]), a=stated) == [target(2.0)]
-    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
-    assert wanted(accounts_of([2.0]), a=stated) == [DONE]
 
 
 def test_one_more_batch__is_the_least_that_an_open_claim_wants():
@@ -141,13 +138,20 @@ def near(tmp_path_factory) -> float:
     return float((results.verdict_estimate - results.verdict_mcse).sel(claim="open"))
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory, near):
+    """A run with an open claim, and its folder."""
+    folder = tmp_path_factory.mktemp("first")
+    return folder, run(design_of(folder, near), output=folder, executor="serial")
+
+
 def used(results: xr.Dataset) -> dict[tuple[float, float], int]:
     cells = zip(results.angle.values.tolist(), results.bandwidth.values.tolist(), strict=True)
     return dict(zip(cells, results.n_replicates.values.tolist(), strict=True))
 
 
-def test_replicates__are_spent_on_the_cells_of_an_open_claim_alone(tmp_path, near):
-    results = run(design_of(tmp_path, near), output=tmp_path, executor="serial")
+def test_replicates__are_spent_on_the_cells_of_an_open_claim_alone(first):
+    _, results = first
     spent = used(results)
     concerned = {(0.0, 1.0), (90.0, 1.0)}
     assert {spent[cell] for cell in spent.keys() - concerned} == {FLOOR}
@@ -172,12 +176,12 @@ def test_precision__may_be_asked_for_beside(tmp_path, near):
     assert used(results) == used(alone) and max(used(alone).values()) > FLOOR
 
 
-def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, near):
-    first = run(design_of(tmp_path, near), output=tmp_path, executor="serial")
-    study = tmp_path / "tiny" / "quick"
+def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, first, near):
+    folder, results = first
+    study = folder / "tiny" / "quick"
     for name in sorted(rows(study))[::3]:
         remove(study / name)
-    again = run(design_of(tmp_path, near), output=tmp_path, executor="serial")
-    elsewhere = run(design_of(tmp_path, near), output=tmp_path / "threads", executor="threads", workers=2)
+    again = run(design_of(folder, near), output=folder, executor="serial")
+    elsewhere = run(design_of(tmp_path, near), output=tmp_path, executor="threads", workers=2)
     for other in (again, elsewhere):
-        xr.testing.assert_identical(first.drop_attrs(), other.drop_attrs())
+        xr.testing.assert_identical(results.drop_attrs(), other.drop_attrs())

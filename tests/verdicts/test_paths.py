@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from exact_estimates import claim, derived, exact_estimates
 
-from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
+from simstudy.verdicts.comparisons import Comparison, Selected
 from simstudy.verdicts.evidence import interval, p_above, p_below, possible_minima
 from simstudy.verdicts.optima import Profile
 from simstudy.verdicts.paths import DOUBT, MOST_WAYS, optimum_slopes
@@ -139,10 +139,3 @@ def test_levels_of_another_factor__are_judged_apart_and_cells_without_a_value_le
     assert [each.statistic.rpartition(" at ")[2] for each in found] == ["h = 0", "h = 1"]
     assert [each.estimate for each in found] == pytest.approx([0.0, 0.0], abs=1e-12)
     assert not any(each.doubt for each in found) and len(found[1].cells) == 9
-
-
-def test_theory_that_ends_beside_the_first_level__has_no_optimum_there():
-    told = np.array([SURE, [1.0, np.nan, np.nan, np.nan, np.nan]]).ravel()
-    of = selected([SURE, SURE])._replace(theory=Predictions(told, np.zeros(10)))
-    stated = {"kind": "optimum_slope", "x": "x", "along": "z", "source": "leading", "margin": 0.1}
-    assert not list(optimum_slopes(claim(**stated), of))
