@@ -1,5 +1,6 @@
 """Small valid cells and designs for tests; each keyword replaces one setting."""
 
+import runpy
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,11 @@ def same_bits(ours: Iterable[Any], theirs: Iterable[Any]) -> bool:
         np.array_equal(a, b, equal_nan=True)
         for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True)
     )  # fmt: skip
+
+
+def functions_of(study: str) -> dict[str, Any]:
+    """Functions of a study of this project, by name."""
+    return runpy.run_path(str(Path(__file__).parents[1] / "designs" / study / "functions.py"))
 
 
 class Draw:

@@ -1,16 +1,13 @@
 """Captured numbers of a trained model against loops over the attention that it returns."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
-from builders import Draw
+from builders import Draw, functions_of
 
 pytest.importorskip("transformers")
 import torch
 
-STUDY = runpy.run_path(str(Path(__file__).parents[2] / "designs" / "real-heads" / "functions.py"))
+STUDY = functions_of("real-heads")
 
 
 @pytest.fixture(scope="module")
