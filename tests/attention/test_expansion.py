@@ -275,9 +275,15 @@ def test_control_of_rows__averages_to_0_over_all_data_sets():
     assert np.abs(mean_of_control(cell, others)).max() > 1e-3
 
 
+POPULATION = 'population = ["queries"]\n'
+QUERIES = '[queries]\nqueries = { kind = "gaussian", count = 2 }\n'
+
+
 @pytest.mark.parametrize(
     ("treatments", "stated", "expanded"),
     [
+        ('["integrated"]', POPULATION, [False] * 6),
+        ('["integrated"]', POPULATION + 'control = "expansion"\n', [True] * 6),
         ('["integrated"]', "", [True] * 6),
         ('["integrated"]', 'control = "none"\n', [False] * 6),
         ('["integrated", "drawn"]', "", [False] * 12),
@@ -286,17 +292,9 @@ def test_control_of_rows__averages_to_0_over_all_data_sets():
 )
 def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, stated, expanded, tmp_path):
     text = edited(DESIGN, "bandwidth = [0.5, 1.0]", f"bandwidth = [0.5, 1.0]\nnoise_treatment = {treatments}")
-    cells = load_design(write_design(tmp_path, edited(text, "seed = 7\n", f"seed = 7\n{stated}"))).cells
+    text = edited(text, "seed = 7\n", f"seed = 7\n{stated}") + QUERIES
+    cells = load_design(write_design(tmp_path, text)).cells
     assert [planned.cell.controlled for planned in cells] == expanded
-
-
-@pytest.mark.parametrize("stated", ["", 'control = "expansion"\n'])
-def test_grids_of_a_population__are_plain_unless_the_design_says_more(stated, tmp_path):
-    text = edited(DESIGN, "seed = 7\n", f'seed = 7\npopulation = ["queries"]\n{stated}')
-    cells = load_design(
-        write_design(tmp_path, f'{text}[queries]\nqueries = {{ kind = "gaussian", count = 2 }}\n')
-    ).cells
-    assert {planned.cell.controlled for planned in cells} == {bool(stated)}
 
 
 @pytest.mark.parametrize(

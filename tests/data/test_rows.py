@@ -21,7 +21,6 @@ from simstudy.design.feasibility import impossibilities
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
 from simstudy.results import cells_of
 from simstudy.verdicts.predictions import predict
@@ -224,14 +223,6 @@ def test_batches__spread_as_data_sets_of_that_size_do():
     # A sample variance of 64 numbers has a relative standard deviation of 0.18.
     assert spread[()] / within == pytest.approx(1.0, abs=0.6)
     assert spread["rows",] / (within + between) == pytest.approx(1.0, abs=0.6)
-
-
-def test_error_over_a_population_of_rows__exceeds_that_for_given_rows():
-    cell, plain = sampled(n_keys=600), sampled((), n_keys=600)
-    found, given = (measured(each, [simulate_batch([each], batch)[0] for batch in range(64)]) for each in (cell, plain))
-    assert found is not None and given is not None
-    assert found.mcse["mse"] > 15 * given.mcse["mse"] > 0  # 22 to 28 with 24 to 200 draws
-    assert cell.identity("") != plain.identity("")
 
 
 def test_theory__is_blank_with_the_reason():

@@ -71,22 +71,6 @@ def test_numbers_are_those_of_the_reference_at_every_address(first):
                 assert u[r, column, row] == reference_pair(role, first + r, row, column)[column % 2]
 
 
-def test_smaller_sizes_are_prefixes():
-    whole = normals(STREAM, Role.KEYS, 5, 1, 700, 23)
-    for n_rows in (1, 2, 7, 63, 64, 65, 127, 128, 129, 255, 257, 699):
-        for n_columns in (1, 2, 3, 4, 5, 22):
-            part = normals(STREAM, Role.KEYS, 5, 1, n_rows, n_columns)
-            np.testing.assert_array_equal(part, whole[:, :n_columns, :n_rows])
-
-
-@pytest.mark.parametrize("draw", [normals, uniforms])
-def test_replicates_do_not_depend_on_their_grouping(draw):
-    whole = draw(STREAM, Role.KEYS, 0, 30, 37, 5)
-    for edges in ([0, 30], [0, 1, 2, 30], [0, 7, 19, 30], list(range(31))):
-        parts = [draw(STREAM, Role.KEYS, a, b - a, 37, 5) for a, b in itertools.pairwise(edges)]
-        np.testing.assert_array_equal(np.concatenate(parts), whole)
-
-
 def test_single_precision_shows_the_same_numbers_to_its_rounding():
     double = normals(STREAM, Role.KEYS, 0, 3, 200_000, 6)
     single = normals(STREAM, Role.KEYS, 0, 3, 200_000, 6, "float32")
@@ -259,7 +243,7 @@ def test_noise_variance_by_hand():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ALL_KEYS)
-def test_keys_do_not_depend_on_their_grouping_and_fewer_keys_or_features_are_a_prefix(name, dtype):
+def test_keys_and_noise_do_not_depend_on_their_grouping_and_fewer_keys_or_features_are_a_prefix(name, dtype):
     cell = make(ALL_KEYS[name], n=300, d=9, dtype=dtype)
     whole = draw_keys(cell, 100, 20)
     assert whole.dtype == dtype and whole.shape == (20, 9, 300) and whole.flags.c_contiguous
@@ -269,15 +253,13 @@ def test_keys_do_not_depend_on_their_grouping_and_fewer_keys_or_features_are_a_p
         if d == 9 or name != "sphere":
             fewer = draw_keys(make(ALL_KEYS[name], n=n, d=d, dtype=dtype), 100, 3)
             np.testing.assert_array_equal(fewer, whole[:3, :d, :n])
-
-
-@pytest.mark.parametrize("name", NOISE)
-def test_noise_does_not_depend_on_its_grouping_or_on_the_number_of_keys(name):
-    whole = draw_noise(make(noise=NOISE[name], n=133), 0, 20)
-    parts = [draw_noise(make(noise=NOISE[name], n=133), a, b - a) for a, b in itertools.pairwise([0, 1, 4, 20])]
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
-    for n in (1, 3, 64, 131):
-        np.testing.assert_array_equal(draw_noise(make(noise=NOISE[name], n=n), 0, 20), whole[:, :n])
+    for noise in NOISE.values():
+        cell = make(noise=noise, n=133)
+        whole = draw_noise(cell, 0, 20)
+        parts = [draw_noise(cell, a, b - a) for a, b in itertools.pairwise([0, 1, 4, 20])]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+        for n in (1, 3, 64, 131):
+            np.testing.assert_array_equal(draw_noise(make(noise=noise, n=n), 0, 20), whole[:, :n])
 
 
 @pytest.mark.parametrize("name", ALL_KEYS)

@@ -6,9 +6,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given as given_drawn
-from hypothesis import settings
-from hypothesis import strategies as st
 from kernel_problems import assert_solved, naive_moments, problem, rounding
 
 from simstudy.kernels import few_queries, many_queries, nw_moments
@@ -67,20 +64,6 @@ PROBLEMS = [*(partial(problem, shape) for shape in SHAPES), partial(problem, (3,
 @pytest.mark.parametrize("make", PROBLEMS)
 def test_moments__are_the_formula(make, logits, precision):
     assert_solved(make(logits, precision))
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given_drawn(
-    shape=st.tuples(*(st.integers(1, top) for top in (3, 3, 4, 6, 40))),
-    logits=st.sampled_from(["distance", "dot_product"]),
-    precision=st.sampled_from(["float32", "float64"]),
-    bandwidth=st.floats(0.2, 5.0),
-    spread=st.floats(0.0, 20.0),
-    own_queries=st.booleans(),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_moments__of_any_small_problem(**drawn):
-    assert_solved(problem(**drawn))
 
 
 @PRECISIONS

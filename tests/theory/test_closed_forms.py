@@ -52,16 +52,6 @@ def test_dot_product_form_follows_from_the_general_formula(angles):
     np.testing.assert_allclose(cf.dot_product_correlation(*pulled, np.eye(5)), expected, rtol=1e-10)
 
 
-def test_origin_correlation_runs_from_one_to_the_floor():
-    for bandwidth in (1e-3, 0.5, 4.0):
-        assert cf.origin_correlation(np.zeros(3), bandwidth) == 1.0
-        orthogonal = cf.origin_correlation(np.full(3, np.pi / 2), bandwidth)
-        assert orthogonal == pytest.approx((1 - (1 + bandwidth**2) ** -2) ** 1.5, rel=1e-9)
-        # Concentrated overlap is worse than the same overlap spread out.
-        spread, concentrated = cf.origin_correlation(np.radians([[45.0, 45.0], [0.0, 90.0]]), bandwidth)
-        assert orthogonal < spread < concentrated < 1
-
-
 @pytest.mark.parametrize("degrees", [0.0, 40.0, 90.0])
 @pytest.mark.parametrize("bandwidth", [0.5, 1.5])
 def test_query_averages_are_the_integrals_they_claim(degrees, bandwidth):
