@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from builders import write_design
 from distributed import Client, LocalCluster
 from scipy import stats
 
@@ -200,15 +201,10 @@ def test_executor_of_the_callers__gives_the_same_bits(tmp_path):
 
 
 def test_script_without_a_guard__is_told_what_to_write(tmp_path):
-    script, guard = tmp_path / "script.py", 'if __name__ == "__main__":\n    '
-    call = 'simstudy.run("principal-angles", executor="processes", workers=-1)'
-    for text, said in (
-        (call, "write the call below if __name__ == '__main__':"),
-        (guard + call, "workers = -1: must be"),
-    ):
-        script.write_text(f"import simstudy\n{text}\n")
-        done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
-        assert said in done.stderr.splitlines()[-1]
+    script = tmp_path / "script.py"
+    script.write_text(f"import simstudy\nsimstudy.run({str(write_design(tmp_path))!r}, executor='processes')\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
+    assert "write the call below if __name__ == '__main__':" in done.stderr.splitlines()[-1]
 
 
 def test_agreement__draws_equality_and_limits_of_differences():

@@ -1,8 +1,5 @@
 """Results as people write them with xarray: a tree of grids and back, files, and one line on what is no such tree."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -159,26 +156,6 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path):
         open_results(tmp_path)
     with pytest.raises(UserError, match="run the study first"):
         open_results("no-such-study")
-
-
-def test_threads_that_read_and_write_results__do_not_end_the_process(made_up, tmp_path):
-    """A crash within the netCDF library, of calls that its lock did not guard."""
-    Store(tmp_path).write_dataset("results.nc", tree_of(made_up))
-    program = f"""
-from concurrent.futures import ThreadPoolExecutor
-import subprocess
-import sys
-from pathlib import Path
-from simstudy.execution.store import read_tree
-from simstudy.netcdf import netcdf
-
-def work(_):
-    for _ in range(20):
-        netcdf(read_tree(Path({str(tmp_path / "results.nc")!r})))
-
-list(ThreadPoolExecutor(2).map(work, range(2)))
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """How far a study is, what a plan predicts of it, and a run that stops when its budget is spent."""
 
 import json
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -24,11 +23,10 @@ from simstudy.study import open_state, plan, run
 
 
 @pytest.fixture
-def finished(tmp_path):
+def finished(tmp_path, tiny):
     """A design, and the store of its run."""
     design = load_design(write_design(tmp_path))
-    run(design, output=tmp_path, executor="serial")
-    return design, store_of(design, tmp_path)
+    return design, store_of(design, tiny.copied(tmp_path))
 
 
 def test_status_written__is_that_of_all_batches(finished):
@@ -158,39 +156,26 @@ def after(monkeypatch):
     return jump
 
 
-@pytest.fixture
-def cut(tmp_path, after):
-    """A design whose run was cut after 10 of 16 tasks, and the results."""
+def test_run__judges_what_stands_when_its_budget_is_spent_and_goes_on_with_another(tmp_path, after, in_process):
     path = write_design(tmp_path, BUDGETED)
-    after(10)
-    return path, cells_of(simstudy.run(path, output=tmp_path, executor="serial"))
 
+    def ran(tasks):
+        after(tasks)
+        return cells_of(simstudy.run(path, output=tmp_path, executor="serial"))
 
-def test_run__judges_what_stands_when_the_budget_is_spent(cut, tmp_path):
-    _, results = cut
+    results = ran(10)  # of 16
     batches = results.n_batches.values.tolist()
     assert 4 < max(batches) < 16 and not results.precision_reached.values.any()
     assert results.n_replicates.values.tolist() == [32 * count for count in batches]
     assert results.look_replicates.max(dim="look").values.tolist() == results.n_replicates.values.tolist()
-
-
-def test_stopped_run__is_shown_and_goes_on_with_another_budget(cut, tmp_path, after, in_process):
-    path, _ = cut
     shown = in_process("status", path, "--output", tmp_path).stdout
     assert shown.count("budget spent") == 6 and "0 of 6 cells finished" in shown
-    after(1)
-    again = cells_of(simstudy.run(path, output=tmp_path, executor="serial"))
-    assert json.loads(again.attrs["run"])["batches_computed"] > 0
-
-
-def test_larger_budget__goes_on_with_stored_batches(cut, tmp_path, monkeypatch):
-    path, results = cut
-    monkeypatch.undo()
+    again = ran(1)
+    assert json.loads(again.attrs["run"])["batches_computed"] == again.n_batches.sum() - sum(batches) > 0
     path.write_text(path.read_text().replace("wall_seconds = 100", "wall_seconds = 10000"))
-    whole = cells_of(simstudy.run(path, output=tmp_path, executor="serial"))
+    whole = ran(1000)
     assert set(whole.n_batches.values.tolist()) == {16}
-    n_further = (whole.n_batches.values - results.n_batches.values).sum()
-    assert json.loads(whole.attrs["run"])["batches_computed"] == n_further
+    assert json.loads(whole.attrs["run"])["batches_computed"] == (whole.n_batches - again.n_batches).sum()
 
 
 def test_budget_that_is_spent_at_once__judges_the_first_batch(tmp_path, after):
@@ -198,13 +183,8 @@ def test_budget_that_is_spent_at_once__judges_the_first_batch(tmp_path, after):
     with pytest.warns(PrecisionWarning) as told:
         results = cells_of(simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial"))
     assert set(results.n_batches.values.tolist()) == {1} and results.verdict.item() == "undecided"
-    (line,) = str(told[0].message).splitlines()[:1]
-    reached = (
-        r"6 cells short of the target, furthest angles: angle = \S+, bandwidth = \S+: MCSE of mse \S+, target \S+, "
-    )
-    assert re.fullmatch(f"{reached}budget of 100 s on the clock spent; run again to go on", line) and len(told) == 1, (
-        line
-    )
+    line = str(told[0].message).splitlines()[0]
+    assert line.endswith("budget of 100 s on the clock spent; run again to go on") and len(told) == 1, line
 
 
 def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in_process):
@@ -254,7 +234,6 @@ def damage(file):
 
 
 CHANGED = {
-    "nothing": lambda *_: None,
     "a batch": lambda _, store, patch: damage(store / "batches" / "run"),
     "results damaged": lambda _, store, patch: damage(store / "results.nc"),
     "results gone": lambda _, store, patch: (store / "results.nc").unlink(),
@@ -269,8 +248,7 @@ CHANGED = {
 
 
 @pytest.mark.filterwarnings("ignore:.* stored batches were damaged")
-@pytest.mark.parametrize("change", CHANGED)
-def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(change, tmp_path, monkeypatch):
+def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, monkeypatch):
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     path, trust = write_design(tmp_path, OWN), [tmp_path / "functions.py"]
     opened, original = [], study.open_state
@@ -281,9 +259,11 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(change, tm
         simstudy.run(path, output=tmp_path, executor="serial", trust=trust)
         return len(opened)
 
-    assert opens()
-    CHANGED[change](tmp_path, tmp_path / "tiny" / "quick", monkeypatch)
-    assert opens() == (change != "nothing") and not opens()
+    assert opens() and not opens()
+    for name, change in CHANGED.items():
+        change(tmp_path, tmp_path / "tiny" / "quick", monkeypatch)
+        assert opens(), name
+        assert not opens(), name
 
 
 def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_process, monkeypatch):
