@@ -82,12 +82,14 @@ def test_json__has_the_keys_of_the_documentation(command, tmp_path):
 
 
 def test_quiet__prints_nothing_but_warnings(command, tmp_path):
-    text = edited(DESIGN, "mse = 0.05", "mse = 0.5").replace("[0, 45, 90]", "[0, 90]")
+    text = edited(DESIGN, "mse = 0.05", "mse = 0.5")
     path = write_design(tmp_path, text)
     assert command("run", path, "--quiet", "--executor", "serial")[1:] == ("", "")
-    path.write_text(edited(text, "mse = 0.5", "mse = 0.0001"))
+    path.write_text(edited(edited(text, "mse = 0.5", "mse = 0.0001"), '"undecided"', '"supported"'))
     code, shown, errors = command("run", path, "--quiet", "--executor", "serial")
-    assert code in (3, 5) and shown == "" and "short of the target" in errors
+    assert code == 3 and shown == "" and "6 cells short of the target, furthest angles: angle = " in errors
+    assert errors.count(": MCSE of mse ") == 1 and "ceiling of 512 replicates; raise" in errors
+    assert command("status", path)[1].count("short of the target") == 6
 
 
 def test_study_without_claims__shows_its_measures(command, tmp_path):

@@ -46,7 +46,7 @@ def assert_same(left: tuple[xr.Dataset, Path], right: tuple[xr.Dataset, Path], d
     assert batch_digests(design, left[1]) == batch_digests(design, right[1])
 
 
-@pytest.mark.parametrize(("executor", "workers"), [("threads", 1), ("threads", 3), ("processes", 2)])
+@pytest.mark.parametrize(("executor", "workers"), [("threads", 3), ("processes", 2)])
 @pytest.mark.usefixtures("warm_processes")
 def test_executors__give_the_same_bits(design, serial, tmp_path, executor, workers):
     names = compiled.digest()

@@ -5,18 +5,12 @@ from pathlib import Path
 import pytest
 from builders import DESIGN, edited, minimal_cell
 
-from simstudy.design import written
 from simstudy.design.load import load_design
-from simstudy.design.settings.cell import TABLE_OF, TABLES
 from simstudy.design.written import find_design, known_designs
 from simstudy.errors import UserError
 from simstudy.study import run
 
 LABEL = {"label": "sin x"}
-
-
-def test_setting_names__are_unique_over_tables():
-    assert len(TABLE_OF) == sum(len(model.model_fields) for model in TABLES.values())
 
 
 def test_identity__follows_numbers_not_labels_and_paths():
@@ -46,32 +40,12 @@ def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
     assert "59f306e2cabce839b7c4f461c192f430" in ids
 
 
-def test_changed_cell__has_coordinates_of_its_own():
-    cell = minimal_cell(seed=7)
-    assert cell.coordinates["seed"] == 7 and cell.coordinates is cell.coordinates
-    changed = cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"seed": 8})})
-    assert changed.coordinates["seed"] == 8 and cell.coordinates["seed"] == 7
-
-
-def test_names__are_those_of_shipped_designs_from_everywhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert find_design("principal-angles") == Path(__file__).parents[2] / "designs" / "principal-angles" / "design.toml"
-    with pytest.raises(UserError, match=r"absent: neither a file nor the name of a design; known: alloc"):
-        find_design("absent")
-
-
-def test_inside_of_a_package__designs_are_in_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(written, "__file__", str(tmp_path / "simstudy" / "design" / "written.py"))
-    folder = tmp_path / "simstudy" / "designs" / "inside"
-    folder.mkdir(parents=True)
-    (folder / "design.toml").touch()
-    assert find_design("inside") == folder / "design.toml"
-
-
 def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypatch):
     for name in ("own", "principal-angles"):
         (tmp_path / "designs" / name).mkdir(parents=True)
         (tmp_path / "designs" / name / "design.toml").write_text(DESIGN)
+    with pytest.raises(UserError, match=r"absent: neither a file nor the name of a design; known: alloc"):
+        find_design("absent")
     monkeypatch.chdir(tmp_path)
     assert find_design("own") == Path("designs/own/design.toml")
     assert sum(path.parent.name == "principal-angles" for path in known_designs()) == 2

@@ -60,9 +60,11 @@ def test_head_file__travels_inside_the_cell(tmp_path):
         ({"a": HEADS}, "cannot be read as .npy"),  # an archive
         (np.stack([HEADS[0], HEADS[1, :, :1] * [1.0, -2.0]]), "head 1 has rank 1; give head_dim = 2"),
         (np.full((2, 6, 2), np.inf), "must hold real numbers only"),
+        (np.ones((2, 6, 40)), "heads.file = 'heads.npy': longer than 2000 bytes"),
     ],
 )
-def test_head_file__that_is_none_is_refused(tmp_path, content, expected):
+def test_head_file__that_is_none_is_refused(tmp_path, monkeypatch, content, expected):
+    monkeypatch.setattr("simstudy.design.contents.MAX_BYTES", 2000)
     with (tmp_path / "heads.npy").open("wb") as file:
         np.savez(file, **content) if isinstance(content, dict) else np.save(file, content)
     assert expected in mistakes(tmp_path, of_heads("heads.npy"))
@@ -90,9 +92,3 @@ def test_irregular_files__are_refused_without_waiting(irregular, tmp_path):
         load_design(irregular)
     text = of_heads("odd")
     assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, text)
-
-
-def test_large_files__are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("simstudy.design.contents.MAX_BYTES", 200)
-    np.save(tmp_path / "heads.npy", HEADS)
-    assert "heads.file = 'heads.npy': longer than 200 bytes" in mistakes(tmp_path, of_heads("heads.npy"))

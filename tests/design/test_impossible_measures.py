@@ -6,7 +6,6 @@ from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
 from simstudy.design.answerable import ORDER, lacking, tail
 from simstudy.design.measures import INDICES, MEASURES, STATISTICS
-from simstudy.design.mistakes import nearest
 from simstudy.study import run
 
 ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
@@ -59,12 +58,6 @@ def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
     loaded(tmp_path, edited(text, "[grids.angles.factors]", own))
 
 
-def test_words_in_another_order__are_nearer_than_like_letters():
-    assert nearest("bias_squared", ["mean_squared_bias", "squared_bias"]) == "squared_bias"
-    assert nearest("variance-mean", ["variances", "mean_variance"]) == "mean_variance"
-    assert nearest("colour", ["mse"]) == ""
-
-
 def keys(df):
     return {"kind": "student_t", "df": df}
 
@@ -87,28 +80,6 @@ QUADRATIC = {"key_distribution": keys(3.0), "regression": {"kind": "sum", "terms
 )
 def test_tail__is_that_of_the_heaviest_part(settings, limit):
     assert tail(minimal_cell(**settings)).limit == limit
-
-
-def hill(estimates, largest):
-    """Tail index of the largest values (Hill 1975), and its standard error."""
-    ordered = np.sort(np.abs(estimates))[::-1]
-    index = 1.0 / np.log(ordered[:largest] / ordered[largest]).mean()
-    return index, index / np.sqrt(largest)
-
-
-def test_tail__is_that_of_sampled_estimates():
-    """Heads on the first axis, |x|² under t(3) keys of 8 features, weights that grow along the query."""
-    limit = tail(minimal_cell(**QUADRATIC, logits="dot_product")).limit
-    rng = np.random.default_rng(5)
-    sampled = []
-    for _ in range(20):
-        x = rng.standard_normal((10_000, 10, 8)) / np.sqrt(rng.chisquare(3.0, (10_000, 10, 1)))
-        w = np.exp(x[..., 0] - x[..., 0].max(axis=1, keepdims=True))
-        sampled.append((w * (x**2).sum(axis=-1)).sum(axis=1) / w.sum(axis=1))
-    index, error = hill(np.concatenate(sampled), 200)
-    assert abs(index - limit) < 4 * error
-    # The control: a tail twice as light.
-    assert abs(index - limit * 2.0) > 4 * error
 
 
 def test_order__is_known_of_every_measure():

@@ -17,6 +17,8 @@ def test_design__is_crossed_with_the_last_factor_fastest(tmp_path):
     assert levels == [(0, 0.5), (0, 1.0), (45, 0.5), (45, 1.0), (90, 0.5), (90, 1.0)]
     assert isinstance(design.claims["mse-falls"], BaseClaim)
     assert design.text == DESIGN
+    (tmp_path / "design.toml").write_bytes(b"\xef\xbb\xbf" + DESIGN.encode())  # a byte order mark is no part of it
+    assert load_design(tmp_path / "design.toml").text == DESIGN
     loaded(tmp_path, edited(DESIGN, "To test.", "First.\\n\\n\\tSecond: ∑ é 👍."))
 
 
@@ -192,9 +194,3 @@ def test_too_many_cells__are_refused(tmp_path, monkeypatch):
     assert len(loaded(tmp_path, text).cells) == 150
     text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(150)]}"
     assert "factors = 150: brings the design to 300 cells, more than 200; use fewer values" in mistakes(tmp_path, text)
-
-
-def test_byte_order_mark__is_no_part_of_the_design(tmp_path):
-    path = tmp_path / "design.toml"
-    path.write_bytes(b"\xef\xbb\xbf" + DESIGN.encode())
-    assert load_design(path).text == DESIGN
