@@ -5,10 +5,12 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+import pytest
+from builders_results import build_design, build_results
 
 from simstudy.report.labels import OVERVIEW, Z_SCORES
 from simstudy.report.page import figure_files
-from simstudy.report.tables import csv_of, verdict_lines, verdict_table
+from simstudy.report.tables import count_verdicts, csv_of, verdict_lines, verdict_table
 from simstudy.report.terminal import show_table
 
 
@@ -41,13 +43,36 @@ def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
         assert word in printed
 
 
-def test_figure_files__are_those_of_the_design_and_the_same_whatever_matplotlib_is_told(design, results):
-    files = figure_files(results, design)
-    assert list(files) == [*design.figures, Z_SCORES]
-    assert all(each.startswith(b"\x89PNG") for each in files.values())
+def test_figure_files__are_the_same_whatever_matplotlib_is_told(design, results):
     few = design.model_copy(update={"figures": {}})
+    files = figure_files(results, few)
+    assert list(files) == [OVERVIEW, Z_SCORES] and all(each.startswith(b"\x89PNG") for each in files.values())
     with mpl.rc_context({"text.usetex": True, "axes.facecolor": "red", "savefig.dpi": 10, "svg.fonttype": "path"}):
-        assert figure_files(results, few)[Z_SCORES] == files[Z_SCORES]
-        again = figure_files(results, few, "svg")
-    assert list(again) == [OVERVIEW, Z_SCORES]
-    assert all(b"<svg" in each and b"<text" in each for each in again.values())
+        assert figure_files(results, few) == files
+        assert all(b"<svg" in each and b"<text" in each for each in figure_files(results, few, "svg").values())
+
+
+def test_counts__say_whether_verdicts_are_as_expected(results):
+    lines = holds, fails, opens = verdict_lines(results)
+    assert count_verdicts([]) == "The design makes no claim."
+    assert count_verdicts([holds]) == "1 claim: 1 supported, 0 contradicted, 0 undecided; as expected"
+    assert count_verdicts([holds, fails]) == "2 claims: 1 supported, 1 contradicted, 0 undecided; all as expected"
+    assert count_verdicts(lines).endswith("1 undecided; 1 not as expected") and opens.expected == "supported"
+
+
+@pytest.fixture
+def twofold(tmp_path):
+    """A run in which the first claim has two comparisons, and is decided by the first."""
+    found = build_results(build_design(tmp_path))
+    found["comparison_claim"] = "comparison", ["falls", "falls", "agrees"]
+    found["comparison_statistic"] = "comparison", ["first", "second", str(found.statistic.values[1])]
+    found["statistic"] = "claim", ["first", *found.statistic.values.tolist()[1:]]
+    return found
+
+
+def test_what_the_design_names__stands_before_what_decides(twofold):
+    line = verdict_lines(twofold)[0]
+    assert (line.statistic, line.decided_by, line.estimate) == ("first", "", "0.500 ± 0.012")
+    twofold["standing_statistic"] = "claim", ["second", "", ""]
+    line = verdict_lines(twofold)[0]
+    assert (line.statistic, line.decided_by, line.estimate) == ("second", "first", "0.600 ± 0.012")

@@ -5,11 +5,12 @@ from functools import partial
 import matplotlib as mpl
 import numpy as np
 import pytest
-from builders_results import cells_where
+import xarray as xr
+from builders_results import DESIGN, build_design, build_results, cells_where
 from drawn import bars, half_lengths, legend_texts, lines, panels, points, reading, stated, strips
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from simstudy.report.figures import draw, image
+from simstudy.report.figures import chosen, draw, image
 from simstudy.report.figures.shared import COVERAGE, PlainLog
 
 
@@ -17,49 +18,28 @@ def curve(**entries):
     return stated(**{"grid": "angles", "y": "correlation", "x": "angle"} | entries)
 
 
-@pytest.fixture(scope="module")
-def variance(design, results):
-    return draw(design.figures["variance-by-angle"], "f", results)
-
-
-def test_curve__has_a_panel_for_each_level_and_all_points(variance):
-    zero, ridge = panels(variance)
-    assert zero.get_title("left") == "regression function: zero"
-    assert "ridge" in ridge.get_title("left")
-    for axes in (zero, ridge):
-        assert len(bars(axes)) == 2
-        assert len(points(axes)) == 14
-    assert zero.get_ylim() == ridge.get_ylim()
-    assert zero.get_ylabel() == "ensemble variance [Y²]"
-    assert [strip.get_xlabel() for strip in strips(variance)] == ["angle [degrees]"] * 2
-
-
-def test_curve__draws_estimates_with_bars_of_1_96_mcse(variance, results):
-    cells = cells_where(results, regression="zero", n_keys=400.0)
-    _, second = bars(panels(variance)[0])
+def test_curve__has_panels_all_points_with_bars_of_1_96_mcse_and_theory_with_a_gap_where_it_does_not_apply(
+    design, results
+):
+    drawing, cells = draw(design.figures["variance-by-angle"], "f", results), cells_where(results, n_keys=400.0)
+    cells = cells_where(cells, regression="zero")
+    axes, ridge = panels(drawing)
+    assert axes.get_title("left") == "regression function: zero" and "ridge" in ridge.get_title("left")
+    assert axes.get_ylim() == ridge.get_ylim() and axes.get_ylabel() == "ensemble variance [Y²]"
+    assert [strip.get_xlabel() for strip in strips(drawing)] == ["angle [degrees]"] * 2
+    assert [(len(bars(each)), len(points(each))) for each in (axes, ridge)] == [(2, 14)] * 2
+    first, second = bars(axes)
     x, y = second.lines[0].get_data()
     np.testing.assert_array_equal(x, cells.angle.values)
     np.testing.assert_array_equal(y, cells.ensemble_variance.sel(source="empirical").values)
     np.testing.assert_allclose(half_lengths(second), COVERAGE * cells.ensemble_variance_mcse.values, rtol=1e-12)
-
-
-def test_curve__leaves_a_gap_where_theory_does_not_apply(variance):
-    axes = panels(variance)[0]
-    with_gap, whole = lines(axes, "leading")
+    (exact,), (with_gap, leading) = lines(axes, "exact"), lines(axes, "leading")
     np.testing.assert_array_equal(np.isnan(with_gap.get_ydata()), np.arange(0.0, 91.0, 15.0) == 45.0)
-    assert np.isfinite(whole.get_ydata()).all()
-    assert with_gap.get_color() == bars(axes)[0].lines[0].get_color()
-
-
-def test_curve__draws_exact_theory_broad_and_pale_beside_leading_order(variance, results):
-    axes = panels(variance)[0]
-    (exact,), (_, leading) = lines(axes, "exact"), lines(axes, "leading")
-    cells = cells_where(results, regression="zero", n_keys=400.0)
+    np.testing.assert_array_equal(leading.get_ydata(), cells.ensemble_variance.sel(source="leading").values)
     np.testing.assert_array_equal(exact.get_ydata(), cells.ensemble_variance.sel(source="exact").values)
-    assert not np.array_equal(exact.get_ydata(), leading.get_ydata())
-    assert exact.get_color() == leading.get_color()
+    assert with_gap.get_color() == first.lines[0].get_color() != exact.get_color() == leading.get_color()
     assert exact.get_linewidth() > 3 * leading.get_linewidth() and exact.get_alpha() < 0.5
-    assert "broad pale line: exact theory at any n" in reading(variance)
+    assert "broad pale line: exact theory at any n" in reading(drawing)
 
 
 def test_curve__does_not_join_points_that_exact_theory_joins(results):
@@ -74,18 +54,11 @@ def test_curve__does_not_join_points_that_exact_theory_joins(results):
     assert joined.get_color() == lines(axes, "exact")[0].get_color()
 
 
-def test_curve__marks_a_theoretical_value_without_neighbours(results):
-    only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=slice(5))
-    only.correlation.loc[{"source": "leading"}] = [np.nan, 0.7, np.nan, 0.5, 0.4]
-    axes = panels(draw(curve(), "f", only))[0]
-    (line,) = lines(axes, "leading")
-    assert line.get_markevery() == [1]
-
-
-def test_curve__sorts_cells_by_x(results):
-    backwards = cells_where(results, regression="zero", n_keys=400.0).isel(cell=slice(None, None, -1))
-    (line,) = lines(panels(draw(curve(), "f", backwards))[0], "leading")
-    np.testing.assert_array_equal(line.get_xdata(), np.arange(0.0, 91.0, 15.0))
+def test_curve__sorts_cells_by_x_and_marks_a_theoretical_value_without_neighbours(results):
+    only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=[4, 3, 2, 1, 0])
+    only.correlation.loc[{"source": "leading"}] = [0.4, 0.5, np.nan, 0.7, np.nan]
+    (line,) = lines(panels(draw(curve(), "f", only))[0], "leading")
+    assert line.get_markevery() == [1] and line.get_xdata().tolist() == [0, 15, 30, 45, 60]
 
 
 def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results):
@@ -170,3 +143,101 @@ def test_letters__are_at_least_nine_points(design, results):
         drawing = draw(figure, name, results)
         texts = [text for text in drawing.findobj(mpl.text.Text) if text.get_text() and text.get_visible()]
         assert min(text.get_fontsize() for text in texts) >= 9
+
+
+@pytest.fixture(scope="module")
+def leading(tmp_path_factory):
+    """Results without exact theory."""
+    return build_results(
+        build_design(tmp_path_factory.mktemp("plain"), DESIGN.replace("exact = true", "exact = false"))
+    )
+
+
+def single(**entries):
+    return curve(**{"where": {"regression": "zero", "n_keys": 400}} | entries)
+
+
+def with_levels(leading: xr.Dataset, source: str, values: list[float]) -> xr.Dataset:
+    cells = chosen(single(), leading).copy(deep=True)
+    cells.correlation.loc[{"source": source}] = values
+    return cells
+
+
+def test_residuals__are_drawn_below_with_their_errors(leading):
+    drawing = draw(single(), "f", leading)
+    (axes,), (strip,) = panels(drawing), strips(drawing)
+    (bar,) = strip.containers
+    x, y = bar.lines[0].get_data()
+    cells = chosen(single(), leading)
+    leading = cells.correlation.sel(source="leading").values
+    np.testing.assert_array_equal(x, cells.angle)
+    np.testing.assert_allclose(y, cells.correlation.sel(source="empirical").values / leading - 1, atol=1e-12)
+    np.testing.assert_allclose(half_lengths(bar), COVERAGE * cells.correlation_mcse / leading)
+    assert strip.get_ylim()[0] == -strip.get_ylim()[1] and strip.get_xlim() == axes.get_xlim()
+    texts = [strip.yaxis.get_major_formatter()(value, 0) for value in (-0.01, 0.0, 0.025)]
+    assert texts == ["−1 %", "0 %", "+2.5 %"]
+
+
+def test_strip__shows_the_margin_of_a_claim_and_what_is_inside_looks_inside(leading):
+    """A deviation of a thousandth is drawn at a thousandth of an axis of one per cent, or of more than the margin."""
+    close = chosen(single(), leading).correlation.sel(source="leading").values * 1.0005
+    cells = with_levels(leading, "empirical", close)
+    cells["correlation_mcse"] = 1e-6 * cells.correlation_mcse
+    ends = []
+    for margin in (None, 0.002, 0.05):
+        (strip,) = strips(draw(single(), "f", cells, margin))
+        bands = [item for item in strip.patches if item.get_label() == "margin"]
+        assert [item.get_height() for item in bands] == ([pytest.approx(2 * margin)] if margin else [])
+        ends.append(strip.get_ylim()[1])
+    assert ends[0] >= 0.01 and ends[1] > 0.002 and ends[2] > 0.05 and ends[1] < ends[0]
+
+
+@pytest.mark.parametrize(("times", "told"), [(3, "195 %"), (300, "2.94e4 %")])
+def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(leading, times, told):
+    cells = chosen(single(), leading)
+    values = cells.correlation.sel(source="leading").values.copy()
+    values[3] /= times
+    drawing = draw(single(), "f", with_levels(leading, "leading", values))
+    (strip,) = strips(drawing)
+    (up,) = (each for each in strip.lines if each.get_marker() == "^" and len(each.get_xdata()))
+    assert up.get_xdata() == [45.0] and up.get_ydata()[0] < strip.get_ylim()[1] < 1
+    assert f"arrows: 1 point beyond the strip, the furthest by {told}" in reading(drawing)
+
+
+def test_figure_without_any_theory__has_no_strip(leading):
+    cells = with_levels(leading, "leading", [np.nan] * 7)
+    drawing = draw(single(), "f", cells)
+    assert len(drawing.axes) == 1
+    assert "no theory" not in reading(drawing)
+
+
+def test_axis__begins_at_zero_where_that_costs_little_and_says_so_where_not(leading):
+    near = with_levels(leading, "empirical", [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.35])
+    near.correlation.loc[{"source": "leading"}] = near.correlation.sel(source="empirical")
+    drawing = draw(single(), "f", near)
+    assert drawing.axes[0].get_ylim()[0] == 0 and "begin at 0" not in reading(drawing)
+    far = near.assign(correlation=near.correlation + 2)
+    drawing = draw(single(), "f", far)
+    assert drawing.axes[0].get_ylim()[0] > 1 and "y does not begin at 0" in reading(drawing)
+    assert "begin at 0" not in reading(draw(single(y_scale="log"), "f", far))
+
+
+def test_panels_with_axes_of_their_own__say_so(leading):
+    where = {"n_keys": 400}
+    apart = draw(single(where=where, y="squared_bias", panel="regression"), "f", leading)
+    assert "panels have y axes of their own" in reading(apart)
+    zero, ridge = panels(apart)
+    assert zero.get_ylim()[1] < ridge.get_ylim()[1] / 100
+    apart.draw_without_rendering()
+    assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
+    together = draw(single(where=where, panel="regression"), "f", leading)
+    assert "axes of their own" not in reading(together)
+
+
+def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_of(leading):
+    cells = chosen(single(), leading).isel(cell=np.tile(np.arange(7), 2))
+    levels = np.geomspace(1, 2, 7)
+    cells = cells.assign_coords(spread=("cell", np.concatenate([levels, levels * 1.04]).round(3)))
+    cells.attrs["factors"] = "angles: spread"
+    ticks = draw(single(where={}, x="spread"), "f", cells).axes[0].get_xticks()
+    assert 2 < len(ticks) < 14 and set(ticks) <= set(cells.spread.values.tolist())
