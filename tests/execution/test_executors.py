@@ -247,24 +247,8 @@ def numerical_threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
-@pytest.mark.parametrize("executor", ["serial", "threads", "processes"])
-def test_numerical_library__has_one_thread_where_a_run_is_judged(executor):
-    """Last bits of theory depended on how many there were, so that executors gave different results."""
-    with threadpool_limits(2):
-        with open_executor(executor, 1):
-            assert numerical_threads() == {1}
-        assert numerical_threads() == {2}
-
-
-def test_numerical_library__has_one_thread_in_a_worker_that_somebody_else_started():
-    task = batches(1)
-    with threadpool_limits(2):
-        loop.compute(task, "cpu", loop.engine())
-        assert numerical_threads() == {1}
-
-
-def test_numerical_library__has_one_thread_where_a_run_ends(tmp_path, monkeypatch):
-    """The queue is closed by then; a design without claims meets theory here first."""
+def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_path, monkeypatch):
+    """Last bits of theory depended on how many there were; a design without claims meets it when the run ends."""
     seen, original = [], assemble.assemble
 
     def spied(*given):
@@ -274,6 +258,12 @@ def test_numerical_library__has_one_thread_where_a_run_ends(tmp_path, monkeypatc
     monkeypatch.setattr(assemble, "assemble", spied)
     with threadpool_limits(2):
         study.run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+        for executor in ("serial", "threads", "processes"):
+            with open_executor(executor, 1):
+                assert numerical_threads() == {1}
+            assert numerical_threads() == {2}
+        loop.compute(batches(1), "cpu", loop.engine())  # as in a worker that somebody else started
+        assert numerical_threads() == {1}
     assert seen == [{1}]
 
 
@@ -309,14 +299,10 @@ def test_workers_that_no_machine_has__are_refused(workers):
         pass
 
 
-@pytest.mark.parametrize("executor", ["serial", "threads"])
-def test_executors_of_one_process__open_no_socket(executor):
+def test_threads__open_no_socket_and_run_without_the_library_that_could(tmp_path):
     before = listeners(os.getpid())
-    with open_executor(executor, 2) as opened:
+    with open_executor("threads", 2) as opened:
         assert [listeners(os.getpid()) - before for _ in run_tasks(opened, deque([iter(batches(4))]))] == [set()] * 4
-
-
-def test_threads__run_without_the_library_that_could_listen(tmp_path):
     told = "import sys; sys.exit = lambda code: print(code, 'distributed' in sys.modules)"
     arguments = ("run", write_design(tmp_path), "--output", tmp_path, "--executor", "threads", "--workers", 2)
     assert simstudy(*arguments, before=told).stdout.splitlines()[-1] in ("0 False", "3 False")
@@ -353,18 +339,14 @@ def test_plain_cluster__lets_a_second_user_in():
     assert {"as_client tcp", "as_peer tcp", "as_worker tcp"} <= set(ways) and users == ["uid-0"]
 
 
-@pytest.mark.parametrize("address", ["tcp://10.77.0.1:8786", "tcp://host:8786", "tcp://127.0.0.1.org:1", "ws://host:1"])
-def test_scheduler_elsewhere_without_tls__needs_a_word_of_trust(address):
-    with pytest.raises(UserError, match=r"anybody on the network can run code as you; use tls://.*--trust-network"):
-        executors._credentials(address, False)
-    assert executors._credentials(address, True)
+ELSEWHERE = ("tcp://10.77.0.1:8786", "tcp://host:8786", "tcp://127.0.0.1.org:1", "ws://host:1")
+HERE = ("tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1")
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1"])
-def test_scheduler_on_this_machine__needs_none(address):
-    assert executors._credentials(address, False)
-
-
-def test_scheduler_with_tls__wants_certificates_of_the_configuration():
+def test_scheduler_elsewhere__needs_tls_with_certificates_or_a_word_of_trust():
+    for address in ELSEWHERE:
+        with pytest.raises(UserError, match=r"anybody on the network can run code as you; use tls://.*--trust-network"):
+            executors._credentials(address, False)
     with pytest.raises(UserError, match=r"certificates are missing; set distributed.comm.tls.ca-file and"):
         executors._credentials("tls://host:8786", False)
+    assert all(executors._credentials(address, address in ELSEWHERE) for address in (*ELSEWHERE, *HERE))

@@ -111,22 +111,6 @@ def test_missing_extra__is_one_message(monkeypatch):
         job_script(Jobs())
 
 
-def refusing(n_failures: int):
-    """A kind of jobs whose submission fails so often, and the scripts that were submitted."""
-    scripts = []
-
-    class Job:
-        def __init__(self, security):
-            self.security = security
-
-        async def start(self):
-            scripts.append("script")
-            if len(scripts) <= n_failures:
-                raise RuntimeError("Command exited with code 1\nstderr:\nno such queue")
-
-    return executors._patient(Job), scripts
-
-
 def test_key_file__is_closed_to_others_from_the_start_and_ends_with_the_block(tmp_path):
     folder = tmp_path / ".partial"
     tmp_path.chmod(0o777)
@@ -141,23 +125,26 @@ def test_key_file__is_closed_to_others_from_the_start_and_ends_with_the_block(tm
     assert not list(folder.iterdir())
 
 
-def test_first_job_that_is_refused__is_not_submitted_again(monkeypatch):
-    monkeypatch.setattr(executors, "SUBMIT_SECONDS", 0.0)
-    kind, scripts = refusing(99)
-    asyncio.run(kind(security=NO_KEYS).start())
-    assert scripts == ["script"] and not kind.accepted and kind.refusal.strip() == "no such queue"
+@pytest.mark.parametrize(
+    ("accepted", "failures", "submitted"), [(False, 99, 1), (True, 3, 4), (True, 10_000, executors.SUBMIT_RETRIES)]
+)
+def test_job_that_is_refused__is_submitted_again_if_another_was_taken(accepted, failures, submitted, monkeypatch):
+    scripts = []
 
+    class Job:
+        def __init__(self, security):
+            self.security = security
 
-def test_job_that_fails_after_another_was_taken__is_submitted_again(monkeypatch):
+        async def start(self):
+            scripts.append("script")
+            if len(scripts) <= failures:
+                raise RuntimeError("Command exited with code 1\nstderr:\nno such queue")
+
     monkeypatch.setattr(executors, "SUBMIT_SECONDS", 0.0)
-    kind, scripts = refusing(3)
-    kind.accepted = True
+    kind = executors._patient(Job)
+    kind.accepted = accepted
     asyncio.run(kind(security=NO_KEYS).start())
-    assert len(scripts) == 4
-    kind, scripts = refusing(10_000)
-    kind.accepted = True
-    asyncio.run(kind(security=NO_KEYS).start())
-    assert len(scripts) == executors.SUBMIT_RETRIES
+    assert len(scripts) == submitted and (accepted or kind.refusal.strip() == "no such queue")
 
 
 @pytest.mark.parametrize(

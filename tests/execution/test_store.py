@@ -51,11 +51,9 @@ def store(tmp_path) -> Store:
     return Store(tmp_path / "study" / "quick")
 
 
-def same_bits(one: dict[int, Moments], other: dict[int, Moments]) -> bool:
-    def bits(all_of: dict[int, Moments]) -> dict[int, list[bytes]]:
-        return {batch: [each.tobytes() for each in moments] for batch, moments in all_of.items()}
-
-    return bits(one) == bits(other)
+def same_bits(*given: dict[int, Moments]) -> bool:
+    one, other = ({batch: [each.tobytes() for each in of] for batch, of in moments.items()} for moments in given)
+    return one == other
 
 
 def put(store: Store, *numbers: int, identity: str = ID) -> dict[int, Moments]:
