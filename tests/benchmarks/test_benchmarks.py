@@ -134,9 +134,10 @@ def test_numpy_with_a_mask__computes_the_same():
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
-def test_simulation_by_hand__estimates_the_same(tmp_path, one_by_one):
+def test_simulation_by_hand__estimates_the_same(tmp_path, monkeypatch, one_by_one):
+    monkeypatch.setattr(simulations, "BATCH", 1024)
     methods = (simulations.mean, simulations.jackknifed)[: 2 if one_by_one else 1]
-    how = methods, (30,), 2 * simulations.BATCH, one_by_one  # 32 blocks, the fewest that have a printed error
+    how = methods, (12,), 2 * simulations.BATCH, one_by_one  # 32 blocks, the fewest that have a printed error
     found = study.run(simulations.design_of(tmp_path, *how), output=tmp_path, executor="serial")
     by_hand = simulations.by_hand(*how)[0, :, :, 1].ravel()
     errors = found.mean_squared_error_mcse.values

@@ -219,7 +219,7 @@ def test_command__writes_page_and_data_of_arrays(tmp_path):
         assert refused.returncode == 2 and said in refused.stderr, refused.stderr
 
 
-def test_models__are_inspected_as_they_compute(tmp_path):
+def test_models__are_inspected_as_they_compute(tmp_path, monkeypatch, in_process):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
@@ -251,9 +251,10 @@ def test_models__are_inspected_as_they_compute(tmp_path):
     model.save_pretrained(tmp_path)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
     transformers.BertTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(tmp_path)
+    monkeypatch.chdir(tmp_path)
     for gap, status, said in (("", 2, "1 texts differ in their tokens"), (" ", 0, "")):  # ab is one unknown word
         (tmp_path / "texts.txt").write_text("\n".join(gap.join(text) for text in ("ab", "ca", "cb", "bb")))
-        done = command("inspect", ".", "--texts", "texts.txt", "--output", "out", cwd=tmp_path)
+        done = in_process("inspect", ".", "--texts", "texts.txt", "--output", "out")
         assert done.returncode == status and said in done.stderr, done.stderr
     model.double()  # in float32, twelve layers of large weights differ by the size of a batch
     whole, parts, one_by_one = (inspect_heads(model, given) for given in (ids, ids.split(2), {"input_ids": ids}))
