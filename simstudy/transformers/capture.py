@@ -15,7 +15,6 @@ Index legend: b sequence, h head, t query, s key.
 """
 
 import contextlib
-import dataclasses
 import functools
 import importlib.util
 import inspect
@@ -24,140 +23,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from simstudy.errors import UserError, require_extra
+from simstudy.transformers.calls import Call, of_rows
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while doors are open: they are those of the whole process."""
-TILE = 1024
+TILE = 256
 """Queries beyond which weights are made in parts."""
 _CHECKED = 32
-"""Queries of each call on which the check rests: evenly spaced, or the last ones of a model in parts."""
+"""Queries of each call on which the check rests: evenly spaced."""
 _EXACT, _COARSE = 1e-4, 4e-2
 """Largest difference of an output from its weights times values, over the largest value: from float32 on, and below."""
 _BY_QUERY = ("position_bias", "sinks")
 _PRODUCTS = ("matmul", "__matmul__", "bmm")
 _MASKS = {"src_key_padding_mask", "tgt_key_padding_mask"}
-
-
-@dataclasses.dataclass
-class Call:
-    """One computation of attention: tensors (b, h, t, ·); several heads of queries may share one of keys and values."""
-
-    name: str
-    module: Any
-    query: Any  # None, and so the key, if only the weights could be seen
-    key: Any
-    value: Any
-    scale: float
-    mask: Any = None  # truth values (True where a key is seen), or numbers that are added to logits
-    bias: Any = None  # numbers that are added to logits
-    causal: bool = False
-    softcap: float | None = None
-    sinks: Any = None  # a logit of each head that takes weight from the keys, or (b, h, t, n) logits
-    valid: Any = None  # (b, t) truth values: which queries are no padding; None if none is known to be
-    given: Any = None  # weights that the model made itself
-    edited: Any = None  # output that takes the place of the model's own
-    unmixed: int = 0  # queries of a model in parts whose output is still to be made
-    output: Any = None
-
-    @property
-    def plain(self) -> bool:
-        """Logits are scaled products of queries and keys, under a mask at most."""
-        return self.query is not None and self.softcap is None and self.sinks is None and self.bias is None
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Numbers of sequences, heads, queries and keys."""
-        if self.query is None:
-            return tuple(self.given.shape)
-        return (*self.query.shape[:3], self.key.shape[-2])
-
-    def weights(self, rows: slice = slice(None), n_keys: int | None = None) -> Any:
-        """Weights (b, h, rows, s) of the first keys, as if there were no others; with sinks, rows sum to less than 1.
-
-        A query that sees no key has weights 0 under a mask of truth values or −∞, and 1/s under one of finite numbers.
-        """
-        import torch
-
-        if self.query is None:
-            return self.given[..., rows, :n_keys]
-        logits = _by_group(self.query[..., rows, :], self.key[..., :n_keys, :].mT) * self.scale
-        if self.softcap is not None:
-            logits = torch.tanh(logits / self.softcap) * self.softcap
-        if self.bias is not None:
-            logits = logits + _rows(self.bias, rows)[..., :n_keys]
-        if self.mask is not None and self.mask.dtype == torch.bool:
-            logits = logits.masked_fill(~_rows(self.mask, rows)[..., :n_keys], -torch.inf)
-        elif self.mask is not None:
-            logits = logits + _rows(self.mask, rows)[..., :n_keys]
-        n_keys = logits.shape[-1]
-        if self.causal:
-            places = torch.arange(self.query.shape[-2], device=logits.device)[rows, None]
-            logits = logits.masked_fill(torch.arange(n_keys, device=logits.device) > places, -torch.inf)
-        if self.sinks is not None:
-            sinks = _rows(self.sinks, rows) if self.sinks.ndim == 4 else self.sinks.reshape(1, -1, 1, 1)
-            logits = torch.cat([logits, sinks.to(logits.dtype).expand(*logits.shape[:-1], -1)], -1)
-        found = torch.softmax(logits if logits.dtype == torch.float64 else logits.float(), -1)[..., :n_keys]
-        return found if self.mask is None else found.masked_fill(logits.isneginf().all(-1, keepdim=True), 0.0)
-
-    def mix(self, weights: Any) -> Any:
-        """Output (b, h, t, d) of weights."""
-        return _by_group(weights, self.value[..., : weights.shape[-1], :].to(weights.dtype))
-
-    def tiles(self, size: int = 128) -> Iterator[tuple[slice, Any]]:
-        """Yield parts of the queries, the last first, and their weights, without last keys that none of them sees."""
-        own = self.given if self.sinks is None else None
-        size = size if own is None else 2 * size  # what exists takes no memory
-        for start in reversed(range(0, self.shape[2], size)):  # the largest first: smaller ones take their memory
-            rows = slice(start, min(start + size, self.shape[2]))
-            n_keys = self._last_seen(rows)
-            weights = self.weights(rows, n_keys) if own is None else own[..., rows, :n_keys]
-            if self.output is not None:
-                self.output[..., rows, :] = self.mix(weights)
-                self.unmixed -= rows.stop - rows.start
-            yield rows, weights
-
-    def _last_seen(self, rows: slice) -> int | None:
-        """Number of keys up to the last one that a query of a part sees; None, for all, if one of them sees none."""
-        if self.query is None or self.unseen is None:
-            return rows.stop if self.causal else None
-        seen = ~_rows(self.unseen, rows).flatten(0, -2)
-        return int(seen.any(0).nonzero().max()) + 1 if seen.any(1).all() else None
-
-    @functools.cached_property
-    def unseen(self) -> Any:
-        """Keys (b, 1 or h, t or 1, s) that the mask leaves out; None without a mask."""
-        import torch
-
-        if self.query is None:
-            return self.given == 0
-        if self.mask is None:
-            return None
-        return ~self.mask if self.mask.dtype == torch.bool else self.mask <= torch.finfo(self.mask.dtype).min / 2
-
-    def visible(self) -> Any:
-        """Which keys (b, t, s) each query sees, by the first head."""
-        import torch
-
-        batch, _, n_queries, n_keys = self.shape
-        seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=self.value.device)
-        seen = seen.tril() if self.causal else seen
-        unseen = self.unseen
-        if unseen is not None:
-            seen = seen & ~(unseen[:, 0] if unseen.ndim == 4 else unseen)
-        return seen.expand(batch, n_queries, n_keys)
-
-    def edit(self, weights: Any) -> None:
-        """Let the model go on with the output of other weights (b, h, t, s)."""
-        self.edited = self.mix(weights)
-
-
-def _by_group(by_query: Any, by_key: Any) -> Any:
-    """Product (b, h, t, ·) of an array of all heads and one of keys or values, of which several heads share one."""
-    return (by_query.unflatten(1, (by_key.shape[1], -1)) @ by_key.unsqueeze(2)).flatten(1, 2)
-
-
-def _rows(tensor: Any, rows: slice) -> Any:
-    return tensor[..., rows, :] if tensor.shape[-2] > 1 else tensor
 
 
 @contextlib.contextmanager
@@ -366,15 +244,13 @@ class Seen:
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, scaling: Any = None,
             dropout: float = 0.0, **further: Any,
         ) -> Any:  # fmt: skip
-            def own(rows: slice | None) -> tuple[Any, Any]:
+            def own(rows: slice) -> tuple[Any, Any]:
                 def part(tensor: Any) -> Any:
-                    cut = rows is not None and getattr(tensor, "ndim", 0) == 4 and tensor.shape[-2] > 1
-                    return tensor[..., rows, :] if cut else tensor
+                    return of_rows(tensor, rows) if getattr(tensor, "ndim", 0) == 4 else tensor
 
                 cut = {name: part(each) if name in _BY_QUERY else each for name, each in further.items()}
-                given = query if rows is None else query[..., rows, :]
                 out, weights = eager(
-                    module, given, key, value, part(attention_mask), scaling=scaling, dropout=dropout, **cut
+                    module, part(query), key, value, part(attention_mask), scaling=scaling, dropout=dropout, **cut
                 )
                 return out.transpose(1, 2), weights
 
@@ -411,7 +287,7 @@ class Seen:
             mask = mask.unsqueeze(1 if query.ndim == 3 else 0)
         made: list[Any] = []
 
-        def own(_: slice | None) -> tuple[Any, Any]:
+        def own(_: slice) -> tuple[Any, Any]:
             made.append(product())
             return four(made[0]), None
 
@@ -446,7 +322,7 @@ class Seen:
 
     # ------------------------------------------------------------ one call
 
-    def _look(self, call: Call, own: Callable[[slice | None], tuple[Any, Any]], in_parts: bool = False) -> Any:
+    def _look(self, call: Call, own: Callable[[slice], tuple[Any, Any]], in_parts: bool = False) -> Any:
         """Show a call, checked; ``own`` gives the module's own output (b, h, t, d) and weights of some queries."""
         import torch
 
@@ -456,25 +332,25 @@ class Seen:
             n_queries = call.shape[2]
             call.valid = self._valid(call)
             in_parts = in_parts and n_queries > self.tile and not torch.is_grad_enabled()
+            step = -(-n_queries // _CHECKED)
+            rows = slice((n_queries - 1) % step, None, step)
             if in_parts:
-                rows = slice(max(0, n_queries - _CHECKED), n_queries)
-                out = own(rows)[0]
-                call.output = call.query.new_empty(*call.query.shape[:-1], call.value.shape[-1])
-                call.unmixed = n_queries
+                expected, call.unmixed = own(rows)[0], True
+                out = call.value.new_empty(len(call.query), n_queries, call.shape[1], call.value.shape[-1])
+                out = call.output = out.transpose(1, 2)
             else:
-                out, call.given = own(None)
-                step = -(-n_queries // _CHECKED)
-                rows = slice((n_queries - 1) % step, None, step)
-            self._check(call, rows, out if in_parts else out[..., rows, :])
+                out, call.given = own(slice(None))
+                self._check(call, rows, call.mix(call.weights(rows)), out[..., rows, :])
             self.visit(call)
-            if in_parts and call.unmixed:
-                for _ in call.tiles():
+            if in_parts:
+                for _ in call.tiles() if call.unmixed else ():
                     pass
+                self._check(call, rows, out[..., rows, :], expected)
         finally:
             self._busy = busy
         if call.edited is not None:
             return call.edited.to(out.dtype), call.given
-        return call.output if in_parts else out, call.given
+        return out, call.given
 
     def _valid(self, call: Call) -> Any:
         """Which queries are no padding: the innermost module that knows decides; else a key that nobody sees is."""
@@ -482,26 +358,24 @@ class Seen:
         stated = next((known for _, known in reversed(self._inside) if known is not False), None)
         if stated is not None and stated.shape[0] == batch and stated.shape[1] in (n_queries, max(n_queries, n_keys)):
             return stated[:, -n_queries:]
-        unseen = call.unseen
-        if unseen is not None and unseen.ndim == 4 and n_queries == n_keys and unseen.shape[0] == batch:
-            padding = unseen.all(1).all(1)
-            return ~padding if padding.any() else None
+        mask = call.given if call.query is None else call.mask
+        if mask is not None and mask.ndim == 4 and n_queries == n_keys and len(mask) == batch:
+            real = call.visible.any(2).any(1)
+            return None if real.all() else real
         return None
 
-    def _check(self, call: Call, rows: slice, out: Any) -> None:
-        """Refuse weights that do not give the output of the module."""
+    def _check(self, call: Call, rows: slice, found: Any, out: Any) -> None:
+        """Refuse weights of which the output is not that of the module."""
         import torch
 
-        gap = (call.mix(call.weights(rows)) - out).abs().nan_to_num(0.0)
-        unseen = call.unseen
-        if unseen is not None:  # where nothing is seen, kernels differ
-            gap = gap * ~_rows(unseen, rows).all(-1, keepdim=True)
-        found = (gap.amax() / call.value.abs().amax().clamp_min(1e-30)).item()
-        self.worst = max(self.worst, found)
-        if not found <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):
+        gap = (found - out).abs().nan_to_num(0.0)
+        gap = gap * call.sees_a_key[..., rows, None]  # where nothing is seen, kernels differ
+        off = (gap.amax() / call.value.abs().amax().clamp_min(1e-30)).item()
+        self.worst = max(self.worst, off)
+        if not off <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):
             kind = f" ({type(call.module).__name__})" if call.module is not None else ""
             raise UserError(
-                f"{call.name}{kind}: the weights read do not give its output (off by {found:.1e} of the values); "
+                f"{call.name}{kind}: the weights read do not give its output (off by {off:.1e} of the values); "
                 "it computes attention in a way of its own: give weights that it returns, as arrays"
             )
 

@@ -103,7 +103,7 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
     else:
         for run in _runs(model, inputs):
             _observe_model(model, run, layer)
-    n_texts = min((each.n_texts for each in layers.values()), default=0)
+    n_texts = min((len(each.means) for each in layers.values()), default=0)
     if n_texts < 4:
         raise UserError(f"{n_texts or 'no'} texts; give at least 4, of which every second one is judged")
     for name, each in layers.items():
@@ -141,14 +141,17 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
     counts: dict[str, int] = defaultdict(int)
 
     def visit(call: Any) -> None:
-        seen = call.visible()
-        valid = seen.any(-1) if call.valid is None else seen.any(-1) & call.valid
-        means = _of_call(call, valid, torch)
+        with torch._C.DisableTorchFunction():  # nothing here is attention of the model, and to watch it takes time
+            batch, _, n_queries, n_keys = call.shape
+            valid = call.sees_a_key[:, 0].expand(batch, n_queries)
+            valid = valid if call.valid is None else valid & call.valid
+            means = _of_call(call, valid, torch)
+            visible = call.visible[:, 0].expand(batch, n_queries, n_keys).cpu().numpy()
         reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
         reason = "queries and keys were not seen, weights alone" if call.query is None else reason
         counts[call.name] += 1
         name = f"{call.name} ({counts[call.name]})" if counts[call.name] > 1 else call.name
-        layer(name).add(means, call, valid.cpu().numpy(), reason, seen.cpu().numpy())
+        layer(name).add(means, call, valid.cpu().numpy(), reason, visible)
 
     with torch.no_grad(), capture(model, visit):
         run()
@@ -214,9 +217,8 @@ class Layer:
     """Means of each text of one attention, moments of keys, and some queries."""
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self._rng, self.n_texts = rng, 0
-        # (text, h, 2 h + 1): Gram, correlation, sink; many small arrays would take the place of large ones of the model
-        self._means = np.empty((0, 0, 0))
+        self._rng = rng
+        self.means: list[Array] = []  # of each text (h, 2 h + 1): Gram, correlation, sink
         self.reason = ""
         self.scale, self._n_seen, self._freedom = 0.0, 0, 0
         self._queries, self._counts = np.empty(0), np.zeros(QUERIES, int)  # (t, h, d) of odd texts, keys that each sees
@@ -229,15 +231,11 @@ class Layer:
             raise UserError("weights of attention are not finite; give other texts, or the model in float32")
         self.reason = self.reason or reason
         for text in range(len(gram)):
-            row = np.column_stack([gram[text], correlation[text], share[text].max(axis=-1)])
-            if self.n_texts == len(self._means):
-                self._means = np.resize(self._means, (2 * self.n_texts or 64, *row.shape))
-            self._means[self.n_texts] = row
-            self.n_texts += 1
+            self.means.append(np.column_stack([gram[text], correlation[text], share[text].max(axis=-1)]))
             if call is None or self.reason:
                 continue
             self.scale = call.scale
-            if self.n_texts % 2 == 0:
+            if len(self.means) % 2 == 0:
                 self._add_queries(call.query[text], np.flatnonzero(valid[text]), seen[text])
             else:
                 self._add_keys(call.key[text], seen[text].any(axis=0))
@@ -264,18 +262,18 @@ class Layer:
 
     def gather(self, n_texts: int, name: str) -> None:
         """Give the numbers of each text: of its windows together, if attention is computed in windows."""
-        windows, rest = divmod(self.n_texts, n_texts)
+        windows, rest = divmod(len(self.means), n_texts)
         if rest:
-            raise UserError(f"{name}: attention of {self.n_texts} sequences beside {n_texts}; inspect it alone")
+            raise UserError(f"{name}: attention of {len(self.means)} sequences beside {n_texts}; inspect it alone")
         if windows > 1:
             self.reason = self.reason or "attention is computed in windows, of which theory knows nothing"
-        self._means = self._means[: self.n_texts].reshape(n_texts, windows, *self._means.shape[1:]).mean(axis=1)
-        n_heads, self.n_texts = self._means.shape[1], n_texts
-        self.gram, self.correlation, self.sink = np.split(self._means, [n_heads, 2 * n_heads], axis=-1)
+        n_heads = len(self.means[0])
+        means = np.reshape(self.means, (n_texts, windows, n_heads, -1)).mean(axis=1)
+        self.gram, self.correlation, self.sink = np.split(means, [n_heads, 2 * n_heads], axis=-1)
 
     def theory(self) -> tuple[Array, Array]:
         """Gram (t, h, h) of some queries by exact theory, and variances of logits (t, h); NaN where it says nothing."""
-        n_heads = self._means.shape[1]
+        n_heads = len(self.means[0])
         blank = np.full((1, n_heads, n_heads), np.nan)
         if self.reason or not self._n_seen or self._freedom < 1:
             self.reason = self.reason or "no queries and keys on either half of the texts"

@@ -81,7 +81,7 @@ def test_own_model__is_seen_by_the_function_that_it_calls():
     model = Own()
     (call,) = calls_of(model, lambda: model(X))
     assert call.causal and call.scale == 0.3 and call.weights().triu(1).abs().max() == 0.0
-    assert torch.equal(call.visible(), torch.ones(2, 9, 9).tril().bool())
+    assert torch.equal(call.visible[0, 0], torch.ones(9, 9).tril().bool())
 
 
 def test_keys_that_no_query_sees__are_padding_where_no_module_is_told_of_it():

@@ -35,11 +35,11 @@ mpt openai-gpt rembert roformer tapas visual_bert xlm xlnet
 def test_family__has_the_attention_that_it_returns(family):
     model = tiny(family)
     inputs = inputs_of(model)
-    calls, others, seen = captured(model, inputs)
+    (calls, others, seen), (*_, in_parts) = (captured(model, inputs, tile=tile) for tile in (1000, 4))
     gap = distance(own_attentions(model, inputs), [call.weights() for call in calls + others])
     print(f"{family}: {len(calls)} calls, {len(others)} by softmax alone, Grams {gap:.0e}, outputs {seen.worst:.0e}")
     assert bool(calls) == (family in PROJECTED.split())
-    assert gap <= 2e-6 and seen.worst < 1e-5
+    assert gap <= 2e-6 and max(seen.worst, in_parts.worst) < 1e-5
 
 
 def test_number_of_families():

@@ -1,0 +1,127 @@
+"""One computation of attention: its weights, the keys that its queries see, and its output.
+
+Index legend: b sequence, h head, t query, s key.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+
+@dataclasses.dataclass
+class Call:
+    """One computation of attention: tensors (b, h, t, ·); several heads of queries may share one of keys and values."""
+
+    name: str
+    module: Any
+    query: Any  # None, and so the key, if only the weights could be seen
+    key: Any
+    value: Any
+    scale: float
+    mask: Any = None  # truth values (True where a key is seen), or numbers that are added to logits
+    bias: Any = None  # numbers that are added to logits
+    causal: bool = False
+    softcap: float | None = None
+    sinks: Any = None  # a logit of each head that takes weight from the keys, or (b, h, t, n) logits
+    valid: Any = None  # (b, t) truth values: which queries are no padding; None if none is known to be
+    given: Any = None  # weights that the model made itself
+    edited: Any = None  # output that takes the place of the model's own
+    unmixed: bool = False  # in a model in parts, output is still to be made
+    output: Any = None
+
+    @property
+    def plain(self) -> bool:
+        """Logits are scaled products of queries and keys, under a mask at most."""
+        return self.query is not None and self.softcap is None and self.sinks is None and self.bias is None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Numbers of sequences, heads, queries and keys."""
+        if self.query is None:
+            return tuple(self.given.shape)
+        return (*self.query.shape[:3], self.key.shape[-2])
+
+    def weights(self, rows: slice = slice(None), n_keys: int | None = None) -> Any:
+        """Weights (b, h, rows, s) of the first keys, as if there were no others; with sinks, rows sum to less than 1.
+
+        A query that sees no key has weights 0 under a mask of truth values or −∞, and 1/s under one of finite numbers.
+        """
+        import torch
+
+        if self.query is None:
+            return self.given[..., rows, :n_keys]
+        logits = _by_group(self.query[..., rows, :], self.key[..., :n_keys, :].mT)
+        logits *= self.scale
+        if self.softcap is not None:
+            logits = torch.tanh(logits / self.softcap) * self.softcap
+        if self.bias is not None:
+            logits = logits + of_rows(self.bias, rows)[..., :n_keys]
+        if self.mask is not None and self.mask.dtype == torch.bool:
+            logits = logits.masked_fill(~of_rows(self.mask, rows)[..., :n_keys], -torch.inf)
+        elif self.mask is not None:
+            logits = logits + of_rows(self.mask, rows)[..., :n_keys]
+        n_keys = logits.shape[-1]
+        if self.causal:
+            places = torch.arange(self.query.shape[-2], device=logits.device)[rows, None]
+            logits = logits.masked_fill(torch.arange(n_keys, device=logits.device) > places, -torch.inf)
+        if self.sinks is not None:
+            sinks = of_rows(self.sinks, rows) if self.sinks.ndim == 4 else self.sinks.reshape(1, -1, 1, 1)
+            logits = torch.cat([logits, sinks.to(logits.dtype).expand(*logits.shape[:-1], -1)], -1)
+        found = torch.softmax(logits if logits.dtype == torch.float64 else logits.float(), -1)[..., :n_keys]
+        if self.mask is not None and found[..., :1].isnan().any():  # as of logits that are all −∞
+            found = found.masked_fill(logits.isneginf().all(-1, keepdim=True), 0.0)
+        return found
+
+    def mix(self, weights: Any) -> Any:
+        """Output (b, h, t, d) of weights."""
+        return _by_group(weights, self.value[..., : weights.shape[-1], :].to(weights.dtype))
+
+    def tiles(self, size: int = 128) -> Iterator[tuple[slice, Any]]:
+        """Yield parts of the queries, the last first, and their weights, without last keys that none of them sees."""
+        own = self.given if self.sinks is None else None
+        size = size if own is None else 2 * size  # what exists takes no memory
+        for start in reversed(range(0, self.shape[2], size)):  # the largest first: smaller ones take their memory
+            rows = slice(start, min(start + size, self.shape[2]))
+            n_keys = None  # all of them, which share the weight of a query that sees none
+            if self.sees_a_key[..., rows].all():
+                n_keys = int(self.visible[..., rows, :].flatten(0, -2).any(0).nonzero()[-1]) + 1
+            weights = self.weights(rows, n_keys) if own is None else own[..., rows, :n_keys]
+            if self.output is not None:
+                self.output[..., rows, :] = self.mix(weights)
+            yield rows, weights
+        self.unmixed = False
+
+    @functools.cached_property
+    def visible(self) -> Any:
+        """Which keys each query sees: truth values (1 or b, 1 or h, t, s)."""
+        import torch
+
+        n_queries, n_keys = self.shape[2:]
+        if self.query is None:
+            return self.given != 0
+        if self.mask is None:
+            visible = torch.ones(n_queries, n_keys, dtype=torch.bool, device=self.value.device)
+        else:
+            visible = self.mask if self.mask.dtype == torch.bool else self.mask > torch.finfo(self.mask.dtype).min / 2
+        visible = visible[(None,) * (4 - visible.ndim)].expand(-1, -1, n_queries, -1)
+        return visible.tril() if self.causal else visible
+
+    @functools.cached_property
+    def sees_a_key(self) -> Any:
+        """Which queries (1 or b, 1 or h, t) see a key."""
+        return self.visible.any(-1)
+
+    def edit(self, weights: Any) -> None:
+        """Let the model go on with the output of other weights (b, h, t, s)."""
+        self.edited = self.mix(weights)
+
+
+def _by_group(by_query: Any, by_key: Any) -> Any:
+    """Product (b, h, t, ·) of an array of all heads and one of keys or values, of which several heads share one."""
+    return (by_query.unflatten(1, (by_key.shape[1], -1)) @ by_key.unsqueeze(2)).flatten(1, 2)
+
+
+def of_rows(tensor: Any, rows: slice) -> Any:
+    """Rows of a tensor (…, t, ·), or the one that it has for all queries."""
+    return tensor[..., rows, :] if tensor.shape[-2] > 1 else tensor
