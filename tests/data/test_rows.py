@@ -212,19 +212,6 @@ def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in
     assert len(np.unique(draw_rows(sampled((), n_keys=4000), 0, 8))) == N_WINE
 
 
-def test_batches__spread_as_data_sets_of_that_size_do():
-    spread = {}
-    for population in ((), ("rows",)):
-        cell = sampled(population)
-        errors = [simulate_batch([cell], batch)[0].error_sum.sum() / 64 for batch in range(64)]
-        spread[population] = np.var(errors, ddof=1)
-    variance = cell.rows.keys[:, 0].var()
-    within, between = variance / (12 * 64), variance / N_WINE
-    # A sample variance of 64 numbers has a relative standard deviation of 0.18.
-    assert spread[()] / within == pytest.approx(1.0, abs=0.6)
-    assert spread["rows",] / (within + between) == pytest.approx(1.0, abs=0.6)
-
-
 def test_theory__is_blank_with_the_reason():
     planned = PlannedCell(grid="g", cell=sampled(), precision=Precision(), by_query=False, exact=True)
     (theory,) = predict([planned])

@@ -58,16 +58,6 @@ def test_kernels__run_on_the_device_and_agree_with_the_cpu():
     assert_all_passed(run_checks("rare or not rare"))
 
 
-def test_device_test__fails_without_a_device_where_one_is_required(monkeypatch):
-    monkeypatch.setitem(globals(), "cuda_problem", lambda: "there is no GPU")
-    monkeypatch.delenv("SIMSTUDY_REQUIRE_CUDA", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="there is no GPU"):
-        test_kernels__run_on_the_device_and_agree_with_the_cpu()
-    monkeypatch.setenv("SIMSTUDY_REQUIRE_CUDA", "1")
-    with pytest.raises(AssertionError, match="there is no GPU"):
-        test_kernels__run_on_the_device_and_agree_with_the_cpu()
-
-
 @pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="the extra cuda is not installed")
 def test_kernels__compile_for_a_gpu_that_is_not_there_with_few_instructions_for_a_weight():
     """Types that the simulator does not see; a signed index would double the instructions."""

@@ -41,6 +41,7 @@ REGRESSIONS["sum"] = s.Sum(
 BANDWIDTHS = {"distance": 0.8, "dot_product": 1.3}
 HETEROSCEDASTIC = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
 CORRELATED = s.GaussianKeys(structure="equicorrelated", correlation=0.5)
+METHODS = leading_order, theory.exact_moments
 
 
 def discrepancy(prediction, bias, covariance):
@@ -124,14 +125,6 @@ def test_next_term_is_the_error_of_the_leading_variance(target, logits, bandwidt
     assert abs(unexplained) < 0.002 + 0.15 * abs(variance_error)
 
 
-def test_effective_size_alone_would_admit_large_errors():
-    for target in ("linear", "quadratic"):
-        prediction, variance_error, _ = against_exact(target, "dot_product", 1.0, 1.3, 400)
-        assert np.isnan(variance_error)
-        assert prediction.next_term[0, 0] < -NEXT_TERM_LIMIT
-        assert "next term" in prediction.reason
-
-
 def test_only_invalid_queries_are_blank_and_the_reason_names_them():
     far = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 1.0], [60.0, 0.0]])
     heads = directions(0, 90)
@@ -149,42 +142,36 @@ def test_only_invalid_queries_are_blank_and_the_reason_names_them():
     assert "effective sample size" in prediction.reason
 
 
-def test_condensed_softmax_is_called_so():
-    heads = directions(0, 90)
+def test_condensed_softmax_is_called_so_and_effective_size_alone_would_admit_large_errors():
     cell = make_cell(n_keys=100, logits="dot_product", bandwidth=1.0)
-    prediction = leading_order(cell, heads, heads, np.array([[2.0, 0.0], [0.1, 0.1]]))
+    prediction = leading_order(cell, directions(0, 90), directions(0, 90), np.array([[2.0, 0.0], [0.1, 0.1]]))
     assert "1 of 2 queries" in prediction.reason
     assert "condensed" in prediction.reason and "> ½ ln n = 2.3" in prediction.reason
-    assert np.isnan(prediction.covariance[0]).all()
-    assert np.isfinite(prediction.covariance[1]).all()
+    assert np.isnan(prediction.covariance[0]).all() and np.isfinite(prediction.covariance[1]).all()
+    for target in ("linear", "quadratic"):
+        prediction, variance_error, _ = against_exact(target, "dot_product", 1.0, 1.3, 400)
+        assert np.isnan(variance_error) and prediction.next_term[0, 0] < -NEXT_TERM_LIMIT
+        assert "next term" in prediction.reason
 
 
-def test_bandwidths_that_rounding_loses_are_flagged():
-    """A matrix that rounding makes singular ended the run as a defect."""
-    heads = directions(0, 90)
-    prediction = leading_order(make_cell(bandwidth=1e-9), heads, heads, QUERIES)
-    assert np.isnan(prediction.bias).all() and "3 of 3 queries" in prediction.reason
+REDRAWN = make_cell().heads.model_copy(update={"arrangement": "haar_redrawn"})
+OTHER_KEYS = s.SphereKeys(kind="sphere"), s.StudentKeys(kind="student_t", df=5.0), s.MixtureKeys(kind="mixture")
 
 
 @pytest.mark.parametrize(
-    "keys", [s.SphereKeys(kind="sphere"), s.StudentKeys(kind="student_t", df=5.0), s.MixtureKeys(kind="mixture")]
+    ("method", "cell", "said"),
+    [
+        # A matrix that rounding makes singular ended the run as a defect.
+        (leading_order, make_cell(bandwidth=1e-9), "3 of 3 queries"),
+        *((leading_order, make_cell(key_distribution=keys), keys.kind) for keys in OTHER_KEYS),
+        *((each, make_cell().model_copy(update={"heads": REDRAWN}), "redrawn") for each in METHODS),
+    ],
 )
-def test_other_keys_have_no_leading_order(keys):
-    heads = directions(0, 90)
-    prediction = leading_order(make_cell(key_distribution=keys), heads, heads, QUERIES)
-    assert prediction.bias.shape == (3, 2)
-    assert prediction.covariance.shape == (3, 2, 2)
-    assert np.isnan(prediction.covariance).all()
-    assert keys.kind in prediction.reason
-
-
-@pytest.mark.parametrize("method", [leading_order, theory.exact_moments])
-def test_redrawn_heads_have_no_theory(method):
-    cell = make_cell()
-    redrawn = cell.model_copy(update={"heads": cell.heads.model_copy(update={"arrangement": "haar_redrawn"})})
-    prediction = method(redrawn, np.empty((2, 2, 1)), np.empty((2, 2, 1)), QUERIES)
-    assert np.isnan(prediction.bias).all() and prediction.covariance.shape == (len(QUERIES), 2, 2)
-    assert np.isfinite(prediction.target).all() and "redrawn" in prediction.reason
+def test_cells_without_theory_are_blank_with_the_reason(method, cell, said):
+    prediction = method(cell, directions(0, 90), directions(0, 90), QUERIES)
+    assert prediction.bias.shape == (3, 2) and prediction.covariance.shape == (3, 2, 2)
+    assert np.isnan(prediction.bias).all() and np.isnan(prediction.covariance).all()
+    assert np.isfinite(prediction.target).all() and said in prediction.reason
 
 
 @pytest.mark.parametrize(
@@ -198,7 +185,7 @@ def test_redrawn_heads_have_no_theory(method):
 )
 def test_functions_of_absent_features_are_refused(regression, said):
     heads = directions(0, 90)
-    for method in (leading_order, theory.exact_moments):
+    for method in METHODS:
         with pytest.raises(ValueError, match=f"{said}.* but n_features is 2"):
             method(make_cell(regression=regression), heads, heads, QUERIES)
 

@@ -82,15 +82,7 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
         assert [reason[:12] for reason in reasons.values] == ["", "one block of", ""]
 
 
-def test_judge__rests_no_verdict_on_cells_without_an_error(monkeypatch):
-    given = study({"large": claim(kind="larger_than")}, [1.0])
-    assert judge(*given, {}).verdict.item() == "supported"
-    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no Monte Carlo error"})
-    judged = judge(*given, {})
-    assert judged.verdict.item() == "undecided" and judged.no_verdict_because.item() == "no Monte Carlo error"
-
-
-def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_else():
+def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_else(monkeypatch):
     stated, both = claim(kind="larger_than"), cells([1.0, 1.2])
     judged = judge_claim(stated, selected_by(stated, both, ("x",))._replace(doubtful={1: "no error"}), 1)
     assert judged.verdict == "undecided" and judged.decisive.doubt == "no error"
@@ -98,6 +90,10 @@ def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_els
     assert sound.evidence.in_favour < LEVEL and doubted.evidence == NOTHING
     assert doubted.confidence(LEVEL) == (-np.inf, np.inf) and (doubted.lower, doubted.claimed) == (0.0, 0.0)
     assert doubted.estimate == pytest.approx(1.2, abs=0.1) and doubted.mcse > 0.0
+    assert judge(*study({"large": stated}, [1.0]), {}).verdict.item() == "supported"
+    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no error"})
+    found = judge(*study({"large": stated}, [1.0]), {})
+    assert found.verdict.item() == "undecided" and found.no_verdict_because.item() == "no error"
 
 
 def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeypatch):

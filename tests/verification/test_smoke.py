@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import with_contents
 from scipy import stats
 from small_studies import LEVEL, Setting, claim, false_on_events, rates
-from verify_exact import own_data
-from zscores import configuration, exact, judge, leading, noise_only, simulated, z_score
+from zscores import Configuration, configuration, exact, judge, leading, noise_only, simulated, z_score
 
 VERIFICATIONS = sorted(Path(__file__).parent.glob("verify_*.py"))
 
@@ -34,9 +34,22 @@ def test_exact_moments_agree_with_simulation(runs):
     assert np.abs(z).max() < stats.norm.isf(0.01 / (2 * len(z)))
 
 
-@pytest.mark.parametrize("number", [0, 16])
-def test_exact_moments_over_rows_agree_with_simulation(number):
-    chosen = own_data(number)._replace(n_batches=4)
+UNEVEN = {"noise": {"kind": "heteroscedastic", "strength": 2.0}}
+ROWS = {
+    "n_features": 10, "arrangement": "haar", "queries": {"kind": "held_out", "count": 2}, "batch_size": 2048,
+    "key_distribution": {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 8},
+}  # fmt: skip
+OUTCOMES = [
+    UNEVEN | {"regression": "file", "noise_treatment": "drawn", "logits": "dot_product", "bandwidth": 1.2},
+    UNEVEN | {"regression": {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -1.0, 0.5]}, "bandwidth": 0.6},
+    {"regression": {"kind": "fitted", "learner": "linear"}, "noise": "residuals", "noise_treatment": "drawn"},
+    {"regression": {"kind": "fitted"}, "noise": {"kind": "residuals", "paired": True}, "noise_treatment": "drawn"},
+]
+
+
+@pytest.mark.parametrize("outcomes", OUTCOMES)
+def test_exact_moments_over_rows_agree_with_simulation(outcomes):
+    chosen = Configuration(0, with_contents(n_keys=5, **ROWS, **outcomes), "covariance", n_batches=4)
     measured = simulated(chosen)
     assert abs(z_score(measured, exact(chosen))) < 4.0
     assert abs(z_score(measured, noise_only(chosen))) > 6.0

@@ -4,19 +4,15 @@ The name keeps this out of the ordinary test suite.  Seeds are fixed, so a verdi
 streams change."""
 
 import multiprocessing
-import random
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from builders import with_contents
 from zscores import (
     N_CONFIGURATIONS,
     N_QUASI_MONTE_CARLO,
-    STATISTICS,
-    Configuration,
     Value,
     configuration,
     exact,
@@ -79,70 +75,3 @@ def failures(theory: str, z: np.ndarray) -> list[str]:
         f"\n{theory}: {len(z)} z, largest {np.abs(z).max():.2f}, mean {z.mean():+.3f}, sd {z.std(ddof=1):.3f}; {failed}"
     )
     return failed
-
-
-# Name, features, and whether they can be standardised: the corners of digits are blank.
-DATA_SETS = (("diabetes", 10, True), ("breast_cancer", 30, True), ("digits", 64, False), ("wine", 13, True))
-N_KEYS = (3, 5, 10, 30, 100, 300)
-N_OWN_DATA = 3 * len(DATA_SETS) * len(N_KEYS)
-BANDWIDTHS = {1: (0.3, 1.0), 2: (0.6, 1.2), 4: (1.2, 2.0)}
-LEARNERS = ("linear", "nearest_neighbours")
-RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -1.0, 0.5]}
-NOISES = (
-    {"kind": "residuals"},
-    {"kind": "residuals", "paired": True},
-    {"kind": "gaussian"},
-    {"kind": "heteroscedastic", "strength": 2.0},
-)
-
-
-def own_data(number: int) -> Configuration:
-    """Draw the levels of one configuration; data sets and numbers of keys are crossed, each with every statistic."""
-    draw = random.Random(number)
-    name, n_features, standardise = DATA_SETS[number // 3 % 4]
-    n_keys, p = N_KEYS[number // 12], draw.choice((1, 2, 4))
-    regression, noise = _outcomes(draw, name)
-    cell = with_contents(
-        n_keys=n_keys,
-        n_features=n_features,
-        head_dim=p,
-        arrangement=draw.choice(("orthogonal", "haar")),
-        logits=draw.choice(("distance", "distance", "dot_product")),
-        # Pixels have a standard deviation of 6.
-        bandwidth=draw.choice(BANDWIDTHS[p]) * (1.0 if standardise else 6.0),
-        key_distribution={"kind": "file", "path": f"sklearn:{name}", "response": "target", "held_out": 8,
-                          "standardise": standardise},
-        regression=regression,
-        noise=noise,
-        noise_sd=draw.choice((0.5, 1.0)),
-        noise_treatment=draw.choice(("integrated", "drawn")),
-        queries={"kind": "held_out", "count": 2},
-        batch_size=512 if n_keys >= 30 else 2048,
-        seed=number,
-    )  # fmt: skip
-    return Configuration(number, cell, STATISTICS[number % len(STATISTICS)])
-
-
-def _outcomes(draw: random.Random, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    noise = draw.choice(NOISES)
-    if noise["kind"] == "residuals":
-        return {"kind": "fitted", "learner": draw.choice(LEARNERS)}, noise
-    return draw.choice(({"kind": "file"}, RIDGE)), noise
-
-
-@pytest.fixture(scope="module")
-def scores():
-    found = []
-    for chosen in map(own_data, range(N_OWN_DATA)):
-        measured = simulated(chosen)
-        wrong = noise_only(chosen) if chosen.statistic != "bias" else None
-        found.append((z_score(measured, exact(chosen)), z_score(measured, wrong) if wrong else np.nan))
-    return np.array(found)
-
-
-def test_exact_moments_over_rows_are_those_of_the_simulation(scores):
-    assert len(scores) >= 60
-    assert np.abs(scores[:, 0]).max() < 4.0
-    assert failures("rows", scores[:, 0]) == []
-    wrong = np.where(np.isnan(scores[:, 1]), scores[:, 0], scores[:, 1])
-    assert len(failures("rows, without the signal", wrong)) >= 2
