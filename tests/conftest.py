@@ -1,16 +1,14 @@
 """What all tests share: one small study that was run, the command line in the process of a test, and order."""
 
 import gc
-import importlib.metadata
 import os
-import platform
 import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import dask
 import hypothesis
@@ -109,16 +107,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         files = sorted({item.path for item in items})
         places = dict(zip(random.Random(seed).sample(files, len(files)), range(len(files)), strict=True))
         items.sort(key=lambda item: places[item.path])
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say in one line what a report of failed tests needs."""
-    failed = [*terminalreporter.stats.get("failed", []), *terminalreporter.stats.get("error", [])]
-    if failed:
-        user = "root" if os.geteuid() == 0 else "a user"
-        names = ", ".join(report.nodeid.rpartition("/")[2] for report in failed[:5])
-        terminalreporter.write_line(
-            f"To report this, send: simstudy {importlib.metadata.version('simstudy')}, Python "
-            f"{platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores, as {user}, "
-            f"{len(failed)} failed: {names}"
-        )

@@ -86,10 +86,6 @@ def test_results__show_verdicts_cells_and_figures(found):
         results.simstudy.plot("mze")
 
 
-def test_plots_and_theory__are_there_without_an_import_of_their_own():
-    subprocess.run([sys.executable, "-c", "import simstudy; simstudy.plots.plot, simstudy.theory"], check=True)
-
-
 def test_results_without_claims__are_shown_as_well(tmp_path):
     tables = tomllib.loads(DESIGN)
     del tables["claims"], tables["figures"]
@@ -209,8 +205,6 @@ THREADS = """
 import collections, http.server, sys, threading, time, tomllib, urllib.request
 import joblib
 import simstudy
-from simstudy import plots
-from simstudy.errors import UserError
 
 text, output, end = sys.argv[1], sys.argv[2], time.monotonic() + float(sys.argv[3])
 done = collections.Counter()
@@ -221,7 +215,7 @@ def computed(number, seed):
 
 def shown(number):
     results = simstudy.open_results(f"{output}/{number}/tiny/quick")
-    axes = plots.plot(results, "curve", "mse", x="angle", grid="angles", hue="bandwidth")
+    axes = simstudy.plots.plot(results, "curve", "mse", x="angle", grid="angles", hue="bandwidth")
     assert axes[0].figure.canvas.get_width_height()[0] and results.simstudy.plot("mse")._repr_png_()
     results.close()
 

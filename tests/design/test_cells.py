@@ -25,14 +25,6 @@ def test_identity__follows_numbers_not_labels_and_paths():
         assert minimal_cell(**change).identity("a") != cell.identity("a")
 
 
-def test_data_id__is_shared_by_cells_that_differ_in_the_estimator_only():
-    cell = minimal_cell()
-    for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"noise_sd": 2.0}, {"n_heads": 3}, {"regression": "linear"}):
-        assert minimal_cell(**change).data_id == cell.data_id
-    for change in ({"seed": 8}, {"key_distribution": "sphere"}):
-        assert minimal_cell(**change).data_id != cell.data_id
-
-
 def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
     """Drawn bits rest on it: these are the digests of two cells of shipped studies."""
     ids = {each.cell.data_id for name in ("principal-angles", "universality") for each in load_design(name).cells}

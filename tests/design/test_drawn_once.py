@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import minimal_cell
 
 from simstudy.data import heads
 from simstudy.data.heads import overlap
@@ -132,13 +131,3 @@ def test_what_another_seed_draws__is_named(shipped, monkeypatch):
         drawn = {part for cell in looked_at for part in cell.drawn}
         assert drawn <= {*draws.population, *draws.fixed} or claim.measure == "hdi", name
         assert len(draws.these) >= len(draws.fixed) and all(words in draws.text for words in draws.these)
-
-
-def test_a_draw_that_nobody_names__is_found():
-    """The control: an evaluation that keeps a number of the seed's own."""
-    evaluations = []
-    for seed in (1, 2):
-        evaluation = Evaluation(minimal_cell(seed=seed))
-        evaluation.start = np.random.default_rng(seed).normal(size=3)
-        evaluations.append(arrays_of(evaluation))
-    assert differing(*evaluations) == {".start"}

@@ -184,6 +184,9 @@ def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store
         assert store.stored(ID).numbers == {0, 1} and flushed == []
     path = store.folder / RUN
     assert flushed == [path.stat().st_ino, path.parent.stat().st_ino]
+    written = store.write_text("a.txt", "text")
+    assert flushed[2:] == [written.stat().st_ino, store.folder.stat().st_ino]
+    flushed[2:] = []
     store.flush()
     assert len(flushed) == 2
     monkeypatch.setattr("simstudy.execution.store.FLUSH_SECONDS", 0.0)
