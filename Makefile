@@ -87,9 +87,9 @@ slurm: $(VENV)/.run  ## Run a study by Slurm jobs: make slurm STUDY=name SUBMIT=
 # Processes that tests start load what one of them has compiled, also where the environment says otherwise.
 test verify: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(VENV)/.dev  ## Import contracts and the whole test suite; TESTS=--shuffle=1: files in a random order
+test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/lint-imports --cache-dir $(VENV)/.import_linter_cache
-	$(BIN)/python -m pytest -o cache_dir=$(VENV)/.pytest_cache -n $(CORES) --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -o cache_dir=$(VENV)/.pytest_cache -n $(CORES) --dist worksteal
 
 verify: $(VENV)/.models  ## Exact moments, theories, verdicts, kills, trained models, an hour of random designs (SOAK=9: fewer)
 	$(BIN)/python -m pytest -s --timeout=1800 -m "rare or not rare" tests/verification/verify_*.py

@@ -125,7 +125,12 @@ def build_design(folder: Path, text: str = DESIGN) -> Design:
 def build_results(design: Design) -> xr.Dataset:
     """Return made-up results with the layout that a run gives them."""
     cells = [planned.cell for planned in design.cells]
-    arrays: dict[str, Any] = _counts(len(cells))
+    counts = np.arange(len(cells))
+    arrays: dict[str, Any] = {
+        "n_replicates": 2048 - counts % 3, "n_failed": counts % 3, "n_batches": np.full(len(cells), 8),
+        "error_over": np.full(len(cells), "over replicates", object), "precision_reached": counts % 10 != 9,
+        "n_looks": np.full(len(cells), 2), "look_replicates": np.tile([1024, 2048], (len(cells), 1)),
+    }  # fmt: skip
     rows = [_measures(cell.coordinates) for cell in cells]
     theory = [bool(row.pop("_applies")) for row in rows]
     unasked, few = "not asked for: set exact = true in the grid", "too many quadrature nodes"
@@ -140,9 +145,10 @@ def build_results(design: Design) -> xr.Dataset:
         arrays |= {f"{name}_mcse": mcse}
     reasons = ["" if applies else "query far beyond the keys" for applies in theory]
     arrays["inapplicable"] = np.array([[""] * len(cells), exact_reasons, reasons], dtype=object)
+    arrays |= {name: np.full((3, len(cells)), np.nan) for name in STATISTICS}  # which nothing here looks at
+    arrays |= {f"{name}_mcse": np.full(len(cells), np.nan) for name in STATISTICS}
     arrays["hdi"] = np.array([row["_hdi"] for row in rows])
     arrays["hdi_mcse"] = np.where(np.array(INDICES) == "output", 0.01, 0.0) + 0 * arrays["hdi"]
-    arrays |= _undefined(len(cells))
     coords = coordinates(design) | {"source": list(SOURCES), "index": list(INDICES), "look": [0, 1]}
     results = labelled(arrays, coords, _attributes(design))
     return xr.merge([results, build_verdicts(design)], combine_attrs="override")
@@ -193,26 +199,6 @@ def cells_where(results: xr.Dataset, grid: str = "angles", **levels: Any) -> xr.
     for name, level in levels.items():
         keep &= results[name].values == level
     return results.isel(cell=np.flatnonzero(keep))
-
-
-def _counts(n_cells: int) -> dict[str, Any]:
-    failed = np.arange(n_cells) % 3
-    return {
-        "n_replicates": 2048 - failed,
-        "n_failed": failed,
-        "n_batches": np.full(n_cells, 8),
-        "error_over": np.array(["over replicates"] * n_cells, object),
-        "precision_reached": np.arange(n_cells) % 10 != 9,
-        "n_looks": np.full(n_cells, 2),
-        "look_replicates": np.tile([1024, 2048], (n_cells, 1)),
-    }
-
-
-def _undefined(n_cells: int) -> dict[str, Any]:
-    """Measures that results hold and nothing here looks at."""
-    error = np.full(n_cells, np.nan)
-    names = list(STATISTICS)
-    return {name: np.array([error] * 3) for name in names} | {f"{name}_mcse": error for name in names}
 
 
 def _measures(c: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -95,15 +94,3 @@ def pytest_collection_finish() -> None:
     """What all tests share lives as long as they: rubbish is not looked for in it over and over."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--shuffle", type=int, help="run files in a random order, drawn from this seed")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffle files where that is asked for, and leave tests of a file in order."""
-    if (seed := config.getoption("--shuffle")) is not None:
-        files = sorted({item.path for item in items})
-        places = dict(zip(random.Random(seed).sample(files, len(files)), range(len(files)), strict=True))
-        items.sort(key=lambda item: places[item.path])

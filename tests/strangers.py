@@ -147,12 +147,7 @@ def certificates(folder: Path) -> dict[str, str]:
     made, settings = Security.temporary(), {}
     for name in (
         "ca_file",
-        "client_cert",
-        "client_key",
-        "scheduler_cert",
-        "scheduler_key",
-        "worker_cert",
-        "worker_key",
+        *(f"{member}_{kind}" for member in ("client", "scheduler", "worker") for kind in ("cert", "key")),
     ):
         path = folder / f"{name}.pem"
         path.write_text(getattr(made, f"tls_{name}"))

@@ -173,12 +173,8 @@ def test_report__shows_no_verdicts_of_another_design(in_process, tiny, tmp_path)
 
 
 def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
-    for name, text in {
-        "a-bad": edited(DESIGN, "n_keys = 40", "n_keys = -1"),
-        "b-unprofiled": DESIGN.partition("[profiles")[0],
-        "c-good": DESIGN,
-        "d-garbage": "[",
-    }.items():
+    texts = edited(DESIGN, "n_keys = 40", "n_keys = -1"), DESIGN.partition("[profiles")[0], DESIGN, "["
+    for name, text in zip("abcd", texts, strict=True):
         write_design(tmp_path / name, text)
     result = in_process("list", tmp_path)
     assert result.returncode == 0 and result.stderr == ""

@@ -113,15 +113,12 @@ def test_dot_product_ensemble__is_softmax_attention_at_its_bandwidth():
 
 
 def test_ensemble__is_labelled():
-    found = nw_ensemble(**arguments())
+    given = arguments()
+    found = nw_ensemble(**given)
     assert found.estimate.dims == ("query",)
     assert found.head_estimate.dims == ("query", "head")
     assert found.weight_gram.dims == ("query", "head_i", "head_j")
-    for variable in (
-        *found.data_vars.values(),
-        principal_angles(arguments()["projections"]),
-        head_diversity(np.eye(3)),
-    ):
+    for variable in (*found.data_vars.values(), principal_angles(given["projections"]), head_diversity(np.eye(3))):
         assert variable.dtype == np.float64
         assert all(variable.attrs[text] for text in ("long_name", "units", "formula"))
 
@@ -191,7 +188,6 @@ MISTAKES = [
     ({"values": np.full(N, 1e51)}, "values holds 1e+51, beyond 1e+50; give it in another unit"),
     ({"values": np.ones(N + 1)}, "values has shape (31,); give (30,)"),
     ({"queries": np.ones((Q, 1))}, "queries has shape (4, 1); give (Q, 5)"),
-    ({"queries": np.full((Q, D), np.inf)}, "queries holds NaN or infinity"),
     ({"projections": np.ones(D)}, "projections has shape (5,); give (H, d, p)"),
     ({"projections": np.ones((H, 2, 3))}, "projections have p = 3 columns in d = 2 features; give (H, d, p)"),
     ({"head_bandwidths": [1.0, 2.0]}, "head_bandwidths has shape (2,); give (3,), no length zero"),
@@ -201,23 +197,20 @@ MISTAKES = [
     ({"mask": np.eye(Q, N, -1) > 0}, "mask lets query 0 see no key; let each see one at least"),
     ({"value_projections": np.ones((H, 2, 2))}, "value_projections has shape (3, 2, 2); give (3, 1, k)"),
     ({"output_projections": np.ones((H, 2, 2))}, "output_projections has shape (3, 2, 2); give (3, 1, c)"),
-    (
-        {"output_projections": np.ones((H, 1, 2)), "combination": [1.0, 0.0, 0.0]},
-        "combination beside output_projections, which combine heads themselves; give one of them",
-    ),
+    ({"output_projections": np.ones((H, 1, 2)), "combination": [1.0, 0.0, 0.0]},
+     "combination beside output_projections, which combine heads themselves; give one of them"),
     ({"bandwidth": 0}, "bandwidth = 0; give one positive number"),
     ({"bandwidth": float("nan")}, "bandwidth = nan; give one positive number, 1e-50 to 1e+50"),
     ({"bandwidth": [0.5, 0.5]}, "bandwidth = [0.5, 0.5]; give one positive number"),
     ({"bandwidth": True}, "bandwidth = True has dtype bool; give real numbers, one positive number"),
     ({"bandwidth": np.ma.masked}, "bandwidth has 1 masked values; remove or fill them, and give one positive number"),
     ({"keys": np.ma.masked_greater(GIVEN["keys"], 0)}, "masked values; remove or fill them, and give shape (n, 5)"),
-    (
-        {"keys": np.broadcast_to(0.0, (10**9, D)), "values": np.broadcast_to(0.0, 10**9)},
-        "keys has shape (1000000000, 5), more than 1073741824 numbers; give fewer, shape (n, 5)",
-    ),
+    ({"keys": np.broadcast_to(0.0, (10**9, D)), "values": np.broadcast_to(0.0, 10**9)},
+     "keys has shape (1000000000, 5), more than 1073741824 numbers; give fewer, shape (n, 5)"),
     ({"logits": "cosine"}, "logits = 'cosine'; give one of distance, dot_product"),
     ({"combination": [0.5, 0.5]}, "combination has shape (2,); give (3,)"),
-]
+    ({"queries": np.full((Q, D), np.inf)}, "queries holds NaN or infinity"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wrong", "message"), MISTAKES, ids=[message for _, message in MISTAKES])

@@ -70,13 +70,6 @@ def test_room__imports_only_what_it_may(room):
     assert {each for each in found if each.split(".")[0] == PACKAGE.name and not f"{each}.".startswith(names)} == set()
 
 
-def test_every_room__has_a_wall():
-    on_top = {"analysis", "interactive", "plots", "reference", "study", "results", "ensemble", "commands",
-              "measuring", "simulation", "ties", "__init__", "__main__", "docs"}  # fmt: skip
-    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py") and path.name != "__pycache__"}
-    assert rooms == {*ALLOWED, *on_top} - {"design.settings"}
-
-
 def test_engine_sources__cover_what_a_batch_imports():
     """Every module of ours that makes what is stored must enter its identity."""
     reached, open_ends = set(), {PACKAGE / "replicates/batch.py", PACKAGE / "replicates/population.py"}

@@ -26,10 +26,7 @@ def of_heads(path: str) -> str:
         (b"\xff\xfe", "not UTF-8"),
         (b"#" * (MAX_BYTES + 1), f"longer than {MAX_BYTES} bytes; is it the right file"),
         (b"", "no such profile"),
-        (
-            b"numbers.unit = 'a'\n[claims.b]\n",
-            "claims about numbers of your own, and no design; give them to simstudy judge",
-        ),
+        (b"numbers.unit = 'a'\n[claims.b]\n", "claims about numbers of your own, and no design; give them to"),
         (b"= 3", "not valid"),
         (None, "cannot be read"),
     ],

@@ -1,6 +1,5 @@
 """What tests of clusters share: a study, the Slurm that they run it on, and patience."""
 
-import os
 import re
 import subprocess
 import time
@@ -8,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 from builders import DESIGN, edited
 from commands import environment
 from stored import FOLDER, batches, numbers
@@ -45,14 +43,6 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None =
         assert time.monotonic() < deadline, "waited in vain"
         assert process is None or process.poll() is None, f"ended with {process.returncode}"
         time.sleep(0.1)
-
-
-def skip_without(variable: str, missing: list[str]) -> None:
-    """Skip the test if anything is missing, or fail it if the environment variable says that nothing may be."""
-    if missing and os.environ.get(variable) == "1":
-        pytest.fail(f"{variable}=1, but there is no {', '.join(missing)}")
-    if missing:
-        pytest.skip(f"no {', '.join(missing)}")
 
 
 class Slurm:
