@@ -9,7 +9,7 @@ import pytest
 from builders import estimated, minimal_cell
 from scipy import stats
 
-from simstudy.data.heads import key_projections, overlap
+from simstudy.data.heads import key_projections, overlap, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.measures import INDICES
 from simstudy.replicates.intervals import widening_of
@@ -205,17 +205,11 @@ def index(found, name):
 
 
 def attended_together():
-    cell = minimal_cell(**NOISE)
-    n, b, d = cell.data.n_keys, cell.bandwidth, cell.data.n_features
-    points = [[*given, *[0.0] * (d - len(given))] for given in NOISE["queries"]["points"]]
-    heads, total = key_projections(cell), []
-    for keys, x in itertools.product(SharedData(cell, 0, 16).keys(n), points):
-        weights = []
-        for head in heads:
-            mass = [math.exp(-sum(((keys[:, i] - x) @ head) ** 2) / (2 * b * b)) for i in range(n)]
-            weights.append([each / sum(mass) for each in mass])
-        total += [sum(w * v for w, v in zip(one, other, strict=True)) for one in weights for other in weights]
-    return sum(total) / len(total)
+    cell, total = minimal_cell(**NOISE), []
+    for keys, x in itertools.product(SharedData(cell, 0, 16).keys(cell.data.n_keys), query_points(cell)):
+        weights = [naive.weights(keys.T, x, w, w, cell.bandwidth, "distance") for w in key_projections(cell)]
+        total += [one @ other for one in weights for other in weights]
+    return np.mean(total)
 
 
 def test_disagreement_of_positions__is_the_error_under_noise_alone():

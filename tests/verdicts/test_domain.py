@@ -74,7 +74,7 @@ def test_domain_that_is_none__is_told_in_a_line(tmp_path, old, new, said):
     assert "claims.mse-falls.holds = 'on_average': needs a grid with a domain" in alone
 
 
-def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradicted_by_one(tmp_path):
+def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradicted_by_one(tmp_path, tiny):
     """Orthogonal heads of a variance below 1 everywhere; and below what half of the settings have."""
     both = "".join(
         f'[claims.{name}]\nstatement = "s"\nkind = "equals"\ngrid = "angles"\nmeasure = "ensemble_variance"\n'
@@ -86,9 +86,8 @@ def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradict
     assert (verdicts["true"], verdicts["false"]) == ("supported", "contradicted")
     below = results.ensemble_variance.sel(source="empirical").values < 0.05
     assert 0.1 < below.mean() < 0.9
-    points = run(write_design(tmp_path, edited(DESIGN, '"tiny"', '"points"')), output=tmp_path)
     drawn = "in each of 16 settings drawn with n_keys from 20 to 60 (uniform in the logarithm), bandwidth from 0.5 to 1"
-    for found, words in ((results, drawn), (points, "at these settings, ")):
+    for found, words in ((results, drawn), (tiny.results, "at these settings, ")):
         line, row = verdict_lines(found)[0], verdict_frame(found).iloc[0]
         assert line.draws.startswith(words) and row.verdict_draws.startswith(words)
         table = Console(file=io.StringIO(), width=400)
