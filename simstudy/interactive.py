@@ -6,11 +6,11 @@ The results of a study are an `xarray.DataTree` and stay one; what is particular
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 import warnings
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,17 +20,18 @@ import xarray as xr
 from simstudy.design.document import Design
 from simstudy.design.load import declared, load_design
 from simstudy.design.mistakes import hint
+from simstudy.design.own_code import require_trust
 from simstudy.design.written import Source
 from simstudy.errors import PrecisionWarning, UserError
-from simstudy.execution.store import DEFAULT_OUTPUT
+from simstudy.execution.executors import open_executor
+from simstudy.execution.folder import require_writable
+from simstudy.execution.store import DEFAULT_OUTPUT, store_of
 from simstudy.report.labels import OVERVIEW
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import cells_of, open_results, tree_of
-from simstudy.study import complete
-from simstudy.study import plan as plan_design
-from simstudy.study import run as run_design
+from simstudy.study import Observer, complete, open_state, require_fitting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,20 +41,79 @@ if TYPE_CHECKING:
 __all__ = ["Findings", "Plot", "open_results", "plan", "run"]
 
 
-@functools.wraps(run_design)
-def run(design: Design | Source, profile: str = "quick", **how: Any) -> xr.DataTree:  # noqa: D103 - that of the wrapped
+def run(
+    design: Design | Source,
+    profile: str = "quick",
+    *,
+    output: str | Path = DEFAULT_OUTPUT,
+    executor: Any = "threads",
+    workers: int | None = None,
+    trust_network: bool = False,
+    observer: Observer | None = None,
+    trust: Iterable[str | Path] = (),
+    confirm: str | None = None,
+) -> xr.DataTree:
+    """Run a study to the precision of its design and return its results.
+
+    Stored batches are not computed again; interrupt at any time and call again to continue.  Results are written to
+    ``<output>/<study>/<profile>/``, and nothing is done where they are those of the design, code and batches.  They are
+    the same to the bit for any executor, workers and interruptions.
+
+    Parameters
+    ----------
+    design
+        Path of a design file, name of a shipped design, a `simstudy.Study`, a dict as TOML parses it, or what
+        `simstudy.check` returned.
+    profile
+        Profile of the design file; ignored if a `Design` is given.
+    output
+        Folder of all studies.
+    executor
+        ``serial``, ``threads``, ``processes``, ``cuda`` (a process for each GPU), the name of a joblib backend, the
+        address of a Dask scheduler; or an object: a `dask.distributed.Client`, a cluster of Dask (local, SSH,
+        Kubernetes, Gateway, Coiled), or any executor of `concurrent.futures`, which stay open.
+    workers
+        Threads or processes, at least 1; all cores by default.
+    trust_network
+        Use a Dask scheduler on another host without TLS: anybody on that network can then run code as you.
+    observer
+        Called at the start, after each task, and before the theory of each cell.
+    trust
+        Python files of your own that the design names and whose code may run; ignored if a `Design` is given.
+    confirm
+        Text from which, with the design and its functions, other random numbers follow; the results are then written
+        to ``<output>/<study>/<profile>/confirmed/<digest>/``.
+
+    Returns
+    -------
+    xarray.DataTree
+        The contents of ``results.nc``, as of `simstudy.open_results`; `simstudy.details` gives those of ``details.nc``.
+
+    Warns
+    -----
+    PrecisionWarning
+        Of `simstudy.errors`: a budget or ``max_replicates`` ends a cell before its precision, or leaves a claim open.
+
+    Raises
+    ------
+    DesignError
+        If the design has mistakes.
+    UserError
+        If the output cannot be written, the executor cannot be used, PyTorch is wanted but not installed, or the text
+        cannot be shown in one line.
+    """
     # New processes import a script, and would make its call of this function again.
     script = Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__.py")  # which is not run again
     once = script.name == "__main__.py" or not script.is_file() or b"__name__" in script.read_bytes()
-    if how.get("executor") in ("processes", "cuda") and not once:
+    if executor in ("processes", "cuda") and not once:
         remedy = "write the call below if __name__ == '__main__':"
         raise UserError(f"executor: processes import your script, and would call again; {remedy}")
-    trust, confirm = how.pop("trust", ()), how.pop("confirm", None)
     if isinstance(design, Design) and confirm is not None:
         raise UserError("confirm: stated with a loaded design; load the design with it")
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
+    how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
     with ProgressDisplay(quiet=not is_watched()) as display:
-        cells, status, notes = complete(loaded, **{"observer": display, **how})
+        cells, status, notes = complete(loaded, output=output, observer=observer or display, **how)
     lines = [missed_line(status, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
     for kind, told in ((PrecisionWarning, lines), (UserWarning, notes)):
         if text := "\n".join(filter(None, told)):
@@ -68,13 +128,14 @@ def plan(
     profile: str = "quick",
     *,
     output: str | Path = DEFAULT_OUTPUT,
+    executor: Any = "threads",
     trust: Iterable[str | Path] = (),
 ) -> Plan:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later.
 
     Parameters
     ----------
-    design, profile, output, trust
+    design, profile, output, executor, trust
         As for `simstudy.run`.
 
     Returns
@@ -89,8 +150,14 @@ def plan(
     UserError
         If the output cannot be written.
     """
+    from simstudy.execution.plan import pilot
+
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
-    return plan_design(loaded, output=output, track=track)
+    require_trust(planned.cell for planned in loaded.cells)
+    store = store_of(loaded, output)
+    require_writable(store.folder)
+    with open_executor(executor, claim=partial(require_fitting, loaded.cells)) as opened, store.locked():
+        return pilot(open_state(loaded, store, opened.device), store, opened, track)
 
 
 class Plot(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,13 +27,18 @@ def netcdf(data: xr.Dataset | xr.DataTree) -> bytes:
     with NETCDF4_PYTHON_LOCK:
         # Both arguments are required for a file in memory, but name no file and no size.
         target = netCDF4.Dataset("results.nc", "w", memory=1)
+        # All is defined before any is written: netCDF goes through all that is defined with each turn to the other.
+        writes: list[tuple[Any, Any]] = []
+        later = SimpleNamespace(add=lambda *pair: writes.append(pair))
         for node in tree.subtree:
             dataset = node.to_dataset(inherit=False).copy()
             for variable in dataset.variables.values():
                 # Texts become characters, as text of any length cannot be compressed.
                 text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
                 variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
-            dataset.dump_to_store(_unlocked(target, node.path))
+            dataset.dump_to_store(_unlocked(target, node.path), writer=later)
+        for source, place in writes:
+            place[...] = source
         return bytes(target.close())
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,11 +16,10 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.design.document import Budget, Design
 from simstudy.design.figures import ZIPPED, ZipFigure
-from simstudy.design.load import load_design
 from simstudy.design.measures import labelled
 from simstudy.design.own_code import require_trust
 from simstudy.design.settings.levels import selected
-from simstudy.design.written import Source, name_of, read_design
+from simstudy.design.written import name_of, read_design
 from simstudy.errors import UserError
 from simstudy.execution.executors import Executor, Jobs, open_executor
 from simstudy.execution.folder import require_writable
@@ -33,7 +32,6 @@ from simstudy.results import read_cells, tree_of
 
 if TYPE_CHECKING:
     from simstudy.execution.loop import Meter
-    from simstudy.execution.plan import Plan
     from simstudy.execution.state import RunState
 
 # What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
@@ -49,75 +47,6 @@ class Completed(NamedTuple):
     notes: list[str]
 
 
-def run(
-    design: Design | Source,
-    profile: str = "quick",
-    *,
-    output: str | Path = DEFAULT_OUTPUT,
-    executor: Any = "threads",
-    workers: int | None = None,
-    trust_network: bool = False,
-    observer: Observer | None = None,
-    trust: Iterable[str | Path] = (),
-    confirm: str | None = None,
-) -> xr.Dataset:
-    """Run a study to the precision of its design and return its results.
-
-    Stored batches are not computed again; interrupt at any time and call again to continue.  Results are written to
-    ``<output>/<study>/<profile>/``, and nothing is done where they are those of the design, code and batches.  They are
-    the same to the bit for any executor, workers and interruptions.
-
-    Parameters
-    ----------
-    design
-        Path of a design file, name of a shipped design, a `simstudy.Study`, a dict as TOML parses it, or what
-        `simstudy.check` returned.
-    profile
-        Profile of the design file; ignored if a `Design` is given.
-    output
-        Folder of all studies.
-    executor
-        ``serial``, ``threads``, ``processes``, ``cuda`` (a process for each GPU), the name of a joblib backend, the
-        address of a Dask scheduler; or an object: a `dask.distributed.Client`, a cluster of Dask (local, SSH,
-        Kubernetes, Gateway, Coiled), or any executor of `concurrent.futures`, which stay open.
-    workers
-        Threads or processes, at least 1; all cores by default.
-    trust_network
-        Use a Dask scheduler on another host without TLS: anybody on that network can then run code as you.
-    observer
-        Called at the start, after each task, and before the theory of each cell.
-    trust
-        Python files of your own that the design names and whose code may run; ignored if a `Design` is given.
-    confirm
-        Text from which, with the design and its functions, other random numbers follow; the results are then written
-        to ``<output>/<study>/<profile>/confirmed/<digest>/``.
-
-    Returns
-    -------
-    xarray.DataTree
-        The contents of ``results.nc``, as of `simstudy.open_results`; `simstudy.details` gives those of ``details.nc``.
-
-    Warns
-    -----
-    PrecisionWarning
-        Of `simstudy.errors`: a budget or ``max_replicates`` ends a cell before its precision, or leaves a claim open.
-
-    Raises
-    ------
-    DesignError
-        If the design has mistakes.
-    UserError
-        If the output cannot be written, the executor cannot be used, PyTorch is wanted but not installed, or the text
-        cannot be shown in one line.
-    """
-    if not isinstance(design, Design):
-        design = load_design(design, profile, trust, confirm)
-    elif confirm is not None:
-        raise UserError("confirm: stated with a loaded design; load the design with it")
-    how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
-    return complete(design, output=output, observer=observer, **how).results
-
-
 def complete(
     design: Design,
     *,
@@ -127,7 +56,7 @@ def complete(
     trust_network: bool = False,
     observer: Observer | None = None,
 ) -> Completed:
-    """Run a study as `run` does, and also return where its cells stand."""
+    """Run a study as `simstudy.run` says, and also return where its cells stand."""
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     require_writable(store.folder)
@@ -143,7 +72,7 @@ def complete(
     with contextlib.ExitStack() as held:
 
         def claim(memory: float, workers: int) -> None:
-            _require_memory(design.cells, memory, workers)
+            require_fitting(design.cells, memory, workers)
             held.enter_context(store.locked())
 
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
@@ -177,7 +106,8 @@ def complete(
         return Completed(read_cells(store), status, notes)
 
 
-def _require_memory(*given: Any) -> None:
+def require_fitting(*given: Any) -> None:
+    """Refuse cells that memory cannot hold."""
     from simstudy.execution.memory import require_memory
 
     require_memory(*given)
@@ -231,7 +161,7 @@ def run_share(
     from simstudy.execution.loop import Meter
     from simstudy.execution.state import RunState
 
-    claim = partial(_require_memory, part.cells)
+    claim = partial(require_fitting, part.cells)
     with open_executor(executor, workers, trust_network, claim) as opened, store.locked():
         require_same_engine(design, store)
         simulate(RunState(part, store), opened, Meter(), observer or (lambda *_: None), budget=part.budget)
@@ -275,23 +205,6 @@ def simulate(
             observer(state)
         if spent:
             break
-
-
-def plan(
-    design: Design,
-    *,
-    output: str | Path = DEFAULT_OUTPUT,
-    executor: str = "threads",
-    track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
-) -> Plan:
-    """Run a `pilot` of a study, by the rule and the control that the run will have."""
-    from simstudy.execution.plan import pilot
-
-    require_trust(planned.cell for planned in design.cells)
-    store = store_of(design, output)
-    require_writable(store.folder)
-    with open_executor(executor, claim=partial(_require_memory, design.cells)) as opened, store.locked():
-        return pilot(open_state(design, store, opened.device), store, opened, track)
 
 
 def _require_own_folder(design: Design, store: Store) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from simstudy.design.contents import read_contents
 from simstudy.design.document import Design
@@ -14,6 +15,14 @@ from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.records import records_in, tags
+from simstudy.design.written import Source
+from simstudy.study import complete
+
+
+def run(design: Design | Source, **how: Any) -> xr.Dataset:
+    """The table of cells that a run of a study ends with."""
+    return complete(design if isinstance(design, Design) else load_design(design), **how).results
+
 
 BASE: dict[str, Any] = {
     "n_keys": 40,

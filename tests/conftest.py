@@ -37,7 +37,7 @@ class Finished(NamedTuple):
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """`builders.DESIGN`, run once for all tests of a worker; tests that change its files have a copy."""
-    from simstudy.study import run
+    from builders import run
 
     path = write_design(tmp_path_factory.mktemp("design"))
     design, output = load_design(path), tmp_path_factory.mktemp("tiny")

@@ -5,7 +5,7 @@ import json
 import tomllib
 
 import pytest
-from builders import DESIGN, edited, mistakes, write_design
+from builders import DESIGN, edited, mistakes, run, write_design
 from pages import lacking
 
 import simstudy
@@ -14,7 +14,6 @@ from simstudy.execution.state import RunState
 from simstudy.execution.store import Store
 from simstudy.report import progress
 from simstudy.report.progress import ProgressDisplay
-from simstudy.study import run
 
 
 @pytest.fixture

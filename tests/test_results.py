@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, FIGURES, edited, write_design
+from builders import DESIGN, FIGURES, edited, run, write_design
 from builders_results import build_design, build_results
 
 from simstudy.design.load import load_design
@@ -12,7 +12,6 @@ from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.report.page import require_same_design
 from simstudy.results import LAYOUT, cells_of, open_results, tree_of
-from simstudy.study import run
 
 TINY = edited(DESIGN.partition("[claims")[0], "max_replicates = 512", "max_replicates = 64") + "[profiles.quick]\n"
 FACTORS = "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]\n"

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, FIGURES, edited, write_design
+from builders import DESIGN, FIGURES, edited, run, write_design
 from stored import batches
 
 import simstudy
@@ -22,7 +22,6 @@ from simstudy.kernels import compiled
 from simstudy.report.page import write_report
 from simstudy.report.tables import estimator_words
 from simstudy.results import cells_of, read_cells, tree_of
-from simstudy.study import run
 
 
 @pytest.fixture(scope="module")

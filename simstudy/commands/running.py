@@ -169,12 +169,12 @@ def plan(
     trust: cli.TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
+    from simstudy.interactive import plan as plan_study
     from simstudy.report.progress import plan_lines, plan_table
-    from simstudy.report.terminal import say, show_table, track
-    from simstudy.study import plan as plan_study
+    from simstudy.report.terminal import say, show_table
 
     loaded, _ = cli.opened(design, profile, output, trust)
-    found = plan_study(loaded, output=output, track=track)
+    found = plan_study(loaded, output=output)
     show_table(plan_table(found))
     say(*plan_lines(found, workers))
 

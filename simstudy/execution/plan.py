@@ -44,10 +44,7 @@ class Plan(NamedTuple):
 
 
 def pilot(
-    state: RunState,
-    store: Store,
-    executor: Executor,
-    track: Callable[[Iterable[Any], int], Iterable[Any]] = lambda tasks, _: tasks,
+    state: RunState, store: Store, executor: Executor, track: Callable[[Iterable[Any], int], Iterable[Any]]
 ) -> Plan:
     """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
     meter = Meter()

@@ -108,7 +108,7 @@ def _rows(rounds: int, methods: Sequence[Callable[..., Any]], sizes: Sequence[in
         jobs: list[Callable[[], object]] = [
             lambda: by_hand(methods, sizes, replicates, one_by_one),
             lambda: [simulate_batch(cells, batch) for batch in range(replicates // BATCH)],
-            lambda: study.run(design, output=Path(name) / str(next(runs)), executor="serial"),
+            lambda: study.complete(design, output=Path(name) / str(next(runs)), executor="serial"),
         ]
         hand, batches, whole = interleaved(jobs, rounds)
     size = f"{len(cells)} cells, {replicates} replicates, {'one by one' if one_by_one else 'vectorised'}"

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from builders import DESIGN, edited, minimal_cell
+from builders import DESIGN, edited, minimal_cell, run
 
 from simstudy.design.load import load_design
 from simstudy.design.written import find_design, known_designs
 from simstudy.errors import UserError
-from simstudy.study import run
 
 LABEL = {"label": "sin x"}
 

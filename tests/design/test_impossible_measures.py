@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, mistakes
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes, run
 
 from simstudy.design.answerable import ORDER, lacking, tail
 from simstudy.design.measures import INDICES, MEASURES, STATISTICS
-from simstudy.study import run
 
 ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
 

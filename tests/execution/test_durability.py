@@ -9,16 +9,16 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, run, write_design
 from commands import ROOT
 from faults import UNFOLDED, Calm
 from stored import FOLDER, batches, flip, overwrite, record, remove
 
+from simstudy import plan
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.state import RunState
 from simstudy.execution.store import store_of
-from simstudy.study import plan, run
 
 
 @pytest.fixture

@@ -3,16 +3,17 @@
 import json
 
 import pytest
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, run, write_design
 from stored import batches, numbers, rows
 
+from simstudy import plan
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import provenance, shares
 from simstudy.execution.shares import Share
 from simstudy.execution.state import RunState
 from simstudy.execution.store import RUN, store_of
-from simstudy.study import plan, run, run_share
+from simstudy.study import run_share
 
 # Twelve cells on each of two kinds of data, four of which a second grid names again.
 WIDE = edited(DESIGN, "angle = [0, 45, 90]", "n_features = [5, 6]\nangle = [0, 30, 45, 60, 75, 90]")

@@ -4,11 +4,11 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, run, write_design
 from stored import batches, remove, rows
 
 import simstudy
-from simstudy import study
+from simstudy import plan, study
 from simstudy.design.load import load_design
 from simstudy.errors import PrecisionWarning
 from simstudy.execution import provenance, status
@@ -19,7 +19,7 @@ from simstudy.execution.store import Store, store_of
 from simstudy.report import page
 from simstudy.report.progress import status_line
 from simstudy.results import cells_of
-from simstudy.study import open_state, plan, run
+from simstudy.study import open_state
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, write_design
+from builders import DESIGN, edited, minimal_cell, run, write_design
 from kernel_problems import naive_moments, problem, rounding
 
 from simstudy.attention.expansion import expansion
@@ -30,7 +30,6 @@ from simstudy.kernels.errors import sum_blocks
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates import moments
 from simstudy.replicates.batch import simulate_batch
-from simstudy.study import run
 
 if cuda_simulated():
     import simulated_memory  # noqa: F401

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded
+from builders import DESIGN, edited, loaded, run
 
 from simstudy import details
 from simstudy.data import training
 from simstudy.design.measures import MEASURES, THEORIES
-from simstudy.study import run
 from simstudy.theory import exact_moments, leading_order
 from simstudy.verdicts import predictions
 

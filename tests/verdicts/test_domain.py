@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, mistakes, write_design
+from builders import DESIGN, edited, loaded, mistakes, run, write_design
 from exact_estimates import account, claim
 from rich.console import Console
 
@@ -14,7 +14,6 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.domain import Law
 from simstudy.design.load import load_design
 from simstudy.report.tables import verdict_frame, verdict_lines, verdict_table
-from simstudy.study import run
 from simstudy.verdicts.judge import averaged, decide, judge_claim, selected_by
 
 DOMAIN = """[grids.angles.domain]

@@ -4,11 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, minimal_cell, mistakes, run, write_design
 from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_accounts, judged
 
 from simstudy.design.claims import LEVEL
-from simstudy.study import run
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of

@@ -5,12 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded
+from builders import DESIGN, edited, loaded, run
 from exact_estimates import N_BLOCKS, claim, exact_accounts
 from stored import remove, rows
 
 from simstudy.design.claims import LEVEL
-from simstudy.study import run
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.judge import wanted_by_claims
 

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import write_design
+from builders import run, write_design
 from clusters import HERE, LONG, Calm, Slurm, wait_until
 from stored import FOLDER, batches, numbers
-
-from simstudy.study import run
 
 
 @pytest.fixture(scope="module")
