@@ -54,18 +54,15 @@ def command(arguments: Sequence[str] | None = None) -> int:
 
     try:
         code: int | None = typer.main.get_command(app)(arguments, prog_name="simstudy", standalone_mode=False)
+        return code or 0
     except UserError as error:
-        return _failed(*error.args)
+        lines = error.args
     except typer.TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "simstudy")
         # The library of the command line names the exception that refused a value.
-        return _failed(f"{error.format_message().replace(': Value error, ', ': ')} (see {place} --help)")
+        lines = (f"{error.format_message().replace(': Value error, ', ': ')} (see {place} --help)",)
     except MemoryError:
-        return _failed("this machine has not enough memory; simstudy plan predicts what a study needs")
-    return code or 0
-
-
-def _failed(*lines: str) -> int:
+        lines = ("this machine has not enough memory; simstudy plan predicts what a study needs",)
     from simstudy.report.terminal import fail
 
     fail(*lines)

@@ -178,8 +178,7 @@ def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
         write_design(tmp_path / name, text)
     result = in_process("list", tmp_path)
     assert result.returncode == 0 and result.stderr == ""
-    for expected in ("data.n_keys = -1", "no such profile", "A tiny study", "full: 6", "not valid TOML"):
-        assert expected in result.stdout
+    assert result.stdout.count("A tiny study") == 2 and result.stdout.count("has mistakes") == 2
 
 
 def test_interrupt__ends_cleanly_and_status_knows_that_nobody_runs_it(tmp_path):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import typer.core
 
+import simstudy
 from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
@@ -18,18 +18,7 @@ EXIT_PRECISION_MISSED = 3
 EXIT_NOT_AS_EXPECTED = 5
 
 
-class WholeSentences(typer.core.TyperGroup):
-    """Commands, listed by the first sentence of their help, however long: cut short it would teach little."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its name, None if there is none."""
-        if (command := super().get_command(ctx, cmd_name)) is not None:
-            command.short_help = command.get_short_help_str(limit=1000)
-        return command
-
-
 app = typer.Typer(
-    cls=WholeSentences,
     # Help in Rich takes a third of a second to import.
     rich_markup_mode=None,
     context_settings={"max_content_width": 120},
@@ -45,11 +34,9 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
-        import importlib.metadata
-
         from simstudy.report.terminal import say
 
-        say(f"simstudy {importlib.metadata.version('simstudy')}")
+        say(f"simstudy {simstudy.__version__}")
         raise typer.Exit
 
 
@@ -95,16 +82,6 @@ ClaimsOption = Annotated[
 OUTPUT = Path("outputs")
 
 
-def store_for(design: Design, output: Path) -> Store:
-    """Return the store of a design, beside which the log of a defect is to lie."""
-    from simstudy.execution.store import store_of
-    from simstudy.report.terminal import log_beside
-
-    store = store_of(design, output)
-    log_beside(store.files)
-    return store
-
-
 def opened(
     design: str | Path,
     profile: str,
@@ -114,12 +91,15 @@ def opened(
     *,
     to_write: bool = False,
 ) -> tuple[Design, Store]:
-    """Return a design and its store, which can be written to where that is asked."""
+    """Return a design and its store, which can be written to where that is asked; logs of defects lie there, too."""
     from simstudy.design.load import load_design
     from simstudy.execution.folder import require_writable
+    from simstudy.execution.store import store_of
+    from simstudy.report.terminal import log_beside
 
     loaded = load_design(design, profile, trust or (), confirm)
-    store = store_for(loaded, output)
+    store = store_of(loaded, output)
+    log_beside(store.files)
     if to_write:
         require_writable(store.folder)
     return loaded, store

@@ -5,21 +5,12 @@ from __future__ import annotations
 import importlib.resources
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from simstudy.commands import cli
 from simstudy.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from simstudy.design.document import Design
-    from simstudy.design.mistakes import Problem
-    from simstudy.design.written import Source
-
-    Checked = tuple[str, dict[str, Design], list[Problem]]
 
 
 @cli.app.command()
@@ -38,29 +29,22 @@ def describe(
 def list_designs(
     folder: Annotated[Path | None, typer.Argument(help="List the designs in this folder instead.")] = None,
 ) -> None:
-    """List shipped designs and those in ./designs, with their sizes or mistakes."""
+    """List shipped designs and those in ./designs."""
     from rich.table import Table
 
-    from simstudy.design.written import FILE, designs_in, is_shipped, known_designs, read_design
-    from simstudy.report.terminal import entry, show_table
+    from simstudy.design.written import FILE, designs_in, known_designs, read_design
+    from simstudy.report.terminal import show_table
 
     paths = known_designs() if folder is None else designs_in(folder)
     if not paths:
         raise UserError(f"{folder or 'designs'}: holds no study folders (NAME/{FILE}); give another folder")
-    # Those were checked when they were shipped, which takes long for all of them.
-    shipped = [path for path in paths if is_shipped(path)]
     table = Table("design", "title", "profiles")
-    for path in shipped:
-        tables = read_design(path).tables
-        table.add_row(path.parent.name, tables["study"]["title"], ", ".join(tables["profiles"]))
-    for place, profiles, problems in _checked(path for path in paths if path not in shipped):
-        if problems:
-            # The first of them, so that the others are listed.
-            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-            table.add_row(place, entry((f"{problems[0]}{more}", "red")), "see simstudy check")
-        else:
-            sizes = ", ".join(f"{name}: {len(design.cells)}" for name, design in profiles.items())
-            table.add_row(Path(place).parent.name, next(iter(profiles.values())).study.title, sizes)
+    for path in paths:
+        try:
+            tables = read_design(path).tables
+            table.add_row(path.parent.name, str(tables["study"]["title"]), ", ".join(tables["profiles"]))
+        except (UserError, LookupError, TypeError):
+            table.add_row(path.parent.name, "has mistakes", f"see simstudy check {path.parent}")
     show_table(table)
 
 
@@ -70,27 +54,22 @@ def check(
     trust: cli.TrustOption = None,
 ) -> None:
     """Check designs under every profile and list all mistakes, each with its place and remedy."""
-    from simstudy.report.terminal import counted, say
-
-    checked = [*_checked(designs, trust or ())]
-    for place, each in [(place, design) for place, profiles, _ in checked for design in profiles.values()]:
-        say(f"{place}: {each.profile}: {counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}")
-    if mistakes := [f"{place}: {problem}" for place, _, problems in checked for problem in problems]:
-        raise UserError(*mistakes)
-
-
-def _checked(designs: Iterable[Source], trust: Iterable[Path] = ()) -> Iterator[Checked]:
-    """Yield each design with what it is under its profiles, and with its mistakes."""
     from simstudy.design.load import check as check_design
     from simstudy.design.mistakes import DesignError
+    from simstudy.report.terminal import counted, say
 
+    mistakes = []
     for design in designs:
         try:
-            profiles = check_design(design, trust)
+            profiles = check_design(design, trust or ())
         except DesignError as error:
-            yield error.place, {}, error.problems
+            mistakes += [f"{error.place}: {problem}" for problem in error.problems]
         else:
-            yield str(next(iter(profiles.values())).path), profiles, []
+            for each in profiles.values():
+                size = f"{counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}"
+                say(f"{each.path}: {each.profile}: {size}")
+    if mistakes:
+        raise UserError(*mistakes)
 
 
 @cli.app.command()

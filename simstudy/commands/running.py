@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from simstudy.commands import cli
-from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
     from simstudy.design.document import Design
+    from simstudy.execution.store import Store
 
 _TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
 _FIGURES = "Also write all figures of a study in this format. A later run does not write them again."
@@ -38,17 +38,17 @@ def run(
     from simstudy.report.terminal import say
     from simstudy.study import run_share
 
-    loaded, _ = cli.opened(design, profile, output, trust, confirm)
-    how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    how: dict[str, Any] = {"output": output, "executor": executor, "workers": workers, "trust_network": trust_network}
     if share is None:
-        raise typer.Exit(run_and_report(loaded, output, quiet, claims, **how))
+        raise typer.Exit(run_and_report(loaded, store, quiet, claims, **how))
     with ProgressDisplay(quiet) as display:
-        n_cells, stored = run_share(loaded, Share.parse(share), output=output, observer=display, **how)
+        n_cells, stored = run_share(loaded, Share.parse(share), observer=display, **how)
     if not quiet:
         say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
 
 
-def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bool = False, **how: Any) -> int:
+def run_and_report(loaded: Design, store: Store, quiet: bool = False, claims: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
     from simstudy.execution.status import REPORT, reported
     from simstudy.report import tables
@@ -57,9 +57,8 @@ def run_and_report(loaded: Design, output: Path, quiet: bool = False, claims: bo
     from simstudy.study import complete
 
     _leave_out_dask_arrays()
-    store = cli.store_for(loaded, output)
     with ProgressDisplay(quiet) as display:
-        results, status, notes = complete(loaded, output=output, observer=display, **how)
+        results, status, notes = complete(loaded, observer=display, **how)
     lines = tables.verdict_lines(results)
     if not quiet:
         if claims:
@@ -117,21 +116,18 @@ def submit(
     dask-jobqueue states what else a cluster wants: queue, interface, local-directory, job-extra-directives,
     job-script-prologue.
     """
-    from simstudy.design.written import find_design
     from simstudy.execution.executors import Jobs, job_script
     from simstudy.execution.folder import Folder
     from simstudy.report.terminal import say
 
-    path = find_design(design)
-    require_plain("design", str(path))
-    loaded, store = cli.opened(path, profile, output, trust, confirm, to_write=True)
+    loaded, store = cli.opened(design, profile, output, trust, confirm, to_write=True)
     logs, keys = store.folder.absolute() / "logs", Folder(store.folder.absolute())
     asked = Jobs(system, jobs, threads, memory, walltime, logs, keys)
     store.files.require_ours()  # before Dask makes the folder of logs
     if show:
         say(*job_script(asked).split("\n"))
     else:
-        raise typer.Exit(run_and_report(loaded, output, executor=asked))
+        raise typer.Exit(run_and_report(loaded, store, output=output, executor=asked))
 
 
 @cli.app.command()

@@ -49,7 +49,7 @@ def pilot(
     """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
     meter = Meter()
     seconds: dict[str, list[float]] = defaultdict(list)
-    tasks = state.pilot_tasks(PILOT_BATCHES)
+    tasks = list(state.first_tasks(PILOT_BATCHES))
     for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
         meter.add(outcome)
         state.record(task, outcome.batches)

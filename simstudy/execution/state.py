@@ -125,23 +125,15 @@ class RunState:
             self.accounts.append(sharers[-1])
         self._queued, self._written = set[tuple[str, int]](), set[tuple[str, int]]()
 
-    def first_tasks(self) -> Iterator[Task]:
-        """Look at what is stored and return the tasks to begin with, made as they are asked for."""
+    def first_tasks(self, most: int | None = None) -> Iterator[Task]:
+        """Look at what is stored and return the tasks to begin with, made as they are asked for.
+
+        ``most``: only for the first missing batches of each cell, so many at most.
+        """
         for account in self.accounts:
             self._advance(account)
         self._apply_stopping_rule()
-        return self._tasks(self.accounts)
-
-    def pilot_tasks(self, n_batches: int) -> list[Task]:
-        """Look at what is stored and return tasks for the first missing batches of each cell, so many at most."""
-        for account in self.accounts:
-            self._advance(account)
-
-        def stop(account: CellProgress) -> int:
-            missing = (batch for batch in range(account.target) if batch not in account.stored)
-            return next(islice(missing, n_batches, None), account.target)
-
-        return list(self._tasks(self.accounts, stop))
+        return self._tasks(self.accounts, most)
 
     def identities(self, task: Task) -> list[str]:
         """Return under which names the batches of a task are stored."""
@@ -308,12 +300,13 @@ class RunState:
         performance = measured(cell, batches, block_lengths(account.done))
         account.performance = performance and self._control(cell, performance)
 
-    def _tasks(
-        self, accounts: Iterable[CellProgress], stop: Callable[[CellProgress], int] = lambda account: account.target
-    ) -> Iterator[Task]:
-        """Yield missing batches, those of a cell below a number: cells that share data are evaluated together."""
+    def _tasks(self, accounts: Iterable[CellProgress], most: int | None = None) -> Iterator[Task]:
+        """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
         for sharers in sharing_data(accounts, lambda account: account.planned.cell, self._device):
-            stops = list(map(stop, sharers))
+            stops = [account.target for account in sharers]
+            if most is not None:
+                missing = ((b for b in range(each.target) if b not in each.stored) for each in sharers)
+                stops = [next(islice(each, most, None), stop) for each, stop in zip(missing, stops, strict=True)]
             for batch in range(max(stops)):
                 wanted = [account for account, stop in zip(sharers, stops, strict=True) if batch < stop]
                 cells = []
