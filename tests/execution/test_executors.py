@@ -257,7 +257,7 @@ def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_pa
 
     monkeypatch.setattr(assemble, "assemble", spied)
     with threadpool_limits(2):
-        study.run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+        study.complete(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
         for executor in ("serial", "threads", "processes"):
             with open_executor(executor, 1):
                 assert numerical_threads() == {1}
