@@ -1,9 +1,11 @@
 """The walls of the house: what a linter of imports cannot see."""
 
 import ast
+import sys
 import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
 from commands import ROOT
 
@@ -43,48 +45,31 @@ ALLOWED: dict[str, set[str]] = {
 }  # fmt: skip
 
 
-def modules_imported(path: Path) -> set[str]:
-    """Modules that a file imports anywhere; of ``from package import name`` the name, if it is a module of ours."""
-    modules = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            full = [f"{node.module}.{alias.name}" for alias in node.names]
-            modules |= {each if is_module(each) else node.module for each in full}
-    return modules
-
-
-def is_module(name: str) -> bool:
-    place = PACKAGE.parent.joinpath(*name.split("."))
-    return place.is_dir() or place.with_suffix(".py").exists()
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph("simstudy", cache_dir=str(Path(sys.prefix) / ".grimp_cache"))
 
 
 @pytest.mark.parametrize("room", ALLOWED)
-def test_room__imports_only_what_it_may(room):
-    place = PACKAGE.joinpath(*room.split("."))
-    paths = place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]
-    inside = [PACKAGE.joinpath(*other.split(".")) for other in ALLOWED if other.startswith(f"{room}.")]
-    names = tuple(f"{PACKAGE.name}.{name}." for name in (room, *ALLOWED[room]))
-    found = {module for path in paths if not {*inside} & {*path.parents} for module in modules_imported(path)}
-    assert {each for each in found if each.split(".")[0] == PACKAGE.name and not f"{each}.".startswith(names)} == set()
+def test_room__imports_only_what_it_may(room, graph):
+    def within(module, *rooms):
+        return f"{module}.".startswith(tuple(f"simstudy.{each}." for each in rooms))
+
+    inside = [other for other in ALLOWED if other.startswith(f"{room}.")]
+    own = [each for each in graph.modules if within(each, room) and not within(each, *inside)]
+    found = set().union(*map(graph.find_modules_directly_imported_by, own))
+    assert own and not [each for each in found if not within(each, room, *ALLOWED[room])]
 
 
-def test_engine_sources__cover_what_a_batch_imports():
+def test_engine_sources__cover_what_a_batch_imports(graph):
     """Every module of ours that makes what is stored must enter its identity."""
-    reached, open_ends = set(), {PACKAGE / "replicates/batch.py", PACKAGE / "replicates/population.py"}
-    while open_ends:
-        path = open_ends.pop()
-        reached.add(path)
-        for module in modules_imported(path):
-            parts = module.split(".")
-            for depth in range(2, len(parts) + 1) if parts[0] == "simstudy" else ():
-                base = PACKAGE.joinpath(*parts[1:depth])
-                for candidate in (base.with_suffix(".py"), base / "__init__.py"):
-                    if candidate.exists() and candidate not in reached:
-                        open_ends.add(candidate)
-    missing = reached - set(sources())
-    assert {p for p in missing if len(ast.parse(p.read_text()).body) > 1} == set(), "more than a docstring"
+    reached = set().union(
+        *(graph.find_upstream_modules(f"simstudy.replicates.{each}") for each in ("batch", "population"))
+    )
+    places = [PACKAGE.joinpath(*module.split(".")[1:]) for module in reached]
+    paths = {place / "__init__.py" if place.is_dir() else place.with_suffix(".py") for place in places}
+    assert len(paths) > 50
+    assert not {p for p in paths - set(sources()) if len(ast.parse(p.read_text()).body) > 1}, "more than a docstring"
 
 
 def lines(*folders, suffix=".py"):
