@@ -63,6 +63,8 @@ def test_list_of_designs__has_every_study_and_each_has_a_page():
     listed = re.findall(r"\[`(.*?)`\]\((.*?)/README.md\)", DESIGNS)
     assert sorted({*sum(listed, ())}) == sorted(each.parent.name for each in ROOT.glob("designs/*/design.toml"))
     assert sorted(each.parent.name for each in ROOT.glob("designs/*/README.md")) == sorted(name for name, _ in listed)
+    pages = [text for name, text in DOCUMENTS.items() if re.fullmatch(r"designs/.*/README.md", name)]
+    assert max(len(text.split()) for text in pages) <= 400 and len(README.splitlines()) <= 120
 
 
 def test_abstracts__nothing_is_left_out_in_silence():
@@ -77,13 +79,6 @@ def test_abstracts__nothing_is_left_out_in_silence():
     assert all(bool(all_studies.claims_of(sentence, every)) == ("test" in sentence) for sentence in told)
     assert shown <= every.keys()
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
-
-
-def test_readmes__are_short():
-    assert len(README.splitlines()) <= 120
-    assert all(
-        len(text.split()) <= 400 for name, text in DOCUMENTS.items() if re.fullmatch(r"designs/.*/README.md", name)
-    )
 
 
 def test_own_question__is_answered_as_the_readme_says(study):
@@ -250,10 +245,7 @@ def test_files_of_a_study__are_all_told_of(study):
     assert not lacking("simstudy/docs/clusters.md", *lacking("simstudy/docs/results.md", *names))
 
 
-def test_every_public_function__has_its_place_in_the_reference():
+def test_reference__has_every_public_function_and_all_that_describe_prints():
     listed = re.findall(r"auto(?:function|class):: simstudy\.(\w+)$", FUNCTIONS.read_text(), flags=re.M)
     assert sorted(listed) == sorted([*simstudy.__all__])
-
-
-def test_page_of_settings__is_what_describe_prints():
     assert SETTINGS.read_text() == settings_page(), "python tests/pages.py writes it anew"

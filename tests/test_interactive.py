@@ -211,7 +211,7 @@ done = collections.Counter()
 
 def computed(number, seed):
     tables = tomllib.loads(text) | {"simulation": {"seed": seed, "batch_size": 32}}
-    return simstudy.run(tables, output=f"{output}/{number}", executor="threads", workers=2)
+    simstudy.run(tables, output=f"{output}/{number}", executor="threads", workers=2)
 
 def shown(number):
     results = simstudy.open_results(f"{output}/{number}/tiny/quick")
@@ -226,33 +226,30 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.end_headers()
     log_message = lambda *_: None
 
-def repeated(name, work, *given):
+def repeated(name):
     try:
         while time.monotonic() < end or not done[name]:
-            work(*given, done[name])
+            WORKS[name](done[name])
             done[name] += 1
     except BaseException as error:
         done["failed"] += 1
         raise
 
-def all_of_it(number, seed):  # a thread that runs, opens, plots and closes
-    computed(number, seed)
-    shown(number)
-
 for number in range(4):
     computed(number, 8)
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-works = {
-    "run, open, plot and close": (lambda number, seed: all_of_it(number, seed), 0),
-    "also": (lambda number, seed: all_of_it(number, seed), 1),
-    "joblib": (lambda seed: joblib.Parallel(2, "threading")(joblib.delayed(computed)(n, seed) for n in (2, 3)),),
-    "web server": (lambda n: urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/{n % 4}").read(),),
+WORKS = {
+    "run, open, plot and close": lambda n: (computed(0, n), shown(0)),
+    "also": lambda n: (computed(1, n), shown(1)),
+    "joblib": lambda n: joblib.Parallel(2, "threading")(joblib.delayed(computed)(k, n) for k in (2, 3)),
+    "web server": lambda n: urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/{n % 4}").read(),
+    "notebook": lambda n: shown(n % 4),  # plots in the main thread
 }
-threads = [threading.Thread(target=repeated, args=(name, *work)) for name, work in works.items()]
+threads = [threading.Thread(target=repeated, args=(name,)) for name in [*WORKS][:-1]]
 for thread in threads:
     thread.start()
-repeated("notebook", lambda n: shown(n % 4))  # plots in the main thread
+repeated("notebook")
 for thread in threads:
     thread.join()
 server.shutdown()
