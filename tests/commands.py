@@ -17,13 +17,7 @@ UNDRAWN = "from simstudy.report import page; page.figure_files = lambda *_: {}\n
 FORKS = multiprocessing.get_context("forkserver")
 """Starts processes that have imported everything, and have seen nothing of the test."""
 FORKS.set_forkserver_preload(
-    [
-        "simstudy.__main__",
-        "simstudy.commands",
-        "simstudy.study",
-        "simstudy.verdicts.judge",
-        "simstudy.report.page",
-    ]
+    ["simstudy.__main__", "simstudy.commands", "simstudy.study", "simstudy.verdicts.judge", "simstudy.report.page"]
 )
 
 

@@ -92,10 +92,7 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
     log = open_folder / "log"
     arguments = command("submit", design, "--output", output, *SMALL, "--jobs", "1")
     variables = environment(SLURM_CONF=slurm.conf, **LOOPBACK)
-    with (
-        log.open("w") as file,
-        subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process,
-    ):
+    with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
         try:
             wait_until(lambda: len(rows(output)) >= 6, process)
             opened = listeners(process.pid) | of_the_jobs(output)
