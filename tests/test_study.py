@@ -17,7 +17,7 @@ from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
 from simstudy.execution import nodes
-from simstudy.execution.store import read_tree, store_of
+from simstudy.execution.store import store_of
 from simstudy.kernels import compiled
 from simstudy.report.page import write_report
 from simstudy.report.tables import estimator_words
@@ -117,7 +117,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
-    """A second run, too, apart from the files that tell how it went."""
     monkeypatch.setattr("simstudy.report.figures.draw_z_scores", lambda results: None)  # it takes longest
     text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
     text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
@@ -129,28 +128,9 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
     (folder / "report.html").unlink()  # without it all is drawn again
     assert process.command(["report", *command]) == 0
     assert contents(folder) == first
-    assert process.command(["run", *command, "--executor", "serial"]) == 0
-    assert {name for name, content in contents(folder).items() if content != first[name]} == set()
-    (folder / "results.nc").unlink()
-    assert process.command(["run", *command, "--executor", "serial"]) == 0
-    again = contents(folder)
-    assert again.keys() == first.keys()
-    # A netCDF file holds the time when it was written, to the second.
-    changed = {name for name in again if again[name] != first[name]}
-    assert changed - {"details.nc"} == {"provenance.json", "results.nc", ".status.json", ".report.json"}
-    details, same = (read_results_of(tmp_path / "d", files["details.nc"]) for files in (first, again))
-    assert details.identical(same)
-    results, same = (read_results_of(tmp_path / "r", files["results.nc"]) for files in (first, again))
-    assert results.drop_attrs(deep=False).identical(same.drop_attrs(deep=False))
-    assert [name for name in results.attrs if results.attrs[name] != same.attrs[name]] == ["run"]
     assert process.command(["report", *command, "--figures", "pdf"]) == 0
-    added = {Path(name).name for name in contents(folder).keys() - again.keys()}
+    added = {Path(name).name for name in contents(folder).keys() - first.keys()}
     assert added == {f"{name}.pdf" for name in ("mse", "least", "order")}
-
-
-def read_results_of(path: Path, content: bytes) -> xr.Dataset:
-    path.write_bytes(content)
-    return cells_of(path) if path.name == "r" else read_tree(path).to_dataset()
 
 
 def test_provenance__names_code_libraries_and_time(design, serial):
