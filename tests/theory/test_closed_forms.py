@@ -1,4 +1,4 @@
-"""Closed forms in principal angles against integrals, and what theory offers to users."""
+"""Closed forms in principal angles and of waves against integrals and exact theory, and what theory offers to users."""
 
 import importlib
 import inspect
@@ -6,11 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from builders import minimal_cell
 from theory_oracle import gaussian_grid, make_cell
 
 from simstudy import theory
+from simstudy.theory import alignment_threshold, exact_moments, isotropic_bias, leading_order
 from simstudy.theory import closed_forms as cf
-from simstudy.theory import leading_order
 
 RNG = np.random.default_rng(7)
 ANGLES = np.radians([[0.0, 0.0], [0.0, 90.0], [45.0, 45.0], [20.0, 70.0], [90.0, 90.0]])
@@ -81,3 +82,64 @@ def test_docstring__says_which_function_answers_what():
     taught = set(re.findall(r":func:`(\w+)`", theory.__doc__))
     functions = {name for name in theory.__all__ if inspect.isfunction(getattr(theory, name))}
     assert taught == functions
+
+
+@pytest.mark.parametrize("degrees, n_features", [([50.0], 2), ([0.0, 35.0], 4), ([20.0, 80.0], 5), ([0.0, 90.0], 3)])
+@pytest.mark.parametrize("bandwidth, frequency_sd, scale", [(0.5, 1.0, 1.0), (1.2, 0.4, 0.5)])
+def test_isotropic_bias__is_that_of_random_waves(degrees, n_features, bandwidth, frequency_sd, scale):
+    angles, width, p, draws = np.radians(degrees), 1 + bandwidth**2, len(degrees), 100_000
+    heads = np.zeros((2, n_features, p))
+    heads[0, :p], free = np.eye(p), p
+    for j, angle in enumerate(angles):
+        heads[1, j, j] = np.cos(angle)
+        if angle:
+            heads[1, free, j], free = np.sin(angle), free + 1
+    waves, queries = frequency_sd * RNG.normal(size=(draws, n_features)), scale * RNG.normal(size=(draws, n_features))
+    average = np.zeros(draws, complex)
+    for head in heads:
+        seen, place = waves @ head, np.sum((waves @ head) * (queries @ head), axis=1) / width
+        average += 0.5 * np.exp(1j * place - 0.5 * (np.sum(waves**2, axis=1) - np.sum(seen**2, axis=1) / width))
+    squares = abs(average - np.exp(1j * np.sum(waves * queries, axis=1))) ** 2
+    found = isotropic_bias(angles, bandwidth, frequency_sd, 2, n_features, scale)
+    assert abs(squares.mean() - found) < 4 * squares.std() / draws**0.5
+
+
+def test_isotropic_bias__of_more_heads_rises_in_no_angle():
+    angles = np.radians(np.stack(np.meshgrid(*[np.arange(0, 91, 15)] * 2, indexing="ij"), axis=-1))
+    for n_heads, frequency_sd in ((2, 0.3), (4, 1.0), (8, 3.0)):
+        found = isotropic_bias(angles, 0.7, np.full(angles.shape[:-1], frequency_sd), n_heads, 8)
+        assert (np.diff(found, axis=0) < 0).all() and (np.diff(found, axis=1) < 0).all()
+
+
+def exact_error(n_keys, arrangement, gradient, noise_sd, bandwidth, scale):
+    cell = minimal_cell(
+        n_keys=n_keys, n_features=2, n_heads=2, head_dim=1, arrangement="orthogonal", bandwidth=bandwidth,
+        regression={"kind": "linear", "coefficients": gradient}, noise_sd=noise_sd,
+    )  # fmt: skip
+    nodes, masses = np.polynomial.hermite_e.hermegauss(6)
+    queries = scale * np.array(np.meshgrid(nodes, nodes)).reshape(2, -1).T
+    heads = np.eye(2)[:, :, None] if arrangement == "orthogonal" else np.eye(2)[[0, 0]][:, :, None]
+    exact = exact_moments(cell, heads, heads, queries)
+    assert not exact.reason
+    errors = exact.bias.mean(axis=1) ** 2 + exact.covariance.mean(axis=(1, 2))
+    return errors @ np.outer(masses, masses).ravel() / masses.sum() ** 2
+
+
+@pytest.mark.parametrize("noise_sd, bandwidth, scale", [(1.5, 1.0, 0.5), (1.0, 0.7, 0.7)])
+def test_alignment_threshold__is_that_of_exact_theory_but_for_the_next_order(noise_sd, bandwidth, scale):
+    gaps = {}
+    for n in (100, 400):
+        setting = noise_sd, bandwidth, scale
+        unseen, seen = (exact_error(n, "aligned", gradient, *setting) for gradient in ([0.0, 1.0], [1.0, 0.0]))
+        apart = exact_error(n, "orthogonal", [0.6, 0.8], *setting)
+        found = alignment_threshold(2, 1, bandwidth, n, noise_sd, scale)
+        gaps[n] = (unseen - apart) / (unseen - seen) - found
+        limit = alignment_threshold(2, 1, bandwidth, query_scale=scale)
+        assert abs(gaps[n]) < 0.25 * abs(found - limit)  # the control: what noise and n add is seen
+    assert abs(gaps[400]) < abs(gaps[100]) / 8  # n^-2
+
+
+def test_alignment_threshold__is_1_over_h_of_wide_kernels_and_2h_minus_1_over_h_squared_of_narrow_ones():
+    for n_heads in (2, 8):
+        assert alignment_threshold(n_heads, 3, 1e3) == pytest.approx(1 / n_heads, rel=1e-5)
+        assert alignment_threshold(n_heads, 3, 1e-3) == pytest.approx((2 * n_heads - 1) / n_heads**2, rel=1e-5)
