@@ -8,7 +8,6 @@ integrated out enters by its variance, which exists.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from simstudy.design.claims import BaseClaim
 from simstudy.design.document import Document
@@ -116,26 +115,19 @@ DEGREE = {"linear": 1, "quadratic": 2, "interaction": 2}
 """Degree of regression functions that are not bounded."""
 
 
-class Tail(NamedTuple):
-    """Moments of the estimates of a cell: those of an order below the limit exist."""
-
-    limit: float
-    why: str
-
-
-def tail(cell: Cell) -> Tail:
+def tail(cell: Cell) -> tuple[float, str]:
     """Return the order from which on estimates need not have moments, and why; infinite if they have all."""
-    found = [Tail(float("inf"), "")]
+    found = [(float("inf"), "")]
     if cell.functions is not None:
         return found[0]
     noise, keys = cell.data.noise, cell.data.key_distribution
     if isinstance(noise, StudentNoise) and cell.simulation.noise_treatment == "drawn" and cell.data.noise_sd > 0.0:
-        found.append(Tail(noise.df, f"noise drawn from {noise.label}"))
+        found.append((noise.df, f"noise drawn from {noise.label}"))
     # Of m, and of the standard deviation of the noise.
     spread = int(isinstance(noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
     degree = max(spread, *(DEGREE.get(term.kind, 0) for term in cell.data.terms))
     if isinstance(keys, StudentKeys) and degree:
-        found.append(Tail(keys.df / degree, f"a degree of {degree} under keys {keys.label}"))
+        found.append((keys.df / degree, f"a degree of {degree} under keys {keys.label}"))
     return min(found)
 
 
@@ -146,10 +138,11 @@ def order_of(claim: BaseClaim) -> int:
 
 def lacking(cells: Sequence[Cell], order: int) -> str:
     """Return the moments that cells lack for means of powers of an order, in words; empty if they lack none."""
-    tails = [found for found in map(tail, cells) if found.limit <= order] if order else []
+    tails = [found for found in map(tail, cells) if found[0] <= order] if order else []
     if not tails:
         return ""
+    limit, why = tails[0]
     return (
-        f"that takes moments of order {order} of the estimates, which below {tails[0].limit:.4g} alone are sure to "
-        f"exist in {len(tails)} of {len(cells)} cells ({tails[0].why})"
+        f"that takes moments of order {order} of the estimates, which below {limit:.4g} alone are sure to "
+        f"exist in {len(tails)} of {len(cells)} cells ({why})"
     )

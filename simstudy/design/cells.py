@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from simstudy.design.contents import read_contents
 from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.domain import Domain, drawn_cells
 from simstudy.design.feasibility import impossibilities
 from simstudy.design.measures import RESERVED
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, path_of, validated
+from simstudy.design.own_code import OwnFiles, try_functions
 from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import Impossible
-
-Read = Callable[[Cell], Cell]
-"""Reads the files that a cell names into it."""
+from simstudy.design.settings.tables import Table
 
 
-def cells_of(document: Document, name: str, grid: Grid, read: Read, drawn_from: Any) -> list[Cell]:
+def cells_of(document: Document, name: str, grid: Grid, files: OwnFiles, drawn_from: Any) -> list[Cell]:
     """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with the first."""
     of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
     unknown = [*_unknown_settings(name, grid, of_functions)]
@@ -33,7 +33,7 @@ def cells_of(document: Document, name: str, grid: Grid, read: Read, drawn_from: 
 
     def cross(drawn: dict[str, Any]) -> list[Cell]:
         each = grid.model_copy(update={"settings": grid.settings | drawn})
-        return _crossed(document, name, each, read, of_functions)
+        return _crossed(document, name, each, files, of_functions)
 
     if not grid.domain:
         return _with_one_control(cross({}))
@@ -57,11 +57,14 @@ def require_few_cells(document: Document) -> None:
         raise mistake(f"grids.{largest}.factors", sizes[largest], remedy)
 
 
-def _crossed(document: Document, name: str, grid: Grid, read: Read, of_functions: bool) -> list[Cell]:
+def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_functions: bool) -> list[Cell]:
     base: dict[str, dict[str, Any]] = {table: getattr(document, table) for table in TABLES}
     if of_functions:
         parameters = document.functions.get("parameters", {})
         base = {"simulation": base["simulation"], "functions": document.functions | {"parameters": parameters}}
+    # Tables by the levels that they hold: each is validated once.
+    made: dict[tuple[Any, ...], Table] = {}
+    changed = [TABLE_OF.get(factor.partition(".")[0]) for factor in grid.factors]
     cells = []
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
         tables = {table: dict(content) for table, content in base.items()}
@@ -71,10 +74,18 @@ def _crossed(document: Document, name: str, grid: Grid, read: Read, of_functions
         for setting, value in [*grid.settings.items(), *levels.items()]:
             _assign(tables, setting, value)
         at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
-        cell = validated(Cell, tables, at)
+        held = {
+            table: (table, *(index for index, of in zip(indices, changed, strict=True) if of == table))
+            for table in (() if of_functions else TABLES)
+        }
+        known = {table: made[key] for table, key in held.items() if key in made}
+        cell = validated(Cell, tables | known, at, context=files)
+        made |= {key: getattr(cell, table) for table, key in held.items()}
         try:
-            cell = read(cell)
+            cell = read_contents(cell, files.folder)
             wrong = impossibilities(cell)
+            if files.trial and not wrong:
+                try_functions(cell)
         except Impossible as error:
             wrong = [(error.setting, error.remedy)]
         if wrong:
@@ -136,11 +147,11 @@ def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Ste
 
 def _with_one_control(cells: list[Cell]) -> list[Cell]:
     """Choose the control of a grid that states none: plain if one of its cells, all paired, has no closed forms."""
-    known = all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells)
-    control = {"control": "expansion" if known else "none"}
+    if all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
+        return cells
     return [
         cell
         if "control" in cell.simulation.model_fields_set
-        else cell.model_copy(update={"simulation": cell.simulation.model_copy(update=control)})
+        else cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"control": "none"})})
         for cell in cells
     ]

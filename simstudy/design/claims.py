@@ -1,18 +1,16 @@
 """The claims that a design declares before the run, as immutable records; `verdicts.judge` evaluates them."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
 
-from simstudy.design.measures import INDICES
+from simstudy.design.measures import IndexName
 from simstudy.design.settings.records import Line, NonNegative, Positive, Real, Record, Share
+from simstudy.errors import UserError
 
 MeasureName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """Name of a measure: whether cells have it is seen later, as functions give measures of their own names."""
-if TYPE_CHECKING:
-    IndexName = str
-else:
-    IndexName = Literal[INDICES]
 Origin = Literal[
     "abstract C1", "abstract C2", "abstract C3", "abstract C4", "abstract C5", "abstract C6", "abstract C7",
     "abstract C8", "abstract C9", "abstract C10", "abstract C11", "related paper", "full text", "consequence",
@@ -75,19 +73,32 @@ class PairedClaim(BaseClaim):
     compared: Literal["difference", "ratio"] = "difference"
 
 
+def _evaluated(stated: Any, info: ValidationInfo) -> Any:
+    """Return a number, also of ``{ function = "NAME", PARAMETER = … }`` of the study."""
+    if not isinstance(stated, dict) or "function" not in stated or info.context is None:
+        return stated
+    try:
+        return info.context.number(stated["function"], {k: v for k, v in stated.items() if k != "function"})
+    except UserError as error:
+        raise PydanticCustomError("unread", "{why}", {"why": str(error)}) from None
+
+
+Number = Annotated[Real, BeforeValidator(_evaluated)]
+
+
 class WithinMargin(BaseClaim):
     """Entries of claims on a number: the number, a margin, and the number that would be found if it were wrong."""
 
-    value: Real | None
+    value: Number | None
     margin: NonNegative
-    excludes: Real | None = None
+    excludes: Number | None = None
 
 
 class Equals(PairedClaim, WithinMargin):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
     kind: Literal["equals"]
-    value: Real
+    value: Number
 
 
 class LargerThan(PairedClaim):
@@ -97,7 +108,7 @@ class LargerThan(PairedClaim):
     """
 
     kind: Literal["larger_than"]
-    value: Real = 0.0
+    value: Number = 0.0
 
 
 class Slope(WithinMargin):
@@ -106,7 +117,7 @@ class Slope(WithinMargin):
     kind: Literal["slope"]
     x: str
     scale: Scale = "linear"
-    value: Real
+    value: Number
 
 
 class ViolatedPairs(BaseClaim):
@@ -133,7 +144,7 @@ class Optimum(OptimumClaim):
     """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed."""
 
     kind: Literal["optimum"]
-    value: Positive | None = None
+    value: Annotated[Positive, BeforeValidator(_evaluated)] | None = None
     ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
 
 
@@ -146,7 +157,7 @@ class OptimumSlope(OptimumClaim, WithinMargin):
     kind: Literal["optimum_slope"]
     along: str
     scale: Literal["log_x", "log_log"] = "log_x"
-    value: Real | None = None
+    value: Number | None = None
 
 
 _Kinds = AgreesWithTheory | Monotone | Equals | LargerThan | Slope | ViolatedPairs | Optimum | OptimumSlope

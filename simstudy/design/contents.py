@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.files import read_arrays, read_regular
-from simstudy.design.own_code import read_code
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.mechanisms import FileMask
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression
@@ -26,18 +25,15 @@ _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
 
 
-def read_contents(cell: Cell, folder: Path, trusted: frozenset[str] = frozenset(), trial: bool = False) -> Cell:
-    """Return a cell with the contents of its files; raises Impossible if they are not what it states.
-
-    On trial, functions of trusted texts are tried.
-    """
+def read_contents(cell: Cell, folder: Path) -> Cell:
+    """Return a cell with the contents of its files; raises Impossible if they are not what it states."""
     found: dict[str, Any] = {}
     for setting, path, (field, read) in named_files(cell):
         try:
             found[field] = read(folder / path, cell)
         except UserError as error:
             raise Impossible(setting, str(error)) from None
-    return read_code(cell.model_copy(update=found) if found else cell, folder, trusted, trial)
+    return cell.model_copy(update=found) if found else cell
 
 
 def named_files(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[Path, Cell], Any]]]]:

@@ -8,7 +8,7 @@ from simstudy.design.measures import RESERVED
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.mechanisms import RandomValueProjections
 from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, Regression, ResidualNoise
-from simstudy.design.settings.records import LARGEST, SMALLEST, Impossibility
+from simstudy.design.settings.records import LARGEST, SMALLEST
 from simstudy.design.settings.tables import Heads
 
 MAX_ARRAY_BYTES = 8 << 30
@@ -32,13 +32,15 @@ def batches_of(replicates: int, batch_size: int) -> int:
     return -(-replicates // batch_size)
 
 
-def impossibilities(cell: Cell) -> list[Impossibility]:
-    """Return every rule that the settings of a cell break together."""
+def impossibilities(cell: Cell) -> list[tuple[str, str]]:
+    """Return the setting and the remedy of every rule that the settings of a cell break together."""
     rules = (_functions,) if cell.functions is not None else (_data, _rows, _heads, _estimator, _needs, _sizes)
     return [(setting, remedy) for rule in rules for broken, setting, remedy in rule(cell) if broken]
 
 
 def _functions(cell: Cell) -> Rules:
+    for setting, remedy in cell.functions.impossibilities() if cell.functions else ():
+        yield True, setting, remedy
     for name in {*cell.statistics} & RESERVED:
         yield True, "measures", f"{name!r} is the name of something else in the results; give the number another name"
 

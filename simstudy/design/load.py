@@ -2,22 +2,19 @@
 
 import re
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from simstudy.design.answerable import require_answerable
 from simstudy.design.cells import cells_of, require_few_cells
 from simstudy.design.confirmation import confirmatory
-from simstudy.design.contents import read_contents
 from simstudy.design.document import NAME, Declared, Design, Document, Grid, PlannedCell, Precision
 from simstudy.design.domain import Domain
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, validated
-from simstudy.design.own_code import trusted_texts, value_of
+from simstudy.design.own_code import OwnFiles, trusted_texts
 from simstudy.design.references import PlannedGrid
 from simstudy.design.settings.cell import TABLES
-from simstudy.design.written import Source, Written, is_shipped, parse, read_design
-from simstudy.errors import UserError
+from simstudy.design.written import Source, is_shipped, parse, read_design
 
 
 def load_design(
@@ -33,17 +30,16 @@ def load_design(
     # Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
     trusted = trusted_texts([*named, *(sorted(written.folder.glob("*.py")) if shipped else [])])
 
-    read = partial(read_contents, folder=written.folder, trusted=trusted, trial=not shipped)
+    files = OwnFiles(written.folder, trusted, trial=not shipped)
     try:
         raw = _under_profile(written.tables, profile)
-        document = validated(Document, _with_values(raw, written, trusted))
+        document = validated(Document, raw, context=files)
         require_few_cells(document)
         drawn_from = None if confirm is None else [written.text, confirm]
         grids = {}
         for name, grid in document.grids.items():
-            stated = document.precision.model_dump() | grid.precision
-            precision = validated(Precision, stated, partial(_with_grid, name, grid))
-            cells = cells_of(document, name, grid, read, drawn_from)
+            precision = _precision_of(document, name, grid)
+            cells = cells_of(document, name, grid, files, drawn_from)
             drawn = tuple(grid.domain)
             grids[name] = PlannedGrid(name, grid.all_factors, cells, grid.exact, grid.by_query, precision, drawn)
         require_answerable(document, grids)
@@ -70,6 +66,12 @@ def load_design(
         path=written.path,
     )
     return loaded if confirm is None else confirmatory(loaded, confirm)
+
+
+def _precision_of(document: Document, name: str, grid: Grid) -> Precision:
+    stated = document.precision.model_dump() | grid.precision
+    prefix: Steps = ["grids", name]
+    return validated(Precision, stated, lambda at: [*(prefix if at[0] in grid.precision else []), "precision", *at])
 
 
 def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:
@@ -140,23 +142,3 @@ def _in_profile(problem: Problem, tables: dict[str, Any], profile: str) -> Probl
             return problem
         stated = stated[step] if isinstance(stated, dict) else None
     return Problem(f"profiles.{profile}.{problem.path}", problem.value, problem.remedy)
-
-
-def _with_values(raw: dict[str, Any], written: Written, trusted: frozenset[str]) -> dict[str, Any]:
-    """Return the tables of a design with the numbers of claims that are functions of the study, evaluated."""
-    claims = raw.get("claims")
-    for name, claim in claims.items() if isinstance(claims, dict) else ():
-        for entry in ("value", "excludes") if isinstance(claim, dict) else ():
-            stated = claim.get(entry)
-            if isinstance(stated, dict) and "function" in stated:
-                try:
-                    number = value_of(stated, written.folder, trusted)
-                except UserError as error:
-                    raise mistake(f"claims.{name}.{entry}", None, str(error)) from None
-                raw = raw | {"claims": raw["claims"] | {name: raw["claims"][name] | {entry: number}}}
-    return raw
-
-
-def _with_grid(name: str, grid: Grid, steps: Steps) -> Steps:
-    """Return where the file states an entry of the precision of a grid."""
-    return ["grids", name, "precision", *steps] if steps[0] in grid.precision else ["precision", *steps]

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 SOURCES = ("empirical", "exact", "leading")
 """Monte Carlo; theory without approximation in n; theory at leading order in n."""
 THEORIES = SOURCES[1:]
-INDICES = (
+IndexName = Literal[
     "chordal", "participation", "entropy", "logdet", "volume", "vendi", "min_angle", "output", "output_rank",
     "output_determinant", "output_participation", "disagreement_values", "disagreement_positions",
     "disagreement_outputs",
-)  # fmt: skip
+]  # fmt: skip
+INDICES = get_args(IndexName)
 ATTRIBUTES = (
     "study", "profile", "title", "aim", "design", "design_hash", "factors", "seed", "engine", "simstudy_version",
     "commit", "libraries", "missing_values", "run", "confirmation_text", "confirmation_digest", "data", "measures",

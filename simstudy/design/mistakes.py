@@ -78,10 +78,12 @@ def path_of(steps: Iterable[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
 
 
-def validated(model: type[_Model], raw: Any, at: Callable[[Steps], Steps] = list, place: str = "") -> _Model:
+def validated(
+    model: type[_Model], raw: Any, at: Callable[[Steps], Steps] = list, place: str = "", context: Any = None
+) -> _Model:
     """Return a record, or raise what pydantic finds wrong; ``at`` tells where the file states an entry."""
     try:
-        return model.model_validate(raw)
+        return model.model_validate(raw, context=context)
     except ValidationError as error:
         found = [_problem(detail, raw, model, at) for detail in error.errors(include_url=False)]
         # A list of which an item is none of the alternatives is one mistake, that of the item.
@@ -99,7 +101,7 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
             steps.append(step)
     if kind in ("missing", RULE) and location[-1] != "[key]" and location[-1] not in steps[-1:]:
         steps.append(location[-1])
-    if kind in ("missing", "union_tag_not_found") or location[-1] == "[key]":
+    if kind in ("missing", "union_tag_not_found", "unread") or location[-1] == "[key]":
         value = None
     if kind.startswith("union_tag") and isinstance(detail["input"], dict):
         steps, value = [*steps, "kind"], detail["input"].get("kind")

@@ -3,7 +3,7 @@
 import ast
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,7 +16,6 @@ from simstudy.design.settings.cell import TABLES, Cell
 from simstudy.design.settings.code import BY_VALUE, Code, OwnCode, OwnFunction, OwnHeads
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.functions import Draw, Functions
-from simstudy.design.settings.processes import Sum
 from simstudy.design.settings.records import Impossible
 from simstudy.errors import UserError, require_extra
 
@@ -31,66 +30,52 @@ def trusted_texts(trust: Iterable[str | Path]) -> frozenset[str]:
     return frozenset(_text(Path(path), f"--trust {path}") for path in trust)
 
 
-def own_functions(cell: Cell) -> Iterator[tuple[str, OwnCode]]:
-    """Yield the user's own functions of a cell, each with the setting that states it."""
-    if cell.functions is not None:
-        yield "functions", cell.functions
-    for setting, value in (entry for table in TABLES for entry in getattr(cell, table)):
-        for piece in value.terms if isinstance(value, Sum) else (value,):
-            if isinstance(piece, OwnCode):
-                yield setting, piece
+def own_functions(cell: Cell) -> list[tuple[str, OwnCode]]:
+    """Return the user's own functions of a cell, each with the setting that states it."""
+    found: list[tuple[str, OwnCode]] = [] if cell.functions is None else [("functions", cell.functions)]
+    return [*found, *(entry for table in TABLES for entry in getattr(cell, table).own)]
 
 
-def read_code(cell: Cell, folder: Path, trusted: frozenset[str], trial: bool) -> Cell:
-    """Return a cell with the code of its functions; on trial, those of trusted texts are tried.  No other one is run.
+class OwnFiles:
+    """Python files of a study, each read once: code of those that are trusted may run, and is tried where ``trial``."""
 
-    Raises
-    ------
-    Impossible
-        If a file cannot be read, or its functions break their contract.
-    """
-    sizes = cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
-    with_code = functools.partial(_with_code, folder=folder, trusted=trusted, tried_on=sizes if trial else None)
-    found: dict[str, Any] = {}
-    for name, value in cell:
-        if name in TABLES:
-            changed = {setting: new for setting, old in value if (new := with_code(setting, old)) is not old}
-            found |= {name: value.model_copy(update=changed)} if changed else {}
-        elif isinstance(value, Functions):
-            found[name] = with_code("functions", value)
-    return cell.model_copy(update=found) if found else cell
+    def __init__(self, folder: Path, trusted: frozenset[str], trial: bool) -> None:
+        self.folder, self.trial, self._trusted = folder, trial, trusted
+        self._text = functools.cache(_text)
 
+    def code(self, piece: OwnCode) -> Code:
+        """Return the code of a file that defines the functions, as far as that shows without running it."""
+        path = self.folder / piece.path
+        by_value = BY_VALUE.get(text := self._text(path, str(path)), {})  # code of this very process needs no trust
+        code = Code(text, str(path), bool(by_value) or text in self._trusted, tuple(by_value.items()))
+        object.__setattr__(piece, "code", code)
+        for name in piece.uses_functions:
+            if name not in code.functions:
+                known = (*code.functions, *piece.builtin)
+                raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(known) or 'none'}")
+        return code
 
-def _with_code(
-    setting: str, value: Any, folder: Path, trusted: frozenset[str], tried_on: tuple[Any, ...] | None
-) -> Any:
-    if isinstance(value, Sum):
-        terms = tuple(_with_code(setting, term, folder, trusted, tried_on) for term in value.terms)
-        return value if terms == value.terms else value.model_copy(update={"terms": terms})
-    if not isinstance(value, OwnCode):
-        return value
-    try:
-        piece = value.model_copy(update={"code": _read(folder / value.path, value, trusted)})
-        for wrong in piece.impossibilities() if isinstance(piece, Functions) else ():
-            raise Impossible(*wrong)  # before the trial: it is not what functions make of them that is wrong
-        if tried_on is not None and piece.code is not None and piece.code.trusted:
-            _try(piece, *tried_on)
-    except UserError as error:
-        raise (error if isinstance(error, Impossible) else Impossible(setting, str(error))) from None
-    return piece
+    def number(self, function: Any, parameters: dict[str, Any]) -> float:
+        """Return the number that a function of functions.py gives."""
+        path = self.folder / "functions.py"
+        code = Code(text := self._text(path, str(path)), str(path), text in self._trusted)
+        if function not in list(code.functions):  # a list is no key
+            raise UserError(f"{path}: defines no function {function!r}; known are {', '.join(code.functions)}")
+        call = code.function(function)
+        try:
+            return float(call(**parameters))
+        except Exception as error:
+            raise UserError(f"{path}: {function} raises {type(error).__name__}: {error}") from None
 
 
-def value_of(stated: dict[str, Any], folder: Path, trusted: frozenset[str]) -> float:
-    """Return the number that ``{ function = "NAME", PARAMETER = … }`` of functions.py gives."""
-    path, name = folder / "functions.py", stated["function"]
-    code = Code(_text(path, str(path)), str(path))
-    if name not in list(code.functions):  # a list is no key
-        raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(code.functions)}")
-    function = Code(code.text, code.place, code.text in trusted).function(name)
-    try:
-        return float(function(**{k: v for k, v in stated.items() if k != "function"}))
-    except Exception as error:
-        raise UserError(f"{path}: {name} raises {type(error).__name__}: {error}") from None
+def try_functions(cell: Cell) -> None:
+    """Hold the trusted functions of a cell against their contract; raises Impossible if they break it."""
+    for setting, piece in own_functions(cell):
+        if piece.code is not None and piece.code.trusted:
+            try:
+                _try(piece, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim)
+            except UserError as error:
+                raise Impossible(setting, str(error)) from None
 
 
 def require_trust(cells: Iterable[Cell]) -> None:
@@ -104,17 +89,6 @@ def require_trust(cells: Iterable[Cell]) -> None:
         for _, piece in own_functions(cell):
             if piece.code is not None:
                 piece.code.require_trust()
-
-
-def _read(path: Path, piece: OwnCode, trusted: frozenset[str]) -> Code:
-    """Return the code of a file that defines the functions, as far as that shows without running it."""
-    by_value = BY_VALUE.get(text := _text(path, str(path)), {})  # code of this very process needs no trust
-    code = Code(text, str(path), bool(by_value) or text in trusted, tuple(by_value.items()))
-    for name in piece.uses_functions:
-        if name not in code.functions:
-            known = (*code.functions, *piece.builtin)
-            raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(known) or 'none'}")
-    return code
 
 
 def _text(path: Path, place: str) -> str:

@@ -14,7 +14,6 @@ from simstudy.data.shared import projections_of
 from simstudy.design.contents import read_contents
 from simstudy.design.draws import draws_of
 from simstudy.design.load import check
-from simstudy.design.own_code import trusted_texts
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import Evaluation
@@ -106,7 +105,7 @@ def test_statements__stand_alone(shipped):
 
 def test_what_another_seed_draws__is_named(shipped, monkeypatch):
     path, profiles = shipped
-    design, read = profiles["quick"], partial(read_contents, folder=path.parent, trusted=trusted_texts(TRUST))
+    design, read = profiles["quick"], partial(read_contents, folder=path.parent)
     for cell in kinds_of_cells(planned.cell for planned in design.cells):
         other = of_another_seed(cell, read)
         first, second = drawn_by_name(cell), drawn_by_name(other)

@@ -15,7 +15,7 @@ from simstudy.design.settings.mechanisms import Visible, visible_keys
 from simstudy.design.settings.processes import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.records import Record
 from simstudy.design.settings.rows import Rows, split
-from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation
+from simstudy.design.settings.tables import Data, Estimator, Heads, Queries, Simulation, Table
 
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
@@ -247,22 +247,12 @@ class Cell(Record):
     @cached_property
     def coordinates(self) -> dict[str, Any]:
         """Every setting and parameter of a choice, as it labels the cell in results; empty if it means nothing."""
-        labels: dict[str, Any] = {}
-        for name, table in TABLE_OF.items():
-            value = getattr(getattr(self, table), name) if name in self.named_settings else None
-            labels[name] = label(value)
-            if isinstance(value, Record):
-                labels |= {
-                    f"{name}.{key}": label(getattr(value, key))
-                    for key in (*type(value).model_fields, *(value.model_extra or ()))
-                    if key not in ("kind", "label")
-                }
-        labels["bandwidth_rule"] = labels["bandwidth"]
         if self.functions is not None:
+            shared = {name: self.simulation.labels[name] for name in _OF_ALL}
             named = {name: label(getattr(self.functions, name)) for name in OF_FUNCTIONS}
-            return labels | named | self.functions.parameters
-        labels["bandwidth"] = self.bandwidth
-        return labels
+            return dict.fromkeys(TABLE_OF, "") | shared | {"bandwidth_rule": ""} | named | self.functions.parameters
+        labels = {name: value for table in TABLES for name, value in getattr(self, table).labels.items()}
+        return labels | {"bandwidth_rule": labels["bandwidth"], "bandwidth": self.bandwidth}
 
     @cached_property
     def data_id(self) -> str:
@@ -290,7 +280,7 @@ class Cell(Record):
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
 
-TABLES: dict[str, type[Record]] = {
+TABLES: dict[str, type[Table]] = {
     "data": Data,
     "heads": Heads,
     "estimator": Estimator,

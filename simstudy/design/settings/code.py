@@ -6,11 +6,12 @@ import hashlib
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, InstanceOf, PlainSerializer
+from pydantic import Field, InstanceOf, PlainSerializer, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
 
 from simstudy.design.settings.records import Choice, Path
 from simstudy.errors import UserError
@@ -95,6 +96,15 @@ class OwnCode(Choice):
 
     path: Path
     code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] | None = None  # read from the file
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> Self:
+        if info.context is not None:
+            try:
+                object.__setattr__(self, "code", info.context.code(self))
+            except UserError as error:
+                raise PydanticCustomError("unread", "{why}", {"why": str(error)}) from None
+        return self
 
     @property
     def uses_functions(self) -> tuple[str, ...]:

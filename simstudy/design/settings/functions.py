@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simstudy.design.settings.code import FunctionName, OwnCode
-from simstudy.design.settings.records import Impossibility, Integer, Line, Path
+from simstudy.design.settings.records import Integer, Line, Path
 from simstudy.errors import UserError
 from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
 
@@ -119,8 +119,8 @@ class Functions(OwnCode):
         own = (name for name in self.measures if name in defined and name not in KNOWN)
         return tuple(dict.fromkeys((*filter(None, named), *own)))
 
-    def impossibilities(self) -> Iterator[Impossibility]:
-        """Yield what the stated names and the functions of the file do not give."""
+    def impossibilities(self) -> Iterator[tuple[str, str]]:
+        """Yield names of settings, and what to do, where functions do not give what is stated."""
         if not self.measured:
             yield "measures", f"{FAILURE_RATE} is told beside others; name another measure too"
         taken = {name for takes in (self.code.functions.values() if self.code else ()) for name in takes}

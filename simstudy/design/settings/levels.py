@@ -27,11 +27,6 @@ def level(coordinates: dict[str, Any], factor: str) -> Any:
     return rule if ruled else coordinates.get(factor, "")
 
 
-def setting_of(factor: str) -> str:
-    """Name of the setting that a factor changes: itself, or what stands before the dot of ``normaliser.power``."""
-    return factor.partition(".")[0]
-
-
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
     """Return true if a cell has the levels that a claim or figure selects; a list stands for its label."""
     wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}

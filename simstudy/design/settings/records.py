@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from simstudy.errors import STEERING, UserError
+from simstudy.errors import UserError, control_character
 
 LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
@@ -16,9 +16,9 @@ MAX_COUNT = 2**53
 
 
 def _plain(text: str, allowed: str = "") -> str:
-    if found := {*STEERING.findall(text)} - {*allowed}:
+    if found := control_character(text, allowed):
         message = "must hold no control character; {found} is one"
-        raise PydanticCustomError("control_character", message, {"found": f"U+{ord(min(found)):04X}"})
+        raise PydanticCustomError("control_character", message, {"found": found})
     return text
 
 
@@ -62,7 +62,7 @@ def tags(kind: Any) -> tuple[str, ...]:
 class Record(BaseModel):
     """Immutable, strictly typed record that refuses unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     def __copy__(self) -> Self:
         """Copy the fields alone: a copy that is changed computes anew what follows from them."""
@@ -123,10 +123,6 @@ class tagged_union:
 
 
 KINDS = tagged_union()
-
-
-Impossibility = tuple[str, str]
-"""Name of the setting to change, and what to do."""
 
 
 class Impossible(UserError):

@@ -1,16 +1,42 @@
 """The tables of a cell, each field of one name over all tables."""
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from simstudy.design.settings import ensembles, mechanisms
-from simstudy.design.settings.code import OwnHeads
+from simstudy.design.settings.code import OwnCode, OwnHeads
+from simstudy.design.settings.levels import label
 from simstudy.design.settings.processes import GaussianKeys, GaussianNoise, Keys, Noise, Regression, Sum, Zero
 from simstudy.design.settings.records import Components, Count, Degrees, Line, NonNegative, Positive, Record, Seed
 
 
-class Data(Record):
+class Table(Record):
+    """Settings of a cell; cells that differ in other tables hold the same one."""
+
+    @cached_property
+    def labels(self) -> dict[str, Any]:
+        """Every setting and parameter of a choice, as it labels cells in results."""
+        labels: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            labels[name] = label(value := getattr(self, name))
+            if isinstance(value, Record):
+                of_choice = [each for each in value if each[0] not in ("kind", "label")]
+                labels |= {f"{name}.{key}": label(parameter) for key, parameter in of_choice}
+        return labels
+
+    @cached_property
+    def own(self) -> tuple[tuple[str, OwnCode], ...]:
+        """The user's own functions, each with the setting that states it."""
+        values = ((name, getattr(self, name)) for name in type(self).model_fields)
+        pieces = (
+            (name, each) for name, value in values for each in (value.terms if isinstance(value, Sum) else [value])
+        )
+        return tuple((name, piece) for name, piece in pieces if isinstance(piece, OwnCode))
+
+
+class Data(Table):
     """Data-generating process: n_keys pairs (X_i, Y_i), Y = m(X) + ε, of n_features features.
 
     ``noise_sd`` is the standard deviation σ of the noise, and of residuals the factor on them.
@@ -29,7 +55,7 @@ class Data(Record):
         return self.regression.terms if isinstance(self.regression, Sum) else (self.regression,)
 
 
-class Heads(Record):
+class Heads(Table):
     """n_heads projections W_h of shape (n_features, head_dim), and how they lie to one another.
 
     ``total_dim`` may replace n_heads or head_dim, of which it is the product.  ``angle`` in degrees is that between any
@@ -72,7 +98,7 @@ class Heads(Record):
         return self.arrangement == "haar_redrawn"
 
 
-class Estimator(Record):
+class Estimator(Table):
     """The Nadaraya–Watson ensemble: logits, bandwidth b (temperature τ = b²) and combination of heads.
 
     ``head_bandwidths`` are factors on the bandwidth, one for each head.  Keys are "raw" or "normalised" to length
@@ -104,7 +130,7 @@ class Estimator(Record):
         return (self.transformation.kind, self.normaliser.kind) == ("none", "softmax")
 
 
-class Queries(Record):
+class Queries(Table):
     """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
 
     queries: ensembles.QueryChoice = ensembles.OriginQuery(kind="origin")
@@ -117,7 +143,7 @@ Population = Annotated[
 ]
 
 
-class Simulation(Record):
+class Simulation(Table):
     """Computation of replicates; these entries are part of the identity of stored batches.
 
     "integrated" noise enters by its variance.  ``control``: an expansion of known mean is taken off each replicate,
