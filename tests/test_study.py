@@ -34,22 +34,14 @@ def serial(tiny):
     return tiny.results, tiny.output
 
 
-def batch_digests(design, output: Path) -> dict[str, str]:
-    found = batches(store_of(design, output).folder)
-    return {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
-
-
-def assert_same(left: tuple[xr.Dataset, Path], right: tuple[xr.Dataset, Path], design) -> None:
-    # What tells how a run went (time, memory, executor) is one attribute, and the only one that may differ.
-    xr.testing.assert_identical(*(results.assign_attrs(run="") for results in (left[0], right[0])))
-    assert batch_digests(design, left[1]) == batch_digests(design, right[1])
-
-
 @pytest.mark.parametrize(("executor", "workers"), [("threads", 3), ("processes", 2)])
 @pytest.mark.usefixtures("warm_processes")
 def test_executors__give_the_same_bits(design, serial, tmp_path, executor, workers):
     names = compiled.digest()
-    assert_same(serial, (run(design, output=tmp_path, executor=executor, workers=workers), tmp_path), design)
+    results = run(design, output=tmp_path, executor=executor, workers=workers)
+    # What tells how a run went (time, memory, executor) is one attribute, and the only one that may differ.
+    xr.testing.assert_identical(*(each.assign_attrs(run="") for each in (serial[0], results)))
+    assert batches(serial[1]) == batches(tmp_path)
     # What is compiled from now on is found where it was before.
     numba.config.reload_config()
     assert compiled.digest() == names

@@ -3,11 +3,8 @@
 import math
 
 import pytest
-from builders import kinds_of
 
 from simstudy.design.measures import INDICES
-from simstudy.design.settings.cell import TABLE_OF, TABLES
-from simstudy.design.settings.levels import SETTINGS
 from simstudy.report.labels import (
     INDEX_NAMES,
     between,
@@ -54,20 +51,8 @@ def test_number(value, text):
     assert number(value) == text
 
 
-def test_names__are_those_of_every_index_and_of_settings_whose_own_names_do_not_do():
-    assert {name for name in SETTINGS if "." not in name} <= set(TABLE_OF)
-    assert not [name for name, words in SETTINGS.items() if words == (name.split(".")[-1].replace("_", " "), "", "")]
-    assert tuple(INDEX_NAMES) == INDICES
-
-
-def test_names_of_parameters__are_those_of_some_record():
-    for name in set(SETTINGS) - set(TABLE_OF):
-        setting, parameter = name.split(".")
-        records = kinds_of(TABLES[TABLE_OF[setting]].model_fields[setting].annotation).values()
-        assert any(parameter in record.model_fields for record in records), name
-
-
 def test_names__have_units():
+    assert tuple(INDEX_NAMES) == INDICES
     assert [measure_name(name) for name in ("mse", "bias")] == ["mean squared error [Y²]", "bias"]
     assert setting_and_level("angle", 45.0) == "angle: 45°"
     assert setting_and_level("n_keys", 400.0) == "n = 400"
