@@ -35,6 +35,7 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     )
 
 
+OPTIMUM = '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid = "angles"\ny = "mse"\nx = "angle"\n'
 SPOILT = [
     # what is stated, what takes its place, the entry that is named, the remedy
     ("n_keys = 40", 'n_keys = "many"', "data.n_keys = 'many'", "Input should be a valid integer"),
@@ -98,6 +99,10 @@ SPOILT = [
     ('y = "mse"', 'y = "msee"', "figures.mse.y = 'msee'", 'did you mean "mse"?'),
     ('hue = "bandwidth"', 'x_scale = "log"', "figures.mse.x = 'angle'", "is 0 in a cell and has no logarithm"),
     ('hue = "bandwidth"', 'hues = "bandwidth"', "figures.mse.hues = 'bandwidth'", 'did you mean "hue"?'),
+    ("[profiles.quick]", OPTIMUM, "figures.best.over", "missing; add it"),
+    ("[profiles.quick]", f'{OPTIMUM}over = "angles"', "figures.best.over = 'angles'", 'did you mean "angle"?'),
+    ("[profiles.quick]", f'{OPTIMUM}over = "bandwidth"', "figures.best.over = 'bandwidth'", "or more different values"),
+    ('hue = "bandwidth"', 'index = "vendi"', "figures.mse.index = 'vendi'", "unknown key; known: title"),
     ('grid = "angles"\nmeasure', 'grid = "angels"\nmeasure', "claims.mse-falls.grid = 'angels'", 'mean "angles"?'),
     ('grid = "angles"\nmeasure', "measure", "claims.mse-falls.grid", "missing; add it"),
     ('measure = "mse"', 'measure = "hdi"', "claims.mse-falls.index", "state index for measure"),

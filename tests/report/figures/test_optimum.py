@@ -7,9 +7,7 @@ from builders_results import DESIGN, build_design, build_results, cells_where
 from drawn import bars, half_lengths, lines, panels, reading, stated
 from matplotlib.patches import StepPatch
 
-from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, THEORIES
-from simstudy.design.mistakes import DesignError
 from simstudy.report.figures import draw, image
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import positions
@@ -213,22 +211,3 @@ def test_study_without_figures__gets_a_sensible_one(design, results, factors, ki
     assert figure.kind == kind and figure.y == "ensemble_variance"
     assert {name: getattr(figure, name) for name in shown} == shown
     assert image(draw(figure, "overview", results), "svg").startswith(b"<?xml")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('hue = "bandwidth"\ny_scale', 'index = "vendi"\ny_scale', "unknown key; known: title"),
-        ('over = "head_dim"\n', "", "figures.best.over: missing; add it"),
-        ('over = "head_dim"', 'over = "regression"', "three or more different values"),
-        ('over = "head_dim"', 'over = "head_dims"', "head_dim"),
-    ],
-)
-def test_figures__that_cannot_be_drawn_are_refused(tmp_path, old, new, message):
-    text = DESIGN.replace("[profiles.quick]\n", GRID)
-    assert text.count(old) == 1
-    path = tmp_path / "faulty.toml"
-    path.write_text(text.replace(old, new))
-    with pytest.raises(DesignError) as error:
-        load_design(path)
-    assert message in str(error.value)
