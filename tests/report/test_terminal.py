@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,7 +110,7 @@ def broken(monkeypatch):
     monkeypatch.setattr(terminal, "_study", [])
 
 
-def test_defect__is_one_line_and_a_private_log(broken, tmp_path, monkeypatch, capsys):
+def test_defect__is_one_line_and_a_private_log_beside_the_study_if_there_is_one(broken, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert process._outcome() == 70
     message = capsys.readouterr().err
@@ -119,16 +118,12 @@ def test_defect__is_one_line_and_a_private_log(broken, tmp_path, monkeypatch, ca
     assert message.count("\n") == 1 and message.strip().isprintable()
     (log,) = tmp_path.iterdir()
     assert str(log) in message and "Traceback" in log.read_text() and stat.S_IMODE(log.stat().st_mode) == 0o600
-
-
-def test_defect__is_logged_beside_the_study_or_told_in_full(broken, tmp_path, monkeypatch, capsys):
     terminal.log_beside(Folder(tmp_path))
-    assert process._outcome() == 70
-    assert len(list((tmp_path / "logs").glob("defect-*.log"))) == 1
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
-    terminal.log_beside(Folder(tmp_path / "absent"))
-    assert process._outcome() == 70
-    assert "Traceback" in capsys.readouterr().err and not (tmp_path / "absent").exists()
+    assert process._outcome() == 70 and len(list((tmp_path / "logs").glob("defect-*.log"))) == 1
+    absent = tmp_path / "absent"
+    monkeypatch.setattr("tempfile.tempdir", str(absent))
+    terminal.log_beside(Folder(absent))
+    assert process._outcome() == 70 and "Traceback" in capsys.readouterr().err and not absent.exists()
 
 
 def python(code: str, *arguments: str, **options) -> subprocess.CompletedProcess:
@@ -160,20 +155,19 @@ def test_hangup__is_ignored_under_nohup():
     assert signal.getsignal(signal.SIGTERM) is not process._interrupt
 
 
-@pytest.mark.parametrize("redirection", ["| head -0", "0<&- 1>&- 2>&-"])
-def test_output_that_nobody_reads__is_dropped(redirection, tmp_path):
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        ("| head -0", 0, ""),
+        ("0<&- 1>&- 2>&-", 0, ""),
+        ("> /dev/full", 2, "output cannot be written (No space"),
+    ],
+)
+def test_output_that_nobody_reads__is_dropped_and_a_full_device_is_told(redirection, code, said, tmp_path):
     write_design(tmp_path / "tiny")
     line = f"set -o pipefail; {shlex.quote(sys.executable)} -m simstudy list {tmp_path} {redirection}"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
-    assert (result.returncode, result.stderr) == (0, "")
-
-
-def test_full_device__is_a_mistake_that_can_be_mended(tmp_path):
-    write_design(tmp_path / "tiny")
-    line = f"{shlex.quote(sys.executable)} -m simstudy list {tmp_path} > /dev/full"
-    result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=PACKAGE.parent, timeout=600)
-    assert result.returncode == 2 and "standard output cannot be written (No space left" in result.stderr
-    assert Path("/dev/full").is_char_device()
+    assert result.returncode == code and said in result.stderr and bool(said) == bool(result.stderr)
 
 
 def test_broken_installation__is_told_in_one_line():
