@@ -219,7 +219,8 @@ def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
 
 
 FUNCTIONS = "def m(x):\n    return 1.0 * x[0] ** 2\n"
-OWN = edited(DESIGN, '{ kind = "ridge" }', '{ kind = "own", path = "functions.py", name = "m" }')
+OWN = edited(edited(DESIGN, "[0, 45, 90]", "[0, 90]"), "[0.5, 1.0]", "[0.5]")
+OWN = edited(OWN, '{ kind = "ridge" }', '{ kind = "own", path = "functions.py", name = "m" }')
 
 
 def damage(file):
