@@ -1,14 +1,16 @@
-"""Both theories beside Monte Carlo in the results of whole small studies, and the verdicts on their agreement."""
+"""Both theories beside Monte Carlo in the results of whole small studies, verdicts on them, and theory of products."""
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, run
+from builders import DESIGN, edited, loaded, minimal_cell, run
 
 from simstudy import details
 from simstudy.data import training
+from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.theory import exact_moments, leading_order
 from simstudy.verdicts import predictions
+from simstudy.verdicts.predictions import predict
 
 CLAIM = """[claims.exact]
 statement = "Exact moments hold with few keys."
@@ -151,3 +153,29 @@ def test_failure_rate__is_the_share_of_all_replicates_even_if_none_is_defined(mo
     share = results.n_failed / (results.n_failed + results.n_replicates)
     np.testing.assert_array_equal(results.failure_rate.sel(source="empirical"), share)
     assert (share == 1).all() if lost else 0 < share.max() < 1
+
+
+TWO_QUERIES = {"kind": "points", "points": [[0.3, -0.5, 0.8], [-1.1]]}
+CELL = {"n_keys": 400, "n_features": 4, "queries": TWO_QUERIES,
+        "regression": {"kind": "ridge", "frequency": 1.3, "direction": [1.0, 0.6]}}  # fmt: skip
+
+
+def predicted_for(*cells):
+    planned = [PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=True) for cell in cells]
+    return list(predict(planned))
+
+
+@pytest.mark.parametrize(("logits", "widening"), [("sum", 1.0), ("mean", 2.0**0.5)])
+def test_product__has_measures_of_one_estimate(logits, widening):
+    product = minimal_cell(**CELL, combination={"kind": "product", "logits": logits})
+    joint = minimal_cell(**CELL, n_heads=1, head_dim=4, bandwidth=widening * product.bandwidth)
+    found, single = predicted_for(product, joint)
+    for source in ("exact", "leading"):
+        for name in ("mse", "squared_bias", "ensemble_variance"):
+            value = found[source].measures[name]
+            assert value == pytest.approx(single[source].measures[name], rel=1e-6) and np.isfinite(value)
+
+
+def test_product__has_no_theory_under_another_normaliser():
+    (refused,) = predicted_for(minimal_cell(combination="product", normaliser={"kind": "compact", "power": 1}))
+    assert "softmax" in refused["exact"].reason and not refused["exact"].measures
