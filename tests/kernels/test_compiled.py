@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import ROOT
 from numba.core.dispatcher import Dispatcher
-from test_imports import PACKAGE, modules_imported
+from test_imports import graph as graph
 
 import simstudy
 from simstudy.data import addresses
@@ -139,12 +139,11 @@ def test_sources__are_those_of_all_kernels_and_every_key_can_be_stated():
         assert key(found)
 
 
-def test_sources_of_kernels__import_no_other_of_ours():
+def test_sources_of_kernels__import_no_other_of_ours(graph):
     """Keys do not follow what a kernel reaches, nor what operations on vectors do when they generate code."""
-    for name in compiled._SOURCES:
-        path = PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
-        ours = {each for each in modules_imported(path) if each.startswith(f"{PACKAGE.name}.")}
-        assert ours <= compiled._SOURCES.keys(), name
+    sources = {name.removesuffix(".__init__") for name in compiled._SOURCES}
+    for name in sources:
+        assert graph.find_modules_directly_imported_by(name) <= sources, name
 
 
 EVALUATE = """
