@@ -31,7 +31,7 @@ from simstudy.report.progress import ProgressDisplay, missed_line, undecided_lin
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import cells_of, open_results, tree_of
-from simstudy.study import Observer, complete, open_state, require_fitting
+from simstudy.study import Observer, complete, open_state, require_fitting, sized
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -157,7 +157,7 @@ def plan(
     store = store_of(loaded, output)
     require_writable(store.folder)
     with open_executor(executor, claim=partial(require_fitting, loaded.cells)) as opened, store.locked():
-        return pilot(open_state(loaded, store, opened.device), store, opened, track)
+        return pilot(open_state(sized(loaded), store, opened.device), store, opened, track)
 
 
 class Plot(NamedTuple):

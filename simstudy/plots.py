@@ -14,12 +14,12 @@ from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigur
 from simstudy.design.measures import averaged_measures
 from simstudy.design.mistakes import hint, validated
 from simstudy.errors import UserError
-from simstudy.replicates.replay import INTERVAL
 from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS, draw_zip
 from simstudy.report.figures.shared import COVERAGE, NEUTRAL, canvas, own_style
 from simstudy.results import Results, cells_of, named_grid, setting_of
+from simstudy.study import INTERVAL
 
 KINDS: dict[str, type[PanelFigure]] = {
     "curve": CurveFigure,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +20,7 @@ from simstudy.design.document import Budget, Design
 from simstudy.design.figures import ZIPPED, ZipFigure
 from simstudy.design.measures import labelled
 from simstudy.design.own_code import require_trust
-from simstudy.design.settings.levels import selected
+from simstudy.design.settings.levels import level, selected
 from simstudy.design.written import name_of, read_design
 from simstudy.errors import UserError
 from simstudy.execution.executors import Executor, Jobs, open_executor
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 # What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
 Observer = Callable[..., Any]
 """Takes the state of a run, and once all is simulated how many cells have their theory."""
+INTERVAL = ("lower", "upper", "truth")
 
 
 class Completed(NamedTuple):
@@ -67,8 +70,7 @@ def complete(
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
-    meter = Meter()
-    tell = observer or (lambda *_: None)
+    meter, tell = Meter(), observer or (lambda *_: None)
     with contextlib.ExitStack() as held:
 
         def claim(memory: float, workers: int) -> None:
@@ -78,6 +80,7 @@ def complete(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_executor(executor, workers, trust_network, claim) as opened:
+            design = sized(design)
             told: dict[int, Any] = {}
             state = open_state(design, store, opened.device, told)
             writer = StatusWriter(store, design)
@@ -99,11 +102,10 @@ def complete(
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
         state.fold()
-        status = writer.write(state, opened.device)
         damaged = f"{how['batches_damaged']} stored batches were damaged and have been computed again; check the disk"
         notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
         # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-        return Completed(read_cells(store), status, notes)
+        return Completed(read_cells(store), writer.write(state, opened.device), notes)
 
 
 def require_fitting(*given: Any) -> None:
@@ -131,12 +133,14 @@ def _zipped(design: Design) -> Iterator[xr.Dataset]:
         return
     import numpy as np
 
-    from simstudy.replicates.replay import INTERVAL, intervals_of
+    from simstudy.attention.functions import results_of
 
     intervals = np.full((len(design.cells), ZIPPED, len(INTERVAL)), np.nan)
     for number, (grid, cell) in enumerate((planned.grid, planned.cell) for planned in design.cells):
         if any(figure.grid == grid and selected(cell.coordinates, figure.where) for figure in figures):
-            intervals[number] = intervals_of(cell, ZIPPED)
+            parameters = getattr(cell.functions, "parameters", {})
+            found = [parameters | results for results, _ in results_of(cell, 0, ZIPPED)]
+            intervals[number] = [[results.get(end, np.nan) for end in INTERVAL] for results in found]
     yield labelled({"interval": intervals}, {"drawn": np.arange(ZIPPED), "end": list(INTERVAL)}, {})
 
 
@@ -154,6 +158,7 @@ def run_share(
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_trust(planned.cell for planned in design.cells)
+    design = sized(design)
     part, store = share.of(design), store_of(design, output, share.name)
     require_writable(store.folder)
     if not part.cells:
@@ -219,3 +224,41 @@ def _require_own_folder(design: Design, store: Store) -> None:
     if name == design.study.name and not os.path.samefile(other, design.path):
         remedy = "give one of them another name, or choose another --output"
         raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
+
+
+def sized(design: Design) -> Design:
+    """Return a design with the batch sizes that its run has; as it is where its code may not run."""
+    from simstudy.replicates.allocation import allocated
+
+    with contextlib.suppress(UserError):
+        return allocated(design)
+    return design
+
+
+def select(design: Design, selection: str) -> int:
+    """Return the number of the only cell that a text selects, "3" or "angle=45, bandwidth=0.5", if its code may run."""
+    rows = [planned.cell.coordinates | {"grid": planned.grid} for planned in design.cells]
+    pairs = [[each.strip() for each in part.partition("=")] for part in re.split(r",(?![^(\[{]*[)\]}])", selection)]
+    if len(pairs) == 1 and pairs[0][0].isdecimal() and not pairs[0][1]:
+        fits = [number for number in range(len(rows)) if number == int(pairs[0][0])]
+    else:
+        for name, equals, _ in pairs:
+            if not equals:
+                raise UserError(f"cell: {name!r} is neither a number nor name=value")
+            if not any(name in row for row in rows):
+                raise UserError(f"cell: {name!r} is no setting; known: {', '.join(dict.fromkeys(chain(*rows)))}")
+        fits = [n for n, row in enumerate(rows) if all(_fits(row, name, value) for name, _, value in pairs)]
+    if len(fits) != 1:
+        found = f"cells {', '.join(map(str, fits))} fit" if fits else f"no cell of 0 to {len(rows) - 1} fits"
+        raise UserError(f"cell = {selection!r}: {found}; simstudy status lists the cells")
+    require_trust([design.cells[fits[0]].cell])
+    return fits[0]
+
+
+def _fits(row: dict[str, Any], name: str, value: str) -> bool:
+    """Return true if a cell has a level, as it is written, or as another way to write the number."""
+    levels = row.get(name, ""), level(row, name)
+    with contextlib.suppress(ValueError):
+        if float(value) in levels:
+            return True
+    return value in map(str, levels)

@@ -88,21 +88,16 @@ def _moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normalis
         points = (inputs.queries[r] if inputs.queries.ndim == 4 else inputs.queries).astype(np.float64)
         for first in range(0, n_queries, step):
             part = slice(first, first + step)
-            weights = normalise(normaliser, _scores(keys, points[part], bandwidth, logits))
+            scores = np.zeros((len(points[part]), n_heads, n_keys))
+            for k in range(keys.shape[1]):
+                if logits == "distance":
+                    scores -= (keys[None, :, k] - points[part, :, k, None]) ** 2 / 2.0
+                else:
+                    scores += keys[None, :, k] * points[part, :, k, None]
+            weights = normalise(normaliser, scores / bandwidth**2)
             if isinstance(normaliser, LocalLinearNormaliser):
                 weights = tilted(weights, keys, points[part], normaliser.ridge * bandwidth**2)
             means[r, part] = np.einsum("qhi,i->qh", weights, inputs.values[r].astype(np.float64))
             if gram is not None and inputs.variances is not None:
                 gram[r, part] = np.einsum("qhi,qgi->qhg", weights * inputs.variances[r], weights)
     return means, gram
-
-
-def _scores(keys: Array, queries: Array, bandwidth: float, logits: str) -> Array:
-    """Logits (q, h, i) of keys (h, k, i) at queries (q, h, k): −|k_q − k_i|²/(2b²) or k_q·k_i/b²."""
-    total = np.zeros((len(queries), len(keys), keys.shape[-1]))
-    for k in range(keys.shape[1]):
-        if logits == "distance":
-            total -= (keys[None, :, k] - queries[:, :, k, None]) ** 2 / 2.0
-        else:
-            total += keys[None, :, k] * queries[:, :, k, None]
-    return total / bandwidth**2

@@ -81,7 +81,17 @@ def given_heads(_: NadarayaWatsonLearner, cell: Cell, shared: SharedData) -> Mem
         statistics["discrepancy"] = _discrepancy(cell, shared, key, np.asarray(means))
     combination = cell.estimator.combination
     if isinstance(combination, FittedCombination):
-        weights = _fitted_weights(cell, combination, shared, shared.projected(cell, key), shared.values(cell))
+        # Least squares on validation pairs: the rows that follow the training data.
+        n, rows = cell.data.n_keys, cell.data.n_keys + combination.n_validation
+        longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": rows})})
+        pairs = SharedData(longer, shared.first, shared.count)
+        x = np.ascontiguousarray(pairs.keys_less(heads.key_offset(cell), rows)[:, :, n:])
+        seen = np.asarray(project(x, shared.projections(cell)[1].astype(cell.simulation.dtype))).transpose(0, 3, 1, 2)
+        of_pairs = inputs._replace(variances=None, queries=np.ascontiguousarray(seen))
+        outputs = zip(
+            evaluate(cell.estimator, cell.bandwidth, of_pairs).means, pairs.values(longer)[:, n:], strict=True
+        )
+        weights = np.stack([fit_weights(combination.within, f, t) for f, t in outputs])
         means = np.einsum("rqh,rh->rq", means, weights)[..., None]
     control = None if gram is None or log_mass is None else expansion(cell, means, gram, log_mass, inputs)
     return Members(means, gram, indices, statistics, control)
@@ -105,18 +115,3 @@ def _discrepancy(cell: Cell, shared: SharedData, projections: np.ndarray, means:
     gaps = means @ combination - found
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt((gaps**2).mean(axis=1) / (found**2).mean(axis=1))
-
-
-def _fitted_weights(
-    cell: Cell, combination: FittedCombination, shared: SharedData, keys: np.ndarray, values: np.ndarray
-) -> Array:
-    """Weights (replicate, head) of least squares on validation pairs: the rows that follow the training data."""
-    n, rows = cell.data.n_keys, cell.data.n_keys + combination.n_validation
-    longer = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": rows})})
-    pairs = SharedData(longer, shared.first, shared.count)
-    x = np.ascontiguousarray(pairs.keys_less(heads.key_offset(cell), rows)[:, :, n:])
-    y = pairs.values(longer)[:, n:]
-    queries = np.asarray(project(x, shared.projections(cell)[1].astype(cell.simulation.dtype))).transpose(0, 3, 1, 2)
-    inputs = Inputs(keys, values, None, np.ascontiguousarray(queries))
-    outputs = evaluate(cell.estimator, cell.bandwidth, inputs).means
-    return np.stack([fit_weights(combination.within, f, t) for f, t in zip(outputs, y, strict=True)])

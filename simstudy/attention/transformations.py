@@ -23,10 +23,10 @@ def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
     keys, values, variances, queries = inputs
     match transformation:
         case MergeTransformation():
-            stride = transformation.stride
+            (keys, sizes), (values, _) = (_chunk_means(each, transformation.stride) for each in (keys, values))
             if variances is not None:
-                variances = chunk_means(variances, stride) / _sizes(variances.shape[-1], stride)
-            return Inputs(chunk_means(keys, stride), chunk_means(values, stride), variances, queries)
+                variances = _chunk_means(variances, transformation.stride)[0] / sizes
+            return Inputs(keys, values, variances, queries)
         case LowRankTransformation():
             real = keys.astype(np.float64)
             asked = np.broadcast_to(queries, (len(keys), *queries.shape[-3:])).swapaxes(1, 2)
@@ -37,15 +37,11 @@ def transform(transformation: Transformation, inputs: Inputs) -> Inputs:
     raise TypeError(f"no transformation {transformation!r}")
 
 
-def chunk_means(x: np.ndarray, length: int) -> np.ndarray:
-    """Return the means of consecutive chunks along the last axis, the last chunk being perhaps shorter."""
+def _chunk_means(x: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Means of consecutive chunks along the last axis, the last chunk being perhaps shorter, and their sizes."""
     starts = np.arange(0, x.shape[-1], length)
-    return np.add.reduceat(x, starts, axis=-1) / _sizes(x.shape[-1], length).astype(x.dtype)
-
-
-def _sizes(n_keys: int, length: int) -> np.ndarray:
-    starts = np.arange(0, n_keys, length)
-    return np.minimum(length, n_keys - starts)
+    sizes = np.diff(starts, append=x.shape[-1])
+    return np.add.reduceat(x, starts, axis=-1) / sizes.astype(x.dtype), sizes
 
 
 def multiply_heads(inputs: Inputs, logits: str) -> Inputs:

@@ -146,9 +146,10 @@ def status(
     from simstudy.execution.status import counted, read_status
     from simstudy.report.progress import status_line, status_record, status_table
     from simstudy.report.terminal import say, say_json, show_table
+    from simstudy.study import sized
 
     loaded, store = cli.opened(design, profile, output, confirm=confirm)
-    found = read_status(loaded, store) or counted(loaded, store)
+    found = read_status(loaded, store) or counted(sized(loaded), store)
     if as_json:
         say_json(status_record(found, loaded, store))
     else:
@@ -224,15 +225,13 @@ def replay(
     confirm: cli.ConfirmOption = None,
 ) -> None:
     """Compute one replicate again, to the bit, and store its data and estimates."""
-    from simstudy.design.own_code import require_trust
     from simstudy.replicates.replay import replay as rebuild
-    from simstudy.replicates.replay import select
     from simstudy.report.terminal import say
+    from simstudy.study import select, sized
 
     loaded, store = cli.opened(design, profile, output, trust, confirm, to_write=True)
     number = select(loaded, cell)
-    require_trust([loaded.cells[number].cell])
-    arrays = rebuild(loaded.cells[number].cell, replicate)
+    arrays = rebuild(sized(loaded).cells[number].cell, replicate)
     with store.locked():
         path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)
     say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))

@@ -63,8 +63,8 @@ def _pair_filler(transform):
         fill_whole(words[:whole], others[:whole], x[:whole], y[:whole])
         if whole < x.size:
             fill_whole(words[whole : whole + _TILE], others[whole : whole + _TILE], tile[0], tile[1])
-            _copy(tile[0], x[whole:])
-            _copy(tile[1], y[whole:])
+            for i in range(x.size - whole):
+                x[whole + i], y[whole + i] = tile[0, i], tile[1, i]
 
     return fill_pair
 
@@ -93,12 +93,6 @@ def _filler(transform):
                         fill_pair(words[j - 4 * b], words[j - 4 * b + 1], x, y, tile)
 
     return fill
-
-
-@kernel
-def _copy(row, wanted):
-    for i in range(wanted.size):
-        wanted[i] = row[i]
 
 
 _FILLERS = {transform: _filler(transform) for transform in (box_muller, box_muller_float32, uniform_pair)}

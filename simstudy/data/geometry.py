@@ -43,22 +43,19 @@ def angles_between(bases: Array) -> Array:
     for start in range(0, len(first), n_pairs):
         h, g = first[start : start + n_pairs], second[start : start + n_pairs]
         # Taken, not indexed: indexing leaves an order in memory that depends on the leading axes, and with it the bits.
-        found = _angles(np.take(bases, h, axis=-3), np.take(bases, g, axis=-3))
+        left, right = np.take(bases, h, axis=-3), np.take(bases, g, axis=-3)
+        overlap = np.swapaxes(left, -1, -2) @ right
+        cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
+        # Sines cost most, and pairs without a small angle need none.
+        small = (cosines**2 > NEAR_ONE).any(axis=-1)
+        sines = np.zeros_like(cosines)
+        rest = right[small] - left[small] @ overlap[small]
+        sines[small] = np.clip(np.linalg.svd(rest, compute_uv=False), 0.0, 1.0)
+        # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if
+        # the array is short; a replicate by itself would differ from the same among others.
+        found = np.where(cosines**2 > NEAR_ONE, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
         angles[..., h, g, :] = angles[..., g, h, :] = found
     return angles
-
-
-def _angles(left: Array, right: Array) -> Array:
-    overlap = np.swapaxes(left, -1, -2) @ right
-    cosines = np.clip(np.linalg.svd(overlap, compute_uv=False), 0.0, 1.0)
-    # Sines cost most, and pairs without a small angle need none.
-    small = (cosines**2 > NEAR_ONE).any(axis=-1)
-    sines = np.zeros_like(cosines)
-    rest = right[small] - left[small] @ overlap[small]
-    sines[small] = np.clip(np.linalg.svd(rest, compute_uv=False), 0.0, 1.0)
-    # Turned round last: of an array in reverse the arc sine takes other instructions, and so other last bits, if the
-    # array is short; a replicate by itself would differ from the same among others.
-    return np.where(cosines**2 > NEAR_ONE, np.arcsin(sines)[..., ::-1], np.arccos(cosines))
 
 
 def diversity_indices(projections: Array, bandwidth: float = np.nan) -> Array:

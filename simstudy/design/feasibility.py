@@ -7,7 +7,7 @@ import numpy as np
 from simstudy.design.measures import RESERVED
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.mechanisms import RandomValueProjections
-from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, Regression, ResidualNoise
+from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, ResidualNoise
 from simstudy.design.settings.records import LARGEST, SMALLEST
 from simstudy.design.settings.tables import Heads
 
@@ -34,8 +34,14 @@ def batches_of(replicates: int, batch_size: int) -> int:
 
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     """Return the setting and the remedy of every rule that the settings of a cell break together."""
-    rules = (_functions,) if cell.functions is not None else (_data, _rows, _heads, _estimator, _needs, _sizes)
-    return [(setting, remedy) for rule in rules for broken, setting, remedy in rule(cell) if broken]
+    own = (_functions,) if cell.functions is not None else (_data, _rows, _heads, _estimator, _needs, _sizes)
+    return [(setting, remedy) for rule in (_simulation, *own) for broken, setting, remedy in rule(cell) if broken]
+
+
+def _simulation(cell: Cell) -> Rules:
+    size, short = cell.simulation.batch_size, (4, 8) if cell.population else ()
+    remedy = "must be a multiple of 16; of a population also 4 or 8"
+    yield size % N_BLOCKS > 0 and size not in short, "batch_size", remedy
 
 
 def _functions(cell: Cell) -> Rules:
@@ -54,18 +60,14 @@ def _data(cell: Cell) -> Rules:
         remedy = f"a query point has more coordinates than n_features = {d}; shorten it"
         yield max(map(len, queries.points)) > d, "queries", remedy
     for term in cell.data.terms:
-        needed = _coordinates_used(term)
+        vector = getattr(term, "coefficients", getattr(term, "direction", ()))
+        needed = max(len(vector), getattr(term, "n_active", None) or 0, *getattr(term, "coordinates", (0,)))
         yield needed > d, "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
         if term.kind == "ridge":
             yield not any(term.direction), "regression", "the direction of a ridge function must not be zero"
         if term.kind == "interaction":
             remedy = "the coordinates of an interaction must differ; a square is a quadratic function"
             yield term.coordinates[0] == term.coordinates[1], "regression", remedy
-
-
-def _coordinates_used(term: Regression) -> int:
-    vector = getattr(term, "coefficients", getattr(term, "direction", ()))
-    return max(len(vector), getattr(term, "n_active", None) or 0, *getattr(term, "coordinates", (0,)))
 
 
 def _rows(cell: Cell) -> Rules:

@@ -206,8 +206,8 @@ def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
         whole = n_defined + len(failed) == size
         return Draw(int(n_defined), tuple(fields[1:]) if fields[1:] else None, failed) if whole else None
     counted: Any = fields[0].view("<i8")
-    length = size // N_BLOCKS << entry.halvings
-    replicates = np.minimum(length, entry.n_batches * size - length * np.arange(len(counted)))
+    length = max(1, size // N_BLOCKS) << entry.halvings
+    replicates = np.clip(entry.n_batches * size - length * np.arange(len(counted)), 0, length)
     lost = np.bincount((failed - entry.first * size) // length, minlength=len(counted))
     small = all((np.abs(each) <= LARGEST_SUM).all() for each in (*fields[1:3], *fields[4:]))
     if not (small and np.array_equal(counted + lost, replicates)):

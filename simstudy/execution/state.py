@@ -16,6 +16,7 @@ from simstudy.execution.batches import Entry, entry_of, pack
 from simstudy.execution.loop import Task
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Store
+from simstudy.replicates.allocation import operations
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
@@ -84,13 +85,9 @@ class CellProgress:
 
 
 def cost(cell: Cell) -> float:
-    """Return the estimated cost of a batch of a cell, in arbitrary units: normals drawn and weights evaluated."""
-    data, heads = cell.data, cell.heads
-    per_key = data.n_features * (1 + heads.n_heads * heads.head_dim / 8)
-    per_weight = 1 + heads.head_dim / 8 + heads.n_heads / 8
-    # Functions are taken for attention of every key to all.
-    weights = (cell.n_queries or data.n_keys) * heads.n_heads * per_weight
-    return cell.simulation.batch_size * data.n_keys * (per_key + weights)
+    """Return the estimated cost of a batch of a cell, about nanoseconds."""
+    of_draw, of_replicate = operations(cell)
+    return of_draw + cell.simulation.batch_size * of_replicate
 
 
 class RunState:

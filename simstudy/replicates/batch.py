@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from simstudy.attention import members_of, replicate_statistics
+from simstudy.attention import Members, members_of, replicate_statistics
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
@@ -18,7 +19,8 @@ from simstudy.data.span import n_coordinates
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.ensembles import NadarayaWatsonLearner
 from simstudy.kernels.devices import computing_on
-from simstudy.replicates.moments import Moments, empty, update
+from simstudy.kernels.errors import add_errors, sum_blocks
+from simstudy.replicates.moments import Array, Moments, empty
 
 PIECE_BYTES = 16 << 20
 """Largest array held at once; bounds a worker's memory whatever the size of a batch."""
@@ -59,67 +61,76 @@ def replicate_bytes(cell: Cell) -> int:
 
 
 def _piece_length(cell: Cell, size: int) -> int:
-    """Return the number of replicates of one block that are held at once, within a size in bytes."""
-    return min(cell.simulation.batch_size // N_BLOCKS, max(1, size // replicate_bytes(cell)))
+    """Replicates of one block that are held at once, within a size in bytes."""
+    return min(_per_block(cell), max(1, size // replicate_bytes(cell)))
+
+
+def _per_block(cell: Cell) -> int:
+    return max(1, cell.simulation.batch_size // N_BLOCKS)  # the last blocks of a short batch are empty
 
 
 def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu", some: Any = ()) -> list[Moments]:
     """Return the moments of one batch, or of some `pieces`, for each of some cells with equal `shares_data`."""
+    drawn = [cell.in_batch(batch) for cell in cells]
+    largest = max(drawn, key=lambda cell: cell.data.n_keys)
     with computing_on(device):
-        evaluations = [Evaluation(cell.in_batch(batch)) for cell in cells]
-        largest = max(cells, key=lambda cell: cell.data.n_keys).in_batch(batch)
+        found = [no_moments(cell) for cell in drawn]
         for blocks, first, count in some or pieces(largest, batch, device):
             shared = SharedData(largest, first, count)
-            for evaluation in evaluations:
-                _add(evaluation, shared, blocks)
-    return [evaluation.moments for evaluation in evaluations]
+            found = [_add(cell, moments, shared, blocks) for cell, moments in zip(drawn, found, strict=True)]
+    return found
 
 
 def pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, int]]:
     """Yield (blocks, first replicate, number of replicates): whole blocks, or consecutive replicates of one."""
-    size = cell.simulation.batch_size
-    per_block = size // N_BLOCKS
+    size, per_block = cell.simulation.batch_size, _per_block(cell)
+    n_blocks = size // per_block
     together_bytes, alone_bytes = _limits(cell, device)
     together = max(1, together_bytes // (replicate_bytes(cell) * per_block))
     length = together * per_block if together > 1 else _piece_length(cell, alone_bytes)
-    for block in range(0, N_BLOCKS, together):
-        blocks = range(block, min(block + together, N_BLOCKS))
+    for block in range(0, n_blocks, together):
+        blocks = range(block, min(block + together, n_blocks))
         stop = blocks.stop * per_block
         for first in range(block * per_block, stop, length):
             yield blocks, batch * size + first, min(length, stop - first)
 
 
-def _add(evaluation: Evaluation, shared: SharedData, blocks: range) -> None:
+def no_moments(cell: Cell) -> Moments:
+    """Return the moments of a cell before its first replicate."""
+    n_statistics = len(GEOMETRIC_INDICES) + len(cell.statistics)
+    return empty(N_BLOCKS, at_queries(cell)[: cell.n_queries], cell.n_members, n_statistics, controlled=cell.controlled)
+
+
+def _add(cell: Cell, moments: Moments, shared: SharedData, blocks: range) -> Moments:
     """Add replicates; if one of them raises, each by itself, so that only that one is counted as failed."""
     try:
-        evaluation.add(shared, blocks)
+        members = members_of(cell, shared)
+        statistics = replicate_statistics(members, moments.target, cell.statistics)
     except NUMERICAL_FAILURES:
         if shared.count == 1:
-            evaluation.fail(shared.first)
-            return
+            return moments._replace(failed=np.append(moments.failed, shared.first))
         inside = [blocks] * shared.count if len(blocks) == 1 else [range(block, block + 1) for block in blocks]
         for part, own in zip(shared.split(len(inside)), inside, strict=True):
-            _add(evaluation, part, own)
+            moments = _add(cell, moments, part, own)
+        return moments
+    return update(moments, blocks, shared.first, members, statistics)
 
 
-class Evaluation:
-    """Moments of one cell, as pieces of the batch arrive."""
+def update(moments: Moments, blocks: range, first: int, members: Members, statistics: Array) -> Moments:
+    """Add consecutive replicates to consecutive blocks, to each the same number, changing ``moments`` in place."""
+    n_defined, errors, products, of_statistics, of_control = (each[blocks.start : blocks.stop] for each in moments[:5])
+    defined = add_errors(members.means, moments.target, members.gram, errors, products)
+    defined = defined if members.failed is None else defined & ~members.failed
+    if not defined.all():
+        moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
+        statistics = np.where(defined[:, None], statistics, 0.0)
+    if of_control.size and members.control is not None:
+        of_control += sum_blocks(members.control, defined, len(blocks))
+    n_defined += _by_block(defined, blocks)
+    of_statistics += _by_block(statistics, blocks)
+    return moments
 
-    def __init__(self, cell: Cell) -> None:
-        self._cell = cell
-        self._target = at_queries(cell)[: cell.n_queries]
-        self._names = cell.statistics
-        n_statistics = len(GEOMETRIC_INDICES) + len(self._names)
-        self.moments = empty(N_BLOCKS, self._target, cell.n_members, n_statistics, controlled=cell.controlled)
 
-    def add(self, shared: SharedData, blocks: range) -> None:
-        """Add the replicates of the data to some blocks, the same number to each."""
-        members = members_of(self._cell, shared)
-        statistics = replicate_statistics(members, self._target, self._names)
-        numbers = members.means, members.gram, members.control, statistics, members.failed
-        # Last, so that a replicate that raises leaves no trace in the sums.
-        self.moments = update(self.moments, blocks, shared.first, *numbers)
-
-    def fail(self, replicate: int) -> None:
-        """Count a replicate that has no estimate because computing it raised."""
-        self.moments = self.moments._replace(failed=np.append(self.moments.failed, replicate))
+def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
+    """Sum over the replicates of each block: (block, ...) from (replicate, ...)."""
+    return values.reshape(len(blocks), len(values) // len(blocks), *values.shape[1:]).sum(axis=1)

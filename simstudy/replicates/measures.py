@@ -114,9 +114,18 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     likeness[np.isnan(variance)] = np.nan  # functions have no heads
     outputs = (1.0 - values["correlation"][:, None], _spectral_indices(covariance), -likeness)
     if "direct_mse" in names:
-        values |= _gaps(values, average.bias_product.mean(axis=(-2, -1)), n_heads)
+        # Relative errors of decompositions of the uniform average, by what they take for C̄; and equivalent heads.
+        between, direct, share = values["mean_covariance"], values["direct_mse"], 1.0 / n_heads
+        taken = {
+            "decomposition_gap": between,
+            "correlation_gap": values["correlation"] * variance,
+            "query_correlation_gap": values["query_correlation"] * variance,
+        }
+        own = average.bias_product.mean(axis=(-2, -1)) + variance / n_heads
+        values |= {name: _ratio(own + (1.0 - share) * c, direct) - 1.0 for name, c in taken.items()}
+        values["equivalent_heads"] = _ratio(variance - between, ensemble_variance - between)
         of_heads = values["mean_squared_bias"] + values["mean_variance"]
-        values["ambiguity_gap"] = _ratio(of_heads - values["ambiguity"], values["direct_mse"]) - 1.0
+        values["ambiguity_gap"] = _ratio(of_heads - values["ambiguity"], direct) - 1.0
     return values | {
         "combination_weight": weights,
         "hdi": np.concatenate([indices, *outputs], axis=-1),
@@ -180,20 +189,6 @@ def _of_moments(
         "ambiguity": error - product,
         "effective_heads": effective_heads,
     }
-
-
-def _gaps(measure: Measures, squared_bias: Array, n_heads: int) -> Measures:
-    """Relative errors of decompositions of the uniform average, by what they take for C̄; and equivalent heads."""
-    variance, covariance = measure["mean_variance"], measure["mean_covariance"]
-    taken = {
-        "decomposition_gap": covariance,
-        "correlation_gap": measure["correlation"] * variance,
-        "query_correlation_gap": measure["query_correlation"] * variance,
-    }
-    share, own = 1.0 / n_heads, squared_bias + variance / n_heads
-    gaps = {name: _ratio(own + (1.0 - share) * c, measure["direct_mse"]) - 1.0 for name, c in taken.items()}
-    excess = measure["ensemble_variance"] - covariance
-    return gaps | {"equivalent_heads": _ratio(variance - covariance, excess)}
 
 
 def _mean(values: Array, axis: int) -> Array:

@@ -7,7 +7,7 @@ head errors.  When noise is drawn, e_h = f_h − m(x) and P_hg = e_h e_g.  When 
 An expansion of mean 0 may be taken off both: its sums stand beside, and `controlled` judges them.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,39 +48,6 @@ def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int, *, cont
         target=target,
         failed=np.zeros(0, np.int64),
     )
-
-
-def update(
-    moments: Moments,
-    blocks: range,
-    first: int,
-    means: Array,
-    gram: Array | None,
-    control: Array | None,
-    statistics: Array,
-    failed: NDArray[np.bool_] | None = None,
-) -> Moments:
-    """Add consecutive replicates to consecutive blocks, to each the same number, changing ``moments`` in place."""
-    # Imported here: it compiles, which those who read stored moments need not wait for.
-    from simstudy.kernels.errors import add_errors, sum_blocks
-
-    rows_of = slice(blocks.start, blocks.stop)
-    error_sums, product_sums = moments.error_sum[rows_of], moments.product_sum[rows_of]
-    defined = add_errors(means, moments.target, gram, error_sums, product_sums)
-    defined = defined if failed is None else defined & ~failed
-    if not defined.all():
-        moments = moments._replace(failed=np.concatenate([moments.failed, first + np.flatnonzero(~defined)]))
-        statistics = np.where(defined[:, None], statistics, 0.0)
-    if moments.control_sum.size and control is not None:
-        moments.control_sum[rows_of] += sum_blocks(control, defined, len(blocks))
-    moments.n_defined[rows_of] += _by_block(defined, blocks)
-    moments.statistic_sum[rows_of] += _by_block(statistics, blocks)
-    return moments
-
-
-def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
-    """Sum over the replicates of each block: (block, ...) from (replicate, ...)."""
-    return values.reshape(len(blocks), len(values) // len(blocks), *values.shape[1:]).sum(axis=1)
 
 
 def stack(batches: list[Moments]) -> Moments:

@@ -8,14 +8,12 @@ Every measure is a smooth function of means over replicates.  It is evaluated wi
 - the estimate Σ τ_k/h_k with pseudo-values τ_k = h_k·θ̂ − (h_k − 1)·θ_(k), h_k the number of replicates over those of
   block k: unbiased for variances, covariances and squared bias;
 - influence values τ_k − estimate, and MCSE = √(Σ (τ_k − estimate)²/(h_k − 1)/l_k), where l_k is the length of all
-  blocks over that of block k, and 1/l_k = 1/n for blocks of one length: then it is sd(τ)/√n (delete-m_j jackknife:
-  Busing, Meijer and van der Leeden 1999).  Of many batches, late blocks are longer: these are folded as they are read,
-  to some thirty thousand blocks at most.
+  blocks over that of block k, and 1/l_k = 1/n for blocks of one length (delete-m_j jackknife: Busing, Meijer and van
+  der Leeden 1999).  Of many batches, blocks are folded as they are read, and the last may be shorter.
 
-No normality is assumed, and influence values of two cells that share data pair block by block.
-
-Influence values are the linear part of a measure.  That of the squared bias vanishes with the bias, so its MCSE also
-holds the quadratic part, whose variance at one query is 2·Var(mean error)².
+Influence values are the linear part of a measure, and those of two cells that share data pair block by block.  That of
+the squared bias vanishes with the bias, so its MCSE also holds the quadratic part, whose variance at one query is
+2·Var(mean error)².  No normality is assumed.
 
 Replicates without a defined estimate enter the failure rate alone: all other measures are conditional on there being
 one.
@@ -44,21 +42,17 @@ MOST_BLOCKS = 128
 class Performance(NamedTuple):
     """Measures of one cell."""
 
-    # estimate, mcse: By measure: a scalar, (index,) for ``hdi``, (head,) and (head, head) for heads and pairs,
-    # (query,) for ``*_by_query``
+    # By measure: a scalar, (index,) for ``hdi``, (head,) and (head, head) for heads and pairs, (query,) ``*_by_query``
     estimate: Measures
     mcse: Measures
     # Influence values of the scalar measures and ``hdi``, of blocks, scaled so that the squares sum to MCSE² (without
     # the remainder) and products of two cells that share data sum to the covariance of their estimates
     contribution: Measures
-    # Standard error of a measure beyond its contributions: of the quadratic part of the squared bias, and of a
-    # failure rate of which few failures say little
+    # Standard error beyond contributions: of the quadratic part of the squared bias, and of a failure rate of which
+    # few failures say little
     remainder: dict[str, float]
-    # n_blocks, n_replicates, n_failed: Blocks of batches and replicates with a defined estimate, and replicates
-    # without.  For a population of query points and heads a block, which is what errors and contributions are of, is
-    # a whole batch.
-    n_blocks: int
-    n_replicates: int
+    n_blocks: int  # Blocks that errors and contributions are of: of a population whole batches
+    n_replicates: int  # With a defined estimate
     n_failed: int
     by_batch: bool = False  # Whether blocks are whole batches, as those of a population are
     widening: Measures | None = None  # By measure: errors as they are printed over ``mcse``
@@ -106,8 +100,7 @@ def performance(
 
 def averaged(of_blocks: Array, statistics: Sequence[str]) -> Measures:
     """Means within blocks of the measures that are averages of them, from statistics (block, statistic)."""
-    columns = zip(statistics, of_blocks.T[-len(statistics) :], strict=False)
-    return dict(columns)
+    return dict(zip(statistics, of_blocks.T[-len(statistics) :], strict=False))
 
 
 def jackknifed(
@@ -121,8 +114,14 @@ def jackknifed(
     n_failed: int,
 ) -> Performance:
     """Return measures from values by all blocks, without each used one, or of each alone; and the failure rate."""
-    rate, share, lacking = failures(n_defined, n_failed, lengths)
-    estimate, mcse = {"failure_rate": rate}, {"failure_rate": np.hypot(np.sqrt((share**2).sum()), lacking)}
+    # Of failures: blocks have their length, whatever failed in them; few say little (Agresti and Coull 1998).
+    total, ratio = int(n_defined.sum()) + n_failed, lengths.sum() / lengths
+    rates = 1.0 - n_defined * (ratio / total)
+    share = (rates - np.average(rates, weights=lengths)) / np.sqrt(ratio * (ratio - 1))
+    shrunk, square = (n_failed + 2) / (total + 4), (share**2).sum()
+    lacking = float(np.sqrt(max(shrunk * (1 - shrunk) / (total + 4) - square, 0.0)))
+    estimate = {"failure_rate": np.array(n_failed / total)}
+    mcse = {"failure_rate": np.hypot(np.sqrt(square), lacking)}
     contribution, lacks = {"failure_rate": share}, {"failure_rate": lacking}
     wider: Measures = {"failure_rate": widening_of(share)}
     for name, values in left_out.items():
@@ -131,20 +130,8 @@ def jackknifed(
         wider[name] = widening_of(share)
         if values.ndim == 1 or name == "hdi":
             contribution[name] = placed(share, used)
-    counts = int(lengths[used].sum()), int(n_defined.sum()), n_failed
+    counts = int(lengths[used].sum()), total - n_failed, n_failed
     return Performance(estimate, mcse, contribution, lacks, *counts, widening=wider)
-
-
-def failures(n_defined: np.ndarray, n_failed: int, lengths: np.ndarray) -> tuple[Array, Array, float]:
-    """Share of failed replicates, contributions of blocks, and the error that these lack (Agresti and Coull 1998)."""
-    total = int(n_defined.sum()) + n_failed
-    # Blocks have their length, whatever failed in them.
-    ratio = lengths.sum() / lengths
-    rates = 1.0 - n_defined * (ratio / total)
-    share = (rates - np.average(rates, weights=lengths)) / np.sqrt(ratio * (ratio - 1))
-    shrunk = (n_failed + 2) / (total + 4)
-    lacking = shrunk * (1 - shrunk) / (total + 4) - (share**2).sum()
-    return np.array(n_failed / total), share, float(np.sqrt(max(lacking, 0.0)))
 
 
 def jackknife(whole: Any, left_out: Array, sizes: Any, lengths: Any, pseudo: Any = None) -> tuple[Array, Array]:

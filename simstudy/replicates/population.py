@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from simstudy.attention.combinations import Combine, combine_heads
+from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import overlap
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.replicates.measures import NUMBERS, Averages, averages, measures_of
@@ -25,22 +25,31 @@ def measured(
     cell: Cell, batches: Sequence[Moments] | Sequence[Draw], lengths: np.ndarray | None = None
 ) -> Performance | None:
     """Return the performance of a cell, from its batches in index order; None with too few defined estimates."""
-    combine, estimator = combine_heads(cell), PLAIN
+    combine, estimator, draws = combine_heads(cell), PLAIN, cast(Sequence[Draw], batches)
     if isinstance(batches[0], Moments):
         whole = cast(Sequence[Moments], batches)
         blocks, estimator = _less_control(cell, whole)
-        if cell.population:
-            sums = zip(*(np.split(each, len(whole)) for each in blocks[1:3]), strict=True)
-            less = (each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(whole, sums, strict=True))
-            batches = [draw_of(cell, number, each) for number, each in enumerate(less)]
-    if cell.population:
-        found = _over_population(cast(Sequence[Draw], batches), combine, cell.statistics)
-    elif _usable(blocks):
-        of_means = cell.functions.of_means if cell.functions else None
-        found = performance(blocks, combine, cell.statistics, _overlap(cell), lengths, of_means)
-    else:
+        if not cell.population:
+            given = _overlap(cell), lengths, cell.functions.of_means if cell.functions else None
+            found = performance(blocks, combine, cell.statistics, *given) if _usable(blocks) else None
+            return found and found._replace(estimator=estimator)
+        sums = zip(*(np.split(each, len(whole)) for each in blocks[1:3]), strict=True)
+        less = (each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(whole, sums, strict=True))
+        draws = [draw_of(cell, number, each) for number, each in enumerate(less)]
+    used = np.array([draw.averages is not None for draw in draws])
+    if used.sum() < 2:
         return None
-    return found and found._replace(estimator=estimator)
+    own = Averages(*map(np.stack, zip(*(draw.averages for draw in draws if draw.averages), strict=True)))
+    n = len(own.covariance)
+    mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
+    left_out = Averages(*((n * all_draws - each) / (n - 1) for all_draws, each in zip(mean, own, strict=True)))
+    of_all, others = (measures_of(each, combine, cell.statistics) for each in (mean, left_out))
+    n_defined, n_failed = np.array([draw.n_defined for draw in draws]), sum(len(draw.failed) for draw in draws)
+    over = jackknifed(
+        {name: values[0] for name, values in of_all.items()}, others, averaged(own.statistics, cell.statistics),
+        np.ones(n), used, np.ones(len(draws)), n_defined, n_failed,
+    )  # fmt: skip
+    return over._replace(by_batch=True, block_length=N_BLOCKS, estimator=estimator)
 
 
 def draw_of(cell: Cell, number: int, batch: Moments) -> Draw:
@@ -75,22 +84,6 @@ def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]
 
 def _overlap(cell: Cell) -> Array:
     return NUMBERS if (found := overlap(cell)) is None else found
-
-
-def _over_population(draws: Sequence[Draw], combine: Combine, statistics: Sequence[str]) -> Performance | None:
-    """Every measure of a cell with its error over the population; None of a single draw."""
-    used = np.array([draw.averages is not None for draw in draws])
-    if used.sum() < 2:
-        return None
-    own = Averages(*map(np.stack, zip(*(draw.averages for draw in draws if draw.averages), strict=True)))
-    n = len(own.covariance)
-    mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
-    left_out = Averages(*((n * whole - each) / (n - 1) for whole, each in zip(mean, own, strict=True)))
-    whole, others = (measures_of(each, combine, statistics) for each in (mean, left_out))
-    of_all, numbers = {name: values[0] for name, values in whole.items()}, averaged(own.statistics, statistics)
-    n_defined, n_failed = np.array([draw.n_defined for draw in draws]), sum(len(draw.failed) for draw in draws)
-    over = jackknifed(of_all, others, numbers, np.ones(n), used, np.ones(len(draws)), n_defined, n_failed)
-    return over._replace(by_batch=True, block_length=N_BLOCKS)
 
 
 def _usable(batch: Moments) -> bool:

@@ -18,8 +18,9 @@ from peers import PEERS, Peer
 from workloads import Size
 
 from simstudy.kernels import nw_moments
+from simstudy.replicates import allocation
 from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.population import measured
+from simstudy.replicates.population import draw_of
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
 _CALLS = 8
@@ -182,19 +183,31 @@ def few_query_rows(rounds: int) -> Iterator[Row]:
     yield Row("whole W1", size, "NumPy, keys drawn", ratio(whole, ours), "times simstudy")
 
 
+POPULATIONS = (
+    (64, 2, 2, 1), (64, 4, 4, 16), (32, 4, 8, 128), (256, 1, 1, 1), (256, 4, 16, 4), (256, 4, 16, 64), (256, 8, 4, 256),
+    (1024, 8, 4, 4), (1024, 4, 2, 64), (1024, 8, 64, 16), (4096, 2, 4, 4), (4096, 8, 16, 16),
+)  # fmt: skip
+"""Keys, heads, dimensions of a head, queries."""
+
+
 def population_rows() -> Iterator[Row]:
-    """Time to one error over a population of queries, by what a draw and a replicate take and vary."""
-    for n_queries in (4, 64):
-        taken, varied = [], []
-        for size, draws in ((16, 128), (256, 32)):
-            cell = workloads.attention_cell(
-                n_keys=256, n_heads=4, head_dim=16, n_queries=n_queries, batch_size=size, population=["queries"]
-            )
-            simulate_batch([cell], 0)
+    """Time of other numbers of replicates a draw to one error of both measures, by variances of two other pilots."""
+    for n_keys, n_heads, head_dim, n_queries in POPULATIONS:
+        cell = functools.partial(
+            workloads.attention_cell, n_queries, head_dim, n_keys=n_keys, n_heads=n_heads, population=["queries"]
+        )
+        chosen, taken = allocation.best_size([cell()]), {}
+        between, within = np.mean([allocation.variances(cell(seed=seed)) for seed in (11, 12)], axis=0)
+        for size in (4, 16, 64, 256, chosen):
+            job, draws = cell(batch_size=size), 8 if size > 16 else 32
+            simulate_batch([job], draws)
             start = time.process_time()
-            found = measured(cell, [simulate_batch([cell], batch)[0] for batch in range(draws)])
-            taken.append((time.process_time() - start) / draws)
-            varied.append(draws * float(found.mcse["mse"] / found.estimate["mse"]) ** 2)
-        gain = taken[1] * varied[1] / (taken[0] * varied[0])
-        who = "256 replicates a draw for 16"
-        yield Row("whole W1", f"population, {n_queries} queries", who, gain, "times the time")
+            for number in range(draws):
+                draw_of(job, number, simulate_batch([job], number)[0])
+            taken[size] = (time.process_time() - start) * (between + within / (size - 1)) / draws
+        label = f"population, {n_keys} keys, {n_heads} heads of {head_dim}, {n_queries} queries: {chosen} a draw"
+        for size in (16, 256):
+            yield Row("whole W1", label, f"{size}", taken[size].max() / taken[chosen].max(), "times the time")
+        yield Row("whole W1", label, "256, mean squared error", taken[256][0] / taken[chosen][0], "times the time")
+        best = min(each.max() for each in taken.values())
+        yield Row("whole W1", label, "best of 4, 16, 64, 256", best / taken[chosen].max(), "times the time")

@@ -193,20 +193,6 @@ def test_haar_heads_are_orthonormal_and_uniform():
         assert np.max(np.abs(moment_z_scores(wrong))) > 4.5
 
 
-def test_redrawn_heads_do_not_depend_on_their_grouping():
-    cell = haar(d=16, head_dim=4, n_heads=3)
-    whole = key_projections(cell, 0, 30)
-    parts = [key_projections(cell, a, b - a) for a, b in itertools.pairwise([0, 1, 2, 9, 30])]
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
-    assert np.unique(whole).size == whole.size
-
-
-def test_fixed_haar_heads_are_those_of_replicate_zero():
-    fixed = key_projections(haar(arrangement="haar"), 5, 2)
-    assert fixed.shape == (2, 7, 3)
-    np.testing.assert_array_equal(fixed, key_projections(haar(), 0, 1)[0])
-
-
 @pytest.mark.parametrize("arrangement", ["haar", "haar_redrawn"])
 def test_query_projections_same_opposite_and_their_own(arrangement):
     shared = {"n_heads": 3, "arrangement": arrangement}

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from simstudy.design.draws import draws_of
 from simstudy.design.load import check
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.batch import Evaluation
+from simstudy.replicates.batch import no_moments
 
 DESIGNS = Path(__file__).parents[2] / "designs"
 SHIPPED = sorted([*DESIGNS.glob("*/design.toml"), *DESIGNS.glob("examples/*/design.toml")])
@@ -40,27 +39,6 @@ def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:
         "heads": [*own, *([] if values is None else [values])],
         "held_out": [] if cell.file_rows is None else [cell.rows.points, cell.rows.targets],
     }
-
-
-def arrays_of(thing: Any, path: str = "", seen: frozenset[int] = frozenset()) -> dict[str, np.ndarray]:
-    """All arrays that an object holds, at any depth, but for the seed itself."""
-    if isinstance(thing, np.ndarray):
-        return {path: thing}
-    if id(thing) in seen or isinstance(thing, (str, int, float, bool, type(None))):
-        return {}
-    if isinstance(thing, Cell):
-        return {f"{path}.rows": thing.rows.keys} if thing.file_rows is not None else {}
-    if isinstance(thing, (tuple, list)):
-        parts = {str(number): part for number, part in enumerate(thing)}
-    else:
-        parts = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {})
-    seen = seen | {id(thing)}
-    return {k: v for name, part in parts.items() for k, v in arrays_of(part, f"{path}.{name}", seen).items()}
-
-
-def differing(first: dict[str, Any], second: dict[str, Any]) -> set[str]:
-    assert first.keys() == second.keys()
-    return {name for name in first if not np.array_equal(first[name], second[name], equal_nan=True)}
 
 
 def kinds_of_cells(cells):
@@ -108,7 +86,7 @@ def test_what_another_seed_draws__is_named(shipped, monkeypatch):
                 rows = cell.in_batch(0).rows if cell.file_rows is not None else None
                 pinned = pinned.model_copy(update={"file_rows": cell.file_rows})
                 patch.setattr(Cell, "rows", property(lambda _, rows=rows: rows))
-                assert not differing(arrays_of(Evaluation(cell)), arrays_of(Evaluation(pinned)))
+                assert all(map(np.array_equal, no_moments(cell), no_moments(pinned)))
     for name, claim in design.claims.items():
         draws = draws_of(claim, design.cells)
         cells = [each.cell for each in design.cells if each.grid == claim.grid]

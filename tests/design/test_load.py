@@ -58,7 +58,7 @@ SPOILT = [
     ("seed = 7", "seed" + ".a" * 30 + " = 7", "simulation.seed = {'a'", "Input should be a valid integer"),
     ("seed = 7", "seed = " + "9" * 5000, "", "not valid TOML: Exceeds the limit"),
     ("[profiles.quick]", "[profiles.quick]\n[data]", "", "not valid TOML"),
-    ("batch_size = 32", "batch_size = 33", "simulation.batch_size = 33", "multiple of 16"),
+    *(("batch_size = 32", f"batch_size = {n}", f"simulation.batch_size = {n}", "multiple of 16") for n in (8, 33)),
     ("batch_size = 32", 'batch_size = 32\ndtype = "float16"', "simulation.dtype = 'float16'", 'mean "float64"?'),
     ("angle = [0, 45, 90]", "angle = []", "grids.angles.factors.angle = []", "List should have at least 1 item"),
     ("angle = [0, 45, 90]", "angle = 45", "grids.angles.factors.angle = 45", "Input should be a valid list"),

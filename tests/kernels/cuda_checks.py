@@ -19,6 +19,7 @@ from kernel_problems import naive_moments, problem, rounding
 from simstudy.attention.expansion import expansion
 from simstudy.attention.mechanism import Inputs
 from simstudy.attention.mechanism import evaluate as evaluate_heads
+from simstudy.attention.members import NO_INDICES, Members
 from simstudy.attention.nadaraya_watson import _fixed
 from simstudy.data.addresses import Role, uniforms
 from simstudy.data.shared import SharedData
@@ -29,7 +30,7 @@ from simstudy.kernels.devices import computing_on, gpu_name, is_on_gpu, on_devic
 from simstudy.kernels.errors import sum_blocks
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates import moments
-from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.batch import simulate_batch, update
 
 if cuda_simulated():
     import simulated_memory  # noqa: F401
@@ -152,7 +153,7 @@ def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined(
     there, found = [on_device(x, "float64") for x in (means, grams)], []
     for given in ((means, grams), there):
         start = moments.empty(3, target, 3, 1)
-        found.append(moments.update(start, range(3), 10, *given, None, np.arange(6.0)[:, None]))
+        found.append(update(start, range(3), 10, Members(*given, NO_INDICES, {}), np.arange(6.0)[:, None]))
     assert list(found[1].failed) == [14]
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-13, atol=1e-13)

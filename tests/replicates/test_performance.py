@@ -9,11 +9,13 @@ import pytest
 from builders import estimated, minimal_cell
 from scipy import stats
 
+from simstudy.attention.members import NO_INDICES, Members
 from simstudy.data.heads import key_projections, overlap, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.measures import INDICES
+from simstudy.replicates.batch import update
 from simstudy.replicates.intervals import widening_of
-from simstudy.replicates.moments import Moments, empty, update
+from simstudy.replicates.moments import Moments, empty
 from simstudy.replicates.performance import performance
 
 STATISTICS = ("direct_mse", "query_correlation")
@@ -24,7 +26,7 @@ def blocks_of(errors: np.ndarray, target: np.ndarray, n_blocks: int) -> Moments:
     errors = errors[: len(errors) // n_blocks * n_blocks]
     statistics = np.zeros((len(errors), N_STATISTICS))
     blank = empty(n_blocks, target, errors.shape[2], N_STATISTICS)
-    return update(blank, range(n_blocks), 0, errors + target[:, None], None, None, statistics)
+    return update(blank, range(n_blocks), 0, Members(errors + target[:, None], None, NO_INDICES, {}), statistics)
 
 
 @pytest.fixture
@@ -156,7 +158,7 @@ def test_gaps__are_zero_for_covariance_and_ambiguity_and_not_for_other_correlati
     statistics[:, -len(STATISTICS)] = direct
     statistics[:, -len(STATISTICS) + 1] = 0.25
     blank = empty(len(errors), target, 3, N_STATISTICS)
-    moments = update(blank, range(len(errors)), 0, means, None, None, statistics)
+    moments = update(blank, range(len(errors)), 0, Members(means, None, NO_INDICES, {}), statistics)
     found = performance(moments, np.array([0.5, 0.3, 0.2]), STATISTICS).estimate
     assert found["decomposition_gap"] == pytest.approx(0.0, abs=1e-12)
     assert found["ambiguity_gap"] == pytest.approx(0.0, abs=1e-12)

@@ -8,11 +8,13 @@ from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points
 from simstudy.design.draws import draws_of
 from simstudy.design.settings.cell import Cell
+from simstudy.replicates import allocation
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import performance
 from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
+from simstudy.study import complete
 
 GAUSSIAN = {"kind": "gaussian", "count": 5}
 N_DRAWS = 6
@@ -37,6 +39,9 @@ def test_each_batch__has_draws_of_its_own_which_cells_of_a_seed_share():
     only_points = random_cell(population=["queries"])
     np.testing.assert_array_equal(key_projections(only_points.in_batch(2)), heads[0])
     np.testing.assert_array_equal(query_points(random_cell(population=[]).in_batch(2)), points[0])
+    replayed = replay(cell, 2 * 32 + 5)
+    np.testing.assert_array_equal(replayed.query_points, points[2])
+    np.testing.assert_array_equal(replayed.key_projections, heads[2])
 
 
 def test_cells_that_draw_nothing__have_no_population_in_their_names():
@@ -44,8 +49,9 @@ def test_cells_that_draw_nothing__have_no_population_in_their_names():
     assert len({random_cell(population=names).identity("e") for names in ([], ["queries"], ["heads"])}) == 3
 
 
-def test_population_estimates__are_means_over_draws_and_ratios_of_means():
-    cell = random_cell(regression={"kind": "ridge"}, n_heads=3)
+@pytest.mark.parametrize("size", [4, 32])  # with fewer than 16 replicates some blocks are empty
+def test_population_estimates__are_means_over_draws_and_ratios_of_means(size):
+    cell = random_cell(regression={"kind": "ridge"}, n_heads=3, batch_size=size)
     batches = batches_of(cell)
     found = measured(cell, batches)
     alone = [performance(batch, combine_heads(cell), cell.statistics) for batch in batches]
@@ -91,11 +97,36 @@ def test_one_block_with_an_estimate__has_no_error_and_no_measure():
     assert [measured(cell, [batch._replace(n_defined=count)]) is None for count in counts] == [True, False]
 
 
-def test_replay__has_the_draws_of_its_batch():
-    cell = random_cell()
-    replayed = replay(cell, 3 * 32 + 5)
-    np.testing.assert_array_equal(replayed.query_points, query_points(cell.in_batch(3)))
-    np.testing.assert_array_equal(replayed.key_projections, key_projections(cell.in_batch(3)))
+def test_pilot__finds_the_variances_between_and_within_draws_that_no_batch_has():
+    cell = random_cell(regression={"kind": "ridge"}, n_heads=2, batch_size=16)
+    values = []
+    for number in range(2**40, 2**40 + allocation.PILOT_DRAWS):
+        (batch,) = simulate_batch([cell], number)
+        values.append(batch.product_sum.mean(axis=1) @ [0.25, 0.5, 0.25])  # mse by block of one replicate
+    within = np.var(values, axis=1, ddof=1).mean()
+    between = np.var(np.mean(values, axis=1), ddof=1) - within / 16
+    found = allocation.variances(random_cell(regression={"kind": "ridge"}, n_heads=2))[:, 0]
+    np.testing.assert_allclose(found * np.mean(values) ** 2, [between, within / 16 * 15], rtol=1e-9)
+
+
+@pytest.mark.parametrize("within, of_draw, wanted", [(1, 1, 4), (100, 5, 16), (100, 80, 64), (1e6, 1e6, 1024)])
+def test_replicates_of_a_draw__are_those_of_neyman(monkeypatch, within, of_draw, wanted):
+    assert wanted in (4, 1024) or 0.7 < wanted / np.sqrt(of_draw * within / 2.0) < 1.5
+    monkeypatch.setattr(allocation, "operations", lambda cell: (of_draw, 2.0))
+    monkeypatch.setattr(allocation, "variances", lambda cell: np.array([[1.0, 0.5], [within, 0.1]]))
+    assert allocation.best_size([random_cell()]) == wanted
+    assert allocation.best_size([random_cell()], 20) == min(wanted, 16)
+
+
+def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path):
+    given, free = (loaded(tmp_path, text, "quick") for text in (POPULATION, edited(POPULATION, "batch_size = 32", "")))
+    assert {each.cell.simulation.batch_size for each in allocation.allocated(given).cells} == {32}
+    sizes = {each.cell.simulation.batch_size for each in allocation.allocated(free).cells}
+    assert len(sizes) == 1 and sizes <= {4, 8}  # 512 replicates are 64 draws of 8
+    results = complete(free, output=tmp_path, executor="serial").results
+    assert set(results.batch_size.values) == sizes
+    again = complete(allocation.allocated(free), output=tmp_path / "again", executor="threads", workers=2).results
+    np.testing.assert_array_equal(results.mse, again.mse)
 
 
 RANDOM = edited(DESIGN, "[simulation]", '[queries]\nqueries = { kind = "gaussian", count = 4 }\n\n[simulation]')

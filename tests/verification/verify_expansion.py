@@ -14,7 +14,8 @@ from simstudy.attention.members import replicate_statistics
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
-from simstudy.replicates.moments import EXPANSION, controlled, empty, update
+from simstudy.replicates.batch import update
+from simstudy.replicates.moments import EXPANSION, controlled, empty
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
 
@@ -102,7 +103,7 @@ def blocks_of(cell, first, n_blocks, length):
         place = first + start * length
         members = members_of(cell, SharedData(cell, place, len(blocks) * length))
         statistics = replicate_statistics(members, target, cell.statistics)
-        moments = update(moments, blocks, place, members.means, members.gram, members.control, statistics)
+        moments = update(moments, blocks, place, members, statistics)
     return moments
 
 

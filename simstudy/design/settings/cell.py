@@ -138,12 +138,12 @@ class Cell(Record):
             "heads are redrawn": self.heads.redrawn,
             "keys of a replicate depend on one another": keys.kind == "autoregressive" or without,
             "draws of a population have means of their own": not closed and self.population != (),
-            "the means of so many pairs and features take too long": self._operations > _MOST_OPERATIONS,
+            "the means of so many pairs and features take too long": self.control_operations > _MOST_OPERATIONS,
         }
         return ["", *(why for why, holds in reasons.items() if holds)][-1]
 
     @property
-    def _operations(self) -> float:
+    def control_operations(self) -> float:
         """Estimated operations of singular values and covariances of all pairs of heads, or of all rows."""
         d, n_heads, p = self.data.n_features, self.heads.n_heads, self.heads.head_dim
         if self.has_closed_forms and self.estimator.logits == "dot_product":

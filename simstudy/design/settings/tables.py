@@ -149,7 +149,7 @@ class Simulation(Table):
     "integrated" noise enters by its variance.  ``control``: an expansion of known mean is taken off each replicate,
     where such means are known; by default not in grids of which a cell has no closed forms or a population.
     ``population`` names what each batch draws anew, as a sample to average over; by default it is drawn once and fixed.
-    Draws are most of the error then, so that a batch has 16 replicates by default, else 256.
+    A batch of these, one draw, has by default as many replicates as take the least time to one error; others 256.
     """
 
     seed: Seed = 0
@@ -157,6 +157,4 @@ class Simulation(Table):
     control: Literal["none", "expansion"] = "expansion"
     dtype: Literal["float64", "float32"] = "float64"
     population: Population = Field((), exclude=True)
-    batch_size: Annotated[int, Field(ge=16, le=2**20, multiple_of=16)] = Field(
-        default_factory=lambda known: 16 if known.get("population") else 256
-    )
+    batch_size: Annotated[int, Field(ge=4, le=2**20)] = 256

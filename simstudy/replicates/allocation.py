@@ -1,0 +1,93 @@
+"""Replicates in each draw of a population: those by which the errors of a grid take the least time to fall.
+
+With c_d and c_r the costs of a draw and of a replicate, σ_b² the variance between draws and σ_w² that between
+replicates of one draw, the time to one error with m replicates a draw is as (c_d + m c_r) (σ_b² + σ_w² / m): least at
+m = √(c_d σ_w² / (c_r σ_b²)) (Neyman).  Variances come from draws that no batch has, so that estimates stay unbiased,
+and costs from counts of operations: the size is the same whoever chooses it, and when.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from simstudy.data.span import n_coordinates
+from simstudy.design.document import Design
+from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.moments import Array
+from simstudy.replicates.population import measured
+
+MEASURES = ("mse", "ensemble_variance")  # of which the one with the larger relative error counts
+SIZES = 1 << np.arange(2, 11)
+PILOT_CELLS, PILOT_DRAWS, FIRST_DRAW = 4, 32, 1 << 40
+
+
+def allocated(design: Design) -> Design:
+    """Return a design with the batch size of each grid that is over a population and states none."""
+    cells = []
+    for _, group in groupby(design.cells, lambda each: each.grid):
+        grid = list(group)
+        chosen = [each.cell for each in grid if _is_free(each.cell)]
+        if any(cell.population for cell in chosen):
+            size = best_size(chosen, grid[0].precision.max_replicates // MIN_BLOCKS)
+            resized = (each.model_copy(update={"cell": _with(each.cell, batch_size=size)}) for each in grid)
+            grid = [new if _is_free(old.cell) else old for new, old in zip(resized, grid, strict=True)]
+        cells += grid
+    return design.model_copy(update={"cells": tuple(cells)})
+
+
+def _is_free(cell: Cell) -> bool:
+    return bool(cell.simulation.population) and "batch_size" not in cell.simulation.model_fields_set
+
+
+def best_size(cells: Sequence[Cell], most: int = SIZES[-1]) -> int:
+    """Return the number of replicates a draw by which some of the cells together take the least time to one error."""
+    drawn = [cell for cell in cells if cell.population]
+    least = SIZES[0] if len(drawn) == len(cells) else N_BLOCKS
+    sizes = SIZES[(least <= SIZES) & (max(most, least) >= SIZES)]
+    total = np.zeros(len(sizes))
+    for cell in drawn[:: -(-len(drawn) // PILOT_CELLS)]:
+        if (found := variances(cell)) is None:
+            return N_BLOCKS
+        (between, within), (of_draw, of_replicate) = found, operations(cell)
+        # Of variances that are estimated within a draw, the variance falls with the degrees of freedom.
+        needed = (between + within / (sizes[:, None] - 1)).max(axis=1, initial=0.0)
+        total += (of_draw + sizes * of_replicate) * needed
+    return int(sizes[np.argmin(total)])
+
+
+def operations(cell: Cell) -> tuple[float, float]:
+    """Return the estimated cost of a draw and of a replicate, by what they draw and compute: about nanoseconds."""
+    n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
+    estimator, drawn = cell.estimator, n_coordinates(cell)
+    n_queries = cell.n_queries or n  # functions are taken for attention of every key to all
+    compiled = estimator.normaliser.kind in ("softmax", "compact") and estimator.learner.kind == "nadaraya_watson"
+    columns, pairs = n_heads * (p if drawn is None else n_queries), n_queries * n_heads**2
+    of_key = (drawn or d) * (1.5 + 0.02 * columns) + (0.25 if compiled else 25.0) * n_queries * n_heads
+    products = d * (n_queries * n_heads * p + (drawn or 0) ** 2 + ("heads" in cell.population) * (n_heads * p) ** 2)
+    of_control = cell.control_operations if cell.controlled else 0.0
+    return 7e5 + 300.0 * pairs + 0.4 * products + 0.25 * of_control, 1e3 + n * of_key + 2.5 * pairs
+
+
+def variances(cell: Cell) -> Array | None:
+    """Return variances between and within draws over squared means, (2, measure); None if a replicate fails."""
+    cell, one, found = _with(cell, batch_size=N_BLOCKS), _with(cell, population=()), []
+    with threadpool_limits(limits=1):
+        for number in range(FIRST_DRAW, FIRST_DRAW + PILOT_DRAWS):
+            (batch,) = simulate_batch([cell], number)
+            told = measured(one, [batch])
+            if told is None or told.n_failed:
+                return None
+            found.append([[table[name] for name in MEASURES] for table in (told.estimate, told.mcse)])
+    estimates, errors = np.moveaxis(np.array(found), 1, 0)
+    error = (errors**2).mean(axis=0)
+    both = np.stack([np.maximum(estimates.var(axis=0, ddof=1) - error, 0.0), (N_BLOCKS - 1) * error])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(both / estimates.mean(axis=0) ** 2, posinf=0.0)
+
+
+def _with(cell: Cell, **settings: Any) -> Cell:
+    return cell.model_copy(update={"simulation": cell.simulation.model_copy(update=settings)})
