@@ -1,4 +1,4 @@
-"""One computation of attention: its weights, the keys that its queries see, and its output.
+"""One computation of attention: its weights, their means, the keys that its queries see, and its output.
 
 Index legend: b sequence, h head, t query, s key.
 """
@@ -111,6 +111,29 @@ class Call:
     def sees_a_key(self) -> Any:
         """Which queries (1 or b, 1 or h, t) see a key."""
         return self.visible.any(-1)
+
+    @property
+    def counted(self) -> Any:
+        """Which queries (b, t) see a key and are no padding, as far as is known."""
+        seeing = self.sees_a_key[:, 0].expand(self.shape[0], -1)
+        return seeing if self.valid is None else seeing & self.valid
+
+    def means(self) -> tuple[Any, ...]:
+        """Means over these queries: arrays of the Gram and correlations (b, h, h), and of weights (b, h, s)."""
+        import torch
+
+        parts, all_kept, counted = [], [], self.counted
+        share = self.value.new_zeros((*self.shape[:2], self.shape[3]), dtype=torch.float64)
+        for rows, weights in self.tiles():
+            by_query, n_keys = weights.float().transpose(1, 2), weights.shape[-1]
+            parts.append(by_query @ by_query.mT)  # (b, t, h, h)
+            all_kept.append((parts[-1].diagonal(dim1=-2, dim2=-1) > 0).all(-1) & counted[:, rows])
+            share[..., :n_keys] += (all_kept[-1].float()[:, None, None] @ by_query.transpose(1, 2))[..., 0, :]
+        grams, kept = torch.cat(parts, 1).double(), torch.cat(all_kept, 1)
+        scale = kept[..., None] / grams.diagonal(dim1=-2, dim2=-1).clamp_min(1e-300).sqrt()
+        alike = (grams * (scale[..., :, None] * scale[..., None, :])).sum(1)
+        count = kept.sum(-1).clamp_min(1)[:, None, None]
+        return tuple((each / count).cpu().numpy() for each in ((grams * kept[..., None, None]).sum(1), alike, share))
 
     def edit(self, weights: Any) -> None:
         """Let the model go on with the output of other weights (b, h, t, s)."""

@@ -348,9 +348,7 @@ class Seen:
                 self._check(call, rows, out[..., rows, :], expected)
         finally:
             self._busy = busy
-        if call.edited is not None:
-            return call.edited.to(out.dtype), call.given
-        return out, call.given
+        return (out if call.edited is None else call.edited.to(out.dtype)), call.given
 
     def _valid(self, call: Call) -> Any:
         """Which queries are no padding: the innermost module that knows decides; else a key that nobody sees is."""

@@ -142,39 +142,20 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
 
     def visit(call: Any) -> None:
         with torch._C.DisableTorchFunction():  # nothing here is attention of the model, and to watch it takes time
-            batch, _, n_queries, n_keys = call.shape
-            valid = call.sees_a_key[:, 0].expand(batch, n_queries)
-            valid = valid if call.valid is None else valid & call.valid
-            means = _of_call(call, valid, torch)
-            visible = call.visible[:, 0].expand(batch, n_queries, n_keys).cpu().numpy()
+            means, counted = call.means(), call.counted.cpu().numpy()
+            visible = call.visible[:, 0].expand(len(counted), *call.shape[2:]).cpu().numpy()
         reason = "" if call.plain else "logits have a cap, sinks or a bias, of which theory knows nothing"
         reason = "queries and keys were not seen, weights alone" if call.query is None else reason
         counts[call.name] += 1
         name = f"{call.name} ({counts[call.name]})" if counts[call.name] > 1 else call.name
-        layer(name).add(means, call, valid.cpu().numpy(), reason, visible)
+        layer(name).add(means, call, counted, reason, visible)
 
     with torch.no_grad(), capture(model, visit):
         run()
 
 
-def _of_call(call: Any, valid: Any, torch: Any) -> tuple[Array, ...]:
-    """Means over queries: Gram and correlations (b, h, h), weights (b, h, s); not of padding and what sees no key."""
-    parts, all_kept, share = [], [], 0.0
-    for rows, weights in call.tiles():
-        by_query = weights.float().transpose(1, 2)
-        parts.append(by_query @ by_query.mT)  # (b, t, h, h)
-        all_kept.append((parts[-1].diagonal(dim1=-2, dim2=-1) > 0).all(-1) & valid[:, rows])
-        sums = (all_kept[-1].float()[:, None, None] @ by_query.transpose(1, 2))[..., 0, :]
-        share = share + torch.nn.functional.pad(sums.double(), (0, call.shape[3] - sums.shape[-1]))
-    grams, kept = torch.cat(parts, 1).double(), torch.cat(all_kept, 1)
-    scale = kept[..., None] / grams.diagonal(dim1=-2, dim2=-1).clamp_min(1e-300).sqrt()
-    alike = (grams * (scale[..., :, None] * scale[..., None, :])).sum(1)
-    count = kept.sum(-1).clamp_min(1)[:, None, None]
-    return tuple((each / count).cpu().numpy() for each in ((grams * kept[..., None, None]).sum(1), alike, share))
-
-
 def _of_weights(weights: Array) -> tuple[Array, ...]:
-    """The same of weights (b, h, t, s) as arrays."""
+    """`Call.means` of weights (b, h, t, s) as arrays."""
     grams, kept = np.einsum("bhts,bgts->bthg", weights, weights), np.expand_dims(weights.any(axis=(1, 3)), (2, 3))
     by_query = (grams, _correlation(grams), weights.swapaxes(1, 2))
     return tuple(np.mean(each, axis=1, where=kept) for each in by_query)
@@ -221,7 +202,7 @@ class Layer:
         self.means: list[Array] = []  # of each text (h, 2 h + 1): Gram, correlation, sink
         self.reason = ""
         self.scale, self._n_seen, self._freedom = 0.0, 0, 0
-        self._queries, self._counts = np.empty(0), np.zeros(QUERIES, int)  # (t, h, d) of odd texts, keys that each sees
+        self._queries: dict[int, tuple[Array, int]] = {}  # (h, d) of odd texts, and how many keys it sees
         self._products: Any = None  # upper triangle (h d, h d) of products of keys of even texts about the mean of each
 
     def add(self, means: tuple[Array, ...], call: Any, valid: Any, reason: str, seen: Any = None) -> None:
@@ -250,15 +231,13 @@ class Layer:
 
     def _add_queries(self, query: Any, places: Any, seen: Array) -> None:
         """Keep a random sample of all queries so far, of constant size."""
-        if not self._n_seen:
-            self._queries = np.empty((QUERIES, query.shape[0], query.shape[2]))
         kept = self._n_seen + np.arange(len(places))
         late = kept >= QUERIES
         kept[late] = self._rng.integers(kept[late] + 1)
         self._n_seen += len(places)
         for number, place in dict(zip(kept, places, strict=True)).items():
             if number < QUERIES:
-                self._queries[number], self._counts[number] = _numbers(query[:, place]), seen[place].sum()
+                self._queries[number] = _numbers(query[:, place]).astype(float), int(seen[place].sum())
 
     def gather(self, n_texts: int, name: str) -> None:
         """Give the numbers of each text: of its windows together, if attention is computed in windows."""
@@ -275,10 +254,10 @@ class Layer:
         """Gram (t, h, h) of some queries by exact theory, and variances of logits (t, h); NaN where it says nothing."""
         n_heads = len(self.means[0])
         blank = np.full((1, n_heads, n_heads), np.nan)
-        if self.reason or not self._n_seen or self._freedom < 1:
+        if self.reason or not self._queries or self._freedom < 1:
             self.reason = self.reason or "no queries and keys on either half of the texts"
             return blank, blank[0]
-        queries, counts = self._queries[: self._n_seen], self._counts[: self._n_seen]
+        queries, counts = (np.array(each) for each in zip(*self._queries.values(), strict=True))
         dimension = queries.shape[-1]
         n_groups = len(self._products) // dimension
         group = np.arange(n_heads) * n_groups // n_heads

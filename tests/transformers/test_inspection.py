@@ -133,7 +133,7 @@ def test_windows_of_one_text__count_as_one_text_of_which_theory_knows_nothing():
     np.testing.assert_allclose(layer.correlation, (grams[::2] ** 2 + grams[1::2] ** 2) / 2)
     np.testing.assert_allclose(layer.sink[..., 0], (shares[::2].max(axis=-1) + shares[1::2].max(axis=-1)) / 2)
     assert "computed in windows" in layer.reason and np.isnan(layer.theory()[0]).all()
-    with pytest.raises(UserError, match="attention of 4 sequences beside 3"):
+    with pytest.raises(UserError, match="attention of 8 sequences beside 3"):
         layer.gather(3, "windows")
 
 
