@@ -2,15 +2,17 @@
 
 import os
 import socket
+from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, mistakes
+from builders import DESIGN, edited, loaded, mistakes, run
 
 from simstudy.data.heads import key_projections
 from simstudy.design.load import load_design
 from simstudy.design.mistakes import DesignError
-from simstudy.design.written import MAX_BYTES
+from simstudy.design.written import MAX_BYTES, find_design, known_designs
+from simstudy.errors import UserError
 
 HEADS = np.random.default_rng(0).normal(size=(2, 6, 2))
 
@@ -89,3 +91,35 @@ def test_irregular_files__are_refused_without_waiting(irregular, tmp_path):
         load_design(irregular)
     text = of_heads("odd")
     assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, text)
+
+
+def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypatch):
+    for name in ("own", "principal-angles"):
+        (tmp_path / "designs" / name).mkdir(parents=True)
+        (tmp_path / "designs" / name / "design.toml").write_text(DESIGN)
+    with pytest.raises(UserError, match=r"absent: neither a file nor the name of a design; known: alloc"):
+        find_design("absent")
+    monkeypatch.chdir(tmp_path)
+    assert find_design("own") == Path("designs/own/design.toml")
+    assert sum(path.parent.name == "principal-angles" for path in known_designs()) == 2
+    with pytest.raises(UserError, match=r"the name of /.* and of designs/principal.*; give the path of one"):
+        find_design("principal-angles")
+    for name in ("designs/principal-angles", "designs/principal-angles/design.toml"):
+        assert find_design(name) == Path("designs/principal-angles/design.toml")
+
+
+def test_results_of_another_design_of_the_name__are_not_written_over(tmp_path):
+    text = DESIGN.replace("[0, 45, 90]", "[0, 45]").replace("[0.5, 1.0]", "[0.5]")
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    first.write_text(text)
+    second.write_text(edited(text, "n_keys = 40", "n_keys = 41"))
+    run(first, output=tmp_path / "out", executor="serial")
+    results = tmp_path / "out" / "tiny" / "quick" / "results.nc"
+    before = results.read_bytes()
+    with pytest.raises(UserError, match=r"holds the results of .*first.toml, whose study has the same name; give one"):
+        run(second, output=tmp_path / "out", executor="serial")
+    assert results.read_bytes() == before
+    # Renamed in the file, or moved, the first is no other design any more.
+    first.rename(tmp_path / "moved.toml")
+    run(second, output=tmp_path / "out", executor="serial")
+    assert results.read_bytes() != before

@@ -3,7 +3,7 @@
 import cProfile
 
 import pytest
-from builders import DESIGN, edited, faults, loaded, mistakes, write_design
+from builders import DESIGN, edited, faults, loaded, minimal_cell, mistakes, write_design
 
 from simstudy.design import cells
 from simstudy.design.claims import BaseClaim
@@ -199,3 +199,25 @@ def test_too_many_cells__are_refused(tmp_path, monkeypatch):
     assert len(loaded(tmp_path, text).cells) == 150
     text += f"\n[grids.more.factors]\nangle = {[step / 200 for step in range(150)]}"
     assert "factors = 150: brings the design to 300 cells, more than 200; use fewer values" in mistakes(tmp_path, text)
+
+
+def test_identity__follows_numbers_not_labels_and_paths():
+    cell, (plain, named) = (
+        minimal_cell(),
+        (minimal_cell(regression={"kind": "ridge"} | each) for each in ({}, {"label": "sin x"})),
+    )
+    assert (plain.coordinates["regression"], named.coordinates["regression"]) == ("ridge", "sin x")
+    assert plain.identity("a") == named.identity("a")
+    own = [{"kind": "sum", "terms": [{"kind": "own", "path": f"{name}.py", "name": "m"}]} for name in "ab"]
+    assert len({minimal_cell(regression=each).identity("a") for each in own}) == 1
+    assert cell.identity("a") != cell.identity("b")
+    assert cell.identity("a") == minimal_cell().identity("a")
+    for change in ({"n_keys": 41}, {"bandwidth": 0.9}, {"seed": 8}, {"batch_size": 64}, {"noise_sd": 2.0}):
+        assert minimal_cell(**change).identity("a") != cell.identity("a")
+
+
+def test_data_id__is_what_it_was_whatever_designs_call_the_kind_of_keys():
+    """Drawn bits rest on it: these are the digests of two cells of shipped studies."""
+    ids = {each.cell.data_id for name in ("principal-angles", "universality") for each in load_design(name).cells}
+    assert {"e4a18f3a863f4d7eab083d1de852c8c3", "66824d5583e20a06eb6cba3e262c7c6e"} <= ids
+    assert "59f306e2cabce839b7c4f461c192f430" in ids
