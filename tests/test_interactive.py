@@ -15,7 +15,6 @@ import xarray as xr
 from builders import DESIGN, edited, write_design
 from builders_results import DESIGN as MADE_UP
 from builders_results import build_design, build_results
-from matplotlib.axes import Axes
 
 import simstudy
 from simstudy import plots
@@ -117,10 +116,6 @@ def design(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(design):
     return build_results(design)
-
-
-def lines(axes: Axes, label: str) -> list[np.ndarray]:
-    return [np.asarray(line.get_ydata()) for line in axes.lines if line.get_label() == label]
 
 
 def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, results):
