@@ -24,7 +24,6 @@ from simstudy.design.own_code import require_trust
 from simstudy.design.written import Source
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution.executors import open_executor
-from simstudy.execution.folder import require_writable
 from simstudy.execution.store import DEFAULT_OUTPUT, store_of
 from simstudy.report.labels import OVERVIEW
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
@@ -155,7 +154,6 @@ def plan(
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     require_trust(planned.cell for planned in loaded.cells)
     store = store_of(loaded, output)
-    require_writable(store.folder)
     with open_executor(executor, claim=partial(require_fitting, loaded.cells)) as opened, store.locked():
         return pilot(open_state(sized(loaded), store, opened.device), store, opened, track)
 

@@ -83,23 +83,14 @@ OUTPUT = Path("outputs")
 
 
 def opened(
-    design: str | Path,
-    profile: str,
-    output: Path,
-    trust: list[Path] | None = None,
-    confirm: str | None = None,
-    *,
-    to_write: bool = False,
+    design: str | Path, profile: str, output: Path, trust: list[Path] | None = None, confirm: str | None = None
 ) -> tuple[Design, Store]:
-    """Return a design and its store, which can be written to where that is asked; logs of defects lie there, too."""
+    """Return a design and its store, beside which the log of a defect is to lie."""
     from simstudy.design.load import load_design
-    from simstudy.execution.folder import require_writable
     from simstudy.execution.store import store_of
     from simstudy.report.terminal import log_beside
 
     loaded = load_design(design, profile, trust or (), confirm)
     store = store_of(loaded, output)
     log_beside(store.files)
-    if to_write:
-        require_writable(store.folder)
     return loaded, store

@@ -123,14 +123,12 @@ def inspect(
     Attention is captured where the model computes it. Arrays: W_Q and W_K (layer, head, feature, dimension) with states
     (layer, text, token, feature), or weights (layer, text, head, query, key).
     """
-    from simstudy.execution.folder import require_writable
     from simstudy.execution.store import Store
     from simstudy.report.heads import CAUTION, SOURCE_NAMES, answer, most_alike, reasons, scores, write_heads_page
     from simstudy.report.terminal import say
     from simstudy.transformers.inspection import inspect_heads
 
     require_plain("model", str(model))
-    require_writable(output)
     found = inspect_heads(*(_arrays(model) if model.suffix == ".npz" else _model(model, texts, remote_code)))
     path = write_heads_page(found, Store(output), model.stem)
     say(answer(found))

@@ -120,7 +120,7 @@ def submit(
     from simstudy.execution.folder import Folder
     from simstudy.report.terminal import say
 
-    loaded, store = cli.opened(design, profile, output, trust, confirm, to_write=True)
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
     logs, keys = store.folder.absolute() / "logs", Folder(store.folder.absolute())
     asked = Jobs(system, jobs, threads, memory, walltime, logs, keys)
     store.files.require_ours()  # before Dask makes the folder of logs
@@ -229,7 +229,7 @@ def replay(
     from simstudy.report.terminal import say
     from simstudy.study import select, sized
 
-    loaded, store = cli.opened(design, profile, output, trust, confirm, to_write=True)
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
     number = select(loaded, cell)
     arrays = rebuild(sized(loaded).cells[number].cell, replicate)
     with store.locked():

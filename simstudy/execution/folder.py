@@ -136,8 +136,8 @@ class Folder:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Held(f"{self.path}: in use") from None
-            except OSError as error:
-                if error.errno not in _NO_LOCKS:
+            except (OSError, ValueError) as error:
+                if getattr(error, "errno", None) not in _NO_LOCKS:
                     raise refused(self.path / name, error, "written") from error
                 remedy = "mount it with locks (flock), or choose an --output on another"
                 raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
@@ -163,7 +163,7 @@ class Folder:
         try:
             yield
         except (OSError, ValueError) as error:  # the latter of a name with a zero byte
-            if what == "read" and isinstance(error, (FileNotFoundError, ValueError)):
+            if what == "read" and isinstance(error, (FileNotFoundError, NotADirectoryError, ValueError)):
                 raise Missing(f"{self.path / name}: cannot be read: No such file or directory") from None
             raise refused(self.path / name, error, what) from error
 
@@ -249,13 +249,3 @@ def refused(path: Path, error: Exception, what: str) -> UserError:
         remedy = "allow more open files (ulimit -n 256)"
     reason = getattr(error, "strerror", None) or error
     return UserError(f"{path}: cannot be {what} ({reason}); {remedy}, and run again")
-
-
-def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written before anything is computed for it."""
-    if "\0" in str(folder):
-        raise UserError(f"output = {str(folder)!r}: not a folder name; name another")
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
-        reason, remedy = ("no permission", "mend it") if place.is_dir() else ("a file is in the way", "move it")
-        raise UserError(f"{place}: cannot be written ({reason}); {remedy} or name another folder")

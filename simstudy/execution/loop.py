@@ -128,21 +128,11 @@ class Meter:
             self._elsewhere += outcome.cpu_seconds
             self._peak = max(outcome.peak_MiB, self._peak)
 
-    @property
-    def wall_seconds(self) -> float:
-        """Time on the clock so far."""
-        return time.perf_counter() - self._wall
-
-    @property
-    def cpu_seconds(self) -> float:
-        """Processor time of this process and of the tasks so far."""
-        return time.process_time() - self._cpu + self._elsewhere
-
     def read(self) -> dict[str, float]:
         """Return wall time, processor time of all processes, and peak memory of the largest."""
         return {
-            "wall_seconds": round(self.wall_seconds, 2),
-            "cpu_seconds": round(self.cpu_seconds, 2),
+            "wall_seconds": round(time.perf_counter() - self._wall, 2),
+            "cpu_seconds": round(time.process_time() - self._cpu + self._elsewhere, 2),
             "peak_memory_MiB": round(max(_peak_MiB(), self._peak), 1),
         }
 
