@@ -81,7 +81,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     """What a study has come to: numbers, batches, tables and page, and the names of all its files."""
     # As the program reads them: an entry that a disk has lost may stand behind that of a whole batch.
     store = Store(folder)
-    found = payloads(store.files, [each for stored in store.index.values() for each in stored.entries()])
+    found = payloads(store.files, [each for stored in store.index.values() for each in stored.values()])
     return {
         "batches": {(entry.identity, entry.n_batches, entry.first): payload for entry, payload in found},
         "numbers": [numbers(folder / f"{name}.nc") for name in ("results", "details")],

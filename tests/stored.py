@@ -22,8 +22,8 @@ def entries(folder: Path) -> dict[str, tuple[Path, Entry]]:
         study = path.parent.parent
         name = "" if study == folder else f"{study.relative_to(folder).as_posix()}/"
         for identity, stored in index_of(Folder(path.parent), [path.name]).items():
-            for number, entry in stored.single.items():
-                found[f"{name}batches/{identity}/{number:07d}.batch"] = path, entry
+            for entry in (each for each in stored.values() if each.n_batches == 1):
+                found[f"{name}batches/{identity}/{entry.first:07d}.batch"] = path, entry
     return found
 
 

@@ -5,7 +5,8 @@ flipped bit costs one entry.  What a killed process leaves behind the last whole
 cuts off.  Of a batch that stands there twice the last one counts.  Digests show damage, not forgery.
 
 A payload is the moments of one batch; or of all batches from the first on, folded together; or what one batch of a
-population tells; or the numbers of batches at which a cell was looked at, the last of them as many as were folded.
+population tells; or a summary of a cell: the numbers of batches at which it was looked at, the last of them as many as
+were folded, or its measures in the place of moments.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ import os
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,8 +45,8 @@ class Entry(NamedTuple):
 
     identity: str  # Of the cell, 20 hexadecimal digits
     halvings: int  # How often pairs of blocks were added
-    first: int  # Number of the first batch
-    n_batches: int  # How many batches; 0 for the looks at a cell
+    first: int  # Number of the first batch; of a summary, how many batches are stored as their measures
+    n_batches: int  # How many batches; 0 for a summary of the cell
     size: int  # Bytes of the payload
     digest: bytes
     start: int = -1
@@ -72,64 +72,42 @@ def entry_of(identity: str, halvings: int, first: int, count: int, payload: byte
     return Entry(identity, halvings, first, count, len(payload), _digest(payload))
 
 
-@dataclass
-class Stored:
-    """What is stored of a cell: single batches, those folded together, and the looks."""
-
-    single: dict[int, Entry] = field(default_factory=dict)
-    folded: list[Entry] = field(default_factory=list)
-    looks: list[Entry] = field(default_factory=list)
+class Stored(dict[int | str, Entry]):
+    """What is stored of a cell: single batches by their numbers, those ``folded`` together, and a ``summary``."""
 
     def add(self, entry: Entry) -> None:
         """Let an entry count instead of an earlier one."""
-        if entry.n_batches == 1:
-            self.single[entry.first] = entry
-        else:
-            (self.folded if entry.n_batches else self.looks)[:] = [entry]
-
-    def entries(self) -> list[Entry]:
-        """Return all that count."""
-        return [*self.folded, *self.looks, *self.single.values()]
+        self[entry.first if entry.n_batches == 1 else "folded" if entry.n_batches else "summary"] = entry
 
     @property
     def numbers(self) -> set[int]:
         """Numbers of the batches, whole or damaged."""
-        return set(self.single).union(*(range(entry.n_batches) for entry in self.folded))
+        spans = ((each.first, each.n_batches) if each.n_batches else (0, each.first) for each in self.values())
+        return set().union(*(range(first, first + count) for first, count in spans))
 
 
 Index = dict[str, Stored]
 
 
-def scan(folder: Folder, name: str, start: int = 0) -> Iterator[Entry]:
-    """Yield the whole entries of a file from a place on, in order; none if there is no such file."""
-    try:
-        with folder.reading(name) as file:
-            size = os.fstat(file.fileno()).st_size
-            while start + _HEAD.size <= size:
-                file.seek(start)
-                told = _HEAD.unpack(file.read(_HEAD.size))
-                if told[0] == MAGIC and told[-1] == _digest(_HEAD.pack(*told[:-1], b""), 8):
-                    entry = Entry._make([told[1].hex(), *told[2:-1], start + _HEAD.size, name])
-                    if entry.stop > size or min(entry[2:4]) < 0 or entry.size < 0 or entry.halvings > DRAWN:
-                        return
-                    yield entry
-                    start = entry.stop
-                else:
-                    start = _next(file, start + 1, size)
-    except Missing:
-        return
-
-
-def _next(file: BinaryIO, start: int, size: int) -> int:
-    """Return where the next entry may begin; what is damaged over a longer way is not searched."""
-    stop = min(size, start + FARTHEST)
-    while start < stop:
-        file.seek(start)
-        chunk = file.read(_CHUNK)
-        if (found := chunk.find(MAGIC)) >= 0:
-            return start + found
-        start += max(1, len(chunk) - len(MAGIC) + 1)
-    return size
+def scan(folder: Folder, name: str) -> Iterator[Entry]:
+    """Yield the whole entries of a file, in order; none if there is no such file."""
+    start = searched = 0
+    with contextlib.suppress(Missing), folder.reading(name) as file:
+        size = os.fstat(file.fileno()).st_size
+        while start + _HEAD.size <= size and searched < FARTHEST:
+            file.seek(start)
+            told = _HEAD.unpack(file.read(_HEAD.size))
+            if told[0] == MAGIC and told[-1] == _digest(_HEAD.pack(*told[:-1], b""), 8):
+                entry = Entry._make([told[1].hex(), *told[2:-1], start + _HEAD.size, name])
+                if entry.stop > size or min(entry[2:4]) < 0 or entry.size < 0 or entry.halvings > DRAWN:
+                    return
+                yield entry
+                start, searched = entry.stop, 0
+            else:
+                file.seek(start + 1)
+                found = (chunk := file.read(_CHUNK)).find(MAGIC)
+                start += 1 + found if found >= 0 else max(1, len(chunk) - len(MAGIC) + 1)
+                searched += len(chunk)
 
 
 def index_of(folder: Folder, names: Iterable[str]) -> Index:
@@ -153,10 +131,8 @@ def payloads(folder: Folder, entries: Iterable[Entry]) -> Iterator[tuple[Entry, 
                     yield entry, payload
 
 
-def pack(moments: Moments | Draw | list[int]) -> bytes:
-    """Return moments, what was drawn, or the numbers of batches at which a cell was looked at, as a payload."""
-    if isinstance(moments, list):
-        return np.array(moments, "<i8").tobytes()
+def pack(moments: Moments | Draw) -> bytes:
+    """Return moments, or what was drawn, as a payload."""
     if isinstance(moments, Draw):
         told = moments.n_defined, moments.averages is not None
         parts = (np.array(told, float), *(moments.averages or ()), np.sort(moments.failed))
@@ -169,15 +145,11 @@ def _shapes(cell: Cell, count: int, halvings: int) -> list[tuple[int, ...]]:
     n_blocks, n_queries, n = -(-count * N_BLOCKS >> halvings), cell.n_queries, cell.n_members
     n_pairs, n_statistics = n * (n + 1) // 2, len(GEOMETRIC_INDICES) + len(cell.statistics)
     if halvings == DRAWN:
-        return [(2,), (n, n), (n, n), (n, n), (n,), (n, n), (), (), (), (n_statistics,)]
+        return [(2,), (n_pairs,), (n_pairs,), (n_pairs,), (n,), (n_pairs,), (), (), (), (n_statistics,)]
     return [
-        (n_blocks,),
-        (n_blocks, n_queries, n),
-        (n_blocks, n_queries, n_pairs),
-        (n_blocks, n_statistics),
-        (n_blocks, n_queries, (n + n_pairs) * cell.controlled),
-        (n_queries,),
-    ]
+        (n_blocks,), (n_blocks, n_queries, n), (n_blocks, n_queries, n_pairs), (n_blocks, n_statistics),
+        (n_blocks, n_queries, (n + n_pairs) * cell.controlled), (n_queries,),
+    ]  # fmt: skip
 
 
 def size_of(cell: Cell, count: int, halvings: int) -> int:
@@ -188,12 +160,10 @@ def size_of(cell: Cell, count: int, halvings: int) -> int:
 def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
     """Return the moments in a payload; None if their counts or sums are none that batches of the cell can have."""
     drawn, size = entry.halvings == DRAWN, cell.simulation.batch_size
-    if drawn and not (cell.population and entry.n_batches == 1):
-        return None
     shapes = _shapes(cell, entry.n_batches, entry.halvings)
     shapes = shapes[:1] if drawn and payload[8:16] == bytes(8) else shapes  # nothing is defined
     ends = list(accumulate((8 * math.prod(shape) for shape in shapes), initial=0))
-    if len(payload) < ends[-1] or len(payload) % 8:
+    if len(payload) < ends[-1] or len(payload) % 8 or (drawn and not (cell.population and entry.n_batches == 1)):
         return None
     parts = zip(pairwise(ends), shapes, strict=True)
     fields = [np.frombuffer(payload[first:last], "<f8").reshape(shape) for (first, last), shape in parts]
@@ -213,9 +183,3 @@ def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
     if not (small and np.array_equal(counted + lost, replicates)):
         return None
     return Moments._make([counted, *fields[1:], failed])
-
-
-def unpack_looks(payload: bytes) -> tuple[int, ...]:
-    """Return the numbers of batches in a payload; none that cannot be."""
-    looks = np.frombuffer(payload[: len(payload) // 8 * 8], "<i8")
-    return tuple(looks.tolist()) if looks.size and looks[0] > 0 and np.all(np.diff(looks) > 0) else ()

@@ -48,7 +48,6 @@ def _with(cell: Cell, table: str, **settings: int) -> Cell:
 
 
 def _peak(cells: Sequence[Cell], *piece: Any) -> int:
-    """Return the most bytes held at once while a piece of a batch is computed."""
     tracemalloc.start()
     try:
         with contextlib.suppress(ValueError):  # of too few keys

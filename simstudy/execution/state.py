@@ -3,16 +3,19 @@
 A design may want ten million batches of a cell: tasks are made as they are needed.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
 
+import numpy as np
+
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.batches import Entry, entry_of, pack
+from simstudy.execution.batches import Entry, entry_of, pack, size_of
 from simstudy.execution.loop import Task
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Store
@@ -29,6 +32,8 @@ CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
 PIECE = 64
 """Batches of a cell that are held at once, or as many as one block is made of."""
+LARGE, CHEAP = 1 << 18, 1000.0
+"""Bytes of moments that are kept in any case, and cost of a byte, half a second for a MB, of those computed again."""
 
 
 @dataclass
@@ -114,7 +119,7 @@ class RunState:
             identity = self._identities[id(cell)] = identity_of(cell, device)
             sharers = self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
-            looks = sharers[0].looks if sharers else store.looks(identity)
+            looks = sharers[0].looks if sharers else list(store.summary(identity).looks)
             target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
             # Batches that were folded together are looked at together.
             target = max([target, *looks[-1:]])
@@ -174,8 +179,7 @@ class RunState:
 
     def preview(self, account: CellProgress) -> CellProgress:
         """Return the progress of a cell as of the batches stored so far, for those who wait."""
-        stored = account.present
-        whole, damaged = self._read(account, stored)
+        whole, damaged = self._read(account, stored := account.present)
         seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
         if whole:
             self._measure(seen, whole)
@@ -214,15 +218,10 @@ class RunState:
         return raised
 
     def _read(self, account: CellProgress, numbers: Sequence[int]) -> tuple[list[Any], set[int]]:
-        """Return what batches of a cell, in order, come to, and which of them are damaged.
-
-        That is the moments of all, folded together, or of a population what each batch tells.
-        """
+        """Return the moments of batches folded together, or what each tells of a population; and which are damaged."""
         cell, identity = account.planned.cell, account.identity
         halvings = 0 if cell.population else halvings_of(len(numbers))
-        folded = None if cell.population else self._store.read_folded(identity, cell)
-        if folded is not None and len(numbers) < folded[0].n_batches:
-            folded = None
+        folded = self._store.read_folded(identity, cell, len(numbers))
         # What was folded before goes on where it ended; else each piece holds whole blocks.
         first, within = (folded[0].n_batches, folded[0].halvings) if folded else (0, halvings)
         step = max(PIECE, (1 << within) // N_BLOCKS)
@@ -243,37 +242,66 @@ class RunState:
 
     def _look(self, account: CellProgress) -> bool:
         """Measure all that is wanted of a cell; return False if damaged batches, now missing, have to come first."""
-        whole, damaged = self._read(account, range(account.target))
+        recalled = self._recall(account)
+        whole, damaged = ([], set[int]()) if recalled else self._read(account, range(account.target))
         if any((account.identity, batch) in self._written for batch in damaged):
             raise UserError(f"{self._store.place}: cannot be read back; check the disk of the outputs, and run again")
         if damaged:
-            account.damaged |= damaged
+            # Measures are stored without the batches.
+            account.damaged |= set() if self._store.summary(account.identity).measures else damaged
             account.stored -= damaged
             for sharer in self._sharers[account.identity]:
                 sharer.count_missing()
             return False
         account.done = account.target
         account.looks += [account.done] * (account.done not in account.looks)
-        self._measure(account, whole)
+        if not recalled:
+            self._measure(account, whole)
         if account.performance is not None:
             precision = account.planned.precision
             account.target = next_target(account.done, account.performance, precision, account.batch_size)
         account.count_missing()
         return True
 
+    def _recall(self, account: CellProgress) -> bool:
+        """Take the measures of all that is wanted of a cell from its summary; return False without them."""
+        summary = self._store.summary(account.identity)
+        name = account.planned.cell.estimator.combination.model_dump_json()
+        if name not in summary.measures or summary.looks[-1:] != (account.target,):
+            return False
+        *fields, failed = summary.measures[name]
+        told = ({n: np.array(v)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
+        account.performance, account.failed = Performance._make(told), tuple(failed)
+        return True
+
+    def _room(self, identity: str, sharers: list[CellProgress]) -> int | None:
+        """Return how often blocks of a cell are halved to be stored; -1 for measures alone, None as it is."""
+        first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
+        # Cells that share batches but not their number are looked at again batch by batch.
+        if cell.population or any(each.cut or not each.finished or each.looks != first.looks for each in sharers):
+            return None
+        halvings = halvings_of(first.done)
+        size = size_of(cell, first.done, halvings)
+        # What training and known means take, the cost does not tell.
+        known = cell.estimator.learner.kind == "nadaraya_watson" and not cell.controlled
+        if known and size > max(LARGE, cost(cell) * first.done / CHEAP) and all(each.performance for each in sharers):
+            return -1 if stored.keys() - {"summary"} else None
+        return halvings if halvings and self._store.summary(identity).looks != tuple(first.looks) else None
+
     def fold(self) -> None:
-        """Let finished cells take less room: batches that were looked at are stored as they were folded for that."""
-        done = {}
-        for identity, sharers in self._sharers.items():
-            first = sharers[0]
-            # Cells that share batches but not their number are looked at again batch by batch.
-            alike = all(each.finished and not each.cut and each.looks == first.looks for each in sharers)
-            halvings = 0 if first.planned.cell.population else halvings_of(first.done)
-            if alike and halvings and self._store.looks(identity) != tuple(first.looks):
-                done[identity] = first, halvings
+        """Let finished cells take less room: as they were folded, or as measures if they are soon computed again."""
+        done = {name: room for name, each in self._sharers.items() if (room := self._room(name, each)) is not None}
 
         def made() -> Iterator[tuple[Entry, bytes]]:
-            for identity, (account, halvings) in done.items():
+            for identity, halvings in done.items():
+                sharers = self._sharers[identity]
+                account, alone = sharers[0], halvings < 0
+                combined = ((each.planned.cell.estimator.combination, each) for each in sharers if alone)
+                told = {by.model_dump_json(): [*(each.performance or ()), each.failed] for by, each in combined}
+                summary = json.dumps({"looks": account.looks, "measures": told}, default=np.ndarray.tolist).encode()
+                yield entry_of(identity, 0, account.done * alone, 0, summary), summary
+                if alone:
+                    continue
                 moments, damaged = self._read(account, range(account.done))
                 if damaged:
                     yield from self._store.entries_of(identity)
@@ -281,9 +309,8 @@ class RunState:
                 whole = whole_batches(account.done)
                 sums = (each[: whole * N_BLOCKS >> halvings] for each in moments[0][:5])
                 failed = moments[0].failed[moments[0].failed < whole * account.batch_size]
-                payload, looks = pack(Moments._make([*sums, moments[0].target, failed])), pack(account.looks)
+                payload = pack(Moments._make([*sums, moments[0].target, failed]))
                 yield entry_of(identity, halvings, 0, whole, payload), payload
-                yield entry_of(identity, 0, 0, 0, looks), looks
                 yield from self._store.entries_of(identity, beyond=whole)  # behind the last whole block
 
         if done:

@@ -47,9 +47,8 @@ MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
 """Largest record that is read, and largest file of results: it is held in memory."""
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 """Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
-_Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
-"""Seconds of `time.time`, up to the year 5138."""
 DEFAULT_OUTPUT = Path("outputs")
+Named = dict[str, Any]
 
 
 def due(began: float, seconds: float, share: float) -> float:
@@ -63,7 +62,7 @@ class Owner(Record):
 
     pid: Annotated[int, Field(ge=1, lt=2**31)]
     host: str
-    started: _Moment
+    started: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # By `time.time`, up to the year 5138
 
     @property
     def alive(self) -> bool | None:
@@ -77,6 +76,14 @@ class Owner(Record):
             return psutil.Process(self.pid).create_time() < self.started + 1.0
         except psutil.Error:
             return False
+
+
+class Summary(Record):
+    """What is known of a finished cell."""
+
+    looks: tuple[Annotated[int, Field(gt=0)], ...]  # Numbers of batches at which it was looked at
+    # By what combines the heads: fields of `Performance`, and failed replicates
+    measures: dict[str, tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]]
 
 
 class Store:
@@ -150,7 +157,7 @@ class Store:
         halvings = batches.DRAWN if isinstance(moments, Draw) else 0
         entry = batches.entry_of(identity, halvings, batch, 1, payload)
         if self._append is None:
-            own = (each for stored in index.values() for each in stored.entries() if each.file == self._own)
+            own = (each for stored in index.values() for each in stored.values() if each.file == self._own)
             # What a killed process left behind the last whole entry is cut off.
             appending = self.files.appending(self._own, max((each.stop for each in own), default=0))
             self._append = self._opened.enter_context(appending)
@@ -174,38 +181,38 @@ class Store:
 
     def read_batches(self, identity: str, numbers: Collection[int], cell: Cell) -> dict[int, Moments | Draw]:
         """Return of single batches, by number, all but what is missing, damaged or impossible."""
-        stored = self.stored(identity).single
-        found = self._read((stored[number] for number in numbers if number in stored), cell)
-        return {entry.first: moments for entry, moments in found}
+        return {entry.first: moments for entry, moments in self._read(identity, numbers, cell)}
 
-    def read_folded(self, identity: str, cell: Cell) -> tuple[Entry, Moments] | None:
-        """Return what the first batches, up to some number, were folded to; None if that is damaged, or none was."""
-        return next(self._read(self.stored(identity).folded, cell), None)
+    def read_folded(self, identity: str, cell: Cell, most: int) -> tuple[Entry, Moments] | None:
+        """Return what the first batches, so many at most, were folded to; None if that is damaged, or none was."""
+        return next((found for found in self._read(identity, ["folded"], cell) if found[0].n_batches <= most), None)
 
-    def _read(self, entries: Iterable[Entry], cell: Cell) -> Iterator[tuple[Entry, Any]]:
-        for entry, payload in batches.payloads(self.files, entries):
+    def _read(self, identity: str, keys: Iterable[int | str], cell: Cell) -> Iterator[tuple[Entry, Any]]:
+        stored = self.stored(identity)
+        for entry, payload in batches.payloads(self.files, (stored[key] for key in keys if key in stored)):
             if (moments := batches.unpack(payload, entry, cell)) is not None:
                 yield entry, moments
 
     def entries_of(self, identity: str, beyond: int = 0) -> Iterator[tuple[Entry, bytes]]:
         """Yield what is stored of a cell as it is, or of it the single batches from a number on; nothing damaged."""
-        entries = self.stored(identity).entries()
-        kept = (each for each in entries if not beyond or (each.n_batches == 1 and each.first >= beyond))
-        yield from batches.payloads(self.files, kept)
+        entries = (e for e in self.stored(identity).values() if not beyond or (e.n_batches == 1 and e.first >= beyond))
+        return batches.payloads(self.files, entries)
 
-    def looks(self, identity: str) -> tuple[int, ...]:
-        """Return the numbers of batches at which a cell was looked at before its batches were folded."""
-        found = [payload for _, payload in batches.payloads(self.files, self.stored(identity).looks)]
-        return batches.unpack_looks(found[0]) if found else ()
+    def summary(self, identity: str) -> Summary:
+        """Return what is known of a cell that was finished; nothing if it was not, or that is damaged."""
+        entries = filter(None, [self.stored(identity).get("summary")])
+        with contextlib.suppress(ValueError, StopIteration):
+            return Summary.model_validate_json(next(batches.payloads(self.files, entries))[1])
+        return Summary(looks=(), measures={})
 
     def is_whole(self) -> bool:
         """Whether no payload that counts is damaged."""
-        entries = [each for stored in self.index.values() for each in stored.entries()]
+        entries = [each for stored in self.index.values() for each in stored.values()]
         return sum(1 for _ in batches.payloads(self.files, entries)) == len(entries)
 
     def digest(self) -> str:
         """Return a digest of all that is stored."""
-        heads = (entry.head() for each in self.index.values() for entry in each.entries())
+        heads = (entry.head() for each in self.index.values() for entry in each.values())
         return hashlib.sha256(b"".join(sorted(heads))).hexdigest()
 
     def replace(self, cells: Collection[str], made: Iterable[tuple[Entry, bytes]]) -> None:
@@ -213,11 +220,11 @@ class Store:
         self.flush()
         with contextlib.ExitStack() as held:
             taken = []
-            for name in {each.file for stored in self.index.values() for each in stored.entries()} - {RUN}:
+            for name in {each.file for stored in self.index.values() for each in stored.values()} - {RUN}:
                 with contextlib.suppress(Held):
                     held.enter_context(self.files.locked(f"{name}.lock", b""))
                     taken.append(name)
-            others = (stored.entries() for identity, stored in self.index.items() if identity not in cells)
+            others = (stored.values() for identity, stored in self.index.items() if identity not in cells)
             whole = batches.payloads(self.files, (e for each in others for e in each if e.file in (RUN, *taken)))
             self.files.write(RUN, (part for entry, payload in chain(made, whole) for part in (entry.head(), payload)))
             for name in taken:

@@ -52,10 +52,7 @@ def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, Pai
     pairs = sums_over_pairs(bias, products, of_values)
     square = _mean(np.broadcast_to(target**2, bias.shape[:2]), -1)
     bias_target = _mean(bias * target[..., None], -2)
-    place = np.zeros((n_heads, n_heads), int)
-    place[np.triu_indices(n_heads)] = range(products.shape[-1])
-    place = np.maximum(place, place.T)
-    second = of_values * _mean(products, -2)[..., place]
+    second = of_values * mirrored(_mean(products, -2))
     bias_product = of_values * (np.swapaxes(bias, 1, 2) @ bias / (bias.shape[1] or np.nan))
     target_part = bias_target[:, :, None] + bias_target[:, None] + square[:, None, None]
     cosine = np.broadcast_to(_scaled(of_values).mean(axis=(-2, -1)), len(statistics))
@@ -63,6 +60,14 @@ def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, Pai
         bias_product, second - bias_product, second, bias_target, second + of_values * target_part,
         square, _mean(_over_pairs(pairs.correlation, n_heads), -1), cosine, statistics,
     ), pairs  # fmt: skip
+
+
+def mirrored(pairs: Array) -> Array:
+    """Return symmetric matrices (..., head, head) from their pairs h ≤ g, (..., pair)."""
+    n_heads = int((2 * pairs.shape[-1]) ** 0.5)
+    place = np.zeros((n_heads, n_heads), int)
+    place[np.triu_indices(n_heads)] = range(pairs.shape[-1])
+    return pairs[..., np.maximum(place, place.T)]
 
 
 def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[str], overlap: Array) -> Measures:

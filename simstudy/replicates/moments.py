@@ -31,7 +31,7 @@ class Draw(NamedTuple):
     """All that a batch of a population tells: averages over its queries, which no further batch changes."""
 
     n_defined: int
-    averages: tuple[Array, ...] | None  # Fields of `Averages`; None with fewer than two blocks that have a replicate
+    averages: tuple[Array, ...] | None  # `Averages`, matrices as pairs h ≤ g; None with fewer than two usable blocks
     failed: NDArray[np.int64]
 
 

@@ -151,7 +151,7 @@ def quadratic_errors(blocks: Moments, weights: Array, overlap: Array, lengths: n
     heads = mean_error * np.sqrt(scale)
     values, vectors = np.linalg.eigh(overlap)
     components = weights[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)))
-    together, of_heads = _deviations(mean_error @ components, *sizes), _deviations(heads, *sizes)
+    together, of_heads = (jackknife(0.0, each, *sizes, each)[1] for each in (mean_error @ components, heads))
     return {
         "squared_bias": _averaged(together),
         "mean_squared_bias": _averaged(of_heads) / len(weights),
@@ -159,12 +159,6 @@ def quadratic_errors(blocks: Moments, weights: Array, overlap: Array, lengths: n
         "squared_bias_by_query": _at_each(together),
         "mean_squared_bias_by_query": _at_each(of_heads) / len(weights),
     }
-
-
-def _deviations(means: Array, sizes: np.ndarray, lengths: np.ndarray) -> Array:
-    """Influence of blocks, (block, query, component), on the mean of one error, from means of blocks."""
-    ratio, parts = (sizes.sum() / sizes)[:, None, None], (lengths.sum() / lengths)[:, None, None]
-    return np.asarray((means - (means / ratio).sum(axis=0)) / np.sqrt(parts * (ratio - 1)))
 
 
 def _averaged(deviations: Array) -> Array:
@@ -224,11 +218,8 @@ def whole_batches(n_batches: int) -> int:
 def halved(blocks: Moments, times: int) -> Moments:
     """Return blocks of which neighbours were added so many times, the last as it is where it has none."""
     for _ in range(times):
-        sums = []
-        for each in blocks[:5]:
-            pairs = each[:-1:2] + each[1::2]
-            sums.append(np.concatenate([pairs, each[-1:]]) if len(each) % 2 else pairs)
-        blocks = Moments._make([*sums, blocks.target, blocks.failed])
+        first = np.arange(0, len(blocks.n_defined), 2)
+        blocks = Moments._make([*(np.add.reduceat(each, first) for each in blocks[:5]), *blocks[5:]])
     return blocks
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import overlap
 from simstudy.design.settings.cell import N_BLOCKS, Cell
-from simstudy.replicates.measures import NUMBERS, Averages, averages, measures_of
+from simstudy.replicates.measures import NUMBERS, Averages, averages, measures_of, mirrored
 from simstudy.replicates.moments import PLAIN, Array, Draw, Moments, controlled, stack
 from simstudy.replicates.performance import Performance, averaged, defined, jackknifed, means_of, performance
 
@@ -40,6 +40,8 @@ def measured(
     if used.sum() < 2:
         return None
     own = Averages(*map(np.stack, zip(*(draw.averages for draw in draws if draw.averages), strict=True)))
+    matrices = {name: mirrored(getattr(own, name)) for name in ("bias_product", "covariance", "second", "output")}
+    own = own._replace(**{name: np.ascontiguousarray(each) for name, each in matrices.items()})
     n = len(own.covariance)
     mean = Averages(*(each.mean(axis=0, keepdims=True) for each in own))
     left_out = Averages(*((n * all_draws - each) / (n - 1) for all_draws, each in zip(mean, own, strict=True)))
@@ -62,7 +64,8 @@ def draw_of(cell: Cell, number: int, batch: Moments) -> Draw:
     size = sums.n_defined / n_defined
     parts = [size.reshape(-1, *[1] * (each.ndim - 1)) for each in found]
     own = (len(size) * each[0] - ((1.0 - part) * each[1:]).sum(axis=0) for each, part in zip(found, parts, strict=True))
-    return Draw(n_defined, Averages(*own), batch.failed)
+    pairs = np.triu_indices(sums.error_sum.shape[-1])
+    return Draw(n_defined, tuple(each[pairs] if each.ndim == 2 else each for each in own), batch.failed)
 
 
 def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]:
