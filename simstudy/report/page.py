@@ -108,9 +108,9 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
 
 
 def _has_all_of(results: xr.Dataset, design: Design) -> bool:
-    """Return true if results have the cells, claims and figures of a design, which readers look for by name."""
+    """Return true if results have the cells, claims and figures of a design; of batch sizes a run may choose some."""
     stored = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
-    wanted = {name: np.array(column).tolist() for name, (_, column) in coordinates(design).items()}
+    wanted = {n: np.array(column).tolist() for n, (_, column) in coordinates(design).items() if n != "batch_size"}
     wanted |= {"claim": list(design.claims), "figure": list(stored)}
     found = {name: results[name].values.tolist() if name in results.coords else [] for name in wanted}
     if factors_of(results) != design.factors or any(

@@ -8,12 +8,14 @@ from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points
 from simstudy.design.draws import draws_of
 from simstudy.design.settings.cell import Cell
+from simstudy.execution.store import store_of
 from simstudy.replicates import allocation
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import performance
 from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
+from simstudy.report.page import require_same_design
 from simstudy.study import complete
 
 GAUSSIAN = {"kind": "gaussian", "count": 5}
@@ -125,6 +127,7 @@ def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path
     assert len(sizes) == 1 and sizes <= {4, 8}  # 512 replicates are 64 draws of 8
     results = complete(free, output=tmp_path, executor="serial").results
     assert set(results.batch_size.values) == sizes
+    require_same_design(results, free, store_of(free, tmp_path))  # as reports ask
     again = complete(allocation.allocated(free), output=tmp_path / "again", executor="threads", workers=2).results
     np.testing.assert_array_equal(results.mse, again.mse)
 
@@ -134,10 +137,7 @@ POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
 BY_QUERY = edited(POPULATION, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
 
 
-def test_claims_in_general_terms__are_told_for_the_draws_that_are_fixed(tmp_path):
+def test_draws__are_told_where_they_are_fixed_and_have_no_measures_by_query_where_new(tmp_path):
     design = loaded(tmp_path, RANDOM, "quick")
     assert draws_of(design.claims["mse-falls"], design.cells).text == "for these 4 query points"
-
-
-def test_populations_that_cannot_be__are_refused(tmp_path):
     assert "new in each batch" in mistakes(tmp_path, BY_QUERY)
