@@ -53,11 +53,11 @@ def _unanswerable(
 ) -> Iterator[Problem]:
     for each in references:
         if isinstance(each.entry, BaseClaim):
-            yield from _lacked_by_some(f"{each.path}.measure", each.entry.measure, each.cells)
+            yield from _lacked(f"{each.path}.measure", each.entry.measure, each.cells)
             if why := lacking(each.cells, order_of(each.entry)):
                 yield each.problem("measure", f"need not exist: {why}; use lighter tails or another measure")
         else:
-            yield from _lacked_by_all(f"{each.path}.y", each.entry.y, each.cells)
+            yield from _lacked(f"{each.path}.y", each.entry.y, each.cells, by_all=True)
     wanted: dict[tuple[str, str], list[Cell]] = {}
     # What holds for all grids is right if one of them can have it: under another profile it may not.
     cells = [cell for grid in grids.values() for cell in grid.cells]
@@ -71,7 +71,7 @@ def _unanswerable(
             why = "query points are a population, new in each batch; remove it"
             yield Problem(f"grids.{name}.by_query", True, why)
     for (path, measure), of in wanted.items():
-        yield from _lacked_by_all(path, measure, of)
+        yield from _lacked(path, measure, of, by_all=True)
 
 
 def _possible_measures(cell: Cell) -> list[str]:
@@ -83,10 +83,14 @@ def _possible_measures(cell: Cell) -> list[str]:
     return [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in without]
 
 
-def _lacked_by_some(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
+def _lacked(path: str, measure: str, cells: Sequence[Cell], by_all: bool = False) -> Iterator[Problem]:
     possible = [_possible_measures(cell) for cell in cells]
     without = [cell for cell, names in zip(cells, possible, strict=True) if measure not in names]
-    if without:
+    if by_all and len(without) < len(cells):
+        having = [cell for cell, names in zip(cells, possible, strict=True) if measure in names]
+        if measure in _OF_PAIRS and all(cell.n_members == 1 for cell in having):
+            yield Problem(path, measure, f"compares heads, of which each of these {len(having)} cells has one")
+    elif without:
         functions = without[0].functions
         whose = "heads" if functions is None else f"functions: {functions.label}"
         known = [name for name in possible[0] if all(name in names for names in possible)]
@@ -94,14 +98,6 @@ def _lacked_by_some(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[
         what = f'did you mean "{near}"?' if near else f"use one of {', '.join(known)}"
         what = _NEEDED.get(measure, what) if functions is None else what
         yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
-
-
-def _lacked_by_all(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
-    having = [cell for cell in cells if measure in _possible_measures(cell)]
-    if not having:
-        yield from _lacked_by_some(path, measure, cells)
-    elif measure in _OF_PAIRS and all(cell.n_members == 1 for cell in having):
-        yield Problem(path, measure, f"compares heads, of which each of these {len(having)} cells has one")
 
 
 ORDER = {

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from simstudy.design.answerable import require_answerable
@@ -29,7 +30,6 @@ def load_design(
     named = [trust] if isinstance(trust, str | Path) else trust
     # Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
     trusted = trusted_texts([*named, *(sorted(written.folder.glob("*.py")) if shipped else [])])
-
     files = OwnFiles(written.folder, trusted, trial=not shipped)
     try:
         raw = _under_profile(written.tables, profile)
@@ -96,8 +96,12 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
 
 
 def declared(text: str, profile: str) -> Document:
-    """Return what a design declares, from its text as results hold it: valid, or there were none."""
-    return Document.model_validate(_under_profile(parse("design", text), profile))
+    """Return what a design declares, from its text as results hold it: valid, or there were none.
+
+    Functions of the study are not run: numbers of claims that they give are 1.
+    """
+    context = SimpleNamespace(number=lambda function, parameters: 1.0)
+    return Document.model_validate(_under_profile(parse("design", text), profile), context=context)
 
 
 def profiles_of(design: Source) -> tuple[str, ...]:

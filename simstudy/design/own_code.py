@@ -43,8 +43,8 @@ class OwnFiles:
         self.folder, self.trial, self._trusted = folder, trial, trusted
         self._text = functools.cache(_text)
 
-    def code(self, piece: OwnCode) -> Code:
-        """Return the code of a file that defines the functions, as far as that shows without running it."""
+    def read(self, piece: OwnCode) -> None:
+        """Give functions the code of their file, which defines them as far as that shows without running it."""
         path = self.folder / piece.path
         by_value = BY_VALUE.get(text := self._text(path, str(path)), {})  # code of this very process needs no trust
         code = Code(text, str(path), bool(by_value) or text in self._trusted, tuple(by_value.items()))
@@ -53,7 +53,6 @@ class OwnFiles:
             if name not in code.functions:
                 known = (*code.functions, *piece.builtin)
                 raise UserError(f"{path}: defines no function {name!r}; known are {', '.join(known) or 'none'}")
-        return code
 
     def number(self, function: Any, parameters: dict[str, Any]) -> float:
         """Return the number that a function of functions.py gives."""

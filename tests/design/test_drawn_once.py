@@ -11,7 +11,7 @@ from simstudy.data.heads import overlap
 from simstudy.data.shared import projections_of
 from simstudy.design.contents import read_contents
 from simstudy.design.draws import draws_of
-from simstudy.design.load import check
+from simstudy.design.load import check, declared
 from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import no_moments
@@ -19,11 +19,10 @@ from simstudy.replicates.batch import no_moments
 DESIGNS = Path(__file__).parents[2] / "designs"
 SHIPPED = sorted([*DESIGNS.glob("*/design.toml"), *DESIGNS.glob("examples/*/design.toml")])
 TRUST = list(DESIGNS.glob("examples/*/functions.py"))
-OTHER = 20261125
 
 
 def of_another_seed(cell: Cell, read) -> Cell:
-    simulation = cell.simulation.model_copy(update={"seed": OTHER})
+    simulation = cell.simulation.model_copy(update={"seed": 20261125})
     return read(cell.model_copy(update={"simulation": simulation, "file_rows": None}))
 
 
@@ -61,6 +60,7 @@ def shipped(request):
 
 def test_shipped_designs__are_complete(shipped):
     path, profiles = shipped
+    assert all(declared(each.text, name).figures == each.figures for name, each in profiles.items())
     if path.parents[1] == DESIGNS:
         assert {"quick", "full"} <= profiles.keys()
         assert all(each.study.name == path.parent.name and each.claims and each.figures for each in profiles.values())

@@ -101,7 +101,7 @@ class OwnCode(Choice):
     def _read(self, info: ValidationInfo) -> Self:
         if info.context is not None:
             try:
-                object.__setattr__(self, "code", info.context.code(self))
+                info.context.read(self)
             except UserError as error:
                 raise PydanticCustomError("unread", "{why}", {"why": str(error)}) from None
         return self

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from simstudy.errors import UserError, control_character
+from simstudy.errors import STEERING, UserError
 
 LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
@@ -16,9 +16,9 @@ MAX_COUNT = 2**53
 
 
 def _plain(text: str, allowed: str = "") -> str:
-    if found := control_character(text, allowed):
+    if found := {*STEERING.findall(text)} - {*allowed}:
         message = "must hold no control character; {found} is one"
-        raise PydanticCustomError("control_character", message, {"found": found})
+        raise PydanticCustomError("control_character", message, {"found": f"U+{ord(min(found)):04X}"})
     return text
 
 
