@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +125,7 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
         normals = draw.standard_normal((n_heads, n_features, head_dim))
         _hold(piece, piece.name, lambda part: piece.call(normals.shape, normals)[part])
         if (np.linalg.matrix_rank(piece.call(normals.shape, normals)) < head_dim).any():
-            _refuse(piece, piece.name, f"returns a head of a rank below head_dim = {head_dim}")
+            piece.refuse(f"{piece.name} returns a head of a rank below head_dim = {head_dim}")
     elif isinstance(piece, OwnFunction):
 
         def at(points: NDArray) -> NDArray:
@@ -134,7 +134,7 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
         _hold(piece, piece.name, lambda part: at(x[:, part]))
         if not np.array_equal(at(x[:, :1, :2]), at(x)[:1, :2]):
             fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
-            _refuse(piece, piece.name, fault)
+            piece.refuse(f"{piece.name} {fault}")
 
 
 def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
@@ -144,16 +144,12 @@ def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> Non
     """
     whole, fails = compute(slice(None)), isinstance(piece, Functions)
     if fails and np.isnan(whole).any(axis=-1).all():
-        _refuse(piece, name, f"gives no finite numbers in any of {len(whole)} replicates on which it was tried")
+        piece.refuse(f"{name} gives no finite numbers in any of {len(whole)} replicates on which it was tried")
     if not fails and not np.isfinite(whole).all():
-        _refuse(piece, name, "returns values that are not finite")
+        piece.refuse(f"{name} returns values that are not finite")
     if not np.array_equal(whole, compute(slice(None)), equal_nan=True):
-        _refuse(piece, name, "returns other values when it is called again; it must follow from its arguments alone")
+        piece.refuse(f"{name} returns other values when it is called again; it must follow from its arguments alone")
     slack = 1e-12 if fails else 0.0
     if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=slack, equal_nan=True):
         fault = "gives a replicate other numbers among other replicates; no replicate may see another"
-        _refuse(piece, name, f"{fault}, and the first axis of arrays is that of replicates")
-
-
-def _refuse(piece: OwnCode, name: str, what: str) -> NoReturn:
-    raise UserError(f"{piece.path}: {name} {what}")
+        piece.refuse(f"{name} {fault}, and the first axis of arrays is that of replicates")

@@ -6,7 +6,7 @@ import hashlib
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,10 @@ class OwnCode(Choice):
     def uses_functions(self) -> tuple[str, ...]:
         """Functions of the file that it calls."""
         raise NotImplementedError
+
+    def refuse(self, fault: str) -> NoReturn:
+        """Raise the error that names the file and its fault."""
+        raise UserError(f"{self.path}: {fault}")
 
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
         """Return the result of a function of the file on arrays, which it cannot change; UserError if it raises."""

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NoReturn
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +140,7 @@ class Functions(OwnCode):
             return {}
         found = self._call(function, self.parameters)
         if not isinstance(found, Mapping) or not all(np.ndim(value) == 0 for value in found.values()):
-            self._refuse(f"{function} returns {type(found).__name__}; return a dict of numbers by name")
+            self.refuse(f"{function} returns {type(found).__name__}; return a dict of numbers by name")
         return {name: float(found[name]) for name in self.measured if name in found}
 
     def _describe(self) -> str:
@@ -148,9 +148,6 @@ class Functions(OwnCode):
 
     def _takes(self, function: str) -> dict[str, bool]:
         return self.code.functions[function] if self.code else {}
-
-    def _refuse(self, fault: str) -> NoReturn:
-        raise UserError(f"{self.path}: {fault}")
 
     def numbers(self, draw: Draw, once: Once | None = None) -> dict[str, Array]:
         """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises."""
@@ -204,7 +201,7 @@ class Functions(OwnCode):
         for name in dict.fromkeys(name for row in rows for name in row):
             if len({np.shape(row[name]) if name in row else None for row in rows}) > 1:
                 fault = f"{self.process} gives {name} in different shapes in two replicates"
-                self._refuse(f"{fault}; give arrays of one shape, filled up with NaN")
+                self.refuse(f"{fault}; give arrays of one shape, filled up with NaN")
             found[name] = np.stack([row[name] for row in rows])
             found[name].flags.writeable = False
         return found
@@ -223,14 +220,14 @@ class Functions(OwnCode):
                 given = ", ".join(sorted(known.keys() - self.parameters.keys() - {"draw", "rng"}))
                 needed = f"; {name} needs it" if name in KNOWN else ""
                 needed = "; simstudy.performance(simstudy.estimates(…)) has it" if name in OF_TABLES else needed
-                self._refuse(f"{function} returns no {missing[0]!r}{needed}; known are {given}")
+                self.refuse(f"{function} returns no {missing[0]!r}{needed}; known are {given}")
             else:
                 numbers[name] = measure(*(self._real(each, known[each], function) for each in needs))
             if np.shape(numbers[name]) != (() if count is None else (count,)):
                 each = "the one replicate" if count is None else f"each of {count} replicates"
                 fault = f"{function} gives {name} of shape {np.shape(numbers[name])}"
                 remedy = "or measures of components by simstudy.performance(simstudy.estimates(…))"
-                self._refuse(f"{fault}; give one number for {each}, such as their mean; {remedy}")
+                self.refuse(f"{fault}; give one number for {each}, such as their mean; {remedy}")
         return numbers
 
     def _real(self, name: str, values: Any, function: str) -> Array:
@@ -238,19 +235,19 @@ class Functions(OwnCode):
         array = as_array(values)
         if array.dtype.kind not in "biuf":
             kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
-            self._refuse(f"{function} gives {name} as {kind}; give real numbers, NaN where there is none")
+            self.refuse(f"{function} gives {name} as {kind}; give real numbers, NaN where there is none")
         return array.astype(float, copy=False)
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:
         found = self._call(function, self.parameters | dict(known))
         if not isinstance(found, Mapping) or not found:
-            self._refuse(f"{function} returns {type(found).__name__}; return a dict of arrays by name")
+            self.refuse(f"{function} returns {type(found).__name__}; return a dict of arrays by name")
         if function == self.process:
             found = {name: self._fixed(name, values) for name, values in found.items()}
         for name, values in found.items():
             if count is not None and (isinstance(values, list | tuple) or np.ndim(values)) and len(values) != count:
                 fault = f"{function} gives {name} of length {len(values)}"
-                self._refuse(f"{fault}; the first axis must be that of {count} replicates")
+                self.refuse(f"{fault}; the first axis must be that of {count} replicates")
         return {str(name): values for name, values in found.items()}
 
     def _fixed(self, name: str, values: Any) -> Any:
@@ -261,14 +258,14 @@ class Functions(OwnCode):
         array = as_array(values).copy() if known else np.empty(0, object)
         if array.dtype.kind not in "biufcU":
             fault = f"{self.process} gives {name} as {type(values).__name__}"
-            self._refuse(f"{fault}; give an array of numbers, truth values or texts, or one of them")
+            self.refuse(f"{fault}; give an array of numbers, truth values or texts, or one of them")
         array.flags.writeable = False
         return array if array.ndim else array[()]
 
     def _call(self, function: str, known: Mapping[str, Any]) -> Any:
         takes = self._takes(function)
         if missing := [name for name, needed in takes.items() if needed and name not in known]:
-            self._refuse(f"{function} takes {missing[0]!r}; known are {', '.join(known)}")
+            self.refuse(f"{function} takes {missing[0]!r}; known are {', '.join(known)}")
         return self.run(function, **{name: known[name] for name in takes if name in known})
 
 
