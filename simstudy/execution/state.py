@@ -50,6 +50,7 @@ class CellProgress:
     missing: int = 0
     damaged: set[int] = field(default_factory=set)
     looks: list[int] = field(default_factory=list)
+    measured: dict[int, list[Any]] = field(default_factory=dict)  # What a summary keeps of each look
     cut: bool = False
 
     @property
@@ -247,7 +248,6 @@ class RunState:
         if any((account.identity, batch) in self._written for batch in damaged):
             raise UserError(f"{self._store.place}: cannot be read back; check the disk of the outputs, and run again")
         if damaged:
-            # Measures are stored without the batches.
             account.damaged |= set() if self._store.summary(account.identity).measures else damaged
             account.stored -= damaged
             for sharer in self._sharers[account.identity]:
@@ -258,6 +258,7 @@ class RunState:
         if not recalled:
             self._measure(account, whole)
         if account.performance is not None:
+            account.measured[account.done] = [*account.performance, account.failed]
             precision = account.planned.precision
             account.target = next_target(account.done, account.performance, precision, account.batch_size)
         account.count_missing()
@@ -267,9 +268,9 @@ class RunState:
         """Take the measures of all that is wanted of a cell from its summary; return False without them."""
         summary = self._store.summary(account.identity)
         name = account.planned.cell.estimator.combination.model_dump_json()
-        if name not in summary.measures or summary.looks[-1:] != (account.target,):
+        if (found := summary.measures.get(name, {}).get(str(account.target))) is None:
             return False
-        *fields, failed = summary.measures[name]
+        *fields, failed = found
         told = ({n: np.array(v)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
         account.performance, account.failed = Performance._make(told), tuple(failed)
         return True
@@ -277,12 +278,10 @@ class RunState:
     def _room(self, identity: str, sharers: list[CellProgress]) -> int | None:
         """Return how often blocks of a cell are halved to be stored; -1 for measures alone, None as it is."""
         first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
-        # Cells that share batches but not their number are looked at again batch by batch.
         if cell.population or any(each.cut or not each.finished or each.looks != first.looks for each in sharers):
             return None
         halvings = halvings_of(first.done)
         size = size_of(cell, first.done, halvings)
-        # What training and known means take, the cost does not tell.
         known = cell.estimator.learner.kind == "nadaraya_watson" and not cell.controlled
         if known and size > max(LARGE, cost(cell) * first.done / CHEAP) and all(each.performance for each in sharers):
             return -1 if stored.keys() - {"summary"} else None
@@ -296,9 +295,10 @@ class RunState:
             for identity, halvings in done.items():
                 sharers = self._sharers[identity]
                 account, alone = sharers[0], halvings < 0
-                combined = ((each.planned.cell.estimator.combination, each) for each in sharers if alone)
-                told = {by.model_dump_json(): [*(each.performance or ()), each.failed] for by, each in combined}
-                summary = json.dumps({"looks": account.looks, "measures": told}, default=np.ndarray.tolist).encode()
+                by = [each.planned.cell.estimator.combination.model_dump_json() for each in sharers if alone]
+                told = {name: each.measured for name, each in zip(by, sharers, strict=False)}
+                looks = [] if alone else account.looks  # of measures, which all looks have, the first comes first
+                summary = json.dumps({"looks": looks, "measures": told}, default=np.ndarray.tolist).encode()
                 yield entry_of(identity, 0, account.done * alone, 0, summary), summary
                 if alone:
                     continue

@@ -49,6 +49,7 @@ FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 """Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
 DEFAULT_OUTPUT = Path("outputs")
 Named = dict[str, Any]
+Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]
 
 
 def due(began: float, seconds: float, share: float) -> float:
@@ -82,8 +83,7 @@ class Summary(Record):
     """What is known of a finished cell."""
 
     looks: tuple[Annotated[int, Field(gt=0)], ...]  # Numbers of batches at which it was looked at
-    # By what combines the heads: fields of `Performance`, and failed replicates
-    measures: dict[str, tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]]
+    measures: dict[str, dict[str, Kept]]  # Fields of `Performance` and failures, by combination and number of batches
 
 
 class Store:
