@@ -41,15 +41,10 @@ def compact_moments(
     return means, None if variances is None else grams
 
 
-def power_of(power: int) -> Any:
-    """Return the function t ↦ t^r, a chain of products."""
-    return device_function(lambda t: t**power)
-
-
 @functools.cache
 def moments_by(power: int) -> Any:
     """Return the kernel of weights that are this power: one kernel for each, as the compiler unrolls its products."""
-    raised = power_of(power)
+    raised = device_function(lambda t: t**power)
 
     @kernel
     def moments(inverse, keys, values, variances, queries, memory, means, grams):

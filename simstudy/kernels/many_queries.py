@@ -50,7 +50,7 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
     y, noise, laid, strips = memory.data[0], memory.data[1], memory.laid, memory.strips
     sums, lane_products, products = memory.lane_sums, memory.lane_products, memory.totals
     width, scaled = lanes_of(keys), not _constant(variances)
-    n_together = n_heads if variances.size or visible.size or laid.size <= _IN_CACHE else 1
+    n_together = n_heads if variances.size or visible[0].size or laid.size <= _IN_CACHE else 1
     sums[v_first:v_last] = 0
     products[v_first:v_last] = 0
     memory.references[v_first:v_last] = keys.dtype.type(-0.5 * np.finfo(keys.dtype).max)
@@ -63,10 +63,10 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
             for v in range(v_first, v_last):
                 for first in range(0, size, STRIP):
                     n_strip = min(STRIP, size - first)
-                    part = _seen(visible, v * max(1, width // 8), max(0, width // 8 - 1), start + first, n_strip)
+                    part = _seen(visible, v, width, start + first, n_strip)
                     if part[0] < part[1]:
                         for h in range(begin, begin + n_together):
-                            _weigh(exp2, scale, memory, v, h, y, first, n_strip, part, visible, start + first)
+                            _weigh(exp2, scale, memory, v, h, y, first, n_strip, part, visible[0], start + first)
                         if scaled:
                             scale_weights(strips, noise, first, part)
                         if variances.size:
@@ -116,18 +116,21 @@ _IN_CACHE = 1 << 16
 
 
 @inlined
-def _seen(visible, first, more, start, size):
+def _seen(visible, v, width, start, size):
     # Return begin and end of the keys of a strip that any lane sees, in whole steps, and whether all lanes see a whole
     # strip.  Flags of a vector are one word or two.
-    begin, end, n_whole = 0, size, size
-    if visible.size:
-        begin, end, n_whole, full = STRIP, 0, 0, ~visible.dtype.type(0) // visible.dtype.type(255)
-        for i in range(size):
-            left, right = visible[start + i, first], visible[start + i, first + more]
-            if left | right:
-                begin, end = min(begin, i), i + 1
-            n_whole += (left & right) == full
-    return begin // STEP * STEP, -(-end // STEP) * STEP, n_whole == STRIP
+    flags, some, every = visible
+    begin, end, whole = 0, size, size == STRIP
+    if flags.size:
+        first, strip, full = v * max(1, width // 8), start // STRIP, ~flags.dtype.type(0) // flags.dtype.type(255)
+        last = first + max(0, width // 8 - 1)
+        whole = (every[strip, first] & every[strip, last]) == full
+        end = size if some[strip, first] | some[strip, last] else 0
+        while begin < end and not flags[start + begin, first] | flags[start + begin, last]:
+            begin += 1
+        while begin < end and not flags[start + end - 1, first] | flags[start + end - 1, last]:
+            end -= 1
+    return begin // STEP * STEP, -(-end // STEP) * STEP, whole
 
 
 @inlined

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.kernels.jit import aligned, kept_by_thread
-from simstudy.kernels.lanes import ROW, STRIP
+from simstudy.kernels.lanes import ROW
 from simstudy.kernels.tiles import STRIDE
 from simstudy.kernels.vectors import lanes
 
@@ -33,7 +33,6 @@ class Memory(NamedTuple):
     raw: np.ndarray  # as laid, of keys as they are
     references: np.ndarray  # (vector of queries, head, lane) closeness that weights are relative to
     closest: np.ndarray  # (lane) largest closeness of a strip
-    hidden: np.ndarray  # (lanes of each key of a strip) closeness that is taken off
     strips: np.ndarray  # (head, lanes of each key of a strip) exponents and weights
     lane_sums: np.ndarray  # (vector of queries, head, 2, lane) float64
     lane_products: np.ndarray  # (block, 16, lane): see `lanes.add_lane_products`
@@ -64,7 +63,6 @@ def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memo
         raw=aligned((n_heads, 2 + whole_dim, STRIDE), real, np.zeros),
         references=aligned((n_vectors, n_heads, width), real, np.zeros),
         closest=aligned((width,), real, np.zeros),
-        hidden=aligned((STRIP * width,), real, np.zeros),
         strips=aligned((4 * fours, ROW * width), real, np.zeros),
         lane_sums=np.zeros((n_vectors, n_heads, 2, width)),
         lane_products=aligned((n_blocks, 16, width), real, np.zeros),

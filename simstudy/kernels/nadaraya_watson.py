@@ -13,6 +13,7 @@ from simstudy.kernels import few_queries, many_queries
 from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.few_queries import arrays_for
 from simstudy.kernels.jit import writable
+from simstudy.kernels.lanes import STRIP
 from simstudy.kernels.memory import memory_for
 from simstudy.kernels.shifts import scale_of
 from simstudy.kernels.vectors import lanes
@@ -43,18 +44,18 @@ def nw_moments(
     real = projected_keys.dtype
     # Feature-major as the keys are, (R or 1, H, p, Q).
     queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
-    keys, queries, scale = (
-        writable(projected_keys, real),
-        writable(queries, real),
-        scale_of(logits, float(bandwidth), real),
-    )
+    keys, queries = writable(projected_keys, real), writable(queries, real)
+    scale = scale_of(logits, float(bandwidth), real)
     noise = np.empty((len(keys), 0)) if variances is None else variances
-    seen = np.zeros((0, 0) if visible is None else (visible.shape[1], -(-len(visible) // 64) * 64), np.uint8)
+    words = f"u{min(8, lanes(real.itemsize))}"
+    seen = (np.empty((0, 0), words),) * 3
     if visible is not None:
-        # Queries of one vector lie together, and are looked at as words.
-        seen[:, : len(visible)] = visible.T
-    seen = seen.view(f"u{min(8, lanes(real.itemsize))}")
-    way = many_queries if seen.size or many_queries.worth_while(keys, queries) else few_queries
+        # Queries of one vector lie together, and are looked at as words; of strips, what any key and what all show.
+        rest = [(0, -length % STRIP) for length in visible.T.shape]
+        flags = writable(np.pad(visible.T, rest) if np.any(rest) else visible.T, bool).view(words)
+        strips = flags.reshape(len(flags) // STRIP, STRIP, flags.shape[1])
+        seen = flags, np.bitwise_or.reduce(strips, axis=1), np.bitwise_and.reduce(strips, axis=1)
+    way = many_queries if visible is not None or many_queries.worth_while(keys, queries) else few_queries
     data, found = (writable(values, real), writable(noise, real)), arrays_for(keys, noise, queries, with_mass)
     way.MOMENTS[real](keys, *data, queries, scale, seen, memory_for(keys, queries), *found)
     means, grams, logs = found
