@@ -25,12 +25,13 @@ from simstudy.design.written import Source
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution.executors import open_executor
 from simstudy.execution.store import DEFAULT_OUTPUT, store_of
+from simstudy.replicates.allocation import sized
 from simstudy.report.labels import OVERVIEW
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import cells_of, open_results, tree_of
-from simstudy.study import Observer, complete, open_state, require_fitting, sized
+from simstudy.study import Observer, complete, open_state, require_fitting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

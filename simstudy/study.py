@@ -29,6 +29,7 @@ from simstudy.execution.shares import Share, require_same_engine
 from simstudy.execution.status import FILE as STATUS_FILE
 from simstudy.execution.status import Status, StatusWriter, is_done, read_status
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, Store, store_of
+from simstudy.replicates.allocation import sized
 from simstudy.results import read_cells, tree_of
 
 if TYPE_CHECKING:
@@ -224,15 +225,6 @@ def _require_own_folder(design: Design, store: Store) -> None:
         raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
 
 
-def sized(design: Design) -> Design:
-    """Return a design with the batch sizes that its run has; as it is where its code may not run."""
-    from simstudy.replicates.allocation import allocated
-
-    with contextlib.suppress(UserError):
-        return allocated(design)
-    return design
-
-
 def select(design: Design, selection: str) -> int:
     """Return the number of the only cell that a text selects, "3" or "angle=45, bandwidth=0.5", if its code may run."""
     rows = [planned.cell.coordinates | {"grid": planned.grid} for planned in design.cells]
@@ -246,9 +238,15 @@ def select(design: Design, selection: str) -> int:
             if not any(name in row for row in rows):
                 raise UserError(f"cell: {name!r} is no setting; known: {', '.join(dict.fromkeys(chain(*rows)))}")
         fits = [n for n, row in enumerate(rows) if all(_fits(row, name, value) for name, _, value in pairs)]
-    if len(fits) != 1:
-        found = f"cells {', '.join(map(str, fits))} fit" if fits else f"no cell of 0 to {len(rows) - 1} fits"
-        raise UserError(f"cell = {selection!r}: {found}; simstudy status lists the cells")
+    if len(fits) > 1:
+        shown = ", ".join(map(str, fits))
+        raise UserError(f"cell = {selection!r}: cells {shown} fit; state more, or one of these numbers")
+    if not fits:
+        strange = (name for name, _, value in pairs if not any(_fits(row, name, value) for row in rows))
+        known = ((name, dict.fromkeys(str(level(row, name)) or "left out" for row in rows)) for name in strange)
+        levels = "".join(f"{name} is {' or '.join(of)}; " for name, of in known)
+        what = f"no cell of 0 to {len(rows) - 1} fits; {levels}simstudy status lists the cells"
+        raise UserError(f"cell = {selection!r}: {what}")
     require_trust([design.cells[fits[0]].cell])
     return fits[0]
 

@@ -114,7 +114,7 @@ def test_selector_of_no_cell__is_told_the_levels_as_they_must_be_written(tmp_pat
 
 def test_replay_of_no_cell__is_told_the_levels(command, tmp_path):
     code, _, errors = command("replay", write_design(tmp_path), "--cell", "angle=30", "--replicate", "0")
-    assert code == 2 and "no cell fits; angle is 0.0 or 45.0 or 90.0" in errors
+    assert code == 2 and "no cell of 0 to 5 fits; angle is 0.0 or 45.0 or 90.0" in errors
 
 
 def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path, monkeypatch):

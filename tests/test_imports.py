@@ -79,7 +79,7 @@ def lines(*folders, suffix=".py"):
 
 
 def hidden(path):
-    return any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    return any(part.startswith(".") or part == "outputs" for part in path.relative_to(ROOT).parts)
 
 
 def test_sizes__are_within_their_budgets():

@@ -144,9 +144,9 @@ def status(
     batches are counted. `simstudy replay --cell` takes the numbers of cells.
     """
     from simstudy.execution.status import counted, read_status
+    from simstudy.replicates.allocation import sized
     from simstudy.report.progress import status_line, status_record, status_table
     from simstudy.report.terminal import say, say_json, show_table
-    from simstudy.study import sized
 
     loaded, store = cli.opened(design, profile, output, confirm=confirm)
     found = read_status(loaded, store) or counted(sized(loaded), store)

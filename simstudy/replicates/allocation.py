@@ -6,41 +6,34 @@ m = √(c_d σ_w² / (c_r σ_b²)) (Neyman).  Variances come from draws that no 
 and costs from counts of operations: the size is the same whoever chooses it, and when.
 """
 
+import contextlib
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from simstudy.data.span import n_coordinates
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
-from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.moments import Array
-from simstudy.replicates.population import measured
+from simstudy.errors import UserError
 
 MEASURES = ("mse", "ensemble_variance")  # of which the one with the larger relative error counts
 SIZES = 1 << np.arange(2, 11)
 PILOT_CELLS, PILOT_DRAWS, FIRST_DRAW = 4, 32, 1 << 40
 
 
-def allocated(design: Design) -> Design:
-    """Return a design with the batch size of each grid that is over a population and states none."""
-    cells = []
-    for _, group in groupby(design.cells, lambda each: each.grid):
-        grid = list(group)
-        chosen = [each.cell for each in grid if _is_free(each.cell)]
-        if any(cell.population for cell in chosen):
-            size = best_size(chosen, grid[0].precision.max_replicates // MIN_BLOCKS)
-            resized = (each.model_copy(update={"cell": _with(each.cell, batch_size=size)}) for each in grid)
-            grid = [new if _is_free(old.cell) else old for new, old in zip(resized, grid, strict=True)]
-        cells += grid
+def sized(design: Design) -> Design:
+    """Return a design with batch sizes also of grids over a population that state none, if their code may run."""
+    cells = list(design.cells)
+    stated = [not (s := each.cell.simulation).population or "batch_size" in s.model_fields_set for each in cells]
+    for _, group in groupby(range(len(cells)), lambda i: cells[i].grid):
+        free = [i for i in group if not stated[i]]
+        if any(cells[i].cell.population for i in free):
+            with contextlib.suppress(UserError):
+                size = best_size([cells[i].cell for i in free], cells[free[0]].precision.max_replicates // MIN_BLOCKS)
+                for i in free:
+                    cells[i] = cells[i].model_copy(update={"cell": _with(cells[i].cell, batch_size=size)})
     return design.model_copy(update={"cells": tuple(cells)})
-
-
-def _is_free(cell: Cell) -> bool:
-    return bool(cell.simulation.population) and "batch_size" not in cell.simulation.model_fields_set
 
 
 def best_size(cells: Sequence[Cell], most: int = SIZES[-1]) -> int:
@@ -61,6 +54,8 @@ def best_size(cells: Sequence[Cell], most: int = SIZES[-1]) -> int:
 
 def operations(cell: Cell) -> tuple[float, float]:
     """Return the estimated cost of a draw and of a replicate, by what they draw and compute: about nanoseconds."""
+    from simstudy.data.span import n_coordinates
+
     n, d, n_heads, p = cell.data.n_keys, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim
     estimator, drawn = cell.estimator, n_coordinates(cell)
     n_queries = cell.n_queries or n  # functions are taken for attention of every key to all
@@ -68,12 +63,17 @@ def operations(cell: Cell) -> tuple[float, float]:
     columns, pairs = n_heads * (p if drawn is None else n_queries), n_queries * n_heads**2
     of_key = (drawn or d) * (1.5 + 0.02 * columns) + (0.25 if compiled else 25.0) * n_queries * n_heads
     products = d * (n_queries * n_heads * p + (drawn or 0) ** 2 + ("heads" in cell.population) * (n_heads * p) ** 2)
-    of_control = cell.control_operations if cell.controlled else 0.0
-    return 7e5 + 300.0 * pairs + 0.4 * products + 0.25 * of_control, 1e3 + n * of_key + 2.5 * pairs
+    control = 0.25 * cell.control_operations if cell.controlled else 0.0
+    return 7e5 + 300.0 * pairs + 0.4 * products + control, 1e3 + n * of_key + 2.5 * pairs
 
 
-def variances(cell: Cell) -> Array | None:
+def variances(cell: Cell) -> Any:
     """Return variances between and within draws over squared means, (2, measure); None if a replicate fails."""
+    from threadpoolctl import threadpool_limits
+
+    from simstudy.replicates.batch import simulate_batch
+    from simstudy.replicates.population import measured
+
     cell, one, found = _with(cell, batch_size=N_BLOCKS), _with(cell, population=()), []
     with threadpool_limits(limits=1):
         for number in range(FIRST_DRAW, FIRST_DRAW + PILOT_DRAWS):

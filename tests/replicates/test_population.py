@@ -122,13 +122,13 @@ def test_replicates_of_a_draw__are_those_of_neyman(monkeypatch, within, of_draw,
 
 def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path):
     given, free = (loaded(tmp_path, text, "quick") for text in (POPULATION, edited(POPULATION, "batch_size = 32", "")))
-    assert {each.cell.simulation.batch_size for each in allocation.allocated(given).cells} == {32}
-    sizes = {each.cell.simulation.batch_size for each in allocation.allocated(free).cells}
+    assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
+    sizes = {each.cell.simulation.batch_size for each in allocation.sized(free).cells}
     assert len(sizes) == 1 and sizes <= {4, 8}  # 512 replicates are 64 draws of 8
     results = complete(free, output=tmp_path, executor="serial").results
     assert set(results.batch_size.values) == sizes
     require_same_design(results, free, store_of(free, tmp_path))  # as reports ask
-    again = complete(allocation.allocated(free), output=tmp_path / "again", executor="threads", workers=2).results
+    again = complete(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2).results
     np.testing.assert_array_equal(results.mse, again.mse)
 
 
