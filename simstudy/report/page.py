@@ -52,17 +52,15 @@ def write_report(results: xr.Dataset, design: Design, store: Store, vector: str 
     """
     require_same_design(results, design, store)
     pictures = figure_files(results, design)
-    texts = {
-        "cells.csv": tables.csv_of(tables.cell_frame(results)),
-        "verdicts.csv": tables.csv_of(tables.verdict_frame(results)),
-        "comparisons.csv": tables.csv_of(tables.comparison_frame(results)),
-        PAGE: render(results, design, pictures),
-    }
     files = {f"figures/{name}.png": picture for name, picture in pictures.items()}
-    files |= {name: text.encode() for name, text in texts.items()}
+    files |= {
+        "cells.csv": tables.csv_of(tables.cell_frame(results)).encode(),
+        "verdicts.csv": tables.csv_of(tables.verdict_frame(results)).encode(),
+        "comparisons.csv": tables.csv_of(tables.comparison_frame(results)).encode(),
+        PAGE: render(results, design, pictures).encode(),
+    }
     if vector:
-        drawn = figure_files(results, design, vector)
-        files |= {f"figures/{name}.{vector}": picture for name, picture in drawn.items()}
+        files |= {f"figures/{name}.{vector}": each for name, each in figure_files(results, design, vector).items()}
     for name, content in files.items():
         store.files.write(name, content)
     return store.folder / PAGE
@@ -92,8 +90,10 @@ def figures_of(design: Design, results: xr.Dataset) -> dict[str, BaseFigure]:
 
 def margin_of(design: Design, figure: BaseFigure) -> float | None:
     """Return the least relative difference from theory that a claim allows what a figure shows; None without any."""
-    claims = (claim for claim in design.claims.values() if isinstance(claim, AgreesWithTheory))
-    return min((each.margin for each in claims if (each.grid, each.measure) == (figure.grid, figure.y)), default=None)
+    # The first figure stands beside the first claim, which answers the question, whatever grid that is judged on.
+    beside = [*design.claims.values()][:1] if [figure] == [*design.figures.values()][:1] else []
+    about = (c for c in design.claims.values() if isinstance(c, AgreesWithTheory) and c.measure == figure.y)
+    return min((claim.margin for claim in about if claim.grid == figure.grid or claim in beside), default=None)
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:

@@ -83,7 +83,7 @@ def strip_entries(found: Residuals, limit: float, margin: float | None = None) -
     """Entries of the legend on what strips show, and on what lies beyond them; none without strips."""
     if not limit:
         return []
-    allowed = f"; band: margin of the claim, ± {number(100 * margin)} %" if margin else ""
+    allowed = f"; band: margin of the claim, ± {number(100 * margin)}\u00a0%" if margin else ""
     entries: Entries = [f"strip: relative deviation ± {COVERAGE} MCSE (from exact theory where there is one){allowed}"]
     if beyond := int((np.abs(found.values) > limit).sum()):
         furthest = _percent(float(f"{np.nanmax(np.abs(found.values)):.3g}"), 0).lstrip("+")
