@@ -5,8 +5,7 @@ flipped bit costs one entry.  What a killed process leaves behind the last whole
 cuts off.  Of a batch that stands there twice the last one counts.  Digests show damage, not forgery.
 
 A payload is the moments of one batch; or of all batches from the first on, folded together; or what one batch of a
-population tells; or a summary of a cell: the numbers of batches at which it was looked at, the last of them as many as
-were folded, or its measures in the place of moments.
+population tells; or a summary of a cell: the numbers of batches at which it was looked at, and measures for moments.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ class CellProgress:
     looks: list[int] = field(default_factory=list)
     measured: dict[int, list[Any]] = field(default_factory=dict)  # What a summary keeps of each look
     cut: bool = False
+    name: str = ""  # Among the cells that share its batches
 
     @property
     def finished(self) -> bool:
@@ -120,11 +121,12 @@ class RunState:
             identity = self._identities[id(cell)] = identity_of(cell, device)
             sharers = self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
-            looks = sharers[0].looks if sharers else list(store.summary(identity).looks)
             target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
-            # Batches that were folded together are looked at together.
+            name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
+            # Batches that were folded together are looked at together, and cells of open claims as at the end.
+            looks = list(store.summary(identity).looks.get(name, ()))
             target = max([target, *looks[-1:]])
-            sharers.append(CellProgress(planned, identity, target, stored, looks=list(looks)))
+            sharers.append(CellProgress(planned, identity, target, stored, looks=looks, name=name))
             self.accounts.append(sharers[-1])
         self._queued, self._written = set[tuple[str, int]](), set[tuple[str, int]]()
 
@@ -232,11 +234,8 @@ class RunState:
             piece = numbers[start : start + step]
             read = self._store.read_batches(identity, piece, cell)
             damaged.update(number for number in piece if number not in read)
-            found: dict[int, Any] = {number: read[number] for number in piece if number in read}
-            if cell.population:
-                parts += found.values()
-            elif found:
-                parts.append(halved(stack([*found.values()]), within))
+            found: list[Any] = [read[number] for number in piece if number in read]
+            parts += found if cell.population or not found else [halved(stack(found), within)]
         if cell.population or not parts:
             return parts, damaged
         return [halved(stack(parts), halvings - within)], damaged
@@ -267,8 +266,7 @@ class RunState:
     def _recall(self, account: CellProgress) -> bool:
         """Take the measures of all that is wanted of a cell from its summary; return False without them."""
         summary = self._store.summary(account.identity)
-        name = account.planned.cell.estimator.combination.model_dump_json()
-        if (found := summary.measures.get(name, {}).get(str(account.target))) is None:
+        if (found := summary.measures.get(account.name, {}).get(str(account.target))) is None:
             return False
         *fields, failed = found
         told = ({n: np.array(v)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
@@ -276,16 +274,18 @@ class RunState:
         return True
 
     def _room(self, identity: str, sharers: list[CellProgress]) -> int | None:
-        """Return how often blocks of a cell are halved to be stored; -1 for measures alone, None as it is."""
+        """Return how often blocks of a cell are halved to be stored; 0 for looks beside, -1 for measures alone."""
         first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
-        if cell.population or any(each.cut or not each.finished or each.looks != first.looks for each in sharers):
+        if any(each.cut or not each.finished for each in sharers):
             return None
-        halvings = halvings_of(first.done)
+        apart = cell.population or any(each.looks != first.looks for each in sharers)
+        halvings = 0 if apart else halvings_of(first.done)
         size = size_of(cell, first.done, halvings)
-        known = cell.estimator.learner.kind == "nadaraya_watson" and not cell.controlled
+        known = cell.estimator.learner.kind == "nadaraya_watson" and not (cell.controlled or apart)
         if known and size > max(LARGE, cost(cell) * first.done / CHEAP) and all(each.performance for each in sharers):
             return -1 if stored.keys() - {"summary"} else None
-        return halvings if halvings and self._store.summary(identity).looks != tuple(first.looks) else None
+        looks = {each.name: tuple(each.looks) for each in sharers}
+        return halvings if (halvings or self._rule) and self._store.summary(identity).looks != looks else None
 
     def fold(self) -> None:
         """Let finished cells take less room: as they were folded, or as measures if they are soon computed again."""
@@ -295,12 +295,14 @@ class RunState:
             for identity, halvings in done.items():
                 sharers = self._sharers[identity]
                 account, alone = sharers[0], halvings < 0
-                by = [each.planned.cell.estimator.combination.model_dump_json() for each in sharers if alone]
-                told = {name: each.measured for name, each in zip(by, sharers, strict=False)}
-                looks = [] if alone else account.looks  # of measures, which all looks have, the first comes first
+                told = {each.name: each.measured for each in sharers if alone}
+                # Of measures, which all looks have, the first comes first, unless claims decide together.
+                looks = {each.name: each.looks for each in sharers if self._rule or not alone}
+                if not halvings:
+                    yield from self._store.entries_of(identity)
                 summary = json.dumps({"looks": looks, "measures": told}, default=np.ndarray.tolist).encode()
                 yield entry_of(identity, 0, account.done * alone, 0, summary), summary
-                if alone:
+                if halvings <= 0:
                     continue
                 moments, damaged = self._read(account, range(account.done))
                 if damaged:

@@ -69,8 +69,7 @@ class StatusWriter:
     """Writes down where a run stands, now and then."""
 
     def __init__(self, store: Store, design: Design) -> None:
-        self._store = store
-        self._origin = origin_of(design)
+        self._store, self._origin = store, origin_of(design)
         self._due, self._began = -math.inf, time.monotonic()
         self._found: float | None = None  # Work that was done already
 

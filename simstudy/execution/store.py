@@ -82,8 +82,8 @@ class Owner(Record):
 class Summary(Record):
     """What is known of a finished cell."""
 
-    looks: tuple[Annotated[int, Field(gt=0)], ...]  # Numbers of batches at which it was looked at
-    measures: dict[str, dict[str, Kept]]  # Fields of `Performance` and failures, by combination and number of batches
+    looks: dict[str, tuple[Annotated[int, Field(gt=0)], ...]]  # Batches at which it was looked at, by name
+    measures: dict[str, dict[str, Kept]]  # Fields of `Performance` and failures, by name and number of batches
 
 
 class Store:
@@ -203,7 +203,7 @@ class Store:
         entries = filter(None, [self.stored(identity).get("summary")])
         with contextlib.suppress(ValueError, StopIteration):
             return Summary.model_validate_json(next(batches.payloads(self.files, entries))[1])
-        return Summary(looks=(), measures={})
+        return Summary(looks={}, measures={})
 
     def is_whole(self) -> bool:
         """Whether no payload that counts is damaged."""

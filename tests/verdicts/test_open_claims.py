@@ -13,12 +13,11 @@ from simstudy.design.claims import LEVEL
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.judge import wanted_by_claims
 
-X_LEVELS = [{"x": 0.0}, {"x": 1.0}]
 DONE, CEILING, PER_BATCH = 4, 1000, 256
 
 
 def accounts_of(values: list[float], grid: str = "g", stop: str = "verdict") -> list:
-    made = exact_accounts(X_LEVELS[: len(values)], values, 1.0)
+    made = exact_accounts([{"x": 0.0}, {"x": 1.0}][: len(values)], values, 1.0)
     for each in made:
         each.done = each.target = DONE
         each.planned.grid, each.batch_size = grid, PER_BATCH
@@ -45,16 +44,14 @@ def test_open_claim__wants_what_brings_its_score_to_a_verdict():
     # Each of three claims has a third of the level, and a cell has what the one that wants most of it wants.
     likely = claim(kind="larger_than", value=-0.5, where={"x": 0.0})
     for order in ((above[0], likely, above[1]), (likely, above[0], above[1])):
-        assert wanted(accounts, **dict(zip("abc", order, strict=True))) == [
-            target(2.0, LEVEL / 3), target(1.5, LEVEL / 3),
-        ]  # fmt: skip
+        found = wanted(accounts, **dict(zip("abc", order, strict=True)))
+        assert found == [target(2.0, LEVEL / 3), target(1.5, LEVEL / 3)]
 
 
 def test_comparison_that_is_proven__wants_nothing_and_neither_does_a_claim_with_a_verdict(monkeypatch):
-    open_one, sure = [2.0, 9.0], [8.0, 9.0]
     stated = claim(kind="larger_than")
-    assert wanted(accounts_of(open_one), a=stated) == [target(2.0), DONE]
-    assert wanted(accounts_of(sure), a=stated) == [DONE, DONE]  # supported
+    assert wanted(accounts_of([2.0, 9.0]), a=stated) == [target(2.0), DONE]
+    assert wanted(accounts_of([8.0, 9.0]), a=stated) == [DONE, DONE]  # supported
     assert wanted(accounts_of([-9.0, 1.0]), a=stated) == [DONE, DONE]  # contradicted: nothing else matters
     # Cells that can have no error want nothing.
     assert wanted(accounts_of([2.0]), a=stated) == [target(2.0)]
@@ -81,8 +78,7 @@ def test_one_more_batch__is_the_least_that_an_open_claim_wants():
 
 
 def test_cells_without_a_measure_want_more_and_other_grids_are_left_alone():
-    alone = accounts_of([2.0, 2.0], "other", stop="precision")
-    accounts = [*alone, *accounts_of([2.0, 2.0])]
+    accounts = [*accounts_of([2.0, 2.0], "other", stop="precision"), *accounts_of([2.0, 2.0])]
     accounts[2].performance = None
     both = {"a": claim(kind="larger_than", grid="other"), "b": claim(kind="larger_than")}
     assert wanted(accounts, **both) == [DONE, DONE, CEILING, target(2.0, LEVEL / 2)]
@@ -94,10 +90,8 @@ def test_theory__counts_with_its_error(monkeypatch):
 
     monkeypatch.setattr("simstudy.verdicts.predictions.predict", predict)
     stated = claim(kind="agrees_with_theory", source="exact", margin=0.25)
-    found = {}
     for error in (0.0, 1.0):
-        found[error] = wanted(accounts_of([8.0]), a=stated)
-    assert found[0.0] == [target(2.0)] and found[1.0] == [target(2.0 / 2**0.5)]
+        assert wanted(accounts_of([8.0]), a=stated) == [target(2.0 / (1.0 + error) ** 0.5)]
 
 
 FLOOR = 512
@@ -121,20 +115,19 @@ value = THRESHOLD
 
 
 def design_of(folder, threshold: float, stop: str = "verdict", ceiling: int = 8192):
-    text = edited(DESIGN, DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")], "")
-    text = edited(text, "[figures.mse]", CLAIMS.replace("THRESHOLD", str(threshold)))
+    before, after = DESIGN.partition("[claims")[0], DESIGN.partition("[figures.mse]")[2]
+    text = before + CLAIMS.replace("THRESHOLD", str(threshold)) + after
     text = edited(text, "batch_size = 32", 'batch_size = 128\ncontrol = "none"')  # fewer files for as many replicates
     text = edited(text, "relative_mcse = { mse = 0.05 }", f'stop = "{stop}"\nrelative_mcse = {{ mse = 0.01 }}')
     text = edited(text, "min_replicates = 64", f"min_replicates = {FLOOR}")
-    text = edited(text, "max_replicates = 512", f"max_replicates = {ceiling}")
-    return loaded(folder, text)
+    return loaded(folder, edited(text, "max_replicates = 512", f"max_replicates = {ceiling}"))
 
 
 @pytest.fixture(scope="module")
 def near(tmp_path_factory) -> float:
     folder = tmp_path_factory.mktemp("floor")
-    results = run(design_of(folder, 0.0), output=folder, executor="serial")
-    return float((results.verdict_estimate - results.verdict_mcse).sel(claim="open"))
+    found = run(design_of(folder, 0.0), output=folder, executor="serial").sel(claim="open")
+    return float(found.verdict_estimate - found.verdict_mcse)
 
 
 @pytest.fixture(scope="module")
@@ -150,13 +143,11 @@ def used(results: xr.Dataset) -> dict[tuple[float, float], int]:
 
 
 def test_replicates__are_spent_on_the_cells_of_an_open_claim_alone(first):
-    _, results = first
-    spent = used(results)
+    results, spent = first[1], used(first[1])
     concerned = {(0.0, 1.0), (90.0, 1.0)}
     assert {spent[cell] for cell in spent.keys() - concerned} == {FLOOR}
-    (both,) = {spent[cell] for cell in concerned}
-    assert FLOOR < both <= 8192
-    assert results.verdict.sel(claim="sure").item() == "supported"
+    assert FLOOR < spent[0.0, 1.0] == spent[90.0, 1.0] <= 8192
+    assert results.verdict.sel(claim="sure") == "supported"
     # Every look is in the results: the last is at what was spent, and none at more.
     looks, counts = results.look_replicates.values, results.n_looks.values
     assert [row[count - 1] for row, count in zip(looks, counts, strict=True)] == results.n_replicates.values.tolist()
@@ -175,12 +166,21 @@ def test_precision__may_be_asked_for_beside(tmp_path, near):
     assert used(results) == used(alone) and max(used(alone).values()) > FLOOR
 
 
+def test_cells_that_were_folded_and_others__are_judged_again_as_before(tmp_path):
+    text = edited(DESIGN.replace("decreasing", "increasing"), "relative_mcse = { mse = 0.05 }", 'stop = "verdict"')
+    text = edited(text, "[0, 45, 90]", "[0, 20, 45, 70, 90]").replace("seed = 7", 'seed = 22\ncontrol = "none"')
+    design = loaded(tmp_path, edited(text, "= 512", "= 2048"))
+    results = run(design, output=tmp_path, executor="serial")
+    (tmp_path / "tiny" / "quick" / ".status.json").unlink()
+    assert run(design, output=tmp_path, executor="serial").drop_attrs().identical(results.drop_attrs())
+    assert results.n_batches.min() <= 8 < results.n_batches.max()
+
+
 def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, first, near):
     folder, results = first
     study = folder / "tiny" / "quick"
     for name in sorted(rows(study))[::3]:
         remove(study / name)
-    again = run(design_of(folder, near), output=folder, executor="serial")
-    elsewhere = run(design_of(tmp_path, near), output=tmp_path, executor="threads", workers=2)
-    for other in (again, elsewhere):
+    for where, how in ((folder, {"executor": "serial"}), (tmp_path, {"executor": "threads", "workers": 2})):
+        other = run(design_of(where, near), output=where, **how)
         xr.testing.assert_identical(results.drop_attrs(), other.drop_attrs())
