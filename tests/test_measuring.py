@@ -78,9 +78,6 @@ def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):
         measured(change(long(RELHAZ)), **how)
 
 
-# ---------------------------------------------------------------- in a simulation
-
-
 def sample(draw, n, name, kind, label, path, process, measures, one_by_one):
     return {"self": draw.normals(n) + path, "truth": path}
 

@@ -5,6 +5,7 @@ import json
 import math
 import runpy
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import simstudy
 from simstudy import plots
 from simstudy.attention.functions import AddressedDraw
 from simstudy.design.load import load_design
-from simstudy.design.settings.code import BY_VALUE
+from simstudy.design.settings.code import BY_VALUE, Code
 from simstudy.errors import UserError
 from simstudy.execution.status import counted
 from simstudy.execution.store import Store
@@ -91,6 +92,12 @@ def naive(cell, process, n_replicates):
     found = {name: np.mean([row[name] for row in rows]) for name in rows[0]}
     found["variance"] = np.var([row["bias"] for row in rows], ddof=1)
     return found, failed
+
+
+def test_file_of_functions__is_run_once_also_by_threads_that_meet():
+    code = Code("import time\ntime.sleep(0.2)\ndef f():\n    return 1\n", trusted=True)
+    with ThreadPoolExecutor(2) as pool:
+        assert len({*pool.map(code.function, "ff")}) == 1
 
 
 @pytest.mark.parametrize(
@@ -197,7 +204,6 @@ def bounded(draw, n, limit):
 
 
 def test_infinite_parameter__is_read_back_and_told(tmp_path):
-    """`status --json` broke off."""
     study(tmp_path, bounded, measures=["coverage"], factors={"n": [N], "limit": [1.0, math.inf]})
     folder = tmp_path / "own"
     design, store = load_design(folder / "design.json"), Store(folder / "quick")

@@ -334,7 +334,6 @@ def test_one_look__has_the_p_values_and_intervals_of_scipy(n):
 @pytest.mark.parametrize("n", [8, 20])
 @pytest.mark.parametrize("moved", [0.0, 0.1, -0.35])
 def test_difference_of_shares__has_an_interval_that_covers_whatever_they_are(n, moved):
-    """The probability of all tables of units that differ one way, the other way, or not."""
     plus, minus = np.array([(i, j) for i in range(n + 1) for j in range(n + 1 - i)], float).T
     found = Contrast((plus - minus) / n, 0.1, n, n - 1, 0.0, 0.0, one_look=True, plus=plus, minus=minus)
     for differ in np.linspace(abs(moved), 1.0, 9):

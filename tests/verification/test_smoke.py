@@ -18,7 +18,6 @@ NUMBERS = (1, 3, 14, 15, 16, 19)
 
 @pytest.mark.parametrize("path", VERIFICATIONS, ids=lambda path: path.stem)
 def test_verification__can_be_collected(path):
-    """Its name keeps it out of the suite, where a helper that moves would be noticed."""
     loaded = vars(importlib.import_module(path.stem))
     assert any(name.startswith("test_") for name in loaded)
 
@@ -63,7 +62,6 @@ def test_a_wrong_theory_is_caught(runs, wrong, number):
 
 @pytest.mark.parametrize(("name", "truth", "law"), [("tie", [0.0] * 4, "normal"), ("skewed", [0.0] * 2, "exponential")])
 def test_false_verdicts__are_rare_in_a_sample_of_small_studies(name, truth, law):
-    """`verify_verdicts` has thousands of every kind."""
     stated = claim(kind="optimum", x="x", value=1.0)
     tied = Setting(name, stated, [{"x": float(k + 1)} for k in range(len(truth))], truth, law=law)
     found = rates(tied, 100, 1.0, looks=(64, 128))

@@ -4,6 +4,7 @@ import ast
 import functools
 import hashlib
 import pickle
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
@@ -17,8 +18,7 @@ from simstudy.design.settings.records import Choice, Path
 from simstudy.errors import UserError
 
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-
-
+_LOADING = threading.RLock()  # threads that ran a file twice would share neither its caches nor its locks
 STAND_INS = "# Functions that were given to simulate"
 """How a text of functions begins that call others by value."""
 BY_VALUE: dict[str, dict[str, bytes]] = {}
@@ -54,7 +54,8 @@ class Code:
     def function(self, name: str) -> Callable[..., Any]:
         """Return a function that the file defines."""
         self.require_trust()
-        return _namespace(self.text, self.place, self.by_value)[name]
+        with _LOADING:
+            return _namespace(self.text, self.place, self.by_value)[name]
 
 
 @functools.lru_cache(maxsize=64)
@@ -91,8 +92,7 @@ def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -
 class OwnCode(Choice):
     """A setting that rests on functions of the user's own Python file at ``path``, relative to the design."""
 
-    builtin: ClassVar[tuple[str, ...]] = ()
-    """Names that may stand for a function and need none."""
+    builtin: ClassVar[tuple[str, ...]] = ()  # names that may stand for a function and need none
 
     path: Path
     code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] | None = None  # read from the file
