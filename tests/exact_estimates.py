@@ -63,7 +63,6 @@ def exact_accounts(levels: Sequence[dict[str, Any]], values: Sequence[float], er
 
 
 def exact_estimates(levels: Sequence[dict[str, Any]], values: Sequence[float], error: Any) -> Estimates:
-    """Return the estimates of such accounts."""
     return estimates_of(exact_accounts(levels, values, error), "mse")
 
 

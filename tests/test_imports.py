@@ -73,7 +73,6 @@ def test_engine_sources__cover_what_a_batch_imports(graph):
 
 
 def lines(*folders, suffix=".py"):
-    """Lines of the files below some folders."""
     paths = (path for folder in folders for path in (ROOT / folder).rglob(f"*{suffix}") if ".venv" not in path.parts)
     return sum(len(path.read_text().splitlines()) for path in paths)
 

@@ -147,7 +147,6 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path):
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """Results of every kind, and the design."""
     folder = tmp_path_factory.mktemp("layout")
     text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
     text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")

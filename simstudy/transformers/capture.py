@@ -101,8 +101,6 @@ class Seen:
         self._inside: list[tuple[str, Any]] = []  # modules that run, each with what it knows of padding
         self._busy = False
 
-    # ------------------------------------------------------------ doors
-
     def open_doors(self, model: Any, doors: contextlib.ExitStack) -> None:
         """Open all doors until the stack is closed."""
         import torch.nn.functional as F
@@ -114,7 +112,8 @@ class Seen:
             from transformers.modeling_utils import AttentionInterface as Family
 
             base = PreTrainedModel
-            _put(doors, Family, "get_interface", lambda _, name, eager: self._spy(eager), Family.get_interface)
+            found = _here(lambda _, name, eager: self._spy(eager), Family.get_interface)
+            _put(doors, Family, "get_interface", found, Family.get_interface)
         named: dict[int, Any] = {}
         parameters = functools.cache(lambda forward: inspect.signature(forward).parameters)  # modules are many
         for name, module in model.named_modules():
@@ -122,8 +121,8 @@ class Seen:
             masks = parameters(getattr(forward, "__func__", forward)).keys() & _MASKS
             mask = "attention_mask" if of_library else masks.pop() if len(masks) == 1 else ""
             before = functools.partial(self._enter, name, of_library, mask, mask and inspect.signature(forward))
-            doors.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-            doors.callback(module.register_forward_hook(self._leave, always_call=True).remove)
+            doors.callback(module.register_forward_pre_hook(_here(before), with_kwargs=True).remove)
+            doors.callback(module.register_forward_hook(_here(self._leave), always_call=True).remove)
             if of_library and module._can_set_attn_implementation():
                 parts = (getattr(module.config, part, None) for part in module.config.sub_configs)
                 named |= {id(config): config for config in (module.config, *parts) if config is not None}
@@ -132,7 +131,7 @@ class Seen:
             if getattr(config, "use_cache", False):  # keys and values of all layers, which nobody reads
                 _put(doors, config, "use_cache", False, True)
         self._product, self._of_library = F.scaled_dot_product_attention, F.multi_head_attention_forward
-        _put(doors, F, "scaled_dot_product_attention", self._scaled_products, self._product)
+        _put(doors, F, "scaled_dot_product_attention", _here(self._scaled_products, self._product), self._product)
         doors.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
         mha.set_fastpath_enabled(False)  # it packs padded sequences, and nothing inside can be watched
 
@@ -320,8 +319,6 @@ class Seen:
         found = weights[0].mean(1) if given["average_attn_weights"] else weights[0]
         return out, found if given["query"].ndim == 3 else found[0]
 
-    # ------------------------------------------------------------ one call
-
     def _look(self, call: Call, own: Callable[[slice], tuple[Any, Any]], in_parts: bool = False) -> Any:
         """Show a call, checked; ``own`` gives the module's own output (b, h, t, d) and weights of some queries."""
         import torch
@@ -382,3 +379,9 @@ def _put(doors: contextlib.ExitStack, place: Any, name: str, new: Any, old: Any)
     """Replace an attribute until the doors are closed."""
     doors.callback(setattr, place, name, old)
     setattr(place, name, new)
+
+
+def _here(ours: Any, theirs: Any = lambda *_, **__: None) -> Any:
+    """Return what does ours in this thread, and theirs in others, which may run the same model."""
+    here = threading.get_ident()
+    return lambda *args, **kwargs: (ours if threading.get_ident() == here else theirs)(*args, **kwargs)

@@ -279,9 +279,6 @@ def _numbers(tensor: Any) -> Array:
     return np.asarray((tensor if tensor.itemsize > 4 else tensor.float()).cpu())
 
 
-# ---------------------------------------------------------------- what is said of all
-
-
 def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     found = {name: _of_layer(each) for name, each in layers.items()}
     averages = [each.pop("averages") for each in found.values()]

@@ -71,7 +71,6 @@ def test_head_file__that_is_none_is_refused(tmp_path, monkeypatch, content, expe
 
 @pytest.fixture(params=["fifo", "folder", "device", "socket"])
 def irregular(request, tmp_path):
-    """A path that is none of a regular file."""
     path = tmp_path / "odd"
     match request.param:
         case "fifo":

@@ -23,7 +23,6 @@ from simstudy.execution.store import store_of
 
 @pytest.fixture
 def design(tiny, tmp_path):
-    """A study that was run, in this folder."""
     tiny.copied(tmp_path)
     return tiny.design
 

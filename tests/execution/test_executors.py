@@ -152,7 +152,6 @@ def test_loop__returns_every_task_also_those_added_while_iterating():
 
 
 def spied(executor, monkeypatch) -> list[int]:
-    """List how many tasks each turn has."""
     turns, submit = [], executor.submit
     monkeypatch.setattr(executor, "submit", lambda f, tasks, *more: turns.append(len(tasks)) or submit(f, tasks, *more))
     return turns

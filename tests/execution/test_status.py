@@ -24,7 +24,6 @@ from simstudy.study import open_state
 
 @pytest.fixture
 def finished(tmp_path, tiny):
-    """A design, and the store of its run."""
     design = load_design(write_design(tmp_path))
     return design, store_of(design, tiny.copied(tmp_path))
 

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -167,6 +168,14 @@ def test_long_texts__are_computed_in_parts_with_the_same_output():
         with torch.no_grad(), capture(model, visit, tile=tile):
             outputs.append(model(ids, attention_mask=mask.long()).last_hidden_state)
     assert torch.allclose(*outputs, atol=1e-5) and torch.allclose(torch.stack(grams[:2]), torch.stack(grams[2:]))
+
+
+def test_other_threads__run_the_model_unwatched():
+    layer, given = nn.MultiheadAttention(16, 2, batch_first=True).eval(), {"need_weights": False}
+    with torch.no_grad(), ThreadPoolExecutor(1) as pool, capture(layer, lambda _: None) as seen:
+        pool.submit(layer.__call__, X, X, X, **given).result()
+        layer(X, X, X, **given)
+    assert seen.calls == 1
 
 
 def test_tensors__are_let_go_with_the_block():

@@ -132,7 +132,6 @@ def near(tmp_path_factory) -> float:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory, near):
-    """A run with an open claim, and its folder."""
     folder = tmp_path_factory.mktemp("first")
     return folder, run(design_of(folder, near), output=folder, executor="serial")
 

@@ -147,7 +147,6 @@ def test_letters__are_at_least_nine_points(design, results):
 
 @pytest.fixture(scope="module")
 def leading(tmp_path_factory):
-    """Results without exact theory."""
     return build_results(
         build_design(tmp_path_factory.mktemp("plain"), DESIGN.replace("exact = true", "exact = false"))
     )
