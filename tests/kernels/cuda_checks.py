@@ -114,7 +114,7 @@ def test_moments__of_ties_and_of_nearer_keys_tile_by_tile_are_the_formula():
     far.keys[...] = far.keys[..., :1]
     assert_agree(far)
     # The nearest key comes last, far beyond the reference: all is summed again.
-    for farthest in (4.0, 40.0):
+    for farthest in (4.0, 40.0, 400.0):
         given.keys[...] = np.linspace(farthest, 0.0, 40)
         given.queries[...] = 0.0
         assert_agree(given)
