@@ -6,7 +6,6 @@ the controls are the errors given those that were drawn, which say nothing of ot
 """
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 from builders import estimated, minimal_cell, with_contents
 from numpy.typing import NDArray
 from scipy import stats
-from small_studies import claim
 
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
@@ -22,7 +20,6 @@ from simstudy.replicates.intervals import COVERAGE
 from simstudy.replicates.population import measured
 from simstudy.verdicts.comparisons import paired
 from simstudy.verdicts.estimates import estimates_from
-from simstudy.verdicts.judge import comparisons_of, selected_by
 
 Array = NDArray[np.float64]
 
@@ -64,30 +61,6 @@ def intervals(cells: Iterable[Cell], measures: tuple[str, ...], n_batches: int) 
     return Intervals(values[..., 0], values[..., 1], performance.n_blocks - 1)
 
 
-def wrong_pairs(studies: int) -> tuple[Intervals, Intervals]:
-    """Shares of pairs of random heads that diversity puts in the wrong order: over heads, and given those drawn."""
-    stated = claim(kind="violated_pairs", against="chordal", at_most=0.3, over="head_seed")
-    found = []
-    for study in range(studies):
-        cells = [_with_heads(study, head) for head in range(N_DRAWS)]
-        accounts = [_account(cell, moments) for cell, moments in zip(cells, simulate_batch(cells, 0), strict=True)]
-        (comparison,) = comparisons_of(stated, selected_by(stated, accounts, ("head_seed",)))
-        found.append((comparison.estimate, comparison.mcse, comparison.given))
-    estimates, over, given = np.array(found, float).T
-    return Intervals(estimates, over, N_DRAWS - 1), Intervals(estimates, given, N_DRAWS - 1)
-
-
-def _with_heads(study: int, head: int) -> Cell:
-    queries = {"kind": "points", "points": [[1.0]]}
-    settings = {"seed": study, "head_seed": study * N_DRAWS + head, "batch_size": 128, "queries": queries}
-    return minimal_cell(**TINY | settings)
-
-
-def _account(cell: Cell, moments) -> SimpleNamespace:
-    planned, performance = SimpleNamespace(cell=cell, grid="g"), measured(cell, [moments])
-    return SimpleNamespace(planned=planned, batch_size=cell.simulation.batch_size, performance=performance)
-
-
 STUDIES = 500
 LEAST, MOST = 0.93, 0.97
 
@@ -100,15 +73,6 @@ def test_intervals_over_the_population__cover_and_those_given_one_draw_do_not():
         print(f"{name}: {share:.1%} over the population, {control:.1%} given one draw")
         assert LEAST <= share <= MOST
         assert control < 0.7
-
-
-def test_shares_of_wrong_pairs__cover_over_heads_and_do_not_given_those_drawn():
-    over, given = wrong_pairs(STUDIES)
-    truth = over.estimates.mean(axis=0)
-    share, control = over.coverage(truth), given.coverage(truth)
-    print(f"share of wrong pairs, {truth:.1%}: {share:.1%} over heads, {control:.1%} given those drawn")
-    assert LEAST <= share <= MOST
-    assert control < 0.8
 
 
 OF_ROWS = ("mse", "ensemble_variance", "squared_bias")
