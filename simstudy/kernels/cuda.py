@@ -23,9 +23,7 @@ cuda = cuda_compiler()
 # Index legend: r replicate, i key or row, j feature or column of a block, c column of the stacked projections, q query,
 # h and g head, k dimension of a head or number, a wave, b block; s: r, or 0 where all replicates have the same.
 
-COLUMNS = 8
-"""Columns of the stacked projections for which a thread reads its key once."""
-_ROLE_SHIFT = np.uint64(24)
+COLUMNS = 8  # of the stacked projections, for which a thread reads its key once
 
 
 def fill(transform: Any, shape: tuple[int, ...], real: Any, *address: np.uint64) -> Any:
@@ -135,7 +133,7 @@ def _filler(transform: Any) -> Any:
         if at < n_replicates * n_blocks * n_rows:
             i, b, r = at % n_rows, at // n_rows % n_blocks, at // (n_rows * n_blocks)
             replicate = first + np.uint64(r)
-            c3 = (role << _ROLE_SHIFT) | (replicate >> HALF_WORD)
+            c3 = (role << np.uint64(24)) | (replicate >> HALF_WORD)
             w0, w1, w2, w3 = words(np.uint64(b), np.uint64(i), replicate & MASK, c3, k0, k1)
             numbers = pair(w0, w1) + pair(w2, w3)
             for j in range(min(4, n_columns - 4 * b)):

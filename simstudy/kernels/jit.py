@@ -69,7 +69,9 @@ def cuda_function(function: Callable[..., Any]) -> Any:
 @functools.cache
 def cuda_exp2_of(real: str) -> Any:
     """Return 2 to a power for GPUs; of float32 what is denormal is 0, in three instructions less than `math.exp2`."""
-    if real == "float64" or cuda_simulated():
+    if cuda_simulated():  # where infinity, and products with it, are errors
+        return lambda x: math.exp2(min(x, 60.0 if real == "float32" else 450.0))
+    if real == "float64":
         return math.exp2
     from llvmlite import ir
     from numba.cuda.extending import intrinsic
