@@ -225,10 +225,10 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
 
 def _attributes(design: Design) -> dict[str, Any]:
     factors = "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items())
-    digest = hashlib.sha256(design.text.encode()).hexdigest()
+    digests = (hashlib.sha256(each.encode()).hexdigest() for each in (design.text, repr(design.claims)))
     stated = design.study
     study = {"study": stated.name, "title": stated.title, "profile": design.profile, "aim": stated.aim}
     unconfirmed = {"run": "{}", "measures": "{}", "confirmation_text": "", "confirmation_digest": ""}
     return {name: f"some {name}" for name in ATTRIBUTES} | study | unconfirmed | {
-        "design": design.text, "design_hash": digest, "factors": factors,
+        "design": design.text, **dict(zip(("design_hash", "claims_hash"), digests, strict=True)), "factors": factors,
     }  # fmt: skip

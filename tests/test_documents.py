@@ -81,11 +81,6 @@ def test_abstracts__nothing_is_left_out_in_silence():
     assert {name for name, origin in every.items() if origin.startswith(("abstract", "related"))} <= shown
 
 
-def test_own_question__is_answered_as_the_readme_says(study):
-    results = cells_of(simstudy.open_results(study / "outputs" / STUDY / "quick"))
-    assert results.verdict.values.tolist() == ["contradicted"] and not lacking("README.md", "It does not help")
-
-
 @pytest.mark.parametrize(
     "document, number",
     [(document, k) for document in DOCUMENTS for k, _ in enumerate(blocks("python", document))
@@ -97,8 +92,9 @@ def test_python_blocks__run(document, number, study, monkeypatch, capsys):
     assert capsys.readouterr().out.strip()
 
 
-def test_numbers_of_a_contrast__are_those_of_the_run(study):
+def test_own_question_and_contrast__have_the_answers_of_the_pages(study):
     results = cells_of(study / "outputs" / STUDY / "quick")
+    assert results.verdict.values.tolist() == ["contradicted"] and not lacking("README.md", "It does not help")
     two, three = ({"n_heads": heads, "noise_sd": 1} for heads in (2, 3))
     found = simstudy.contrast(results, three, two, "mse")
     assert not lacking("simstudy/docs/results.md", f"{found.estimate:.4f}", f"{found.mcse:.5f}", below="## Two cells")

@@ -112,11 +112,6 @@ def test_selector_of_no_cell__is_told_the_levels_as_they_must_be_written(tmp_pat
     assert expected in mistakes(tmp_path, edited(text, 'measure = "mse"', f'measure = "mse"\nwhere = {where}'))
 
 
-def test_replay_of_no_cell__is_told_the_levels(command, tmp_path):
-    code, _, errors = command("replay", write_design(tmp_path), "--cell", "angle=30", "--replicate", "0")
-    assert code == 2 and "no cell of 0 to 5 fits; angle is 0.0 or 45.0 or 90.0" in errors
-
-
 def test_time_left__is_not_told_before_every_cell_has_been_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "due", lambda began, *_: began)
     design = load_design(write_design(tmp_path))

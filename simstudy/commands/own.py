@@ -55,10 +55,8 @@ def judge(
     except UserError as error:
         raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
     if as_json:
-        rows = found.to_dataframe().reset_index().to_dict("records")
-        told = [
-            {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows
-        ]
+        table = found.to_dataframe().reset_index().astype(object)
+        told = table.mask(table.isin([math.nan, math.inf, -math.inf]), None).to_dict("records")
         say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": told})
     else:
         show_table(verdict_table(found.lines, "standard error", found.looks))

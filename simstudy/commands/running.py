@@ -136,6 +136,7 @@ def status(
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
     as_json: cli.JsonOption = False,
+    trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
@@ -148,7 +149,7 @@ def status(
     from simstudy.report.progress import status_line, status_record, status_table
     from simstudy.report.terminal import say, say_json, show_table
 
-    loaded, store = cli.opened(design, profile, output, confirm=confirm)
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
     found = read_status(loaded, store) or counted(sized(loaded), store)
     if as_json:
         say_json(status_record(found, loaded, store))
@@ -184,6 +185,7 @@ def report(
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
     figures: Annotated[Literal["pdf", "svg"] | None, typer.Option(help=_FIGURES)] = None,
+    trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
     claims: cli.ClaimsOption = False,
 ) -> None:
@@ -201,9 +203,9 @@ def report(
     if design is None or designs_in(Path(design)):
         # Without a folder also those that lie here: what is shipped and what is one's own.
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
-        say(f"page: {gather(known, profile, output)}")
+        say(f"page: {gather(known, profile, output, trust or ())}")
         return
-    loaded, store = cli.opened(design, profile, output, confirm=confirm)
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
     results = read_cells(store)
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
     with store.locked():

@@ -127,11 +127,11 @@ def _digest_of_results(store: Store, device: str) -> str:
 
 
 def origin_of(design: Design) -> str:
-    """Return a digest of all that results rest on but the batches: design, files that it names, code, installation."""
+    """Return a digest of all that results rest on but the batches: design, its files, code, installation."""
     # The engine is not asked for, as to compile takes longer than to read all sources, on which it depends.
     read = contents([planned.cell for planned in design.cells]), installation()
     settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(_SETTINGS))
-    stated = repr((design.text, design.profile, design.confirmation, read, settings))
+    stated = repr((design.text, design.profile, design.confirmation, design.claims, read, settings))
     files = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return hashlib.sha256(b"".join([stated.encode(), *(path.read_bytes() for path in files)])).hexdigest()
 

@@ -41,14 +41,14 @@ def _tested(lines: Mapping[str, VerdictLine]) -> list[dict[str, Any]]:
     return told
 
 
-def gather(designs: Iterable[Path], profile: str, output: Path) -> Path:
+def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[Path] = ()) -> Path:
     """Write ``report-<profile>.html``: every study that has results, with its answer, first figure and verdicts."""
     studies = []
     lines: dict[str, VerdictLine] = {}
     for path in designs:
         if profile not in profiles_of(path):
             continue
-        design = load_design(path, profile)
+        design = load_design(path, profile, trust)
         store = store_of(design, output)
         if not (store.folder / "results.nc").exists():
             continue

@@ -101,6 +101,7 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
     stated = [("the design", hashlib.sha256(design.text.encode()).hexdigest(), "design_hash")]
     read = contents(planned.cell for planned in design.cells)
     stated += [(path, digest, "data") for digest, path in read.items()]
+    stated += [("a number of functions.py", hashlib.sha256(repr(design.claims).encode()).hexdigest(), "claims_hash")]
     for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
         raise UserError(f"{store.folder / 'results.nc'}: {changed} has changed since; {_AGAIN}")
     if not _has_all_of(results, design):
@@ -127,8 +128,7 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> s
     study["comparisons"] = tables.comparison_lines(results)
     study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
     study["grids"] = [_grid(results, design, name) for name in design.factors]
-    how = {"error_rate": LEVEL, "max_rows": MAX_ROWS, "max_compared": MAX_COMPARED}
-    return template("report.html").render(study=study, **how)
+    return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS, max_compared=MAX_COMPARED)
 
 
 def template(name: str) -> jinja2.Template:

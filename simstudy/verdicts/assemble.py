@@ -102,9 +102,8 @@ def _attributes(design: Design, device: str) -> dict[str, Any]:
     source = provenance(device, [planned.cell for planned in design.cells])
     known = {name: Variable((), each.unit, each.meaning, each.formula) for name, each in design.measures.items()}
     known = measures.measures_of_functions((planned.cell for planned in design.cells), known)
-    seeds = sorted({planned.cell.simulation.seed for planned in design.cells})
     return {
-        "seed": ", ".join(map(str, seeds)),
+        "seed": ", ".join(map(str, sorted({planned.cell.simulation.seed for planned in design.cells}))),
         "confirmation_text": design.confirmation.text if design.confirmation else "",
         "confirmation_digest": design.confirmation.digest if design.confirmation else "",
         "title": design.study.title,
@@ -113,6 +112,7 @@ def _attributes(design: Design, device: str) -> dict[str, Any]:
         "aim": design.study.aim,
         "design": design.text,
         "design_hash": hashlib.sha256(design.text.encode()).hexdigest(),
+        "claims_hash": hashlib.sha256(repr(design.claims).encode()).hexdigest(),
         "engine": source["engine"],
         "simstudy_version": source["simstudy"],
         "commit": source["commit"],

@@ -420,7 +420,7 @@ def expected(scale):
 """
 
 
-def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp_path):
+def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp_path, in_process, monkeypatch):
     path = write_design(tmp_path / "squares", STUDY)
     code = path.parent / "functions.py"
     code.write_text(SQUARES)
@@ -432,6 +432,9 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
     assert 0.0 < np.abs(z).max() < 4.0
     assert results.verdict.values.tolist() == ["supported", "supported"] and results.claimed_value[1] == 4.0
     assert results.squared.attrs["units"] == "kg" and "scale" in results.coords and "n_heads" not in results.coords
+    monkeypatch.chdir(tmp_path)
+    for given in (["status", "squares"], ["report", "squares"], ["report", "."]):
+        assert in_process(*given, "--output", tmp_path, "--trust", code).returncode == 0
     text = path.read_text()
     for old, new, said in (
         ("scale = [1.0, 2.0]", "speed = [1.0]", "grids.scales.factors.speed.0. = 1.0: is taken by no function"),

@@ -10,13 +10,14 @@ from stored import batches, remove, rows
 import simstudy
 from simstudy import plan, study
 from simstudy.design.load import load_design
-from simstudy.errors import PrecisionWarning
+from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution import provenance, status
 from simstudy.execution.loop import Meter
 from simstudy.execution.state import RunState
 from simstudy.execution.status import FILE, Status, StatusWriter, counted, is_done, read_status, status_of
 from simstudy.execution.store import Store, store_of
 from simstudy.report import page
+from simstudy.report.page import require_same_design
 from simstudy.report.progress import status_line
 from simstudy.results import cells_of
 from simstudy.study import open_state
@@ -62,20 +63,14 @@ def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, 
     assert read_status(design, store_of(design, tmp_path)).finished == 6
 
 
-@pytest.mark.parametrize("change", ["design", "code", "batch gone", "damaged", "missing"])
-def test_status_that_does_not_hold__is_not_told(finished, change, monkeypatch, tmp_path):
+@pytest.mark.parametrize("gone", [True, False])
+def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished, gone):
     design, store = finished
     assert read_status(design, store) is not None
-    if change == "design":
-        design = load_design(write_design(tmp_path, edited(DESIGN, "mse = 0.05", "mse = 0.04")))
-    elif change == "code":
-        monkeypatch.setattr(status, "installation", lambda: "another")
-    elif change == "batch gone":
+    if gone:
         remove(store.folder / min(rows(store.folder)))
-    elif change == "damaged":
-        (store.folder / FILE).write_text(json.dumps({"origin": "x"}))
     else:
-        (store.folder / FILE).unlink()
+        (store.folder / FILE).write_text(json.dumps({"origin": "x"}))
     assert read_status(design, Store(store.folder)) is None
 
 
@@ -220,7 +215,9 @@ def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
 
 FUNCTIONS = "def m(x):\n    return 1.0 * x[0] ** 2\n"
 OWN = edited(edited(DESIGN, "[0, 45, 90]", "[0, 90]"), "[0.5, 1.0]", "[0.5]")
-OWN = edited(OWN, '{ kind = "ridge" }', '{ kind = "own", path = "functions.py", name = "m" }')
+OWN = edited(OWN, '{ kind = "ridge" }', '{ kind = "own", path = "mine.py", name = "m" }')
+NUMBER = 'statement = "A number.", kind = "equals", grid = "angles", measure = "mse", margin = 1'
+OWN += f'[claims]\nnumber = {{ {NUMBER}, value.function = "number" }}'
 
 
 def damage(file):
@@ -235,7 +232,8 @@ CHANGED = {
     "details": lambda _, store, patch: (store / "details.nc").unlink(),
     "provenance": lambda _, store, patch: (store / "provenance.json").write_text("{}"),
     "claim": lambda folder, *_: write_design(folder, edited(OWN, '"undecided"', '"supported"')),
-    "functions": lambda folder, *_: (folder / "functions.py").write_text(edited(FUNCTIONS, "1.0", "2.0")),
+    "functions": lambda folder, *_: (folder / "mine.py").write_text(edited(FUNCTIONS, "1.0", "2.0")),
+    "a claim's number": lambda folder, *_: (folder / "functions.py").write_text("def number():\n    return 9"),
     "versions": lambda _, store, patch: patch.setattr(provenance, "_version", lambda _: "9.9"),
     "sources": lambda folder, _, patch: patch.setattr(status, "PACKAGE", folder / "another"),
     "environment": lambda _, store, patch: patch.setenv("NUMBA_OF_NO_USE", "1"),
@@ -244,8 +242,9 @@ CHANGED = {
 
 @pytest.mark.filterwarnings("ignore:.* stored batches were damaged")
 def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, monkeypatch):
-    (tmp_path / "functions.py").write_text(FUNCTIONS)
-    path, trust = write_design(tmp_path, OWN), [tmp_path / "functions.py"]
+    path, trust = write_design(tmp_path, OWN), [tmp_path / "mine.py", tmp_path / "functions.py"]
+    trust[0].write_text(FUNCTIONS)
+    trust[1].write_text("def number():\n    return 1")
     opened, original = [], study.open_state
     monkeypatch.setattr(study, "open_state", lambda *given: opened.append(1) or original(*given))
 
@@ -259,6 +258,9 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, 
         change(tmp_path, tmp_path / "tiny" / "quick", monkeypatch)
         assert opens(), name
         assert not opens(), name
+    trust[1].write_text("def number():\n    return 5")
+    with pytest.raises(UserError, match=r"results.nc: a number of functions.py has changed since; run the study again"):
+        require_same_design(cells_of(tmp_path / "tiny" / "quick"), load_design(path, trust=trust), Store(tmp_path))
 
 
 def test_page__is_drawn_again_only_if_it_or_what_it_shows_changed(tmp_path, in_process, monkeypatch):
