@@ -107,7 +107,7 @@ class Calm:
 
     def run(self, name: str, before: str = "") -> CompletedProcess:
         """Run the study into a folder of this name, after some code."""
-        given = "run", self.design, "--output", self.place / name, "--quiet", *self._options
+        given = "run", self.design, "--output", self.place / name, *self._options
         return simstudy(*given, before=self.before + before)
 
     def ends(self, name: str, before: str = "") -> str:

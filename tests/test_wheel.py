@@ -46,7 +46,7 @@ assert not list(Path().iterdir())
 assert command(["init", "my-question"]) == 0
 new = Path("my-question/design.toml")
 new.write_text(new.read_text().replace("0.02", "0.2").replace("population =", "# population ="))
-raise SystemExit(command(["run", "my-question", "--quiet", "--workers", "1"]))
+raise SystemExit(command(["run", "my-question", "--workers", "1"]))
 """
 
 

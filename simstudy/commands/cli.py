@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,8 @@ import simstudy
 from simstudy.errors import require_plain
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from simstudy.design.document import Design
     from simstudy.execution.store import Store
 
@@ -32,10 +35,20 @@ app = typer.Typer(
 )
 
 
+def say(*what: str | Table) -> None:
+    """Print lines and tables, by what is imported then: ``--help`` must be fast."""
+    from simstudy.report import terminal
+
+    terminal.say(*what)
+
+
+def say_json(content: Any) -> None:
+    """Print plain data as JSON, in which no character steers a terminal."""
+    say(*json.dumps(content, indent=2, allow_nan=False).split("\n"))
+
+
 def _show_version(asked: bool) -> None:
     if asked:
-        from simstudy.report.terminal import say
-
         say(f"simstudy {simstudy.__version__}")
         raise typer.Exit
 
@@ -49,8 +62,6 @@ def options(
 ) -> None:
     """Take the options that stand before a command; without a command, show the help."""
     if context.invoked_subcommand is None:
-        from simstudy.report.terminal import say
-
         say(*context.get_help().splitlines())
         raise typer.Exit(2)
 
@@ -63,7 +74,6 @@ def plain_path(path: Path) -> Path:
 
 DesignArgument = Annotated[str, typer.Argument(help="Path of a study, or the name of a shipped one.")]
 ProfileOption = Annotated[str, typer.Option(help="Profile of the design: quick, full, or one of your own.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")]
 ExecutorOption = Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786 (Dask).")]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; by default all.")]
 OutputOption = Annotated[Path, typer.Option(help="Folder of all studies: OUTPUT/STUDY/PROFILE.", callback=plain_path)]

@@ -37,7 +37,6 @@ def judge(
     from simstudy.judging.claims import read_claims
     from simstudy.judging.judged import judged, write_page
     from simstudy.report.tables import verdict_table
-    from simstudy.report.terminal import say, say_json, show_table
     from simstudy.ties import tied_sets
 
     if page is not None and (page.suffix not in (".html", ".htm") or claims is None):
@@ -48,7 +47,8 @@ def judge(
     try:
         if stated is None:
             ties = tied_sets(_read(numbers, dict.fromkeys(options) | given), **given)
-            return say_json(ties.conditions.to_dict("records")) if as_json else say(repr(ties))
+            rows = ties.conditions.to_dict("records")
+            return cli.say_json(rows) if as_json else cli.say(*repr(ties).split("\n"))
         found = judged(_read(numbers, stated.numbers.model_dump() | given), place, stated, given)
     except DesignError:  # of the claims
         raise
@@ -57,14 +57,13 @@ def judge(
     if as_json:
         table = found.to_dataframe().reset_index().astype(object)
         told = table.mask(table.isin([math.nan, math.inf, -math.inf]), None).to_dict("records")
-        say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": told})
+        cli.say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": told})
     else:
-        show_table(verdict_table(found.lines, "standard error", found.looks))
-        say(*found.summary, *found.wanted)
+        cli.say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)
     if page is not None and claims is not None:
         written = write_page(found, cli.plain_path(page), (numbers, claims))
         if not as_json:
-            say(f"page     {written}")
+            cli.say(f"page     {written}")
     raise typer.Exit(0 if all(line.as_expected for line in found.lines) else cli.EXIT_NOT_AS_EXPECTED)
 
 
@@ -123,22 +122,21 @@ def inspect(
     """
     from simstudy.execution.store import Store
     from simstudy.report.heads import CAUTION, SOURCE_NAMES, answer, most_alike, reasons, scores, write_heads_page
-    from simstudy.report.terminal import say
     from simstudy.transformers.inspection import inspect_heads
 
     require_plain("model", str(model))
     found = inspect_heads(*(_arrays(model) if model.suffix == ".npz" else _model(model, texts, remote_code)))
     path = write_heads_page(found, Store(output), model.stem)
-    say(answer(found))
+    cli.say(answer(found))
     for layer, first, second, correlation in most_alike(found, 5):
-        say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
-    say(CAUTION)
+        cli.say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
+    cli.say(CAUTION)
     for source, name in SOURCE_NAMES.items():
         rank, error = scores(found, source)
-        say(f"{name}: rank correlation {rank}, root mean squared error {error}")
+        cli.say(f"{name}: rank correlation {rank}, root mean squared error {error}")
     for reason in reasons(found):
-        say(f"no theory: {reason}")
-    say(f"data     {output / 'heads.nc'}", f"page     {path}")
+        cli.say(f"no theory: {reason}")
+    cli.say(f"data     {output / 'heads.nc'}", f"page     {path}")
 
 
 def _arrays(path: Path) -> tuple[dict[str, Any], Any]:

@@ -213,27 +213,21 @@ def _is_open(judged: xr.Dataset, cells: Sequence[Cell], order: int) -> bool:
     return bool(np.isfinite(judged.verdict_estimate)) and not lacking(cells, order)
 
 
-def plan_table(plan: Plan) -> Table:
-    """Return replicates, time and disk of each grid."""
+def plan_told(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
+    """Return replicates, time and disk of each grid, and the whole in words."""
     table = Table("grid", "cells", "replicates", "batches left", "CPU time left", "disk")
     for grid in plan.grids:
         left = f"{grid.batches:,}", duration(grid.cpu_seconds), f"{grid.bytes / 2**20:.1f} MiB"
         table.add_row(grid.grid, str(grid.cells), f"{grid.replicates:,}", *left)
-    return table
-
-
-def plan_lines(plan: Plan, workers: int | None) -> list[str]:
-    """Return the whole in words."""
-    disk = sum(grid.bytes for grid in plan.grids) / 2**20
-    replicates = sum(grid.replicates for grid in plan.grids)
+    disk, replicates = sum(each.bytes for each in plan.grids) / 2**20, sum(each.replicates for each in plan.grids)
     here = f"{duration(plan.seconds(1))} of processor time on {plan.workers} workers"
-    lines = [
+    others = () if workers is None else (f"about {duration(plan.seconds(workers))} left on {workers} such workers",)
+    return (
+        table,
         f"{replicates:,} replicates, {disk:.0f} MiB on disk, {plan.peak_MiB:.0f} MiB of memory in the largest process",
         f"about {duration(plan.seconds(plan.workers))} left on this machine ({here})",
-    ]
-    if workers is not None:
-        lines.append(f"about {duration(plan.seconds(workers))} left on {workers} such workers")
-    return lines
+        *others,
+    )
 
 
 def _finite(value: Any, otherwise: str | None) -> Any:

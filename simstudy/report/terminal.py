@@ -5,7 +5,6 @@ What is left when everything foreseen is dealt with is a defect: one line here, 
 
 import contextlib
 import importlib.util
-import json
 import os
 import platform
 import sys
@@ -43,14 +42,10 @@ SPEED_SECONDS = 600.0
 """Time over which the speed of a run is estimated."""
 
 
-def say(*lines: str) -> None:
-    """Print lines to standard output, none of them wrapped; a newline inside of one is spelt out."""
-    _print(_output, *map(entry, lines))
-
-
-def say_json(content: Any) -> None:
-    """Print plain data as JSON, in which no character steers a terminal."""
-    say(*json.dumps(content, indent=2, allow_nan=False).split("\n"))
+def say(*what: str | Table) -> None:
+    """Print lines to standard output, none of them wrapped, and tables; a newline inside of a line is spelt out."""
+    for each in what:
+        _print(_output, entry(each) if isinstance(each, str) else each, soft_wrap=isinstance(each, str))
 
 
 def warn(*lines: str) -> None:
@@ -61,11 +56,6 @@ def warn(*lines: str) -> None:
 def fail(*lines: str) -> None:
     """Print to standard error why a command ends."""
     _print(_errors, Text.assemble(("error: ", "bold red"), entry(*lines)))
-
-
-def show_table(table: Table) -> None:
-    """Print a table, whose cells are strings or come from `entry`."""
-    _print(_output, table, soft_wrap=False)
 
 
 def entry(*lines: str | tuple[str, str]) -> Text:

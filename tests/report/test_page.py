@@ -25,7 +25,7 @@ from simstudy.report.tables import (
     verdict_lines,
     verdict_table,
 )
-from simstudy.report.terminal import show_table
+from simstudy.report.terminal import say
 from simstudy.results import cells_of, tree_of
 
 WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
@@ -226,7 +226,7 @@ def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
     undefined["verdict"][...] = "undecided"
     lines = verdict_lines(undefined)
     assert {(line.estimate, line.claimed, line.confidence, line.p_against) for line in lines} == {("–",) * 4}
-    show_table(verdict_table(lines))
+    say(verdict_table(lines))
     assert capsys.readouterr().out.count("undecided") == 3
     for drawing in [draw(figure, name, undefined) for name, figure in design.figures.items()]:
         assert image(drawing, "svg").startswith(b"<?xml")

@@ -11,7 +11,7 @@ from builders_results import build_design, build_results
 from simstudy.report.labels import OVERVIEW, Z_SCORES
 from simstudy.report.page import figure_files
 from simstudy.report.tables import count_verdicts, csv_of, verdict_lines, verdict_table
-from simstudy.report.terminal import show_table
+from simstudy.report.terminal import say
 
 
 def test_csv__holds_no_formulas():
@@ -35,7 +35,7 @@ def test_verdict_lines__round_to_the_error_and_compare_with_what_was_expected(re
 
 
 def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
-    show_table(verdict_table(verdict_lines(results)))
+    say(verdict_table(verdict_lines(results)))
     printed = capsys.readouterr().out
     assert "96.67 % confidence intervals, valid at any number of looks" in printed
     assert "ensemble_variance at [n_keys = 100]" in printed

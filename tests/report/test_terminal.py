@@ -57,7 +57,7 @@ def test_text__is_shown_on_one_line_as_it_is_or_spelt_out(text, capsys):
     spelt = shown.out.removesuffix("\n")
     assert spelt.isprintable() and (not text.isprintable() or spelt == text)
     assert shown.err == f"{spelt}\nerror: {spelt}\n"
-    terminal.show_table(table)
+    terminal.say(table)
     assert capsys.readouterr().out.replace("\n", "").isprintable()
 
 

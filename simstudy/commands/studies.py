@@ -1,7 +1,9 @@
-"""Studies: ``run``, ``submit``, ``status`` and ``plan``; ``report`` and ``replay`` of what is stored."""
+"""Studies: write a design with ``init``, look at it, run it here or on a cluster, and see what it found."""
 
 from __future__ import annotations
 
+import importlib.resources
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,13 +11,96 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from simstudy.commands import cli
+from simstudy.errors import UserError
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from simstudy.design.document import Design
     from simstudy.execution.store import Store
+    from simstudy.report.tables import VerdictLine
 
 _TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
 _FIGURES = "Also write all figures of a study in this format. A later run does not write them again."
+
+
+@cli.app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="Table (heads), setting (noise), kind (ridge), or measure (mse).")] = "",
+) -> None:
+    """Print every table, entry and kind of a design with defaults, and every measure; or those of a name."""
+    from simstudy.reference import described
+
+    cli.say(*described(name))
+
+
+@cli.app.command("list")
+def list_designs(
+    folder: Annotated[Path | None, typer.Argument(help="List the designs in this folder instead.")] = None,
+) -> None:
+    """List shipped designs and those in ./designs."""
+    from rich.table import Table
+
+    from simstudy.design.written import FILE, designs_in, known_designs, read_design
+
+    paths = known_designs() if folder is None else designs_in(folder)
+    if not paths:
+        raise UserError(f"{folder or 'designs'}: holds no study folders (NAME/{FILE}); give another folder")
+    table = Table("design", "title", "profiles")
+    for path in paths:
+        try:
+            tables = read_design(path).tables
+            table.add_row(path.parent.name, str(tables["study"]["title"]), ", ".join(tables["profiles"]))
+        except (UserError, LookupError, TypeError):
+            table.add_row(path.parent.name, "has mistakes", f"see simstudy check {path.parent}")
+    cli.say(table)
+
+
+@cli.app.command()
+def check(
+    designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")],
+    trust: cli.TrustOption = None,
+) -> None:
+    """Check designs under every profile and list all mistakes, each with its place and remedy."""
+    from simstudy.design.load import check as check_design
+    from simstudy.design.mistakes import DesignError
+    from simstudy.report.terminal import counted
+
+    mistakes = []
+    for design in designs:
+        try:
+            profiles = check_design(design, trust or ())
+        except DesignError as error:
+            mistakes += [f"{error.place}: {problem}" for problem in error.problems]
+        else:
+            for each in profiles.values():
+                size = f"{counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}"
+                cli.say(f"{each.path}: {each.profile}: {size}")
+    if mistakes:
+        raise UserError(*mistakes)
+
+
+@cli.app.command()
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the study and of its folder.")] = "my-study",
+    functions: Annotated[bool, typer.Option("--functions", help="A study of your own functions.")] = False,
+) -> None:
+    """Write the folder NAME of a study that runs in seconds, with comments, as a start for your own."""
+    from simstudy.design.document import NAME
+
+    if not re.fullmatch(NAME, name):
+        raise UserError(f"{name}: not a valid study name; use lower-case letters and digits, joined by single hyphens")
+    templates = importlib.resources.files("simstudy.commands") / "templates" / ("functions" if functions else "heads")
+    folder = Path(name)
+    try:
+        folder.mkdir()
+        for template in templates.iterdir():
+            text = template.read_text(encoding="utf-8").replace("my-study", name)
+            (folder / template.name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); give another name or go elsewhere") from None
+    trust = f" --trust {folder / 'functions.py'}" if functions else ""
+    cli.say(f"study    {folder}", f"now      simstudy check {folder}{trust}", f"         simstudy run {folder}{trust}")
 
 
 @cli.app.command()
@@ -27,7 +112,6 @@ def run(
     output: cli.OutputOption = cli.OUTPUT,
     share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", later taken by run.')] = None,
     trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
-    quiet: cli.QuietOption = False,
     trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
     claims: cli.ClaimsOption = False,
@@ -35,42 +119,35 @@ def run(
     """Run a study, or continue it: stored batches are not computed again."""
     from simstudy.execution.shares import Share
     from simstudy.report.progress import ProgressDisplay
-    from simstudy.report.terminal import say
     from simstudy.study import run_share
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
     how: dict[str, Any] = {"output": output, "executor": executor, "workers": workers, "trust_network": trust_network}
     if share is None:
-        raise typer.Exit(run_and_report(loaded, store, quiet, claims, **how))
-    with ProgressDisplay(quiet) as display:
+        raise typer.Exit(run_and_report(loaded, store, claims, **how))
+    with ProgressDisplay() as display:
         n_cells, stored = run_share(loaded, Share.parse(share), observer=display, **how)
-    if not quiet:
-        say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
+    cli.say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
 
 
-def run_and_report(loaded: Design, store: Store, quiet: bool = False, claims: bool = False, **how: Any) -> int:
+def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
     from simstudy.execution.status import REPORT, reported
     from simstudy.report import tables
     from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
-    from simstudy.report.terminal import counted, say, show_table, warn
+    from simstudy.report.terminal import counted, warn
     from simstudy.study import complete
 
     _leave_out_dask_arrays()
-    with ProgressDisplay(quiet) as display:
+    with ProgressDisplay() as display:
         results, status, notes = complete(loaded, observer=display, **how)
-    lines = tables.verdict_lines(results)
-    if not quiet:
-        if claims:
-            show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
-        replicates, failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
-        size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed} failed"
-        say(tables.sentence(lines) or tables.measure_words(results, loaded))
-        say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
-        if loaded.confirmation:
-            say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
-    missed = missed_line(status, loaded)
-    if told := [*filter(None, (missed, undecided_line(results, loaded) if loaded.claims else "")), *notes]:
+    replicates, failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
+    size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed} failed"
+    lines = _say_answer(results, loaded, claims)
+    cli.say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
+    if loaded.confirmation:
+        cli.say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
+    if told := [*filter(None, (missed_line(status, loaded), undecided_line(results, loaded), *notes))]:
         warn(*told)
     if store.read_json(REPORT) != reported(status, store):
         # Imported and drawn here: nobody has to wait for pictures to read a verdict.
@@ -79,11 +156,20 @@ def run_and_report(loaded: Design, store: Store, quiet: bool = False, claims: bo
         with store.locked():
             write_report(results, loaded, store)
             store.write_json(REPORT, reported(status, store))
-    if not quiet:
-        say(f"page: {store.folder / 'report.html'}")
+    cli.say(f"page: {store.folder / 'report.html'}")
     if not all(line.as_expected for line in lines):
         return cli.EXIT_NOT_AS_EXPECTED
-    return cli.EXIT_PRECISION_MISSED if missed else 0
+    return 0 if all(cell.reached for cell in status.cells) else cli.EXIT_PRECISION_MISSED
+
+
+def _say_answer(results: xr.Dataset, loaded: Design, claims: bool) -> list[VerdictLine]:
+    from simstudy.report import tables
+
+    lines = tables.verdict_lines(results)
+    if claims:
+        cli.say(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
+    cli.say(tables.sentence(lines) or tables.measure_words(results, loaded))
+    return lines
 
 
 def _leave_out_dask_arrays() -> None:
@@ -118,14 +204,13 @@ def submit(
     """
     from simstudy.execution.executors import Jobs, job_script
     from simstudy.execution.folder import Folder
-    from simstudy.report.terminal import say
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
     logs, keys = store.folder.absolute() / "logs", Folder(store.folder.absolute())
     asked = Jobs(system, jobs, threads, memory, walltime, logs, keys)
     store.files.require_ours()  # before Dask makes the folder of logs
     if show:
-        say(*job_script(asked).split("\n"))
+        cli.say(*job_script(asked).split("\n"))
     else:
         raise typer.Exit(run_and_report(loaded, store, output=output, executor=asked))
 
@@ -147,15 +232,13 @@ def status(
     from simstudy.execution.status import counted, read_status
     from simstudy.replicates.allocation import sized
     from simstudy.report.progress import status_line, status_record, status_table
-    from simstudy.report.terminal import say, say_json, show_table
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
     found = read_status(loaded, store) or counted(sized(loaded), store)
     if as_json:
-        say_json(status_record(found, loaded, store))
+        cli.say_json(status_record(found, loaded, store))
     else:
-        show_table(status_table(found, loaded))
-        say(status_line(found, store))
+        cli.say(status_table(found, loaded), status_line(found, store))
 
 
 @cli.app.command()
@@ -168,13 +251,10 @@ def plan(
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
     from simstudy.interactive import plan as plan_study
-    from simstudy.report.progress import plan_lines, plan_table
-    from simstudy.report.terminal import say, show_table
+    from simstudy.report.progress import plan_told
 
     loaded, _ = cli.opened(design, profile, output, trust)
-    found = plan_study(loaded, output=output)
-    show_table(plan_table(found))
-    say(*plan_lines(found, workers))
+    cli.say(*plan_told(plan_study(loaded, output=output), workers))
 
 
 @cli.app.command()
@@ -194,26 +274,22 @@ def report(
     The command uses stored batches and computes no replicate.
     """
     from simstudy.design.written import designs_in, known_designs
-    from simstudy.report import tables
     from simstudy.report.all_studies import gather
     from simstudy.report.page import write_report
-    from simstudy.report.terminal import say, show_table
+    from simstudy.report.tables import count_verdicts
     from simstudy.results import read_cells
 
     if design is None or designs_in(Path(design)):
         # Without a folder also those that lie here: what is shipped and what is one's own.
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
-        say(f"page: {gather(known, profile, output, trust or ())}")
+        cli.say(f"page: {gather(known, profile, output, trust or ())}")
         return
     loaded, store = cli.opened(design, profile, output, trust, confirm)
     results = read_cells(store)
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
     with store.locked():
         path = write_report(results, loaded, store, figures)
-    lines = tables.verdict_lines(results)
-    if claims:
-        show_table(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
-    say(tables.sentence(lines) or tables.measure_words(results, loaded), tables.count_verdicts(lines), f"page: {path}")
+    cli.say(count_verdicts(_say_answer(results, loaded, claims)), f"page: {path}")
 
 
 @cli.app.command()
@@ -228,7 +304,6 @@ def replay(
 ) -> None:
     """Compute one replicate again, to the bit, and store its data and estimates."""
     from simstudy.replicates.replay import replay as rebuild
-    from simstudy.report.terminal import say
     from simstudy.study import select, sized
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
@@ -236,7 +311,7 @@ def replay(
     arrays = rebuild(sized(loaded).cells[number].cell, replicate)
     with store.locked():
         path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)
-    say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
+    cli.say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
     if "head_estimate" in arrays:
-        say(*str(arrays.head_estimate.to_pandas()).split("\n"))
-    say(f"replicate {replicate} of cell {number}: {arrays.attrs['failure'] or 'defined'}", f"arrays   {path}")
+        cli.say(*str(arrays.head_estimate.to_pandas()).split("\n"))
+    cli.say(f"replicate {replicate} of cell {number}: {arrays.attrs['failure'] or 'defined'}", f"arrays   {path}")
