@@ -236,6 +236,5 @@ class Findings:
         return [title, f"{size}, by {run['device']}", *([missed] if short else []), *counts]
 
     def _brief(self) -> pd.DataFrame:
-        lines = verdict_lines(self._results)
-        columns = ("claim", "verdict", "expected", "statistic", "estimate", "claimed")
-        return pd.DataFrame([{name: getattr(line, name) for name in columns} for line in lines]).set_index("claim")
+        columns = ["claim", "verdict", "expected", "statistic", "estimate", "claimed"]
+        return pd.DataFrame(map(vars, verdict_lines(self._results)))[columns].set_index("claim")

@@ -94,8 +94,7 @@ def test_errors__are_warnings_alone(command, tmp_path):
 def test_study_without_claims__shows_its_measures(command, tmp_path):
     text = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
     code, shown, _ = command("run", write_design(tmp_path, text), "--executor", "serial", "--claims")
-    assert code in (0, 3) and "\nmean squared error [Y²]: 0." in shown and "Verdicts" not in shown
-    assert "angles: angle = 45.0, bandwidth = 0.5" in shown and shown.count("±") >= 6
+    assert code in (0, 3) and shown.startswith("mean squared error [Y²]: 0.") and "Verdicts" not in shown
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,7 @@ ConfirmOption = Annotated[
     str | None,
     typer.Option("--confirm", help="Other random numbers, which follow from design, functions and this text."),
 ]
-ClaimsOption = Annotated[
-    bool, typer.Option("--claims", help="Also show the table of claims, or of estimates if there is no claim.")
-]
+ClaimsOption = Annotated[bool, typer.Option("--claims", help="Also show the table of claims.")]
 OUTPUT = Path("outputs")
 
 

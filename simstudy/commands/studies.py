@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from simstudy.design.document import Design
     from simstudy.execution.store import Store
-    from simstudy.report.tables import VerdictLine
 
 _TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
 _FIGURES = "Also write all figures of a study in this format. A later run does not write them again."
@@ -162,12 +161,12 @@ def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: An
     return 0 if all(cell.reached for cell in status.cells) else cli.EXIT_PRECISION_MISSED
 
 
-def _say_answer(results: xr.Dataset, loaded: Design, claims: bool) -> list[VerdictLine]:
+def _say_answer(results: xr.Dataset, loaded: Design, claims: bool) -> list[Any]:
     from simstudy.report import tables
 
     lines = tables.verdict_lines(results)
-    if claims:
-        cli.say(tables.verdict_table(lines) if lines else tables.measure_table(results, loaded))
+    if claims and lines:
+        cli.say(tables.verdict_table(lines))
     cli.say(tables.sentence(lines) or tables.measure_words(results, loaded))
     return lines
 

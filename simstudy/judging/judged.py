@@ -24,7 +24,6 @@ from simstudy.judging.claims import ClaimsFile, read_claims, require_answerable
 from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
 from simstudy.report.labels import level_name
 from simstudy.report.tables import (
-    VerdictLine,
     comparison_frame,
     comparison_lines,
     count_verdicts,
@@ -76,7 +75,7 @@ class Verdicts:
         return comparison_frame(self.dataset)
 
     @property
-    def lines(self) -> list[VerdictLine]:
+    def lines(self) -> list[Any]:
         """Verdicts as text, rounded to what their errors allow."""
         return verdict_lines(self.dataset)
 
@@ -132,7 +131,7 @@ class Verdicts:
         """Return the verdicts as text."""
         words = {"estimate": "estimate ± standard error", "confidence": "truth within"}
         names = ["claim", "verdict", "expected", "statistic", "estimate", "claimed", "confidence"]
-        return pd.DataFrame(self.lines)[names].rename(columns=words).set_index("claim")
+        return pd.DataFrame(map(vars, self.lines))[names].rename(columns=words).set_index("claim")
 
     def __repr__(self) -> str:
         return "\n".join([*self.summary, self.brief().to_string(), *self.wanted])

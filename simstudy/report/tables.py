@@ -3,6 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,101 +14,109 @@ from rich.table import Table
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, THEORIES, VARIABLES, averaged_measures, stated_measures
-from simstudy.report.estimates import Found, Picture, claims_of, picture
 from simstudy.report.labels import between, level_of, measure_name, number, with_error
-from simstudy.report.progress import place
 from simstudy.report.terminal import counted, entry
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "undecided": "yellow"}
 """Of verdicts that are as expected: to refute what is false is no failure.  Others are red."""
-MAX_LISTED = 50
-"""Cells that the table of measures has on a terminal; the report has them all."""
+COVERAGE = 1.96
+"""Half-width of an error bar in MCSE: a 95 % interval."""
+ROOM, NARROWEST = 0.1, 0.008
+"""Of the line of a picture: on either side of what is shown, and width of an interval claimed, if it is narrower."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _ESTIMATORS = {
     "plain": "plain averages over replicates, without control variate",
     "expansion": "averages over replicates minus a control variate of known mean",
 }
+_P_VALUES = ("p_against", "p_in_favour")
 _COUNTS = ("error_over", "n_replicates", "n_failed", "n_batches", "precision_reached")
+_NUMBERS = ("estimate", "mcse", "claimed_lower", "claimed_upper", "confidence_lower", "confidence_upper")
 
 
-class VerdictLine(NamedTuple):
-    """Verdict on one claim as text, with the comparison that is shown of it, and the one that decides it."""
+class Picture(NamedTuple):
+    """Places from 0 to 1: what is claimed, the interval in which the truth lies, estimate ± 1.96 MCSE, the estimate."""
 
-    claim: str
-    statement: str
-    origin: str
-    verdict: str
-    expected: str
-    statistic: str
-    decided_by: str
-    estimate: str
-    draws: str
-    reason: str
-    claimed: str
-    confidence: str
-    level: str
-    p_against: str
-    p_in_favour: str
-    comparisons: int
-    why: str
-    picture: Picture | None
-
-    @property
-    def as_expected(self) -> bool:
-        """True if the verdict is the one that the design expects."""
-        return self.verdict == self.expected
-
-    @property
-    def said(self) -> str:
-        """Verdict and expectation in words: "contradicted, as expected"."""
-        return f"{self.verdict}, {'as expected' if self.as_expected else 'not as expected'}"
-
-    @property
-    def outcome(self) -> str:
-        """Class of the claim on pages: "expected", or "unexpected" if the verdict is another than expected."""
-        return "expected" if self.as_expected else "unexpected"
+    claimed: tuple[float, float]
+    confidence: tuple[float, ...]
+    error: tuple[float, ...]
+    estimate: float
 
 
-def verdict_lines(results: xr.Dataset) -> list[VerdictLine]:
-    """Return a line for each claim, in order."""
-    claims, lines = claims_of(results), []
+def pictures(compared: Sequence[dict[str, Any]]) -> list[Picture | None]:
+    """Return the places of comparisons with one interval claimed on one line; None where there is no estimate."""
+    shown = [each for each in compared if math.isfinite(each["estimate"])]
+    names = ("estimate", "confidence_lower", "confidence_upper", "claimed_lower", "claimed_upper")
+    ends = [each[name] for each in shown for name in names if math.isfinite(each[name])]
+    if not shown or max(ends) == min(ends):
+        return [None] * len(compared)
+    low, width = min(ends), max(ends) - min(ends)
+
+    def places(*values: float) -> tuple[float, ...]:
+        return tuple(min(max(ROOM + (1 - 2 * ROOM) * (value - low) / width, 0.0), 1.0) for value in values)
+
+    first, last = places(shown[0]["claimed_lower"], shown[0]["claimed_upper"])
+    room = max(NARROWEST - (last - first), 0.0) / 2
+    found: list[Picture | None] = []
+    for each in compared:
+        estimate, reach = each["estimate"], COVERAGE * each["mcse"] if math.isfinite(each["mcse"]) else 0.0
+        own = places(each["confidence_lower"], each["confidence_upper"]), places(estimate - reach, estimate + reach)
+        found.append(Picture((first - room, last + room), *own, *places(estimate)) if math.isfinite(estimate) else None)
+    return found
+
+
+def _told(found: dict[str, Any]) -> dict[str, str]:
+    """Numbers of a comparison as text, with the digits that its error allows."""
+    estimate, mcse = found["estimate"], found["mcse"]
+    return {
+        "estimate": number(estimate) if math.isnan(mcse) else with_error(estimate, mcse),
+        "claimed": between(found["claimed_lower"], found["claimed_upper"]),
+        "confidence": between(found["confidence_lower"], found["confidence_upper"], mcse),
+    }
+
+
+def verdict_lines(results: xr.Dataset) -> list[Any]:
+    """Return the variables of each claim and what is said of it as text, with a picture, as attributes.
+
+    Numbers are those of the comparison that the design names, or else of the one that decides.
+    """
+    lines, claims = [], verdict_frame(results).to_dict("records")
+    rows = comparison_frame(results).to_dict("records")
+    compared = {(row["claim"], row["statistic"]): {name: row[name] for name in _NUMBERS} for row in reversed(rows)}
     for claim in claims:
-        claimed = claim["claimed_lower"], claim["claimed_upper"]
-        line = VerdictLine(
-            claim=claim["claim"],
-            statement=claim["statement"],
-            origin=claim["origin"],
-            verdict=claim["verdict"],
-            expected=claim["expected_verdict"],
-            statistic=claim["statistic"] or claim["no_verdict_because"],
-            decided_by=claim["decisive"] if claim["decisive"] != claim["statistic"] else "",
-            estimate=_estimate(claim["found"]),
-            draws=claim["verdict_draws"],
-            reason=claim["these_draws"],
-            claimed=between(*claimed),
-            confidence=between(claim["confidence_lower"], claim["confidence_upper"], claim["mcse"]),
-            level=level_of(len(claims)),
-            p_against=p_value_text(claim["p_against"]),
-            p_in_favour=p_value_text(claim["p_in_favour"]),
-            comparisons=int(claim["verdict_comparisons"]),
-            why=claim["no_verdict_because"],
-            picture=picture(claimed, [claim["found"]]),
-        )
-        lines.append(line)
+        statistic, why = claim["standing_statistic"] or claim["statistic"], claim["no_verdict_because"]
+        shown = compared.get((claim["claim"], statistic), dict.fromkeys(_NUMBERS, math.nan))
+        as_expected = claim["verdict"] == claim["expected_verdict"]
+        told = {
+            "expected": claim["expected_verdict"],
+            "as_expected": as_expected,
+            "said": f"{claim['verdict']}, {'as expected' if as_expected else 'not as expected'}",
+            "outcome": "expected" if as_expected else "unexpected",
+            "statistic": statistic or why,
+            "decided_by": claim["statistic"] if claim["statistic"] != statistic else "",
+            "why": why,
+            "level": level_of(len(claims)),
+            "picture": pictures([shown])[0],
+        }
+        told |= {name: "< 0.0001" if claim[name] < 1e-4 else number(claim[name], 2) for name in _P_VALUES}
+        lines.append(SimpleNamespace(**claim | told | _told(shown)))
     return lines
 
 
-def _estimate(found: Any) -> str:
-    """Of a comparison: its estimate with the error, or alone where it has none."""
-    return number(found.estimate) if math.isnan(found.mcse) else with_error(found.estimate, found.mcse)
+def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
+    """Return, by claim, one line for each comparison; those of one interval claimed on one axis."""
+    axes, lines = defaultdict[Any, list[Any]](list), defaultdict[str, list[dict[str, Any]]](list)
+    for row in comparison_frame(results).to_dict("records"):
+        side = "outside" if row["p_against"] < LEVEL else "inside" if row["p_in_favour"] < LEVEL else "undecided"
+        told = {"statistic": row["statistic"], "finding": row["no_verdict_because"] or side} | _told(row)
+        lines[row["claim"]].append(told)
+        axes[row["claim"], row["claimed_lower"], row["claimed_upper"]].append((row, told))
+    for alike in axes.values():
+        for (_, told), picture in zip(alike, pictures([row for row, _ in alike]), strict=True):
+            told["picture"] = picture
+    return lines
 
 
-def p_value_text(value: float) -> str:
-    """Return a p-value as text, no smaller than anybody needs."""
-    return "< 0.0001" if value < 1e-4 else number(value, 2)
-
-
-def sentence(lines: Sequence[VerdictLine]) -> str:
+def sentence(lines: Sequence[Any]) -> str:
     """Return the sentence on the first claim with its number, which answers the question; empty without a claim."""
     if not lines:
         return ""
@@ -116,7 +125,7 @@ def sentence(lines: Sequence[VerdictLine]) -> str:
     return f"{first.statement.rstrip('.')}: {first.said}{found and f' ({found})'}."
 
 
-def count_verdicts(lines: Sequence[VerdictLine]) -> str:
+def count_verdicts(lines: Sequence[Any]) -> str:
     """Return how many claims got which verdict, and whether that is as expected."""
     if not lines:
         return "The design makes no claim."
@@ -127,7 +136,7 @@ def count_verdicts(lines: Sequence[VerdictLine]) -> str:
     return f"{counted(len(lines), 'claim')}: {found}; {outcome}"
 
 
-def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE", looks: str = "any number of looks") -> Table:
+def verdict_table(lines: Sequence[Any], error: str = "MCSE", looks: str = "any number of looks") -> Table:
     """Return the verdicts as a table for the terminal, readable at 80 columns."""
     level = f" ({lines[0].level} confidence intervals, valid at {looks})" if lines else ""
     table = Table(title=f"Verdicts{level}", title_justify="left", show_lines=True)
@@ -137,7 +146,7 @@ def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE", looks: str 
     for line in lines:
         decided = f"decided by {line.decided_by}" if line.decided_by else ""
         foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
-        told = (line.statistic, "dim"), (decided, "dim"), (line.draws, "italic"), (line.why, "yellow")
+        told = (line.statistic, "dim"), (decided, "dim"), (line.verdict_draws, "italic"), (line.why, "yellow")
         table.add_row(
             entry((line.claim, "bold"), *(each for each in told if each[0])),
             entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict] if line.as_expected else 'red'}"), foreseen),
@@ -146,37 +155,17 @@ def verdict_table(lines: Sequence[VerdictLine], error: str = "MCSE", looks: str 
     return table
 
 
-def asked_measures(results: xr.Dataset, design: Design) -> list[str]:
-    """Return the measures that a design asks for, by its precision or figures, or else those that it states."""
-    precisions = {id(planned.precision): planned.precision for planned in design.cells}.values()
-    asked = [name for each in precisions for name in (*each.relative_mcse, *each.absolute_mcse)]
-    asked += [figure.y for figure in design.figures.values()]
-    return list(dict.fromkeys(asked)) or [*stated_measures(results.attrs)] or ["mse"]
-
-
 def measure_words(results: xr.Dataset, design: Design) -> str:
     """Return how small and how large the measure that is first asked for is, with errors: the answer without claims."""
-    name = asked_measures(results, design)[0]
-    values, errors = results[name].sel(source="empirical").values, results[f"{name}_mcse"].values
+    precisions = (planned.precision for planned in design.cells)
+    asked = [name for each in precisions for name in (*each.relative_mcse, *each.absolute_mcse)]
+    asked += [*(figure.y for figure in design.figures.values()), *stated_measures(results.attrs), "mse"]
+    values, errors = results[asked[0]].sel(source="empirical").values, results[f"{asked[0]}_mcse"].values
     known = np.flatnonzero(np.isfinite(values))
     ends = dict.fromkeys(known[np.argsort(values[known])][[0, -1]].tolist()) if len(known) else {}
     told = " to ".join(with_error(float(values[end]), float(errors[end])) for end in ends)
     over = "; ".join(dict.fromkeys(results["error_over"].values.tolist()))
-    return f"{measure_name(name)}: {told or 'undefined'} ({over})"
-
-
-def measure_table(results: xr.Dataset, design: Design) -> Table:
-    """Return the measures that a design asks for of each cell, for the terminal."""
-    names = asked_measures(results, design)
-    over = "; ".join(dict.fromkeys(results["error_over"].values.tolist()))
-    table = Table("cell", *map(measure_name, names), title=f"Estimates ± MCSE ({over})", title_justify="left")
-    for i, planned in enumerate(design.cells[:MAX_LISTED]):
-        cell = results.isel(cell=i).sel(source="empirical")
-        estimates = (with_error(float(cell[name]), float(cell[f"{name}_mcse"])) for name in names)
-        table.add_row(f"{planned.grid}: {place(planned, design)}", *estimates)
-    if len(design.cells) > MAX_LISTED:
-        table.add_row(f"and {len(design.cells) - MAX_LISTED} more, in cells.csv")
-    return table
+    return f"{measure_name(asked[0])}: {told or 'undefined'} ({over})"
 
 
 def verdict_frame(results: xr.Dataset) -> pd.DataFrame:
@@ -225,29 +214,3 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
         columns[f"hdi_{index}_mcse"] = results.hdi_mcse.sel(index=index).values
     columns |= {f"{source}_inapplicable": results.inapplicable.sel(source=source).values for source in THEORIES}
     return pd.DataFrame(columns)
-
-
-def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
-    """Return, by claim, one line for each comparison; those of one interval claimed on one axis."""
-    axes, lines = defaultdict[Any, list[Found]](list), defaultdict[str, list[dict[str, Any]]](list)
-    rows = list(comparison_frame(results).itertuples())
-    for row in rows:
-        found = Found(row.estimate, row.mcse, (row.confidence_lower, row.confidence_upper))
-        axes[row.claim, row.claimed_lower, row.claimed_upper].append(found)
-    drawn = {(claim, *claimed): picture(claimed, found) for (claim, *claimed), found in axes.items()}
-    marks = {axis: iter(shared.marks) for axis, shared in drawn.items() if shared}
-    for row in rows:
-        axis = row.claim, row.claimed_lower, row.claimed_upper
-        shared = drawn[axis]
-        side = "outside" if row.p_against < LEVEL else "inside" if row.p_in_favour < LEVEL else "undecided"
-        lines[row.claim].append(
-            {
-                "statistic": row.statistic,
-                "estimate": _estimate(row),
-                "claimed": between(row.claimed_lower, row.claimed_upper),
-                "confidence": between(row.confidence_lower, row.confidence_upper, row.mcse),
-                "finding": row.no_verdict_because or side,
-                "picture": shared and shared._replace(marks=(next(marks[axis]),)),
-            }
-        )
-    return lines

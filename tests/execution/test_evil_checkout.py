@@ -40,9 +40,8 @@ WALL = {
     "execution/executors.py": "reads what the system says of memory",
     "interactive.py": "reads the script that calls it",
     "report/terminal.py": "opens the null device",
-    "report/all_studies.py": "reads published sentences of the package",
     "__main__.py": "opens the null device",
-    "commands/designs.py": "writes a new design into the current folder, where nothing may lie",
+    "commands/studies.py": "writes a new design into the current folder, where nothing may lie",
 }
 """Modules that may open files, with the reason."""
 DEPENDENCIES = (

@@ -9,10 +9,8 @@ from builders import DESIGN, edited
 from pages import Page, dom, needs_browser
 
 from simstudy import run
-from simstudy.design.load import load_design
 from simstudy.design.written import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
-from simstudy.report import all_studies
 from simstudy.report.all_studies import gather
 
 
@@ -43,22 +41,6 @@ def test_page__holds_every_study_that_was_run_and_is_whole(page):
     assert not [word for word in ("2605.20271", "Nadaraya", "the design does not say", "unstated") if word in text]
     for name in ("first", "second"):
         assert f'href="#{name}"' in text
-
-
-def test_page_of_shipped_studies__begins_with_cards_of_published_sentences(page, monkeypatch):
-    claim = next(iter(load_design(page[1][0]).claims))
-    sentence = {"says": "The error falls.", "answer": "open", "because": "few keys", "test": "it",
-                "claims": [f"first/{claim}"]}  # fmt: skip
-    monkeypatch.setattr(all_studies, "is_shipped", lambda path: path.stem == "first")
-    paper = {"title": "A paper", "arxiv": "2605.20271", "sentences": [sentence]}
-    monkeypatch.setattr(all_studies, "papers", lambda: [paper])
-    before = page[0].read_text()
-    text = gather(page[1], "quick", page[0].parent).read_text()
-    page[0].write_text(before)
-    card = " ".join(text[text.index('<div class="card">') : text.index('<section id="first"')].split())
-    for told in ("The error falls.", "few keys", f"first/{claim}", "0 of 1 conditions support it", "Claims (1)"):
-        assert told in card, told
-    assert text.index('class="answer"') < text.index("A paper: 1 sentences")
 
 
 def test_designs_beside_one_another__are_found_and_other_files_are_not(tmp_path):

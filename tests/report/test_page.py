@@ -157,7 +157,7 @@ def test_page__shows_every_comparison_of_a_claim_below_it_on_one_axis(results, d
     assert "0.500 ± 0.012 0.460 to 0.550 -0.1 to 0.1 inside" in page
     first, second = comparison_lines(several)["falls"]
     assert first["picture"].claimed == second["picture"].claimed
-    assert first["picture"].marks[0].estimate < second["picture"].marks[0].estimate
+    assert first["picture"].estimate < second["picture"].estimate
     parted = results.copy()
     parted["comparison_no_verdict_because"] = "comparison", ["", "", "too few blocks"]
     lines = [line for lines in comparison_lines(parted).values() for line in lines]

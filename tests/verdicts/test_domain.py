@@ -88,7 +88,7 @@ def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradict
     drawn = "in each of 16 settings drawn with n_keys from 20 to 60 (uniform in the logarithm), bandwidth from 0.5 to 1"
     for found, words in ((results, drawn), (tiny.results, "at these settings, ")):
         line, row = verdict_lines(found)[0], verdict_frame(found).iloc[0]
-        assert line.draws.startswith(words) and row.verdict_draws.startswith(words)
+        assert line.verdict_draws.startswith(words) and row.verdict_draws.startswith(words)
         table = Console(file=io.StringIO(), width=400)
         table.print(verdict_table([line]))
         assert words in table.file.getvalue()
