@@ -92,8 +92,7 @@ test: $(VENV)/.dev  ## Import contracts and the whole test suite
 	$(BIN)/python -m pytest -o cache_dir=$(VENV)/.pytest_cache -n $(CORES) --dist worksteal
 
 verify: $(VENV)/.models  ## Exact moments, theories, verdicts, kills, trained models, an hour of random designs (SOAK=9: fewer)
-	$(BIN)/python -m pytest -s --timeout=1800 -m "rare or not rare" tests/verification/verify_*.py
-	$(BIN)/python -m pytest -m rare --timeout=1800
+	$(BIN)/python -m pytest -s -m rare --timeout=1800
 
 bench: $(VENV)/.bench  ## Speed against the limits of the machine and other libraries (minutes)
 	$(BIN)/python tests/benchmarks

@@ -114,19 +114,6 @@ def weights(keys, query, key_projection, query_projection, bandwidth, logits):
     return normalised_by({"kind": "softmax"}, scores)
 
 
-def ensemble(keys, values, queries, projections, bandwidth, logits, combination):
-    """Head estimates (q, h), ensemble (q), weight Gram (q, h, g) of one data set."""
-    n_heads = len(projections)
-    estimates, grams = np.zeros((len(queries), n_heads)), np.zeros((len(queries), n_heads, n_heads))
-    for q, query in enumerate(queries):
-        w = [weights(keys, query, projections[h], projections[h], bandwidth, logits) for h in range(n_heads)]
-        for h in range(n_heads):
-            estimates[q, h] = math.fsum(w[h][i] * values[i] for i in range(len(values)))
-            for g in range(n_heads):
-                grams[q, h, g] = math.fsum(w[h][i] * w[g][i] for i in range(len(values)))
-    return estimates, estimates @ np.asarray(combination), grams
-
-
 def performance(estimates, target, combination):
     """Measures of head estimates (replicate, query, head) by means over replicates alone, averaged over queries."""
     _, n_queries, n_heads = estimates.shape

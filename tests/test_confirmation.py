@@ -14,41 +14,26 @@ from simstudy.replicates.population import measured
 from simstudy.results import cells_of
 
 EVERYTHING = """
-[study]
-name = "everything"
-title = "Every kind of random number of heads"
-aim = "To test."
-[data]
-n_keys = 12
-n_features = 4
-[heads]
-n_heads = 2
-head_dim = 2
-arrangement = "haar"
-[estimator]
-bandwidth = 0.8
-[queries]
-queries = { kind = "gaussian", count = 3 }
-[simulation]
-seed = 7
-batch_size = 16
-noise_treatment = "drawn"
+study = { name = "everything", title = "Every kind of random number of heads", aim = "To test." }
+data = { n_keys = 12, n_features = 4 }
+heads = { n_heads = 2, head_dim = 2, arrangement = "haar" }
+estimator = { bandwidth = 0.8 }
+queries = { queries = { kind = "gaussian", count = 3 } }
+simulation = { seed = 7, batch_size = 16, noise_treatment = "drawn" }
+profiles.quick = {}
 [grids.draws.factors]
 head_seed = [0, 1]
 arrangement = ["haar", "haar_redrawn"]
 query_projections = ["same", "haar"]
 [grids.keys.factors]
 key_distribution = [{ kind = "student_t", df = 5 }, "mixture", { kind = "gaussian", structure = "equicorrelated" }]
-[grids.vectors]
-settings = { arrangement = "aligned", value_projections = { kind = "random", n_components = 3, value_dim = 2 } }
-[grids.trees]
-settings = { arrangement = "aligned", learner = "random_forest" }
-[grids.rows]
-settings = { arrangement = "aligned", population = ["rows"], n_features = 5 }
-factors.key_distribution = [{ kind = "file", path = "sklearn:iris" }]
-[grids.seeds.factors]
-seed = [7, 8]
-noise_sd = [0.5, 1.0]
+[grids]
+vectors.settings.arrangement = "aligned"
+vectors.settings.value_projections = { kind = "random", n_components = 3, value_dim = 2 }
+trees.settings = { arrangement = "aligned", learner = "random_forest" }
+rows.settings = { arrangement = "aligned", population = ["rows"], n_features = 5 }
+rows.factors.key_distribution = [{ kind = "file", path = "sklearn:iris" }]
+seeds.factors = { seed = [7, 8], noise_sd = [0.5, 1.0] }
 [claims.by-seed]
 statement = "A claim that selects by seed."
 kind = "larger_than"
@@ -57,14 +42,8 @@ measure = "mse"
 where = { seed = 7.0 }
 versus = { noise_sd = 0.5 }
 stands = { seed = 7 }
-[figures.by-seed]
-title = "A figure that selects by seed"
-kind = "curve"
-grid = "seeds"
-x = "noise_sd"
-y = "mse"
-where = { seed = 7 }
-[profiles.quick]
+[figures]
+by-seed = { title = "By seed", kind = "curve", grid = "seeds", x = "noise_sd", y = "mse", where = { seed = 7 } }
 """
 
 

@@ -28,49 +28,44 @@ def arguments(seed=0):
     }
 
 
-@pytest.mark.parametrize("logits", ["distance", "dot_product"])
-@pytest.mark.parametrize("combination", [None, [0.5, 0.3, 0.2], [1.0, -1.0, 2.0]])
-def test_ensemble__is_the_formula(combination, logits):
-    given = arguments()
-    found = nw_ensemble(**given, logits=logits, combination=combination)
-    weights = [1 / H] * H if combination is None else combination
-    heads, combined, gram = naive.ensemble(*given.values(), logits, weights)
-    np.testing.assert_allclose(found.head_estimate, heads, atol=1e-13)
-    np.testing.assert_allclose(found.estimate, combined, atol=1e-13)
-    np.testing.assert_allclose(found.weight_gram, gram, atol=1e-13)
-
-
 SEEN = np.random.default_rng(9).random((Q, N)) < 0.5
 
 
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 @pytest.mark.parametrize("n_values", [None, 1, 4])
-def test_ensemble__with_all_of_attention_is_the_formula(n_values, logits):
+@pytest.mark.parametrize("plain", [True, False])
+def test_ensemble__is_the_formula(plain, n_values, logits):
     given, rng = arguments(), np.random.default_rng(5)
     if n_values is not None:
         given["values"] = rng.standard_normal((N, n_values))
-    own, factors = rng.standard_normal((H, D, P)), np.array([0.5, 1.0, 3.0])
+    own, factors, mask = rng.standard_normal((H, D, P)), np.array([0.5, 1.0, 3.0]), SEEN
     into, out = rng.standard_normal((H, n_values or 1, 2)), rng.standard_normal((H, 2, 5))
-    attention = {"head_bandwidths": factors, "query_projections": own, "mask": SEEN}
-    found = nw_ensemble(**given, logits=logits, **attention, value_projections=into, output_projections=out)
-    plain = nw_ensemble(**given, logits=logits, **attention, combination=[1.0, 0.0, 0.0])
-    mapped = nw_ensemble(**given, logits=logits, **attention, value_projections=into)
+    attention = {"head_bandwidths": factors, "query_projections": own, "mask": mask}
+    if plain:
+        own, factors, mask, attention = given["projections"], np.ones(H), SEEN | True, {}
+    attention["logits"] = logits
+    found = nw_ensemble(**given, **attention, value_projections=into, output_projections=out)
+    mapped = nw_ensemble(**given, **attention, value_projections=into)
     np.testing.assert_array_equal(mapped.head_estimate, found.head_estimate)
-    estimate = np.zeros((Q, 5))
-    for q, seen in enumerate(SEEN):
+    heads, estimate = np.zeros((Q, H, n_values or 1)), np.zeros((Q, 5))
+    for q, seen in enumerate(mask):
         w = [
             naive.weights(given["keys"][seen], given["queries"][q], given["projections"][h], own[h],
                           0.8 * factors[h], logits) for h in range(H)
         ]  # fmt: skip
         np.testing.assert_allclose(found.weight_gram[q], np.array(w) @ np.array(w).T, atol=1e-12)
         for h in range(H):
-            vectors = given["values"].reshape(N, -1)[seen]
-            np.testing.assert_allclose(np.ravel(plain.head_estimate[q, h]), w[h] @ vectors, atol=1e-12)
-            np.testing.assert_allclose(found.head_estimate[q, h], w[h] @ (vectors @ into[h]), atol=1e-12)
-            estimate[q] += w[h] @ (vectors @ into[h]) @ out[h]
+            heads[q, h] = w[h] @ given["values"].reshape(N, -1)[seen]
+            np.testing.assert_allclose(found.head_estimate[q, h], heads[q, h] @ into[h], atol=1e-12)
+            estimate[q] += heads[q, h] @ into[h] @ out[h]
     np.testing.assert_allclose(found.estimate, estimate, atol=1e-12)
-    np.testing.assert_array_equal(plain.estimate, plain.head_estimate[:, 0])
     assert found.estimate.dims == ("query", "output") and found.head_estimate.dims == ("query", "head", "component")
+    heads = heads if n_values else heads[..., 0]
+    for combination in (None, [0.5, 0.3, 0.2], [1.0, -1.0, 2.0]):
+        combined = nw_ensemble(**given, **attention, combination=combination)
+        np.testing.assert_allclose(combined.head_estimate, heads, atol=1e-12)
+        weights = combination or [1 / H] * H
+        np.testing.assert_allclose(combined.estimate, np.einsum("qh...,h->q...", heads, weights), atol=1e-12)
 
 
 def test_query_at_a_key__gets_its_value_also_under_a_mask_and_a_narrow_head():

@@ -250,7 +250,7 @@ def harmed(calm: Calm, part: float, *how) -> str:
 
 @pytest.mark.parametrize(("part", "kills"), [(0.3, True), (0.7, True), (0.9, True), (0.3, False), (0.9, False)])
 def test_write_that_fails_or_kills__is_one_line_or_nothing_lost(part, kills, calm):
-    """Of batches, of results and of tables; `verify_durability` has all operations."""
+    """Of batches, of results and of tables; `test_each_operation` has all operations."""
     before = calm.hits
     assert harmed(calm, part, kills) == "" and calm.hits == before + 1
 

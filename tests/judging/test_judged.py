@@ -8,18 +8,16 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
-from commands import ROOT
 from scipy import stats
 
 import simstudy
 from simstudy.design.claims import LEVEL
 from simstudy.errors import UserError
+from simstudy.judging.claims import read_claims
+from simstudy.judging.judged import judgement_of
 from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.replicates.intervals import widening_of
 from simstudy.verdicts.evidence import Contrast, interval, p_above, p_below
-
-sys.path.insert(0, str(ROOT / "tests" / "verification"))
-import verify_own_numbers as own_numbers
 
 VALUES = np.random.default_rng(0).normal(size=(90, 4))
 CONDITIONS = [{"model": model, "size": size} for model in "AB" for size in (10, 20)]
@@ -252,11 +250,50 @@ def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
     assert found.no_verdict_because == "outside, but what contradicts is corrected for 2 bounds"
 
 
-@pytest.mark.parametrize("law", [next(iter(own_numbers.LAWS)), *(
-    pytest.param(law, marks=pytest.mark.rare) for law in [*own_numbers.LAWS][1:])])  # fmt: skip
-def test_looking_again_after_more_units__keeps_the_level(law):
-    rate = own_numbers.wrong_at_any_look(law, "larger", 60, own_numbers.looks(64, 600))
-    assert rate <= LEVEL + 3.0 * (LEVEL * (1 - LEVEL) / 60) ** 0.5
+def rare(*values):
+    return pytest.param(*values, marks=pytest.mark.rare)
+
+
+LAWS = {  # tables whose two conditions have the same mean
+    "normal": lambda rng, n: pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n)}),
+    "exponential": lambda rng, n: pd.DataFrame({"a": rng.exponential(size=n), "b": np.ones(n)}),
+    "right answers": lambda rng, n: pd.DataFrame({"a": rng.random(n) < 0.7, "b": rng.random(n) < 0.7}),
+    "rare events": lambda rng, n: pd.DataFrame({"a": rng.random(n) < 0.004, "b": rng.random(n) < 0.004}),
+    "texts": lambda rng, n: pd.DataFrame(
+        {"a": np.repeat(rng.normal(size=n // 2 + 1), 2)[:n] + rng.normal(size=n), "b": 0.0, "text": np.arange(n) // 2}
+    ),
+}
+ON_THE_BOUNDARY = {
+    "larger": {"kind": "larger_than", "value": 0.0, **AGAINST},
+    "near": {"kind": "equals", "value": 0.1, "margin": 0.1, **AGAINST},
+}
+
+
+@pytest.mark.parametrize(
+    ("law", "claim", "studies", "last"),
+    [("normal", "larger", 60, 600), *(rare(law, claim, 1000, 4096) for law in LAWS for claim in ON_THE_BOUNDARY)],
+)
+def test_looking_again_after_more_units__keeps_the_level(law, claim, studies, last):
+    rng, wrong, looks = np.random.default_rng(sum(map(ord, law + claim))), 0, [64]
+    while looks[-1] < last:
+        looks.append(min(looks[-1] * 5 // 4, last))
+    one = read_claims({"c": ON_THE_BOUNDARY[claim]})[1].claims["c"]
+    for _ in range(studies):
+        table = LAWS[law](rng, last)
+        columns = Columns(cluster="text" if "text" in table else None)
+        found = (judgement_of(one, numbers_of(table_of(table[:look], columns)).estimates, 1) for look in looks)
+        wrong += any(judgement.verdict != "undecided" for judgement in found)
+    assert wrong / studies <= LEVEL + 3.0 * (LEVEL * (1 - LEVEL) / studies) ** 0.5
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("looks", ["one", "any"])
+@pytest.mark.parametrize("methods", [4, 20])
+def test_equal_methods__are_seldom_told_apart(methods, looks):
+    rng, studies = np.random.default_rng(methods), 1000
+    tables = (pd.DataFrame(rng.normal(size=(100, methods)) + rng.normal(size=(100, 1))) for _ in range(studies))
+    rate = sum(simstudy.tied_sets(each, looks=looks).conditions.sets.nunique() > 1 for each in tables) / studies
+    assert rate <= LEVEL + 3.0 * (LEVEL * (1 - LEVEL) / studies) ** 0.5
 
 
 def test_claims__may_be_tables_text_a_file_or_a_study(tmp_path):

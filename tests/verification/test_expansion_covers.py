@@ -19,6 +19,8 @@ from simstudy.replicates.moments import EXPANSION, controlled, empty
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, predicted_measures
 
+pytestmark = pytest.mark.rare
+
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
 SIZES, N_BLOCKS, REPETITIONS = (64, 256, 1024), 64, 400
 """Replicates of one repetition, and in how many blocks they are."""

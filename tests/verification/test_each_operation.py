@@ -1,10 +1,12 @@
-"""Verdict of ``make verify``: a failing disk, or a kill, costs one line or nothing."""
+"""A failing disk, or a kill, costs one line or nothing."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from faults import UNFOLDED, Calm
+
+pytestmark = pytest.mark.rare
 
 SIDE_BY_SIDE = os.cpu_count() or 1
 N_FAULTS = 100

@@ -1,4 +1,4 @@
-"""Verdict of ``make verify``: do 95 % intervals hold the truth, over a population and where tails are heavy?
+"""Do 95 % intervals hold the truth, over a population and where tails are heavy?
 
 The truth is the mean of all studies, whose error is a twentieth of that of one.  Over queries, heads or splits of rows
 the controls are the errors given those that were drawn, which say nothing of others.  From 64 blocks of one replicate,
@@ -20,6 +20,8 @@ from simstudy.replicates.intervals import COVERAGE
 from simstudy.replicates.population import measured
 from simstudy.verdicts.comparisons import paired
 from simstudy.verdicts.estimates import estimates_from
+
+pytestmark = pytest.mark.rare
 
 Array = NDArray[np.float64]
 

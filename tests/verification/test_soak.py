@@ -1,4 +1,4 @@
-"""Verdict of ``make verify``: random designs, run, killed, resumed and extended for an hour, give the naive numbers.
+"""Random designs, run, killed, resumed and extended for an hour, give the naive numbers.
 
 ``SOAK=20`` makes as many designs, ``SOAK_SECONDS=600`` ends after a time.
 """
@@ -22,6 +22,8 @@ import simstudy
 from simstudy.data import heads, training
 from simstudy.design.load import load_design
 from simstudy.results import cells_of
+
+pytestmark = pytest.mark.rare
 
 DESIGNS, SECONDS = int(os.environ.get("SOAK", "300")), float(os.environ.get("SOAK_SECONDS", "3600"))
 EXECUTORS = ["serial"] * 3 + ["threads"] * 8 + ["cluster"] * 4 + ["processes"]

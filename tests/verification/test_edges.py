@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from builders import minimal_cell
-from zscores import KEYS, NOISES, QUERIES, REGRESSIONS
+from test_zscores import KEYS, NOISES, QUERIES, REGRESSIONS
 
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.settings.cell import Cell
@@ -19,6 +19,8 @@ from simstudy.replicates.moments import stack
 from simstudy.replicates.performance import performance
 from simstudy.theory.leading import NEXT_TERM_LIMIT
 from simstudy.verdicts.predictions import Theory, predict
+
+pytestmark = pytest.mark.rare
 
 MOST = 3000
 """Largest number of keys that is simulated: beyond, replicates cost too much."""

@@ -1,10 +1,17 @@
-"""Configurations on which exact moments are verified: simulated against exact, in units of error, and the verdict."""
+"""Do Monte Carlo z-scores of exact moments look standard normal, and of wrong ones not?
 
+Configurations are drawn by seeds, so a verdict holds until the code or the random streams change.
+"""
+
+import multiprocessing
 import random
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from builders import minimal_cell
+import pandas as pd
+import pytest
+from builders import minimal_cell, with_contents
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -215,3 +222,110 @@ def _heads(cell: Cell) -> tuple[NDArray, NDArray, NDArray]:
 
 def _with_data(cell: Cell, **settings: object) -> Cell:
     return cell.model_copy(update={"data": type(cell.data).model_validate(dict(cell.data) | settings)})
+
+
+# With noise integrated out, so that fewer kernels are compiled.
+NUMBERS = (1, 3, 14, 15, 16, 19)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    chosen = [configuration(number)._replace(n_batches=4) for number in NUMBERS]
+    return [(one, simulated(one)) for one in chosen]
+
+
+def test_exact_moments_agree_with_simulation(runs):
+    z = [z_score(measured, exact(chosen)) for chosen, measured in runs]
+    assert np.abs(z).max() < stats.norm.isf(0.01 / (2 * len(z)))
+
+
+UNEVEN = {"noise": {"kind": "heteroscedastic", "strength": 2.0}}
+ROWS = {
+    "n_features": 10, "arrangement": "haar", "queries": {"kind": "held_out", "count": 2}, "batch_size": 2048,
+    "key_distribution": {"kind": "file", "path": "sklearn:diabetes", "response": "target", "held_out": 8},
+}  # fmt: skip
+OUTCOMES = [
+    UNEVEN | {"regression": "file", "noise_treatment": "drawn", "logits": "dot_product", "bandwidth": 1.2},
+    UNEVEN | {"regression": {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -1.0, 0.5]}, "bandwidth": 0.6},
+    {"regression": {"kind": "fitted", "learner": "linear"}, "noise": "residuals", "noise_treatment": "drawn"},
+    {"regression": {"kind": "fitted"}, "noise": {"kind": "residuals", "paired": True}, "noise_treatment": "drawn"},
+]
+
+
+@pytest.mark.parametrize("outcomes", OUTCOMES)
+def test_exact_moments_over_rows_agree_with_simulation(outcomes):
+    chosen = Configuration(0, with_contents(n_keys=5, **ROWS, **outcomes), "covariance", n_batches=4)
+    measured = simulated(chosen)
+    assert abs(z_score(measured, exact(chosen))) < 4.0
+    assert abs(z_score(measured, noise_only(chosen))) > 6.0
+
+
+@pytest.mark.parametrize(("wrong", "number"), [(leading, 3), (noise_only, 1)])
+def test_a_wrong_theory_is_caught(runs, wrong, number):
+    chosen, measured = runs[NUMBERS.index(number)]
+    assert abs(z_score(measured, wrong(chosen))) > stats.norm.isf(0.0005)
+
+
+def test_verdict_is_strict_but_accepts_normal_scores():
+    z = stats.norm.ppf((np.arange(250) + 0.5) / 250)
+    assert judge(z) == []
+    assert judge(z + 0.5)
+    assert judge(1.3 * z)
+    assert "largest |z|" in judge(np.append(z, 5.0))
+
+
+CONTROLS = ("z_noise_dropped", "z_signal_dropped", "z_leading_order")
+
+
+def row(number: int) -> dict[str, Any]:
+    chosen = configuration(number)
+    measured, theory = simulated(chosen), exact(chosen)
+    first = leading(chosen)
+    wrong = dict.fromkeys(CONTROLS, np.nan)
+    if np.isfinite(first.value):
+        wrong["z_leading_order"] = z_score(measured, first)
+    if chosen.statistic != "bias":
+        noise = noise_only(chosen)
+        signal = Value(theory.value - noise.value, theory.error + noise.error)
+        wrong |= {"z_noise_dropped": z_score(measured, signal), "z_signal_dropped": z_score(measured, noise)}
+    return {"numerical_error": theory.error, "mcse": measured.error, "z": z_score(measured, theory), **wrong}
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    # Processes of their own: quadrature does not release the interpreter for long.
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pd.DataFrame(pool.map(row, range(N_CONFIGURATIONS + N_QUASI_MONTE_CARLO), chunksize=2))
+
+
+@pytest.mark.rare
+def test_z_scores_of_exact_moments_look_standard_normal(table):
+    z = table["z"].to_numpy()
+    assert len(z) >= 200
+    assert np.isfinite(z).all()
+    # Numerical error of quadrature is a negligible part of the comparison, that of quasi-Monte Carlo is a part of it.
+    share = table["numerical_error"] / table["mcse"]
+    assert (share[:N_CONFIGURATIONS] < 0.01).all() and share[N_CONFIGURATIONS:].median() < 0.5
+    assert failures("exact moments", z) == []
+
+
+@pytest.mark.rare
+def test_keys_that_are_not_gaussian(table):
+    other = table[N_CONFIGURATIONS:]
+    assert failures("quasi-Monte Carlo", other["z"].to_numpy()) == []
+    assert judge(other["z_signal_dropped"].fillna(other["z"]).to_numpy())
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("column", CONTROLS)
+def test_a_wrong_theory_fails(table, column):
+    """Where the wrong theory says nothing of its own, the z-scores of the right one stay in."""
+    assert len(failures(column, table[column].fillna(table["z"]).to_numpy())) >= 2
+
+
+def failures(theory: str, z: np.ndarray) -> list[str]:
+    failed = judge(z)
+    print(
+        f"\n{theory}: {len(z)} z, largest {np.abs(z).max():.2f}, mean {z.mean():+.3f}, sd {z.std(ddof=1):.3f}; {failed}"
+    )
+    return failed

@@ -1,4 +1,4 @@
-"""Verdict of ``make verify``: attention of families of transformers, captured, against what they return themselves."""
+"""Attention of families of transformers, captured, against what they return themselves."""
 
 import sys
 from pathlib import Path
@@ -14,6 +14,7 @@ from test_families import (
     test_eight_bit_weights__are_those_of_the_model_and_not_their_codes,  # noqa: F401
 )
 
+pytestmark = pytest.mark.rare
 PROJECTED = """
 afmoe albert apertus arcee aria_text bart beit bert bert-generation biogpt bitnet blenderbot blenderbot-small
 camembert clip_text_model clip_vision_model cohere cohere2 data2vec-text deit diffllama dinov2 dinov2_with_registers
