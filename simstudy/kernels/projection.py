@@ -19,7 +19,7 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
 
         return cuda.project(keys, projections)
     n_heads, n_features, head_dim = projections.shape[-3:]
-    rows = projections.swapaxes(-1, -2).reshape(-1, n_heads * head_dim, n_features).astype(keys.dtype, "C")
+    rows = np.ascontiguousarray(projections.swapaxes(-1, -2), keys.dtype).reshape(-1, n_heads * head_dim, n_features)
     projected = aligned((len(keys), n_heads, head_dim, keys.shape[2]), keys.dtype)
     np.matmul(rows, keys, out=projected.reshape(len(keys), n_heads * head_dim, keys.shape[2]))
     return projected
