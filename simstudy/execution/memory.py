@@ -18,7 +18,7 @@ MOST_TIMES = 16
 PARTS = 32, 16
 """Of a replicate that is computed by itself: from so small parts of its keys follows what all of them take."""
 KEPT = 1 / 3, 64 << 20
-"""Freed memory that the allocator keeps: a share of what is taken, and the most that it is told to keep."""
+"""Freed memory that the allocator keeps: a share of what is taken, and the most."""
 
 
 def least(cell: Cell) -> int:

@@ -52,7 +52,7 @@ def _multiply(exp2, keys, values, variances, largest, scale, visible, memory, v_
     width, scaled = lanes_of(keys), not _constant(variances)
     n_together = n_heads if variances.size or visible[0].size or laid.size <= _IN_CACHE else 1
     sums[v_first:v_last] = 0
-    products[v_first:v_last] = 0
+    products[v_first : v_last if variances.size else v_first] = 0
     memory.references[v_first:v_last] = keys.dtype.type(-0.5 * np.finfo(keys.dtype).max)
     for start in range(0, n_keys, TILE):
         size = min(TILE, n_keys - start)
@@ -113,6 +113,24 @@ def _weigh(exp2, scale, memory, v, h, values, first, size, part, visible, start)
 
 _IN_CACHE = 1 << 16
 """Numbers of a tile of all heads up to which they are laid out at once even for estimates."""
+
+
+def seen_by_strips(flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which flags of any key of a strip are set, and which of all, (strip, word)."""
+    any_key = np.zeros((len(flags) // STRIP, flags.shape[1]), flags.dtype)
+    all_keys = ~any_key
+    _look(flags, any_key, all_keys)
+    return any_key, all_keys
+
+
+@kernel
+def _look(flags, any_key, all_keys):
+    # By one pass, as flags are many.
+    for i in range(len(flags)):
+        seen, some, every = flags[i], any_key[i // STRIP], all_keys[i // STRIP]
+        for word in range(seen.size):
+            some[word] |= seen[word]
+            every[word] &= seen[word]
 
 
 @inlined

@@ -1,10 +1,8 @@
-"""Arrays that kernels of heads write to: they may not allocate; and what becomes of freed memory."""
+"""Arrays that kernels of heads write to: they may not allocate."""
 
 from __future__ import annotations
 
-import ctypes
-import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,19 +66,3 @@ def _memory(n_heads: int, head_dim: int, n_queries: int, real: np.dtype) -> Memo
         lane_products=aligned((n_blocks, 16, width), real, np.zeros),
         totals=np.zeros((n_vectors, n_blocks, 16, width)),
     )
-
-
-# Of `mallopt` of the GNU C library, which takes no larger one for mapping.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 64 << 20), (-3, 32 << 20)
-
-
-def _keep_freed_memory() -> None:
-    # By itself the allocator gives the arrays of a piece of a batch back to the system, and gets them again page by
-    # page, cleared, for the next piece: up to a third of the time, depending on what else the process has freed.
-    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(library, "mallopt"):
-        for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
-            library.mallopt(*option)
-
-
-_keep_freed_memory()

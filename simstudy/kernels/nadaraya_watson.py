@@ -50,11 +50,10 @@ def nw_moments(
     words = f"u{min(8, lanes(real.itemsize))}"
     seen = (np.empty((0, 0), words),) * 3
     if visible is not None:
-        # Queries of one vector lie together, and are looked at as words; of strips, what any key and what all show.
+        # Queries of one vector lie together, and are looked at as words.
         rest = [(0, -length % STRIP) for length in visible.T.shape]
         flags = writable(np.pad(visible.T, rest) if np.any(rest) else visible.T, bool).view(words)
-        strips = flags.reshape(len(flags) // STRIP, STRIP, flags.shape[1])
-        seen = flags, np.bitwise_or.reduce(strips, axis=1), np.bitwise_and.reduce(strips, axis=1)
+        seen = flags, *many_queries.seen_by_strips(flags)
     way = many_queries if visible is not None or many_queries.worth_while(keys, queries) else few_queries
     data, found = (writable(values, real), writable(noise, real)), arrays_for(keys, noise, queries, with_mass)
     way.MOMENTS[real](keys, *data, queries, scale, seen, memory_for(keys, queries), *found)

@@ -1,5 +1,6 @@
 """Parts of attention beside logits: transformations, normalisers, masks, projections of values."""
 
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -99,8 +100,7 @@ class LowRankTransformation(Choice):
 
 Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTransformation, KINDS]
 
-Visible = NDArray[np.bool_]
-"""True where a query may attend to a key: (query, key)."""
+Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
 
 
 class WholeMask(Choice):
@@ -126,17 +126,17 @@ class FileMask(Choice):
 Mask = Annotated[WholeMask | BandedMask | FileMask, KINDS]
 
 
+@lru_cache(maxsize=4)
 def visible_keys(mask: Mask, n_queries: int, n_keys: int, of_file: tuple[str, ...]) -> Visible | None:
     """Return which of the keys each query sees, (query, key), of a file as told by 0 and 1; None without a mask."""
     if mask.kind == "none":
         return None
     if isinstance(mask, FileMask):
-        return np.array([[letter == "1" for letter in row] for row in of_file])
+        return np.array([[letter == "1" for letter in row] for row in of_file], order="F")
     width = mask.width if isinstance(mask, BandedMask) else n_keys
     # In whole numbers: a rounded quotient could be a key too many.
-    places = -(-np.arange(1, n_queries + 1) * n_keys // n_queries)
-    key = np.arange(n_keys)[:, None]
-    return ((key < places) & (key >= places - width)).T
+    gaps = np.arange(n_keys)[:, None] + -np.arange(1, n_queries + 1) * n_keys // n_queries
+    return ((gaps < 0) & (gaps >= -width)).T
 
 
 # Values may be vectors: that of a key is y = m(X) s + ε, the regression function in a direction s, any with the same
