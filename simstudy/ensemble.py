@@ -10,7 +10,7 @@ from simstudy.arguments import real_array
 from simstudy.attention.mechanism import Inputs, evaluate
 from simstudy.data import geometry
 from simstudy.data.heads import common_part
-from simstudy.design.settings.tables import Estimator
+from simstudy.design.settings.cell import Estimator
 from simstudy.kernels import project
 
 LOGITS = ("distance", "dot_product")

@@ -18,10 +18,8 @@ import pandas as pd
 import xarray as xr
 
 from simstudy.design.document import Design
-from simstudy.design.load import declared, load_design
+from simstudy.design.load import Source, declared, load_design
 from simstudy.design.mistakes import hint
-from simstudy.design.own_code import require_trust
-from simstudy.design.written import Source
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution.executors import open_executor
 from simstudy.execution.store import DEFAULT_OUTPUT, store_of
@@ -31,7 +29,7 @@ from simstudy.report.progress import ProgressDisplay, missed_line, undecided_lin
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import cells_of, open_results, tree_of
-from simstudy.study import Observer, complete, open_state, require_fitting
+from simstudy.study import Observer, complete, open_state, require_fitting, require_trust
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,15 +11,14 @@ from scipy import stats
 
 from simstudy.attention.functions import results_of
 from simstudy.design.document import Design
-from simstudy.design.load import load_design
+from simstudy.design.load import Source, load_design
 from simstudy.design.measures import OF_FUNCTIONS
 from simstudy.design.mistakes import hint
-from simstudy.design.own_code import require_trust
 from simstudy.design.settings.functions import as_array
-from simstudy.design.written import Source
 from simstudy.errors import UserError
 from simstudy.formulas import covers
 from simstudy.results import ESTIMATOR, METHOD
+from simstudy.study import require_trust
 
 RESULTS = ("estimate", "se", "lower", "upper", "reject", "truth")
 """Columns of results and truth in a table of estimates; all others, but for data set and method, are factors."""

@@ -7,14 +7,13 @@ from typing import Any, Literal, get_args, get_origin
 
 from simstudy.design import claims, document, figures, measures
 from simstudy.design.mistakes import hint
-from simstudy.design.settings import tables
+from simstudy.design.settings import cell
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import records_in, tags
 from simstudy.errors import UserError
 
 TABLES: dict[str, Any] = {
-    "study": document.Study, "functions": Functions, "data": tables.Data, "heads": tables.Heads,
-    "estimator": tables.Estimator, "queries": tables.Queries, "simulation": tables.Simulation,
+    "study": document.Study, "functions": Functions, **cell.TABLES,
     "precision": document.Precision, "budget": document.Budget, "grids.NAME": document.Grid,
     "measures.NAME": document.OwnMeasureText,
 }  # fmt: skip

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,11 +18,12 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.design.document import Budget, Design
 from simstudy.design.figures import ZIPPED, ZipFigure
+from simstudy.design.load import name_of, read_design
 from simstudy.design.measures import labelled
-from simstudy.design.own_code import require_trust
+from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.levels import level, selected
-from simstudy.design.written import name_of, read_design
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 from simstudy.execution.executors import Executor, Jobs, open_executor
 from simstudy.execution.provenance import provenance
 from simstudy.execution.shares import Share, require_same_engine
@@ -105,6 +106,19 @@ def complete(
         notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
         # As they will be read ever after: reports are the same bytes whoever writes them, and when.
         return Completed(read_cells(store), writer.write(state, opened.device), notes)
+
+
+def require_trust(cells: Iterable[Cell]) -> None:
+    """Refuse to compute cells with functions that the user did not say may run, or that need what is not installed."""
+    for cell in cells:
+        if cell.estimator.reference.startswith("torch"):
+            otherwise = ", or choose a profile that compares with multi_head_attention"
+            require_extra(f'reference = "{cell.estimator.reference}"', "torch", "models", otherwise)
+        if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
+            require_extra("estimator.learner", "sklearn", "learners")
+        for _, piece in cell.own:
+            if piece.code is not None:
+                piece.code.require_trust()
 
 
 def require_fitting(*given: Any) -> None:

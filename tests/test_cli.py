@@ -17,7 +17,7 @@ from stored import flip, rows
 from simstudy import __main__ as process
 from simstudy.commands import app
 from simstudy.data import training
-from simstudy.design import written
+from simstudy.design import load
 from simstudy.execution.store import Store
 
 
@@ -90,7 +90,7 @@ def test_list_and_check__know_the_shipped_designs(in_process, monkeypatch):
     with monkeypatch.context() as patch:  # to check all of them takes long; `test_load` does
         patch.setattr("simstudy.design.load.check", None)
         listed = in_process("list")
-    names = [path.parent.name for path in written.known_designs()]
+    names = [path.parent.name for path in load.known_designs()]
     assert listed.returncode == 0 and len(names) > 20
     assert all(f"│ {name} " in listed.stdout for name in names)
     checked = in_process("check", "principal-angles")

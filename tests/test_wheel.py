@@ -39,7 +39,7 @@ from pathlib import Path
 for extra in ("dask", "distributed", "cryptography", "dask_jobqueue", "sklearn", "pyarrow", "torch"):
     sys.modules[extra] = None
 from simstudy.__main__ import command
-from simstudy.design.written import known_designs
+from simstudy.design.load import known_designs
 print(*known_designs(), sep="\\n")
 assert command(["status", "diversity-index", "--json"]) == 0
 assert not list(Path().iterdir())

@@ -5,7 +5,7 @@ Never imports simstudy.theory.
 
 import numpy as np
 
-from simstudy.design.settings import tables
+from simstudy.design.settings import cell as tables
 from simstudy.design.settings.cell import Cell
 
 

@@ -40,7 +40,7 @@ def list_designs(
     """List shipped designs and those in ./designs."""
     from rich.table import Table
 
-    from simstudy.design.written import FILE, designs_in, known_designs, read_design
+    from simstudy.design.load import FILE, designs_in, known_designs, read_design
 
     paths = known_designs() if folder is None else designs_in(folder)
     if not paths:
@@ -272,7 +272,7 @@ def report(
 
     The command uses stored batches and computes no replicate.
     """
-    from simstudy.design.written import designs_in, known_designs
+    from simstudy.design.load import designs_in, known_designs
     from simstudy.report.all_studies import gather
     from simstudy.report.page import write_report
     from simstudy.report.tables import count_verdicts

@@ -11,10 +11,9 @@ import math
 import numpy as np
 
 from simstudy.data.addresses import Role, normals
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import Cell, Heads
 from simstudy.design.settings.ensembles import GaussianQueries, GivenQueries, HeldOutQueries
 from simstudy.design.settings.mechanisms import PlainValueProjections
-from simstudy.design.settings.tables import Heads
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Questions that no replicate can answer: claims, figures and target errors of which cells give no right answer.
+"""Claims and figures referred to their grids and cells, and questions that no replicate can answer refused.
 
 Among them are those on moments that need not exist.  A measure of order r is made of means of r-th powers of errors of
 estimates: it exists if these have a moment of order r, and its Monte Carlo standard error exists if they have one of
@@ -7,17 +7,22 @@ below ν if it is t(ν), and those of m(X): of degree k under t(ν) keys it has 
 integrated out enters by its variance, which exists.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from simstudy.design.claims import BaseClaim
-from simstudy.design.document import Document
+from simstudy.design import claims
+from simstudy.design.document import Document, Precision
+from simstudy.design.figures import MOST_ZIPS, BaseFigure, OptimumFigure, ZipFigure
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
-from simstudy.design.mistakes import DesignError, Problem, mistake, nearest
-from simstudy.design.references import PlannedGrid, Reference, refer
-from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.levels import by_levels, level
+from simstudy.design.mistakes import DesignError, Problem, nearest
+from simstudy.design.settings.cell import TABLE_OF, Cell
+from simstudy.design.settings.levels import by_levels, label, level, selected
 from simstudy.design.settings.processes import HeteroscedasticNoise, StudentKeys, StudentNoise
 
+Entry = claims.BaseClaim | BaseFigure
 _OF_LEARNERS = ("direct_mse", "query_correlation", "discrepancy", *OCCASIONAL)
 """Statistics of replicates that only some ensembles have."""
 _GAPS = ("decomposition_gap", "ambiguity_gap", "correlation_gap", "query_correlation_gap", "equivalent_heads")
@@ -31,17 +36,183 @@ _NEEDED = {
 """Remedy for measures that ensembles lack."""
 
 
+class PlannedGrid(NamedTuple):
+    """A grid with its factors, None if they are unknown, and its cells, as claims and figures select them."""
+
+    name: str
+    factors: tuple[str, ...] | None
+    cells: list[Cell]
+    exact: bool = False
+    by_query: bool = False
+    precision: Precision = Precision()
+    drawn: tuple[str, ...] = ()  # Factors whose levels were drawn from a domain
+    selectable: tuple[str, ...] = (*TABLE_OF, "bandwidth_rule")
+    words: tuple[str, str, str] = ("cell", "grid", "setting")
+
+    def select(self, selection: claims.Selection) -> list[int]:
+        """Return the numbers of the cells that a selection picks."""
+        return [number for number, cell in enumerate(self.cells) if selected(cell.coordinates, selection)]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A claim or a figure, with its path in the file and its grid; cells go by their numbers in the grid."""
+
+    path: str
+    entry: Entry
+    grid: PlannedGrid
+
+    @property
+    def versus(self) -> claims.Selection | None:
+        """Selection of the cells to compare with, if it states one."""
+        return getattr(self.entry, "versus", None)
+
+    @cached_property
+    def chosen(self) -> list[int]:
+        """Cells that it selects."""
+        return self.grid.select(self.entry.where)
+
+    @cached_property
+    def partners(self) -> list[int]:
+        """Cells that it compares them with."""
+        return self.grid.select(self.entry.where | self.versus) if self.versus is not None else []
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells that it speaks of."""
+        return [self.grid.cells[number] for number in sorted({*self.chosen, *self.partners})]
+
+    @cached_property
+    def compared(self) -> list[list[int]]:
+        """Cells that it compares with one another: each with its partner, or else those along its factors."""
+        factors = self.grid.factors or ()
+        if self.versus is None:
+            along = {*getattr(self.entry, "tune", ()), getattr(self.entry, "x", None)} - {None}
+            others = [name for name in factors if name not in along]
+            return by_levels([cell.coordinates for cell in self.grid.cells], others, self.chosen) if along else []
+        levels = [{name: level(cell.coordinates, name) for name in factors} for cell in self.grid.cells]
+        numbers = {tuple(each.values()): number for number, each in enumerate(levels)}
+        versus = {name: label(tuple(v)) if isinstance(v, list) else v for name, v in self.versus.items()}
+        wanted = {here: numbers.get(tuple((levels[here] | versus).values())) for here in self.chosen}
+        return [[here, there] for here, there in wanted.items() if there is not None and there != here]
+
+    def problem(self, field: str, remedy: str) -> Problem:
+        """Return the mistake in one of its entries."""
+        return Problem(f"{self.path}.{field}", getattr(self.entry, field), remedy)
+
+
+def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry], place: str = "") -> list[Reference]:
+    """Return claims and figures, by their path, with what they refer to; `DesignError` if the grids do not have it."""
+    references: list[Reference] = []
+    problems: list[Problem] = []
+    for path, entry in entries.items():
+        if entry.grid not in grids:
+            problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
+            continue
+        reference = Reference(path, entry, grids[entry.grid])
+        problems += [*_unsaid(reference, entry), *_unknown_names(reference, entry)] or [
+            *_misselections(reference, entry), *(_misfit_axes(reference, entry) if reference.chosen else ()),
+        ]  # fmt: skip
+        references.append(reference)
+    if problems:
+        raise DesignError(place, problems)
+    return references
+
+
+def _unsaid(reference: Reference, entry: Any) -> Iterator[Problem]:
+    if getattr(entry, "source", None) == "exact" and not reference.grid.exact:
+        yield reference.problem("source", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
+    if isinstance(entry, claims.BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
+        yield reference.problem("index", 'state index for measure = "hdi", and only then')
+    if isinstance(entry, claims.PairedClaim) and entry.compared == "ratio" and entry.versus is None:
+        yield reference.problem("compared", "state versus, the settings of the cell to compare with")
+    if isinstance(entry, claims.Optimum | claims.OptimumSlope) and (entry.value is None) == (entry.source is None):
+        yield reference.problem("value", "state either value or source, the theory that gives it")
+    of_number = reference.grid.drawn and not isinstance(entry, claims.OptimumClaim | claims.ViolatedPairs)
+    if getattr(entry, "holds", "") == "on_average" and not of_number:
+        yield reference.problem("holds", "needs a grid with a domain, and a kind of claim on a number")
+    excluded = entry.excludes if isinstance(entry, claims.WithinMargin) else None
+    if excluded is not None and (entry.value is None or abs(excluded - entry.value) <= entry.margin):
+        yield reference.problem("excludes", "must be farther from value than margin: no verdict would tell them apart")
+
+
+def _unknown_names(reference: Reference, entry: Any) -> Iterator[Problem]:
+    grid, factors = reference.grid, reference.grid.factors or ()
+    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if grid.factors is not None else ():
+        stated = getattr(entry, field, None) or ()
+        for name in (stated,) if isinstance(stated, str) else stated:
+            if name not in factors:
+                yield Problem.unknown(f"{reference.path}.{field}", name, factors, what="factor")
+    known = tuple(dict.fromkeys((*grid.selectable, *factors)))
+    meant = [name for name in known if any(cell.coordinates.get(name, "") != "" for cell in grid.cells)] or known
+    for field in ("where", "versus", "stands"):
+        selection = getattr(entry, field, None) or {}
+        unknown = [key for key in selection if key not in known]
+        for key in unknown:
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant, grid.words[2])
+        if field == "versus" and grid.factors is not None and not unknown and not selection.keys() <= {*factors}:
+            yield reference.problem("versus", f"may name factors of the {grid.words[1]} only: {', '.join(factors)}")
+
+
+def _misselections(reference: Reference, entry: Any) -> Iterator[Problem]:
+    grid = reference.grid
+    if not reference.chosen:
+        yield reference.problem("where", _nothing_selected(entry.where, grid))
+        return
+    if (stands := getattr(entry, "stands", None)) and not {*grid.select(stands)} & {*reference.chosen}:
+        yield reference.problem("stands", "is no cell that the claim selects; state levels of one")
+    if reference.versus is not None and not reference.partners:
+        yield reference.problem("versus", _nothing_selected(reference.versus, grid))
+    elif reference.versus is not None and not reference.compared:
+        remedy = f"compares every selected {grid.words[0]} with itself, or with none; select others in where"
+        yield reference.problem("versus", remedy)
+    if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
+        yield reference.problem("where", f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}")
+
+
+def _misfit_axes(reference: Reference, entry: Any) -> Iterator[Problem]:
+    """Yield factors whose levels do not allow what is asked along them."""
+    noun = reference.grid.words[0]
+    of_optimum = ("x", "along") if isinstance(entry, claims.OptimumClaim) else ()
+    for field in ("over",) if isinstance(entry, OptimumFigure) else of_optimum:
+        levels = {*_values(reference, field)} if getattr(entry, field, None) is not None else {1, 2, 3}
+        if not all(isinstance(value, (int, float)) and value > 0 for value in levels) or len(levels) < 3:
+            yield reference.problem(field, "needs three or more different values, all of them positive numbers")
+    if getattr(entry, "x", None) is None:
+        return
+    along = dict(zip(reference.chosen, _values(reference, "x"), strict=True))
+    logarithmic = getattr(entry, "scale", "linear") != "linear" or getattr(entry, "x_scale", "linear") == "log"
+    if not all(isinstance(value, (int, float)) for value in along.values()):
+        yield reference.problem("x", f"is not a number in every {noun}; use a numeric factor")
+    elif logarithmic and (low := min(along.values())) <= 0:
+        yield reference.problem("x", f"is {low:g} in a {noun} and has no logarithm; use a linear scale")
+    elif isinstance(entry, claims.Monotone | claims.Slope):
+        for line in (sorted(along[number] for number in numbers) for numbers in reference.compared):
+            if len(set(line)) < max(2, len(line)):
+                remedy = "needs two or more different values, other factors fixed; a line has"
+                yield reference.problem("x", f"{remedy} {', '.join(f'{value:g}' for value in line)}")
+                return
+
+
+def _values(reference: Reference, field: str) -> list[Any]:
+    name = getattr(reference.entry, field)
+    return [reference.grid.cells[number].coordinates.get(name) for number in reference.chosen]
+
+
+def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
+    """Say which levels exist of what a selection names, as they must be written."""
+    unknown = [name for name, value in selection.items() if not grid.select({name: value})]
+    levels = {
+        name: dict.fromkeys(level(cell.coordinates, name) for cell in grid.cells) for name in unknown or selection
+    }
+    written = {name: (json.dumps(each, ensure_ascii=False) for each in found) for name, found in levels.items()}
+    has = ", ".join(f"{name} = {' or '.join(each)}" for name, each in written.items())
+    together = "" if unknown else f", but no {grid.words[0]} has all that is selected"
+    return f"selects no {grid.words[0]} of the {grid.words[1]}; it has {has}{together}"
+
+
 def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> None:
     """Refuse claims, figures and target errors that name what the grids lack, or that cells cannot answer."""
-    for name, grid in grids.items():
-        path, coordinates = f"grids.{name}.factors", [cell.coordinates for cell in grid.cells]
-        for first, *others in by_levels(coordinates, grid.factors or (), range(len(coordinates))):
-            if others:
-                levels = tuple(level(coordinates[first], factor) for factor in grid.factors or ())
-                raise mistake(path, levels, "two cells have these values; remove or relabel one")
-        shared = {(cell.simulation.seed, cell.simulation.batch_size) for cell in grid.cells}
-        if len(shared) > len({seed for seed, _ in shared}):
-            raise mistake(path, None, "cells share replicates in batches of different sizes; use one batch_size")
     entries = {f"claims.{name}": claim for name, claim in document.claims.items()}
     references = refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()})
     if problems := [*_unanswerable(document, grids, references)]:
@@ -52,10 +223,10 @@ def _unanswerable(
     document: Document, grids: Mapping[str, PlannedGrid], references: Sequence[Reference]
 ) -> Iterator[Problem]:
     for each in references:
-        if isinstance(each.entry, BaseClaim):
-            yield from _lacked(f"{each.path}.measure", each.entry.measure, each.cells)
+        if isinstance(each.entry, claims.BaseClaim):
             if why := lacking(each.cells, order_of(each.entry)):
                 yield each.problem("measure", f"need not exist: {why}; use lighter tails or another measure")
+            yield from _lacked(f"{each.path}.measure", each.entry.measure, each.cells)
         else:
             yield from _lacked(f"{each.path}.y", each.entry.y, each.cells, by_all=True)
     wanted: dict[tuple[str, str], list[Cell]] = {}
@@ -127,7 +298,7 @@ def tail(cell: Cell) -> tuple[float, str]:
     return min(found)
 
 
-def order_of(claim: BaseClaim) -> int:
+def order_of(claim: claims.BaseClaim) -> int:
     """Order of what a claim speaks of: of its measure, or of the diversity index that it orders cells by."""
     return max(ORDER.get(str(name), 0) for name in (claim.measure, claim.index, getattr(claim, "against", None)))
 

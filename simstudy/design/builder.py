@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from simstudy.design import document
+from simstudy.design.load import Source, read_design
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import Record
-from simstudy.design.written import Source, read_design
 
 
 def _table(name: str, record: type[Record]) -> Callable[..., Study]:

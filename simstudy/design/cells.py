@@ -1,4 +1,4 @@
-"""The cells of a grid: settings applied, settings drawn from its domain, factors crossed, each cell validated once."""
+"""The cells of a grid: factors crossed, each cell validated once, and the rules that tie several settings together."""
 
 import itertools
 import math
@@ -6,43 +6,53 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from simstudy.design.contents import read_contents
+import numpy as np
+
+from simstudy.design.contents import OwnFiles, read_contents, try_functions
 from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.domain import Domain, drawn_cells
-from simstudy.design.feasibility import impossibilities
 from simstudy.design.measures import RESERVED
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, path_of, validated
-from simstudy.design.own_code import OwnFiles, try_functions
-from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell
+from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.records import Impossible
-from simstudy.design.settings.tables import Table
+from simstudy.design.settings.levels import by_levels, level
+from simstudy.design.settings.mechanisms import RandomValueProjections
+from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, ResidualNoise
+from simstudy.design.settings.records import LARGEST, SMALLEST, Impossible
+
+MAX_ARRAY_BYTES = 8 << 30
+"""Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
+Rules = Iterator[tuple[bool, str, str]]
+"""For each rule: true if it is broken, the setting to change, and the remedy."""
 
 
-def cells_of(document: Document, name: str, grid: Grid, files: OwnFiles, drawn_from: Any) -> list[Cell]:
+def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[Cell]:
     """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with the first."""
+    grid = document.grids[name]
     of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
-    unknown = [*_unknown_settings(name, grid, of_functions)]
-    unknown += [
-        Problem(f"grids.{name}.drop[{number}]", each, f"state levels of factors: {', '.join(grid.factors)}")
-        for number, each in enumerate(grid.drop)
-        if not each or each.keys() - grid.factors.keys()
-    ]
-    if unknown:
-        raise DesignError("", unknown)
+    if misnamed := [*_misnamed(name, grid, of_functions)]:
+        raise DesignError("", misnamed)
 
     def cross(drawn: dict[str, Any]) -> list[Cell]:
         each = grid.model_copy(update={"settings": grid.settings | drawn})
         return _crossed(document, name, each, files, of_functions)
 
-    if not grid.domain:
-        return _with_one_control(cross({}))
-    if twice := sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
-        raise mistake(f"grids.{name}.domain.{twice[0]}", None, "also a factor or setting of the grid; state one")
-    fresh = ("seed",) if of_functions or "head_seed" in grid.all_factors else ("seed", "head_seed")
-    seed = grid.settings.get("seed", document.simulation.get("seed", 0))
-    domain = Domain(laws=grid.domain, cells=grid.cells)
-    return _with_one_control(drawn_cells(name, domain, fresh, [seed, drawn_from], cross))
+    if grid.domain:
+        drawn = ("seed",) if of_functions or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
+        seed = grid.settings.get("seed", document.simulation.get("seed", 0))
+        cells = drawn_cells(name, Domain(laws=grid.domain, cells=grid.cells), drawn, [seed, drawn_from], cross)
+    else:
+        cells = cross({})
+    # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
+    if not all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
+        cells = [
+            cell
+            if "control" in cell.simulation.model_fields_set
+            else cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"control": "none"})})
+            for cell in cells
+        ]
+    _require_different(f"grids.{name}.factors", (*grid.domain, *grid.factors), cells)
+    return cells
 
 
 def require_few_cells(document: Document) -> None:
@@ -84,7 +94,7 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
         try:
             cell = read_contents(cell, files.folder)
             wrong = impossibilities(cell)
-            if files.trial and not wrong:
+            if files.trial and cell.own and not wrong:
                 try_functions(cell)
         except Impossible as error:
             wrong = [(error.setting, error.remedy)]
@@ -94,8 +104,19 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
     return cells
 
 
-def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
-    """Yield names of no setting; parameters of functions may have nearly any name."""
+def _require_different(path: str, factors: tuple[str, ...], cells: list[Cell]) -> None:
+    coordinates = [cell.coordinates for cell in cells]
+    for first, *others in by_levels(coordinates, factors, range(len(cells))):
+        if others:
+            levels = tuple(level(coordinates[first], factor) for factor in factors)
+            raise mistake(path, levels, "two cells have these values; remove or relabel one")
+    shared = {(cell.simulation.seed, cell.simulation.batch_size) for cell in cells}
+    if len(shared) > len({seed for seed, _ in shared}):
+        raise mistake(path, None, "cells share replicates in batches of different sizes; use one batch_size")
+
+
+def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
+    """Yield names of no setting or factor; parameters of functions may have nearly any name."""
     if name in ("settings", "verdicts", "comparisons"):
         yield Problem(f"grids.{name}", name, "is a name of results; give the grid another name")
     for section in ("settings", "factors", "domain"):
@@ -107,6 +128,12 @@ def _unknown_settings(name: str, grid: Grid, of_functions: bool) -> Iterator[Pro
                 yield Problem(path, value, "no name that a function can take; change it")
             elif of_functions and section != "settings" and key in RESERVED:
                 yield Problem(path, value, "is a name of results; give it another name")
+    for number, each in enumerate(grid.drop):
+        if not each or each.keys() - grid.factors.keys():
+            remedy = f"state levels of factors: {', '.join(grid.factors)}"
+            yield Problem(f"grids.{name}.drop[{number}]", each, remedy)
+    for twice in sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
+        yield Problem(f"grids.{name}.domain.{twice}", None, "also a factor or setting of the grid; state one")
 
 
 def _assign(tables: dict[str, dict[str, Any]], setting: str, value: Any) -> None:
@@ -145,13 +172,173 @@ def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Ste
     return Problem(path_of(at(steps)), None if value == "" else value, remedy)
 
 
-def _with_one_control(cells: list[Cell]) -> list[Cell]:
-    """Choose the control of a grid that states none: plain if one of its cells, all paired, has no closed forms."""
-    if all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
-        return cells
-    return [
-        cell
-        if "control" in cell.simulation.model_fields_set
-        else cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"control": "none"})})
-        for cell in cells
-    ]
+def features_needed(heads: Heads) -> int:
+    """Return the smallest d: p directions for the first head, and for each other one more for each nonzero angle."""
+    turned = {
+        "orthogonal": heads.head_dim,
+        "rotated": heads.head_dim if heads.angle else 0,
+        "principal_angles": sum(angle > 0 for angle in heads.principal_angles or ()),
+    }
+    return heads.head_dim + (heads.n_heads - 1) * turned.get(heads.arrangement, 0)
+
+
+def impossibilities(cell: Cell) -> list[tuple[str, str]]:
+    """Return the setting and the remedy of every rule that the settings of a cell break together."""
+    size, short = cell.simulation.batch_size, (4, 8) if cell.population else ()
+    found = []
+    if size % N_BLOCKS and size not in short:
+        found.append(("batch_size", "must be a multiple of 16; of a population also 4 or 8"))
+    if cell.functions is None:
+        rules = itertools.chain(*(rule(cell) for rule in (_data, _rows, _heads, _estimator, _needs, _sizes)))
+        return found + [(setting, remedy) for broken, setting, remedy in rules if broken]
+    for name in {*cell.statistics} & RESERVED:
+        remedy = f"{name!r} is the name of something else in the results; give the number another name"
+        found.append(("measures", remedy))
+    return [*found, *cell.functions.impossibilities()]
+
+
+def _data(cell: Cell) -> Rules:
+    d, keys, queries = cell.data.n_features, cell.data.key_distribution, cell.queries.queries
+    if keys.kind == "mixture":
+        remedy = f"n_components = {keys.n_components} needs as many features; n_features is {d}"
+        yield keys.n_components > d, "key_distribution", remedy
+    if queries.kind == "points":
+        remedy = f"a query point has more coordinates than n_features = {d}; shorten it"
+        yield max(map(len, queries.points)) > d, "queries", remedy
+    for term in cell.data.terms:
+        vector = getattr(term, "coefficients", getattr(term, "direction", ()))
+        needed = max(len(vector), getattr(term, "n_active", None) or 0, *getattr(term, "coordinates", (0,)))
+        yield needed > d, "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
+        if term.kind == "ridge":
+            yield not any(term.direction), "regression", "the direction of a ridge function must not be zero"
+        if term.kind == "interaction":
+            remedy = "the coordinates of an interaction must differ; a square is a quadratic function"
+            yield term.coordinates[0] == term.coordinates[1], "regression", remedy
+
+
+def _rows(cell: Cell) -> Rules:
+    keys, data, queries, rows = cell.data.key_distribution, cell.data, cell.queries.queries, cell.file_rows
+    by_rows, fitted = isinstance(data.regression, FileRegression | FittedRegression), data.regression.kind == "fitted"
+    remedy = 'residuals are those of a fit; use regression = "fitted"'
+    yield isinstance(data.noise, ResidualNoise) and not fitted, "noise", remedy
+    remedy = f'regression = "{data.regression.kind}" is known at rows only; use kind = "held_out"'
+    yield by_rows and queries.kind != "held_out", "queries", remedy
+    if not isinstance(keys, FileKeys) or rows is None:
+        setting = "regression" if by_rows else "queries"
+        remedy = 'speaks of rows of data; use key_distribution = { kind = "file", path = "FILE" }'
+        yield by_rows or queries.kind == "held_out", setting, remedy
+        return
+    if queries.kind == "held_out":
+        remedy = f"count = {queries.count} exceeds held_out = {keys.held_out}; lower count or raise held_out"
+        yield queries.count > keys.held_out, "queries", remedy
+    remedy = f"the data have {rows.keys.shape[1]} columns of features; state their number, or other columns"
+    yield data.n_features != rows.keys.shape[1], "n_features", remedy
+    needed = data.n_keys + getattr(cell.estimator.combination, "n_validation", 0)
+    kept = len(rows.keys) + len(rows.points) - keys.held_out
+    remedy = f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
+    yield keys.sampling == "without" and needed > kept, "n_keys", remedy
+
+
+def _heads(cell: Cell) -> Rules:
+    heads, d, p = cell.heads, cell.data.n_features, cell.heads.head_dim
+    yield p > d, "head_dim", f"exceeds n_features = {d}; lower head_dim or raise n_features"
+    needed = features_needed(heads)
+    them = f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {p} take up {needed} features'
+    yield p <= d < needed, "n_heads", f"{them}; n_features is {d}: raise it, or use fewer or smaller heads"
+    remedy = f"must be n_heads·head_dim = {heads.n_heads}·{p}; state a multiple, and one of the two alone"
+    yield heads.total_dim not in (None, heads.n_heads * p), "total_dim", remedy
+    needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
+    wanted = needs.get(heads.arrangement, heads.arrangement)
+    for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
+        remedy = f'{"state" if setting == wanted else "remove"} {setting} for arrangement = "{heads.arrangement}"'
+        yield (getattr(heads, setting) is None) == (setting == wanted), setting, remedy
+    if cell.file_projections:  # a head that spans no p-space has no angles
+        ranks = np.linalg.matrix_rank(np.array(cell.file_projections))
+        yield min(ranks) < p, "file", f"head {np.argmin(ranks)} has rank {min(ranks)}; give head_dim = {p}"
+    angles = heads.principal_angles
+    yield angles is not None and len(angles) != p, "principal_angles", f"state head_dim = {p} angles"
+
+
+def _estimator(cell: Cell) -> Rules:
+    estimator, n_heads, d, p = cell.estimator, cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
+    combination, factors, learner = estimator.combination, estimator.head_bandwidths, estimator.learner
+    normaliser, transformation, values = estimator.normaliser, estimator.transformation, cell.heads.value_projections
+    if combination.kind == "given":
+        remedy = f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
+        yield len(combination.weights) != n_heads, "combination", remedy
+    if factors is not None:
+        remedy = f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
+        yield len(factors) != n_heads, "head_bandwidths", remedy
+    if learner.kind == "random_forest":
+        remedy = f"max_features = {learner.max_features} exceeds n_features = {d}; lower it"
+        yield learner.max_features > d, "learner", remedy
+    yield learner.kind == "trained" and cell.data.n_keys < 3, "n_keys", "training leaves one pair out; use at least 3"
+    if normaliser.kind == "compact":
+        remedy = f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
+        yield normaliser.power > 8 and cell.simulation.dtype == "float32", "dtype", remedy
+    if transformation.kind == "low_rank":
+        remedy = f"rank = {transformation.rank} exceeds head_dim = {p}; lower it"
+        yield transformation.rank > p, "transformation", remedy
+    if isinstance(values, RandomValueProjections):
+        remedy = f"value_dim = {values.value_dim} of n_components = {values.n_components}; lower it"
+        yield values.value_dim > values.n_components, "value_projections", remedy
+
+
+def _needs(cell: Cell) -> Rules:
+    """Yield what settings need of others: without it they have no meaning, or errors that nobody has derived."""
+    estimator, noise, values = cell.estimator, cell.data.noise, cell.heads.value_projections
+    learner, combination, normaliser = estimator.learner, estimator.combination, estimator.normaliser
+    heads, distance, raw = 'learner = "nadaraya_watson"', 'logits = "distance"', 'key_scale = "raw"'
+    drawn, untransformed = 'noise_treatment = "drawn"', 'transformation = "none"'
+    plain = (untransformed, 'normaliser = "softmax"', "no product of kernels")
+    met = {
+        heads: learner.kind == "nadaraya_watson",
+        distance: estimator.logits == "distance",
+        'logits = "dot_product"': estimator.logits == "dot_product",
+        raw: estimator.key_scale == "raw",
+        drawn: cell.simulation.noise_treatment == "drawn",
+        untransformed: estimator.transformation.kind == "none",
+        'normaliser = "softmax"': normaliser.kind == "softmax",
+        "no product of kernels": combination.kind != "product",
+        "weights that are not fitted": combination.kind != "fitted",
+        "fixed weights of heads": combination.kind not in ("optimal", "fitted", "product"),
+        'combination = "uniform"': combination.kind == "uniform",
+        'reference = "none"': estimator.reference == "none",
+        'a population without "heads"': "heads" not in cell.population,
+        'a population without "rows"': "rows" not in cell.population,
+    }
+    of_learner = (drawn, *plain, *((distance, raw) if learner.kind == "trained" else ()))
+    scores = getattr(estimator.transformation, "method", "") == "scores"
+    for setting, holds, needs in (
+        ("learner", learner.kind != "nadaraya_watson", of_learner),
+        ("normaliser", normaliser.kind == "compact", (distance,)),
+        ("transformation", scores, ('logits = "dot_product"',)),
+        ("head_bandwidths", estimator.head_bandwidths is not None, (heads, raw)),
+        ("combination", combination.kind == "fitted", (heads, drawn)),
+        ("combination", combination.kind == "optimal", ('a population without "heads"',)),
+        ("noise", isinstance(noise, ResidualNoise) and not noise.paired, ('a population without "rows"',)),
+        ("reference", estimator.reference != "none", (heads, *plain, "fixed weights of heads")),
+        ("mask", estimator.mask.kind != "none", (heads, untransformed, "weights that are not fitted")),
+        ("value_projections", values.kind != "none", (heads, 'combination = "uniform"', 'reference = "none"')),
+    ):
+        for need in needs if holds else ():
+            yield not met[need], setting, f"needs {need}; change one of the two"
+
+
+def _sizes(cell: Cell) -> Rules:
+    data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
+    remedy = f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+    yield not SMALLEST <= cell.bandwidth <= LARGEST, "bandwidth", remedy
+    numbers = {
+        # Keys as drawn, and as projected by every head.
+        "n_keys": data.n_keys * max(data.n_features, n_heads * p),
+        # Query points, and the moments of every pair of heads at each.
+        "queries": cell.n_queries * max(data.n_features, N_BLOCKS * n_heads**2),
+        # Both bases of every pair of heads.
+        "n_heads": n_heads**2 * data.n_features * p,
+    }
+    if isinstance(values := cell.heads.value_projections, RandomValueProjections):
+        numbers["value_projections"] = n_heads * values.value_dim * max(values.n_components, n_heads * values.value_dim)
+    for setting, count in numbers.items():
+        size = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
+        yield 8 * count > MAX_ARRAY_BYTES, setting, f"{size}; use fewer"

@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 from simstudy.design.document import Confirmation, Design, PlannedCell
-from simstudy.design.own_code import own_functions
 from simstudy.errors import UserError
 
 
@@ -18,7 +17,7 @@ def confirmatory(design: Design, text: str | None) -> Design:
         return design
     if not text.strip() or not text.isprintable():
         raise UserError(f"confirm = {text[:80]!r}: cannot be shown; give a text of printable characters in one line")
-    pieces = (piece for planned in design.cells for _, piece in own_functions(planned.cell))
+    pieces = (piece for planned in design.cells for _, piece in planned.cell.own)
     functions = sorted({piece.code.text for piece in pieces if piece.code is not None})
     digest = _digest(design.text, functions, text)
 

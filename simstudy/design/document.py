@@ -135,11 +135,6 @@ class Grid(Record):
     by_query: bool = False
     exact: bool = False
 
-    @property
-    def all_factors(self) -> tuple[str, ...]:
-        """Names of the settings that differ between its cells: those of the domain, and factors."""
-        return (*self.domain, *self.factors)
-
 
 class OwnMeasureText(Record):
     """Description of a measure that functions of the study give, for tables, figures and results.

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from simstudy.design.answerable import PlannedGrid, Reference
 from simstudy.design.claims import BaseClaim
 from simstudy.design.document import PlannedCell
-from simstudy.design.references import PlannedGrid, Reference
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import FittedRegression
 

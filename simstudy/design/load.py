@@ -1,21 +1,47 @@
-"""A design file to a design: read, profile applied, validated once, cells made, claims and figures referred to them."""
+"""A design file, or tables in Python, to a design: found, read, validated once under a profile, crossed into cells."""
 
+from __future__ import annotations
+
+import json
+import os
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
-from simstudy.design.answerable import require_answerable
+import numpy as np
+
+from simstudy.design.answerable import PlannedGrid, require_answerable
 from simstudy.design.cells import cells_of, require_few_cells
 from simstudy.design.confirmation import confirmatory
-from simstudy.design.document import NAME, Declared, Design, Document, Grid, PlannedCell, Precision
+from simstudy.design.contents import OwnFiles
+from simstudy.design.document import NAME, Declared, Design, Document, PlannedCell, Precision
 from simstudy.design.domain import Domain
-from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, validated
-from simstudy.design.own_code import OwnFiles, trusted_texts
-from simstudy.design.references import PlannedGrid
+from simstudy.design.files import read_text
+from simstudy.design.mistakes import DesignError, Problem, Steps, hint, mistake, validated
 from simstudy.design.settings.cell import TABLES
-from simstudy.design.written import Source, is_shipped, parse, read_design
+from simstudy.errors import UserError
+
+LOCAL = Path("designs")
+"""Folder of a user's own studies, relative to where the command is given."""
+FILE = "design.toml"
+"""Design in the folder of a study."""
+MAX_BYTES = 1 << 20
+"""Largest design file that is read; a design is written by hand."""
+
+Source = str | Path | Mapping[str, Any]
+"""A design: path of its folder or file, name of a shipped one, or its tables, as a `Study` or as TOML parses them."""
+
+
+class Written(NamedTuple):
+    """A design as it is written, before it is checked, and what messages call it."""
+
+    place: str
+    path: Path | None
+    text: str
+    tables: dict[str, Any]
 
 
 def load_design(
@@ -25,27 +51,27 @@ def load_design(
 
     With ``confirm``, a text, seeds and the settings that are drawn from domains follow from the design and that text.
     """
-    written = read_design(design)
-    shipped = written.path is not None and is_shipped(written.path)
-    named = [trust] if isinstance(trust, str | Path) else trust
-    # Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
-    trusted = trusted_texts([*named, *(sorted(written.folder.glob("*.py")) if shipped else [])])
-    files = OwnFiles(written.folder, trusted, trial=not shipped)
+    place, path, text, tables = read_design(design)
+    drawn_from = None if confirm is None else [text, confirm]
+    grids: dict[str, PlannedGrid] = {}
     try:
-        raw = _under_profile(written.tables, profile)
+        raw = _under_profile(tables, profile)
+        folder = Path() if path is None else path.parent
+        files = OwnFiles(folder, trust, shipped=path is not None and is_shipped(path))
         document = validated(Document, raw, context=files)
         require_few_cells(document)
-        drawn_from = None if confirm is None else [written.text, confirm]
-        grids = {}
         for name, grid in document.grids.items():
-            precision = _precision_of(document, name, grid)
-            cells = cells_of(document, name, grid, files, drawn_from)
+
+            def stated_at(steps: Steps, name: str = name, own: dict[str, Any] = grid.precision) -> Steps:
+                return [*(["grids", name] if steps[0] in own else []), "precision", *steps]
+
+            precision = validated(Precision, document.precision.model_dump() | grid.precision, stated_at)
+            cells = cells_of(document, name, files, drawn_from)
             drawn = tuple(grid.domain)
-            grids[name] = PlannedGrid(name, grid.all_factors, cells, grid.exact, grid.by_query, precision, drawn)
+            grids[name] = PlannedGrid(name, (*drawn, *grid.factors), cells, grid.exact, grid.by_query, precision, drawn)
         require_answerable(document, grids)
     except DesignError as error:
-        placed = [_in_profile(each, written.tables, profile) for each in error.problems]
-        raise DesignError(written.place, placed) from None
+        raise DesignError(place, [_in_profile(each, tables, profile) for each in error.problems]) from None
     smooth = {name for name, told in document.measures.items() if not told.counted}
     planned = (
         PlannedCell(
@@ -59,19 +85,13 @@ def load_design(
         **{name: getattr(document, name) for name in Declared.model_fields},
         profile=profile,
         cells=tuple(planned),
-        factors={name: grid.all_factors for name, grid in document.grids.items()},
+        factors={name: grid.factors or () for name, grid in grids.items()},
         titles={name: grid.title for name, grid in document.grids.items()},
         domains={n: Domain(laws=grid.domain, cells=grid.cells) for n, grid in document.grids.items() if grid.domain},
-        text=written.text,
-        path=written.path,
+        text=text,
+        path=path,
     )
     return loaded if confirm is None else confirmatory(loaded, confirm)
-
-
-def _precision_of(document: Document, name: str, grid: Grid) -> Precision:
-    stated = document.precision.model_dump() | grid.precision
-    prefix: Steps = ["grids", name]
-    return validated(Precision, stated, lambda at: [*(prefix if at[0] in grid.precision else []), "precision", *at])
 
 
 def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:
@@ -108,6 +128,97 @@ def profiles_of(design: Source) -> tuple[str, ...]:
     """Return the names of the profiles of a design."""
     profiles = read_design(design).tables.get("profiles", {})
     return tuple(profiles) if isinstance(profiles, dict) else ()
+
+
+def read_design(design: Source) -> Written:
+    """Read a design as it is written."""
+    if not isinstance(design, Mapping):
+        return read_file(find_design(design))
+    place = name_of(design)
+    try:
+        text = json.dumps(design, default=_plain, ensure_ascii=False, indent=1)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DesignError(place, [Problem("", None, str(error))]) from None
+    return Written(place, None, text, parse(place, text))
+
+
+def name_of(tables: Mapping[str, Any]) -> str:
+    """Return the name of the study that tables state; "design" if they state none."""
+    study = tables.get("study")
+    name = study.get("name") if isinstance(study, Mapping) else None
+    return name if isinstance(name, str) else "design"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON has no type for as TOML states it."""
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, *([] if value.step == 1 else [value.step])]}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{value!r} is of type {type(value).__name__}; give text, numbers, lists or tables")
+
+
+def read_file(path: Path) -> Written:
+    """Read tables that a person has written in a file; a `DesignError` says why there are none."""
+    try:
+        text = read_text(path, MAX_BYTES)
+    except UserError as error:
+        raise DesignError(str(path), [Problem("", "", str(error))]) from None
+    return Written(str(path), path, text, parse(str(path), text))
+
+
+def parse(place: str, text: str) -> dict[str, Any]:
+    """Return the tables of TOML, or of JSON, as studies in Python are stored; `DesignError` if it is neither."""
+    try:
+        return json.loads(text) if text.startswith("{") else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DesignError(place, [Problem("", "", f"not valid TOML: {error}")]) from None
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the shipped designs: inside of an installed package, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "designs"
+    return installed if installed.is_dir() else package.parent / "designs"
+
+
+def is_shipped(design: Path) -> bool:
+    """Return true if a design file is one of those that are shipped."""
+    return design.resolve().parents[1] == shipped_folder().resolve()
+
+
+def designs_in(folder: Path) -> list[Path]:
+    """Return the design files of the study folders in a folder."""
+    return sorted(folder.glob(f"*/{FILE}"))
+
+
+def known_designs() -> list[Path]:
+    """Return all design files that have a name, shipped ones first, each file once."""
+    folders = {folder.resolve(): folder for folder in (LOCAL, shipped_folder())}
+    return sorted(path for folder in folders.values() for path in designs_in(folder))
+
+
+def find_design(design: str | Path) -> Path:
+    """Return the path of a design given by path or by name."""
+    if not isinstance(design, (str, Path)):
+        kind = type(design).__name__
+        raise UserError(f"a design of type {kind}; give the path of a file, the name of a shipped design, or a Study")
+    for file in (FILE, "design.json"):  # the latter of a study in Python
+        if os.path.isfile(Path(design) / file):
+            return Path(design) / file
+    if os.path.isfile(design) or not re.fullmatch(NAME, str(design)):
+        return Path(design)
+    known = known_designs()
+    found = [path for path in known if path.parent.name == str(design)]
+    if len(found) > 1:
+        raise UserError(f"{design}: the name of {' and of '.join(map(str, found))}; give the path of one")
+    if not found:
+        names = list(dict.fromkeys(path.parent.name for path in known))
+        raise UserError(f"{design}: neither a file nor the name of a design; {hint(str(design), names)}")
+    return found[0]
 
 
 def _under_profile(tables: dict[str, Any], profile: str) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from simstudy.design.contents import named_files
-from simstudy.design.own_code import own_functions
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.rows import Rows
 
@@ -123,7 +122,7 @@ def contents(cells: Iterable[Cell]) -> dict[str, str]:
             read[content.digest] = path
         elif content is not None:
             read[hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()] = path
-    pieces = (piece for cell in cells for _, piece in own_functions(cell))
+    pieces = (piece for cell in cells for _, piece in cell.own)
     return read | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
 
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import Field, create_model
 
 from simstudy.design import claims as designed
+from simstudy.design.answerable import PlannedGrid, refer
 from simstudy.design.claims import BaseClaim, ViolatedPairs
 from simstudy.design.document import Name
+from simstudy.design.load import parse, read_design, read_file
 from simstudy.design.mistakes import DesignError, Problem, validated
-from simstudy.design.references import PlannedGrid, refer
 from simstudy.design.settings.levels import Coordinates
 from simstudy.design.settings.records import Line, Positive, Real, Record
-from simstudy.design.written import parse, read_design, written_text
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns
 
@@ -62,7 +62,7 @@ def read_claims(claims: Any) -> tuple[str, ClaimsFile]:
     elif isinstance(claims, str) and "\n" in claims:
         tables = parse(place, claims)
     elif isinstance(claims, (str, Path)):
-        tables = parse(place := str(claims), written_text(Path(claims)))
+        place, *_, tables = read_file(Path(claims))
     else:
         kind = type(claims).__name__
         raise UserError(f"claims of type {kind}; give tables by name, the path of a TOML file, or its text")

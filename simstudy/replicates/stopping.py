@@ -8,7 +8,6 @@ import math
 from typing import NamedTuple
 
 from simstudy.design.document import Precision
-from simstudy.design.feasibility import batches_of
 from simstudy.design.settings.cell import MIN_BLOCKS
 from simstudy.replicates.performance import Performance
 
@@ -20,9 +19,9 @@ GROWTH = 4
 
 def first_target(precision: Precision, batch_size: int, *, population: bool = False) -> int:
     """Return the batches before the first look: the floor, and enough for an MCSE, but no more than the ceiling."""
-    floor = batches_of(precision.min_replicates, batch_size)
+    floor = -(-precision.min_replicates // batch_size)
     least = MIN_BLOCKS if population else MIN_BATCHES
-    return min(max(floor, least), batches_of(precision.max_replicates, batch_size))
+    return min(max(floor, least), -(-precision.max_replicates // batch_size))
 
 
 class Shortfall(NamedTuple):
@@ -51,7 +50,7 @@ def shortfall(performance: Performance, precision: Precision) -> Shortfall:
 
 def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
     """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
-    ceiling, ratio = batches_of(precision.max_replicates, batch_size), shortfall(performance, precision).ratio
+    ceiling, ratio = -(-precision.max_replicates // batch_size), shortfall(performance, precision).ratio
     if ratio <= 1.0 or done >= ceiling:
         return done
     return math.ceil(min(1.1 * done * (ratio * ratio), ceiling))

@@ -33,7 +33,6 @@ from simstudy.design.claims import LEVEL, BaseClaim, OptimumSlope, ViolatedPairs
 from simstudy.design.document import Design
 from simstudy.design.domain import MIN_SETTINGS
 from simstudy.design.draws import draws_of
-from simstudy.design.feasibility import batches_of
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.settings.levels import selected
 from simstudy.verdicts.comparisons import (
@@ -273,4 +272,4 @@ def _targets(comparison: Comparison, accounts: Sequence[CellProgress], level: fl
     # Cells are compared by the blocks that they have in common: those that lag behind come first.
     further = done if min(each.done for each in cells) < done else max(math.ceil(done * ratio**2), done + 1)
     for cell, each in zip(comparison.cells, cells, strict=True):
-        yield cell, min(further, batches_of(each.planned.precision.max_replicates, each.batch_size))
+        yield cell, min(further, -(-each.planned.precision.max_replicates // each.batch_size))

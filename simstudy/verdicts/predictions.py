@@ -10,7 +10,6 @@ from simstudy import theory
 from simstudy.data.heads import key_projections, overlap, query_points, query_projections
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
-from simstudy.design.own_code import own_functions
 from simstudy.design.settings.cell import Cell
 from simstudy.theory import ExactPrediction, Prediction, weighting
 
@@ -88,7 +87,7 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
 def _outside_theory(cell: Cell) -> str:
     if cell.estimator.learner.kind != "nadaraya_watson":
         return "theory speaks of Nadaraya-Watson heads with given projections"
-    if own := [setting for setting, _ in own_functions(cell) if setting in ("key_distribution", "regression")]:
+    if own := [setting for setting, _ in cell.own if setting in ("key_distribution", "regression")]:
         return f"{own[0]} is code of the user's own, of which no closed form is known"
     if cell.functions is not None:
         return ""

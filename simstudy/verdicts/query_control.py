@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
-from simstudy.design.own_code import own_functions
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GaussianQueries, KnownCombination
 from simstudy.replicates.intervals import widening_of
@@ -101,7 +100,7 @@ def _log2_most(cell: Cell) -> int:
 def applies(cell: Cell) -> bool:
     """Whether leading order is derived for a cell whose query points alone are a population, and pays."""
     estimator = cell.estimator
-    if cell.data.regression.kind == "zero" or any(own_functions(cell)):
+    if cell.data.regression.kind == "zero" or any(cell.own):
         return False
     return (
         cell.population == ("queries",)

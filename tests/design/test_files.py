@@ -9,9 +9,8 @@ import pytest
 from builders import DESIGN, edited, loaded, mistakes, run
 
 from simstudy.data.heads import key_projections
-from simstudy.design.load import load_design
+from simstudy.design.load import MAX_BYTES, find_design, known_designs, load_design
 from simstudy.design.mistakes import DesignError
-from simstudy.design.written import MAX_BYTES, find_design, known_designs
 from simstudy.errors import UserError
 
 HEADS = np.random.default_rng(0).normal(size=(2, 6, 2))

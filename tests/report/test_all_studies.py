@@ -9,7 +9,7 @@ from builders import DESIGN, edited
 from pages import Page, dom, needs_browser
 
 from simstudy import run
-from simstudy.design.written import designs_in, is_shipped, shipped_folder
+from simstudy.design.load import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
 from simstudy.report.all_studies import gather
 

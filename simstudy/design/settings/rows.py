@@ -6,14 +6,16 @@ import functools
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.settings.processes import FileKeys, FittedRegression, ResidualNoise
-from simstudy.design.settings.tables import Data
 from simstudy.errors import UserError, require_extra
+
+if TYPE_CHECKING:
+    from simstudy.design.settings.cell import Data
 
 Array = NDArray[np.float64]
 
