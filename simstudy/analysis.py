@@ -1,30 +1,26 @@
 """For analysis scripts: what lies inside one cell, and two cells compared after the fact."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from simstudy.design.measures import LENGTHS, averaged_measures, coordinates_of, described
 from simstudy.design.settings.cell import N_BLOCKS
-from simstudy.design.settings.levels import Coordinates, selected
+from simstudy.design.settings.levels import Coordinates
 from simstudy.errors import UserError
 from simstudy.execution.store import DETAILS_FILE, read_tree
 from simstudy.replicates.performance import Performance, block_lengths
-from simstudy.results import Results, cells_of, factors_of, setting_of, text_of
+from simstudy.results import DERIVED, Results, Where, cells_of, factors_of, one_cell, text_of
 from simstudy.verdicts.comparisons import at, paired
 from simstudy.verdicts.estimates import estimates_from
 from simstudy.verdicts.evidence import doubt, interval
 
-Where = Mapping[str, Any] | int
-"""One cell of results: levels of settings that no other cell has, or its number."""
 ERROR_RATE = 0.05
 """Of intervals of contrasts: how often they miss the truth at some look."""
-_DERIVED = ("bandwidth_rule", "total_dim")
-"""Settings that others tell as well."""
 
 
 class ExploratoryContrast(NamedTuple):
@@ -73,7 +69,7 @@ def details(results: Results, where: Where) -> xr.Dataset:
         If no cell or several have these levels, or the details cannot be read.
     """
     cells = cells_of(results)
-    return _read(cells, find_cell(cells, where, "where"))
+    return _read(cells, one_cell(coordinates_of(cells), where, "where"))
 
 
 def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = False) -> ExploratoryContrast:
@@ -107,8 +103,8 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     results = cells_of(results)
     if measure not in (known := averaged_measures(results)):
         raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
-    cells = [find_cell(results, where, name) for where, name in ((a, "a"), (b, "b"))]
     rows = coordinates_of(results)
+    cells = [one_cell(rows, where, name) for where, name in ((a, "a"), (b, "b"))]
     coordinates = one, other = [rows[cell] for cell in cells]
     if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
         raise UserError(
@@ -127,7 +123,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
 
 def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple[str, ...]], word: str) -> str:
     """Levels of one cell, and those in which the other differs; of cells of two grids what they share, then both."""
-    settings = [name for name in dict.fromkeys(["grid", *one]) if name not in _DERIVED]
+    settings = [name for name in dict.fromkeys(["grid", *one]) if name not in DERIVED]
     apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
     told = [name for name in dict.fromkeys((*factors[one["grid"]], *factors[other["grid"]])) if name in one]
     if "grid" not in apart:
@@ -138,42 +134,6 @@ def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple
         for row in (one, other)
     )
     return f"{shared}: {here}{word} {there}"
-
-
-def find_cell(results: xr.Dataset, where: Where, name: str) -> int:
-    """Return the number of the one cell with these levels, or refuse them."""
-    factors_of(results)  # refuses what are no results
-    rows = coordinates_of(results)
-    if not isinstance(where, Mapping):
-        if isinstance(where, bool) or not isinstance(where, int | np.integer) or not 0 <= where < len(rows):
-            raise UserError(f"{name} = {where!r}: give levels, such as {{'angle': 60}}, or a number below {len(rows)}")
-        return int(where)
-    where = {setting_of(key): value for key, value in where.items()}
-    unknown = [key for key in where if not rows or key not in rows[0]]
-    if unknown:
-        raise UserError(
-            f"{name}.{unknown[0]}: no setting of these results; they have {', '.join(rows[0] if rows else ())}"
-        )
-    found = [cell for cell, row in enumerate(rows) if selected(row, dict(where))]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        # Of each setting the levels beside the others asked for; of all cells, if there are none.
-        beside = {
-            key: [row for row in rows if selected(row, {k: v for k, v in where.items() if k != key})] for key in where
-        }
-        told = {key: inside for key, inside in beside.items() if inside} or dict.fromkeys(where, rows)
-        exist = "; ".join(f"{key} may be {', '.join(_levels(inside, key))}" for key, inside in told.items())
-        raise UserError(f"{name} = {dict(where)}: no cell; {exist}")
-    inside = [rows[cell] for cell in found]
-    apart = {key: levels for key in inside[0] if len(levels := _levels(inside, key)) > 1 and key not in _DERIVED}
-    options = "; ".join(f"{key} ({', '.join(levels)})" for key, levels in apart.items())
-    raise UserError(f"{name} = {dict(where)}: {len(found)} cells fit; choose one by stating more of {options}")
-
-
-def _levels(rows: Sequence[Coordinates], key: str) -> list[str]:
-    """Levels of a setting as they have to be written."""
-    return list(dict.fromkeys(repr(text_of(row, key)) for row in rows))
 
 
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:

@@ -24,7 +24,6 @@ from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution.executors import open_executor
 from simstudy.execution.store import DEFAULT_OUTPUT, store_of
 from simstudy.replicates.allocation import sized
-from simstudy.report.labels import OVERVIEW
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
@@ -207,12 +206,9 @@ class Findings:
         return Plot(draw(figures[name], name, self._results))
 
     def _figures(self) -> dict[str, Any]:
-        from simstudy.report.overview import overview
+        from simstudy.report.overview import figures_of
 
-        design = declared(self._results.attrs["design"], self._results.attrs["profile"])
-        wanted = dict.fromkeys(design.grids, (*design.precision.relative_mcse, *design.precision.absolute_mcse))
-        chosen = None if design.figures else overview(design.claims, wanted, self._results)
-        return {OVERVIEW: chosen} if chosen else dict(design.figures)
+        return figures_of(declared(self._results.attrs["design"], self._results.attrs["profile"]), self._results)
 
     def __repr__(self) -> str:
         return "\n".join([*self._summary(), *([self._brief().to_string()] if "claim" in self._results else [])])

@@ -1,7 +1,8 @@
 """Results of a study as a tree, each grid with a dimension for each factor; and as a table with a row for each cell."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from simstudy.design.measures import (
     registry,
 )
 from simstudy.design.mistakes import hint
-from simstudy.design.settings.levels import Coordinates, level
+from simstudy.design.settings.levels import Coordinates, level, selected
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 
@@ -35,6 +36,11 @@ _SHOWN = ("n_replicates", "n_failed", "precision_reached")
 METHOD, ESTIMATOR = "method", "estimator"
 """Factor of the methods of a study, and its dimension: xarray's ``sel`` has an argument ``method``."""
 
+DERIVED = ("bandwidth_rule", "total_dim")
+"""Settings that others tell as well."""
+
+Where = Mapping[str, Any] | int
+"""One cell: levels of settings that no other cell has, or its number."""
 Results = xr.DataTree | xr.Dataset | str | Path
 """What `simstudy.run` or `open_results` returned, or the folder, file or name of a study."""
 
@@ -127,6 +133,35 @@ def text_of(row: Coordinates, name: str) -> Any:
     """Level of a setting, such that levels that mean nothing are equal."""
     value = level(row, name)
     return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+def one_cell(rows: Sequence[Coordinates], where: Where, name: str) -> int:
+    """Return the number of the one cell with these levels, or refuse them, ``name`` being what a message calls them."""
+    if not isinstance(where, Mapping):
+        if isinstance(where, bool) or not isinstance(where, int | np.integer) or not 0 <= where < len(rows):
+            raise UserError(f"{name} = {where!r}: give levels by setting, or a number below {len(rows)}")
+        return int(where)
+    where = {setting_of(key): value for key, value in where.items()}
+    known = list(dict.fromkeys(chain(*rows)))
+    if unknown := [key for key in where if key not in known]:
+        raise UserError(f"{name}.{unknown[0]}: no setting of these cells; they have {', '.join(known)}")
+    found = [cell for cell, row in enumerate(rows) if selected(row, where)]
+    if len(found) == 1:
+        return found[0]
+
+    def levels(inside: Iterable[Coordinates], key: str) -> list[str]:
+        return list(dict.fromkeys(repr(text_of(row, key)) for row in inside))
+
+    if not found:
+        # Of each setting the levels beside the others asked for; of all cells, if there are none.
+        others = {key: {k: v for k, v in where.items() if k != key} for key in where}
+        beside = {key: [row for row in rows if selected(row, rest)] for key, rest in others.items()}
+        told = {key: inside for key, inside in beside.items() if inside} or dict.fromkeys(where, rows)
+        exist = "; ".join(f"{key} may be {', '.join(levels(inside, key))}" for key, inside in told.items())
+        raise UserError(f"{name} = {where}: no cell; {exist}")
+    apart = {key: levels((rows[cell] for cell in found), key) for key in known if key not in DERIVED}
+    options = "; ".join(f"{key} ({', '.join(each)})" for key, each in apart.items() if len(each) > 1)
+    raise UserError(f"{name} = {where}: {len(found)} cells fit; choose one by stating more of {options}")
 
 
 # ---------------------------------------------------------------- from cells to a tree

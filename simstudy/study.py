@@ -9,7 +9,6 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,7 +30,7 @@ from simstudy.execution.status import FILE as STATUS_FILE
 from simstudy.execution.status import Status, StatusWriter, is_done, read_status
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, Store, store_of
 from simstudy.replicates.allocation import sized
-from simstudy.results import read_cells, tree_of
+from simstudy.results import one_cell, read_cells, tree_of
 
 if TYPE_CHECKING:
     from simstudy.execution.loop import Meter
@@ -241,34 +240,17 @@ def _require_own_folder(design: Design, store: Store) -> None:
 
 def select(design: Design, selection: str) -> int:
     """Return the number of the only cell that a text selects, "3" or "angle=45, bandwidth=0.5", if its code may run."""
-    rows = [planned.cell.coordinates | {"grid": planned.grid} for planned in design.cells]
-    pairs = [[each.strip() for each in part.partition("=")] for part in re.split(r",(?![^(\[{]*[)\]}])", selection)]
-    if len(pairs) == 1 and pairs[0][0].isdecimal() and not pairs[0][1]:
-        fits = [number for number in range(len(rows)) if number == int(pairs[0][0])]
-    else:
-        for name, equals, _ in pairs:
-            if not equals:
-                raise UserError(f"cell: {name!r} is neither a number nor name=value")
-            if not any(name in row for row in rows):
-                raise UserError(f"cell: {name!r} is no setting; known: {', '.join(dict.fromkeys(chain(*rows)))}")
-        fits = [n for n, row in enumerate(rows) if all(_fits(row, name, value) for name, _, value in pairs)]
-    if len(fits) > 1:
-        shown = ", ".join(map(str, fits))
-        raise UserError(f"cell = {selection!r}: cells {shown} fit; state more, or one of these numbers")
-    if not fits:
-        strange = (name for name, _, value in pairs if not any(_fits(row, name, value) for row in rows))
-        known = ((name, dict.fromkeys(str(level(row, name)) or "left out" for row in rows)) for name in strange)
-        levels = "".join(f"{name} is {' or '.join(of)}; " for name, of in known)
-        what = f"no cell of 0 to {len(rows) - 1} fits; {levels}simstudy status lists the cells"
-        raise UserError(f"cell = {selection!r}: {what}")
-    require_trust([design.cells[fits[0]].cell])
-    return fits[0]
-
-
-def _fits(row: dict[str, Any], name: str, value: str) -> bool:
-    """Return true if a cell has a level, as it is written, or as another way to write the number."""
-    levels = row.get(name, ""), level(row, name)
-    with contextlib.suppress(ValueError):
-        if float(value) in levels:
-            return True
-    return value in map(str, levels)
+    rows = [{"grid": planned.grid} | planned.cell.coordinates for planned in design.cells]
+    where: dict[str, Any] = {}
+    for part in () if selection.strip().isdecimal() else re.split(r",(?![^(\[{]*[)\]}])", selection):
+        name, equals, text = (each.strip() for each in part.partition("="))
+        if not equals:
+            raise UserError(f"cell: {name!r} is neither a number nor name=value")
+        # As it is written, or another way to write the number.
+        levels = {str(level(row, name)): level(row, name) for row in rows if name in row}
+        with contextlib.suppress(ValueError):
+            levels.setdefault(text, next((each for each in levels.values() if each == float(text)), text))
+        where[name] = levels.get(text, text)
+    number = one_cell(rows, where or int(selection), "cell")
+    require_trust([design.cells[number].cell])
+    return number

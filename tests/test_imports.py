@@ -39,8 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "execution": {"replicates", "attention.combinations", "data.geometry", "kernels.devices", "kernels.sealed",
                   "design", "pools", "errors", "netcdf"},
     "verdicts": {"execution", "replicates.intervals", "replicates.performance", "theory", "data", "design"},
-    "report": {"results", "shown", "verdicts", "execution", "design", "errors"},
-    "shown": {"verdicts", "design"},
+    "report": {"results", "verdicts", "execution", "design", "errors"},
     "judging": {"report", "verdicts", "execution", "design", "errors"},
 }  # fmt: skip
 

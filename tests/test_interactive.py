@@ -8,7 +8,6 @@ import sys
 import tomllib
 import warnings
 
-import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
@@ -21,8 +20,7 @@ from simstudy import plots
 from simstudy.design.settings.code import BY_VALUE, Code
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.report import terminal
-from simstudy.report.figures import draw, draw_z_scores, image
-from simstudy.report.figures.whole import _known as z_scores
+from simstudy.report.figures import draw, image
 from simstudy.results import cells_of
 from simstudy.simulation import stand_ins
 
@@ -126,18 +124,6 @@ def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, res
     assert image(axes[0].figure, "png") == image(declared, "png")
     axes = plots.plot(results, "nested_loop", "mse", **told)
     assert axes.shape == (2,) and {each.get_ylabel() for each in axes} == {"mean squared error [Y²]"}
-
-
-def test_z_scores__are_drawn_in_order_against_normal_quantiles(results):
-    (axes,) = draw_z_scores(results, "mse").axes
-    (line,) = (each for each in axes.lines if each.get_label() == "leading")
-    np.testing.assert_allclose(line.get_ydata(), np.sort(z_scores(results, "mse", "leading")))
-    x = np.asarray(line.get_xdata())
-    assert (np.diff(x) > 0).all() and x[0] == pytest.approx(-x[-1])
-    assert len([each for each in draw_z_scores(results).axes if each.get_visible()]) == 9
-    exact = results.copy(deep=True)
-    exact["mse_mcse"][:] = 1e-18  # errors of rounding are left out
-    assert not any(each.get_label() == "leading" for each in draw_z_scores(exact, "mse").axes[0].lines)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of
 from simstudy.report.figures import draw, image
-from simstudy.report.page import describe, figures_of, margin_of, require_same_design, template
+from simstudy.report.overview import figures_of, margin_of
+from simstudy.report.page import describe, require_same_design, template
 from simstudy.report.tables import count_verdicts
 from simstudy.results import read_cells
 

@@ -8,8 +8,6 @@ from simstudy.design.claims import LEVEL
 from simstudy.design.measures import VARIABLES
 from simstudy.design.settings.levels import setting
 
-Z_SCORES = "z_scores"
-"""Name of the figure that compares all cells with theory."""
 OVERVIEW = "overview"
 """Name of the figure of a study that declares none."""
 RESOLUTION = 150

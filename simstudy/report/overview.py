@@ -1,32 +1,40 @@
-"""The figure of a study that declares none: what its first claim speaks of, or what it measures, over its factors."""
+"""Which figures a study has: those of its design, or one of its first claim or measure over its factors."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from simstudy.design.claims import BaseClaim
+from simstudy.design.claims import AgreesWithTheory
+from simstudy.design.document import Declared, Design
 from simstudy.design.figures import BaseFigure, CurveFigure, LollipopFigure, NestedLoopFigure
 from simstudy.design.measures import averaged_measures, coordinates_of
 from simstudy.design.settings.levels import level
-from simstudy.report.labels import measure_name, setting_name
+from simstudy.report.labels import OVERVIEW, measure_name, setting_name
 from simstudy.results import factors_of
 
 MOST_STICKS = 40
 """Cells that sticks show; nested loops show more."""
 
 
-def overview(claims: Mapping[str, BaseClaim], wanted: Mapping[str, Any], results: xr.Dataset) -> BaseFigure | None:
-    """Return a curve where some factor is a number and two others can be told apart, or else every cell by itself."""
-    claim, factors = next(iter(claims.values()), None), factors_of(results)
+def figures_of(design: Declared, results: xr.Dataset) -> dict[str, BaseFigure]:
+    """Return the figures that a design declares, or one of its first claim or measure if it declares none.
+
+    That is a curve where some factor is a number and two others can be told apart, or else shows every cell by itself.
+    """
+    if design.figures:
+        return dict(design.figures)
+    claim, factors = next(iter(design.claims.values()), None), factors_of(results)
     grid = claim.grid if claim else next(iter(factors))
     cells = results.isel(cell=np.flatnonzero(results.grid.values == grid))
-    asked = [*([claim.measure] if claim else []), *wanted[grid], *averaged_measures(results)]
-    y = next((name for name in asked if name in averaged_measures(results) and np.isfinite(cells[name][0]).any()), None)
+    planned = [each for each in getattr(design, "cells", ()) if each.grid == grid]
+    precision = planned[0].precision if planned else vars(design)["precision"]
+    asked = [*([claim.measure] if claim else []), *precision.relative_mcse, *precision.absolute_mcse]
+    measures = averaged_measures(results)
+    y = next((each for each in (*asked, *measures) if each in measures and np.isfinite(cells[each][0]).any()), None)
     if y is None:
-        return None
+        return {}
     levels = {name: list(dict.fromkeys(level(row, name) for row in coordinates_of(cells))) for name in factors[grid]}
     several = {name: found for name, found in levels.items() if len(found) > 1}
     numeric = [name for name, found in several.items() if not any(isinstance(each, str) for each in found)]
@@ -35,7 +43,15 @@ def overview(claims: Mapping[str, BaseClaim], wanted: Mapping[str, Any], results
     title = measure_name(y) + (f" against {setting_name(x)}" if x else " in every cell")
     stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": others[0] if others else None}
     if x and len(others) <= 2:
-        return CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)
+        return {OVERVIEW: CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)}
     if math.prod(map(len, several.values())) <= MOST_STICKS:
-        return LollipopFigure(kind="lollipop", **stated)
-    return NestedLoopFigure(kind="nested_loop", **stated)
+        return {OVERVIEW: LollipopFigure(kind="lollipop", **stated)}
+    return {OVERVIEW: NestedLoopFigure(kind="nested_loop", **stated)}
+
+
+def margin_of(design: Design, figure: BaseFigure) -> float | None:
+    """Return the least relative difference from theory that a claim allows what a figure shows; None without any."""
+    # The first figure stands beside the first claim, which answers the question, whatever grid that is judged on.
+    beside = [*design.claims.values()][:1] if [figure] == [*design.figures.values()][:1] else []
+    about = (c for c in design.claims.values() if isinstance(c, AgreesWithTheory) and c.measure == figure.y)
+    return min((claim.margin for claim in about if claim.grid == figure.grid or claim in beside), default=None)

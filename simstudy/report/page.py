@@ -14,16 +14,16 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup
 
-from simstudy.design.claims import LEVEL, AgreesWithTheory, BaseClaim
+from simstudy.design.claims import LEVEL, BaseClaim
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.figures import BaseFigure, ZipFigure
+from simstudy.design.figures import ZipFigure
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.levels import level
 from simstudy.errors import UserError
 from simstudy.execution.provenance import contents
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
-from simstudy.report.overview import overview
+from simstudy.report.overview import figures_of, margin_of
 from simstudy.report.terminal import counted
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
@@ -67,33 +67,13 @@ def write_report(results: xr.Dataset, design: Design, store: Store, vector: str 
 
 
 def figure_files(results: xr.Dataset, design: Design, suffix: str = "png") -> dict[str, bytes]:
-    """Return the figures of a study by name: its own, and cells against theory."""
+    """Return the figures of a study by name."""
     with contextlib.chdir(Path(__file__).parent):
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
-        from simstudy.report.figures import draw, draw_z_scores, image
+        from simstudy.report.figures import draw, image
 
     stated = figures_of(design, results).items()
-    files = {name: image(draw(each, name, results, margin_of(design, each)), suffix) for name, each in stated}
-    if (drawing := draw_z_scores(results)) is not None:
-        files[labels.Z_SCORES] = image(drawing, suffix)
-    return files
-
-
-def figures_of(design: Design, results: xr.Dataset) -> dict[str, BaseFigure]:
-    """Return the figures that a design declares, or one of its first claim or measure if it declares none."""
-    if design.figures:
-        return dict(design.figures)
-    wanted = {each.grid: (*each.precision.relative_mcse, *each.precision.absolute_mcse) for each in design.cells}
-    chosen = overview(design.claims, wanted, results)
-    return {labels.OVERVIEW: chosen} if chosen else {}
-
-
-def margin_of(design: Design, figure: BaseFigure) -> float | None:
-    """Return the least relative difference from theory that a claim allows what a figure shows; None without any."""
-    # The first figure stands beside the first claim, which answers the question, whatever grid that is judged on.
-    beside = [*design.claims.values()][:1] if [figure] == [*design.figures.values()][:1] else []
-    about = (c for c in design.claims.values() if isinstance(c, AgreesWithTheory) and c.measure == figure.y)
-    return min((claim.margin for claim in about if claim.grid == figure.grid or claim in beside), default=None)
+    return {name: image(draw(each, name, results, margin_of(design, each)), suffix) for name, each in stated}
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
@@ -156,7 +136,6 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
     # The first sentence, which no abbreviation ends: a capital follows.
     question, more = (*re.split(r"(?<=[.?!])\s+(?=[A-Z])", design.study.aim, maxsplit=1), "")[:2]
     titles = {name: figure.title for name, figure in figures_of(design, results).items()}
-    titles |= {labels.Z_SCORES: "Deviation from theory in standard errors"} if labels.Z_SCORES in pictures else {}
     return {
         "name": design.study.name,
         "title": design.study.title,

@@ -14,8 +14,7 @@ from pages import Page
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.execution.store import Store
 from simstudy.report import page as page_module
-from simstudy.report.figures import draw, draw_z_scores, image
-from simstudy.report.labels import Z_SCORES
+from simstudy.report.figures import draw, image
 from simstudy.report.page import render, write_report
 from simstudy.report.tables import (
     cell_frame,
@@ -98,7 +97,7 @@ def test_first_screen__has_question_answer_with_its_number_and_one_figure(html):
     ]  # fmt: skip
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
-    assert html.count("<figure") == 3 and html.index("<figure") < html.index('id="claims"')
+    assert html.count("<figure") == 2 and html.index("<figure") < html.index('id="claims"')
     lines = re.findall(r'<details class="claim">\s*<summary>(.*?)</summary>', html, flags=re.DOTALL)
     told = [" ".join(Page(line).text.split()) for line in lines]
     assert [line.split(" ")[0].strip(",") for line in told] == ["supported", "contradicted", "undecided"]
@@ -109,8 +108,8 @@ def test_first_screen__has_question_answer_with_its_number_and_one_figure(html):
 def test_page__shows_the_figures_that_are_stored(html, design, folder):
     pictures = Page(html).attributes("img")
     titles = [figure.title for figure in design.figures.values()]
-    assert [picture["alt"] for picture in pictures] == [*titles, "Deviation from theory in standard errors"]
-    for name, picture in zip([*design.figures, Z_SCORES], pictures, strict=True):
+    assert [picture["alt"] for picture in pictures] == titles
+    for name, picture in zip(design.figures, pictures, strict=True):
         content = base64.b64decode(picture["src"].partition(",")[2])
         assert content == (folder / "figures" / f"{name}.png").read_bytes()
 
@@ -197,7 +196,7 @@ def test_design_without_claims_and_figures__has_a_report(tmp_path):
     assert "The design makes no claim." in text and verdict_lines(results) == []
     # What it is precise about, against the factor with most levels; nothing was declared.
     titles = [image["alt"] for image in Page(text).attributes("img")]
-    assert titles == ["ensemble variance [Y²] against angle [degrees]", "Deviation from theory in standard errors"]
+    assert titles == ["ensemble variance [Y²] against angle [degrees]"]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -230,6 +229,5 @@ def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
     assert capsys.readouterr().out.count("undecided") == 3
     for drawing in [draw(figure, name, undefined) for name, figure in design.figures.items()]:
         assert image(drawing, "svg").startswith(b"<?xml")
-    assert draw_z_scores(undefined) is None
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "3 claims: 0 supported, 0 contradicted, 3 undecided" in text

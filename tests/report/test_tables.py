@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from builders_results import build_design, build_results
 
-from simstudy.report.labels import OVERVIEW, Z_SCORES
+from simstudy.report.labels import OVERVIEW
 from simstudy.report.page import figure_files
 from simstudy.report.tables import count_verdicts, csv_of, verdict_lines, verdict_table
 from simstudy.report.terminal import say
@@ -46,7 +46,7 @@ def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
 def test_figure_files__are_the_same_whatever_matplotlib_is_told(design, results):
     few = design.model_copy(update={"figures": {}})
     files = figure_files(results, few)
-    assert list(files) == [OVERVIEW, Z_SCORES] and all(each.startswith(b"\x89PNG") for each in files.values())
+    assert list(files) == [OVERVIEW] and all(each.startswith(b"\x89PNG") for each in files.values())
     with mpl.rc_context({"text.usetex": True, "axes.facecolor": "red", "savefig.dpi": 10, "svg.fonttype": "path"}):
         assert figure_files(results, few) == files
         assert all(b"<svg" in each and b"<text" in each for each in figure_files(results, few, "svg").values())

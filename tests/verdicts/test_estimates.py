@@ -5,8 +5,7 @@ import pytest
 import xarray as xr
 from exact_estimates import account, exact_estimates
 
-from simstudy.report.figures.whole import _known as z_scores
-from simstudy.shown import residuals
+from simstudy.report.figures.beside_theory import residuals
 from simstudy.verdicts.comparisons import inside
 from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, Estimates, estimates_of
 
@@ -118,19 +117,9 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
     assert estimates_of([account({}, 3.0, alike)], "mse").combine({0: 1.0}).unseen == np.inf  # an identity
 
 
-def compared(numerical_error: float = 0.0) -> xr.Dataset:
-    values = np.array([[1.1, 4.0, 0.3], [1.0, np.nan, np.nan], [1.2, 5.0, 0.0]])
-    data = {"mse": (("source", "cell"), values), "mse_mcse": ("cell", np.array([0.02, 0.5, 0.0])),
-            "mse_numerical_error": ("cell", np.array([numerical_error, np.nan, np.nan]))}  # fmt: skip
-    return xr.Dataset(data, {"source": ["empirical", "exact", "leading"]})
-
-
 def test_residuals__are_from_exact_theory_where_there_is_one():
-    found = residuals(compared(), "mse")
+    values = np.array([[1.1, 4.0, 0.3], [1.0, np.nan, np.nan], [1.2, 5.0, 0.0]])
+    data = {"mse": (("source", "cell"), values), "mse_mcse": ("cell", np.array([0.02, 0.5, 0.0]))}
+    found = residuals(xr.Dataset(data, {"source": ["empirical", "exact", "leading"]}), "mse")
     np.testing.assert_allclose(found.values, [0.1, -0.2, np.nan])
     np.testing.assert_allclose(found.mcse, [0.02, 0.1, np.nan])
-
-
-def test_z_scores__are_in_errors_of_estimate_and_theory():
-    np.testing.assert_allclose(z_scores(compared(), "mse", "leading"), [-5.0, -2.0])
-    np.testing.assert_allclose(z_scores(compared(0.015), "mse", "exact"), [0.1 / 0.025])

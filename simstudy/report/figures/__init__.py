@@ -15,11 +15,10 @@ from simstudy.report.figures.curve import curve_figure, optimum_figure
 from simstudy.report.figures.diversity import diversity_figure, ordering_figure
 from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, zip_figure
 from simstudy.report.figures.shared import own_style
-from simstudy.report.figures.whole import draw_z_scores
 from simstudy.report.labels import RESOLUTION
 from simstudy.results import factors_of
 
-__all__ = ["draw", "draw_z_scores", "image"]
+__all__ = ["draw", "image"]
 COLOURS_OF_PNG = 32
 
 

@@ -1,6 +1,7 @@
 """Theory in a figure: strips of the relative deviation of Monte Carlo from it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -12,7 +13,7 @@ from simstudy.design.measures import THEORIES
 from simstudy.report.figures.shared import COVERAGE, NEUTRAL, Entries, Look, draw_marks, is_first
 from simstudy.report.labels import number
 from simstudy.report.terminal import counted
-from simstudy.shown import Residuals, by_source
+from simstudy.verdicts.estimates import Array
 
 HEIGHT = 0.85
 """Of a strip, in inches."""
@@ -29,6 +30,33 @@ APART = 4.0
 """Distance of the colours at one x, in points: residuals are so near to 0 that they would hide one another."""
 WIDEST = 24.0
 """Of all colours at one x, in points."""
+
+
+def by_source(cells: xr.Dataset, measure: str, source: str) -> Array:
+    """Return a measure in each cell by Monte Carlo (``empirical``) or a theory."""
+    # Of variables: `sel` takes a hundred times as long, for each line of each figure.
+    return cells.variables[measure].values[cells.indexes["source"].get_loc(source)]
+
+
+def theory_of(cells: xr.Dataset, measure: str) -> Array:
+    """Return the value of theory in each cell, the exact one where there is one; NaN where no theory has any."""
+    exact, leading = (by_source(cells, measure, source) for source in THEORIES)
+    return np.where(np.isnan(exact), leading, exact)
+
+
+class Residuals(NamedTuple):
+    """Monte Carlo over theory − 1 in each cell, and its MCSE; NaN where no theory has a value other than 0."""
+
+    values: Array
+    mcse: Array
+
+
+def residuals(cells: xr.Dataset, measure: str) -> Residuals:
+    """Return how far estimates of an averaged measure are from theory: the exact one where that has a value."""
+    theory = theory_of(cells, measure)
+    theory = np.where(theory == 0, np.nan, theory)
+    ratio = by_source(cells, measure, "empirical") / theory
+    return Residuals(ratio - 1, cells[f"{measure}_mcse"].values / np.abs(theory))
 
 
 def reach(found: Residuals, margin: float | None = None) -> float:
@@ -93,9 +121,3 @@ def strip_entries(found: Residuals, limit: float, margin: float | None = None) -
 
 MARGIN = "#dfeee3"
 """Colour of the margin in strips."""
-
-
-def theory_of(cells: xr.Dataset, measure: str) -> np.ndarray:
-    """Return the value of theory in each cell, the exact one where there is one; NaN where no theory has any."""
-    exact, leading = (by_source(cells, measure, source) for source in THEORIES)
-    return np.where(np.isnan(exact), leading, exact)

@@ -1,7 +1,7 @@
 """Figures against a number on x: kinds "curve" and "optimum"."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -10,12 +10,13 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from simstudy.design.figures import CurveFigure, OptimumFigure
-from simstudy.design.measures import THEORIES
+from simstudy.design.measures import THEORIES, coordinates_of
+from simstudy.design.settings.levels import level
 from simstudy.report.figures import beside_theory, shared
+from simstudy.report.figures.beside_theory import by_source, residuals
 from simstudy.report.figures.shared import COVERAGE, RING, THEORY_LINES, Entries, Look
 from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting_name
-from simstudy.shown import Place, by_source, places, residuals
-from simstudy.verdicts.optima import NEVER
+from simstudy.verdicts.optima import NEVER, Profile, told_profile
 
 
 def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
@@ -90,6 +91,37 @@ def _reading(figure: CurveFigure, hidden: Iterable[str], drawn: set[str]) -> Ent
 def _not_told_apart(hidden: Iterable[str]) -> Entries:
     names = ", ".join(map(setting_name, hidden))
     return [f"not told apart (one line for each value): {names}"] if names else []
+
+
+class Place(NamedTuple):
+    """Optimum at one level of x: between levels by Monte Carlo and by each theory, and the levels possible."""
+
+    x: float
+    optimum: float
+    lowest: float
+    highest: float
+    told: dict[str, float]
+
+
+def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
+    """Return the optimum at each level of x at which the measure is defined, of cells that share the rest."""
+    found, rows = [], coordinates_of(cells)
+    # Both by their numbers, also a bandwidth that follows a rule.
+    along, over = (cells[name].values.astype(float) for name in (figure.x, figure.over))
+    for x in np.unique(along):
+        inside = np.flatnonzero(along == x)
+        levels, shares = over[inside], cells.optimum_share.values[inside]
+        values = {source: by_source(cells, figure.y, source)[inside] for source in ("empirical", *THEORIES)}
+        if not np.isfinite(values["empirical"]).any():
+            continue
+        possible = [each for each in np.unique(levels) if shares[levels == each].sum() >= NEVER]
+        tuned = [[level(rows[cell], name) for cell in inside] for name in figure.tune]
+        profiles = {source: told_profile(levels, tuned, values[source]) for source in THEORIES}
+        told = {name: profile.refined if profile.in_sight else np.nan for name, profile in profiles.items()}
+        known, distinct = np.where(np.isnan(values["empirical"]), np.inf, values["empirical"]), np.unique(levels)
+        optimum = Profile(distinct, np.array([known[levels == each].min() for each in distinct])).refined
+        found.append(Place(float(x), optimum, min(possible), max(possible), told))
+    return found
 
 
 APART = 0.09
