@@ -1,7 +1,7 @@
 """Results of a study as a tree, each grid with a dimension for each factor; and as a table with a row for each cell."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,7 +135,7 @@ def text_of(row: Coordinates, name: str) -> Any:
     return "" if isinstance(value, float) and math.isnan(value) else value
 
 
-def one_cell(rows: Sequence[Coordinates], where: Where, name: str) -> int:
+def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
     """Return the number of the one cell with these levels, or refuse them, ``name`` being what a message calls them."""
     if not isinstance(where, Mapping):
         if isinstance(where, bool) or not isinstance(where, int | np.integer) or not 0 <= where < len(rows):
