@@ -123,11 +123,23 @@ def kinds_of(annotation: Any) -> dict[str, type]:
     return {tag: record for record in records_in(annotation) for tag in tags(record)}
 
 
-def estimated(cell: Cell, n_batches: int = 1) -> Any:
+def arrays_of(cell: Cell) -> tuple[Any, Any, Any]:
+    """What theories take beside a cell: projections of keys and of queries, and query points."""
+    from simstudy.data.heads import key_projections, query_points, query_projections
+
+    return key_projections(cell), query_projections(cell), query_points(cell)
+
+
+def batches_of(cell: Cell, count: int) -> list[Any]:
     from simstudy.replicates.batch import simulate_batch
+
+    return [simulate_batch([cell], batch)[0] for batch in range(count)]
+
+
+def estimated(cell: Cell, n_batches: int = 1) -> Any:
     from simstudy.replicates.population import measured
 
-    return measured(cell, [simulate_batch([cell], batch)[0] for batch in range(n_batches)])
+    return measured(cell, batches_of(cell, n_batches))
 
 
 def write_design(folder: Path, text: str = DESIGN) -> Path:

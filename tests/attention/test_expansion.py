@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, write_design
+from builders import DESIGN, arrays_of, batches_of, edited, minimal_cell, write_design
 
 from simstudy.attention import expansion
 from simstudy.attention.combinations import combine_heads
@@ -116,15 +116,14 @@ def test_averages_over_a_key_that_is_left_out__are_sums_over_a_grid(name):
 
 
 def measured(cell, n_batches=4):
-    blocks, estimator = controlled(stack([simulate_batch([cell], batch)[0] for batch in range(n_batches)]))
+    blocks, estimator = controlled(stack(batches_of(cell, n_batches)))
     assert not blocks.failed.size
     return blocks, performance(blocks, combine_heads(cell), cell.statistics)._replace(estimator=estimator)
 
 
 def gaps_from_theory(cell, blocks, found):
     """|z| of the means of errors and products, and of all measures that theory predicts."""
-    arguments = key_projections(cell), query_projections(cell), query_points(cell)
-    exact = exact_moments(cell, *arguments)
+    exact = exact_moments(cell, *arrays_of(cell))
     assert exact.reason == ""
     rows, columns = pairs_of(cell.heads.n_heads)
     second = exact.covariance + exact.bias[..., None] * exact.bias[..., None, :]

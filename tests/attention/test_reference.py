@@ -6,11 +6,11 @@ import itertools
 import naive
 import numpy as np
 import pytest
-from builders import DESIGN, edited, estimated, minimal_cell, mistakes, write_design
+from builders import DESIGN, arrays_of, edited, estimated, minimal_cell, mistakes, write_design
 
 from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
-from simstudy.data.heads import key_projections, query_points, query_projections
+from simstudy.data.heads import query_points
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.design.load import load_design
 from simstudy.execution.provenance import contents
@@ -142,7 +142,7 @@ def test_masked_heads__are_masked_attention(mask, reference):
 def test_theory__of_a_masked_query_is_that_of_as_many_keys(method):
     settings = {"bandwidth": {"kind": "rate", "constant": 6.0}, "head_dim": 1, "logits": "dot_product"}
     cell = cell_of("causal", **settings, n_keys=300)
-    heads = key_projections(cell), query_projections(cell), query_points(cell)
+    heads = arrays_of(cell)
     found = masked(method, cell, *heads)
     for q, n_seen in enumerate((50, 100, 150, 200, 250, 300)):
         alone = cell_of("none", **settings | {"bandwidth": cell.bandwidth}, n_keys=n_seen)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, mistakes
+from builders import DESIGN, batches_of, edited, loaded, minimal_cell, mistakes
 
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points
@@ -11,7 +11,6 @@ from simstudy.design.settings.cell import Cell
 from simstudy.execution.store import store_of
 from simstudy.replicates import allocation
 from simstudy.replicates.batch import simulate_batch
-from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import performance
 from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
@@ -24,10 +23,6 @@ N_DRAWS = 6
 
 def random_cell(**settings) -> Cell:
     return minimal_cell(**{"arrangement": "haar", "queries": GAUSSIAN, "population": ["queries", "heads"]} | settings)
-
-
-def batches_of(cell: Cell, count: int = N_DRAWS) -> list[Moments]:
-    return [simulate_batch([cell], batch)[0] for batch in range(count)]
 
 
 def test_each_batch__has_draws_of_its_own_which_cells_of_a_seed_share():
@@ -54,7 +49,7 @@ def test_cells_that_draw_nothing__have_no_population_in_their_names():
 @pytest.mark.parametrize("size", [4, 32])  # with fewer than 16 replicates some blocks are empty
 def test_population_estimates__are_means_over_draws_and_ratios_of_means(size):
     cell = random_cell(regression={"kind": "ridge"}, n_heads=3, batch_size=size)
-    batches = batches_of(cell)
+    batches = batches_of(cell, N_DRAWS)
     found = measured(cell, batches)
     alone = [performance(batch, combine_heads(cell), cell.statistics) for batch in batches]
     for name in ("mse", "squared_bias", "ensemble_variance", "correlation", "direct_mse"):

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from builders import estimated, minimal_cell
+from builders import arrays_of, batches_of, estimated, minimal_cell
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
-from simstudy.data.heads import key_projections, overlap, query_points, query_projections
-from simstudy.replicates.batch import simulate_batch
+from simstudy.data.heads import key_projections, overlap, query_points
 from simstudy.replicates.moments import Moments
 from simstudy.replicates.performance import performance, quadratic_errors
 from simstudy.replicates.population import measured
@@ -34,10 +33,6 @@ def cell_of(kind, **settings):
             "regression": "linear", "queries": {"kind": "points", "points": [[0.0], [0.5, -1.0]]}}  # fmt: skip
     stated = {} if kind == "none" else {"value_projections": KINDS[kind]}
     return minimal_cell(**base | stated | settings)
-
-
-def theory_of(cell, method=exact_moments):
-    return method(cell, key_projections(cell), query_projections(cell), query_points(cell))
 
 
 def test_overlap__has_mean_1():
@@ -72,7 +67,7 @@ def test_vectors__have_the_moments_that_theory_says():
             estimate = sum(k * y for k, y in zip(kernels, values, strict=True)) / sum(kernels)
             errors.append(a.T @ (estimate - point[0] * direction))
         products[r] = np.array(errors) @ np.array(errors).T
-    prediction = theory_of(cell)
+    prediction = exact_moments(cell, *arrays_of(cell))
     numbers = prediction.covariance[0] + np.outer(prediction.bias[0], prediction.bias[0])
     through = np.einsum("hvc,gvc->hg", MAPS, MAPS)
     expected = through * numbers
@@ -88,7 +83,7 @@ def test_vectors__have_the_moments_that_theory_says():
 @pytest.mark.parametrize("kind", KINDS)
 def test_simulation__agrees_with_exact_theory(kind, noise_treatment):
     cell = cell_of(kind, batch_size=4096, noise_treatment=noise_treatment)
-    found, arguments = estimated(cell), (theory_of(cell), [1 / H] * H, overlap(cell))
+    found, arguments = estimated(cell), (exact_moments(cell, *arrays_of(cell)), [1 / H] * H, overlap(cell))
     expected, bounds = predicted_measures(*arguments), predicted_measure_errors(*arguments)
     for name in MEASURES:
         gap = abs(found.estimate[name] - expected[name])
@@ -126,7 +121,7 @@ def test_error_of_a_squared_bias__counts_each_component():
 def test_population_of_heads__draws_their_value_projections_with_them():
     cell = cell_of("random", population=["heads"], batch_size=16, head_seed=4)
     assert cell.population == ("heads",)
-    batches = [simulate_batch([cell], number)[0] for number in range(6)]
+    batches = batches_of(cell, 6)
     overlaps = [overlap(cell.in_batch(number)) for number in range(6)]
     assert not np.allclose(overlaps[0], overlaps[1])
     given = [performance(batch, combine_heads(cell), cell.statistics, each).estimate["mean_covariance"]

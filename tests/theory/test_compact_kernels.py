@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import arrays_of, minimal_cell
 
-from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.load import load_design
 from simstudy.theory import compact_leading_order, empty_window_rate
 
@@ -17,14 +16,14 @@ N_DRAWS = 400_000
 
 def theory(**settings):
     cell = minimal_cell(n_keys=500, n_features=4, **{"normaliser": COMPACT} | settings)
-    arrays = key_projections(cell), query_projections(cell), query_points(cell)
+    arrays = arrays_of(cell)
     return cell, compact_leading_order(cell, *arrays), empty_window_rate(cell, *arrays[1:])
 
 
 def integrated(cell, batches=40):
     """Bias (H,) and covariance (H, H) of the expansion at the first query, by Monte Carlo, with their MCSE."""
     rng = np.random.default_rng(1)
-    key, query, x = key_projections(cell), query_projections(cell), query_points(cell)[0]
+    key, query, (x, *_) = arrays_of(cell)
     coefficient = 0.3 if cell.data.regression.kind == "quadratic" else 0.0
     normaliser, n, sigma2 = cell.estimator.normaliser, cell.data.n_keys, cell.data.noise_sd**2
     found = []
@@ -78,14 +77,14 @@ def test_empty_window_rate__is_the_share_of_samples_without_a_key():
     settings = {"kind": "compact", "power": 3, "window": 1.0}
     cell, _, (rate, reason) = theory(normaliser=settings, n_heads=1, queries={"kind": "points", "points": [[1.5, 0.5]]})
     cell = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": 6})})
-    rate, reason = empty_window_rate(cell, query_projections(cell), query_points(cell))
+    rate, reason = empty_window_rate(cell, *arrays_of(cell)[1:])
     keys = np.random.default_rng(2).standard_normal((50_000, 6, 2))
     empty = (((keys - [1.5, 0.5]) ** 2).sum(axis=2) >= 0.8**2).all(axis=1)
     error = np.sqrt(rate * (1 - rate) / len(empty))
     assert not reason and 0.1 < rate < 0.9
     assert abs(empty.mean() - rate) < 4 * error < abs(empty.mean() - 1.1 * rate)
     relu = cell.model_copy(update={"estimator": minimal_cell(normaliser={"kind": "relu", "threshold": -0.5}).estimator})
-    assert empty_window_rate(relu, query_projections(relu), query_points(relu))[0] == pytest.approx(rate)
+    assert empty_window_rate(relu, *arrays_of(relu)[1:])[0] == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_windows_of_the_design__give_kernels_one_effective_sample_size():
         if planned.grid == "equal-size" and not planned.cell.estimator.plain:
             cell = minimal_cell(n_keys=1024, n_features=4, noise_sd=1.0, bandwidth=0.5, regression="zero",
                                 queries="origin", normaliser=planned.cell.estimator.normaliser)  # fmt: skip
-            arrays = key_projections(cell), query_projections(cell), query_points(cell)
+            arrays = arrays_of(cell)
             sizes[cell.estimator.normaliser.power] = 1 / compact_leading_order(cell, *arrays).covariance[0, 0, 0]
     assert list(sizes) == [1, 2, 3, 10, 100]
     np.testing.assert_allclose(list(sizes.values()), 0.36 * 1024, rtol=1e-5)

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import estimated, minimal_cell
 
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.performance import Performance
-from simstudy.replicates.population import measured
 from simstudy.verdicts import query_control
 from simstudy.verdicts.query_control import CONTROLLED, N_RANDOMISATIONS, QueryControl, _slopes, applies, controlled_by
 
@@ -24,17 +22,13 @@ def planned(grid: str, cell: Cell) -> PlannedCell:
     return PlannedCell(grid=grid, cell=cell, precision=Precision(), by_query=False, exact=False)
 
 
-def study_of(cell: Cell, count: int = N_DRAWS):
-    return measured(cell, [simulate_batch([cell], batch)[0] for batch in range(count)])
-
-
 def gain(plain, controlled):
     return {name: (plain.mcse[name] / controlled.mcse[name]) ** 2 for name in CONTROLLED}
 
 
 def test_controlled_estimates__agree_with_many_draws_and_vary_less():
     cell = random_points()
-    few, many = study_of(cell), study_of(random_points(seed=8), 400)
+    few, many = estimated(cell, N_DRAWS), estimated(random_points(seed=8), 400)
     controlled = QueryControl()(cell, few)
     for name in CONTROLLED:
         apart = controlled.estimate[name] - many.estimate[name]
@@ -51,7 +45,7 @@ def test_theory_without_a_mean__is_cut_to_what_estimates_can_be(bandwidth, scale
     """With dot products the expansion grows like exp(|q|²) and faster: averages over queries would not exist."""
     queries = {"kind": "gaussian", "count": 4, "scale": scale}
     cell = random_points(logits="dot_product", bandwidth=bandwidth, queries=queries)
-    few = study_of(cell)
+    few = estimated(cell, N_DRAWS)
     controlled = QueryControl()(cell, few)
     for name in CONTROLLED:
         assert abs(controlled.estimate[name] - few.estimate[name]) < 4 * few.mcse[name], name
@@ -60,8 +54,8 @@ def test_theory_without_a_mean__is_cut_to_what_estimates_can_be(bandwidth, scale
 
 def test_further_looks__have_the_bits_of_a_single_one():
     cell, control = random_points(), QueryControl()
-    control(cell, study_of(cell, 10))
-    again, once = control(cell, study_of(cell)), QueryControl()(cell, study_of(cell))
+    control(cell, estimated(cell, 10))
+    again, once = control(cell, estimated(cell, N_DRAWS)), QueryControl()(cell, estimated(cell, N_DRAWS))
     assert again.estimate["mse"] == once.estimate["mse"] and again.mcse["mse"] == once.mcse["mse"]
 
 
@@ -83,7 +77,7 @@ def test_theory_whose_mean_is_hardly_known__does_no_harm(monkeypatch):
     monkeypatch.setattr(query_control, "LOG2_FEWEST", 1)
     monkeypatch.setattr(query_control, "LOG2_MOST", 1)
     cell = random_points()
-    whole = study_of(cell, 96)
+    whole = estimated(cell, 96)
     found = gain(whole, QueryControl()(cell, whole))
     assert min(found.values()) > 0.95 and found["mse"] > 1.05
 
@@ -121,7 +115,7 @@ def test_error_of_the_expectation__is_how_estimates_move_with_what_is_taken_for_
 )
 def test_other_cells__are_left_as_they_are(settings):
     cell = random_points(**settings)
-    performance = study_of(cell, 4)
+    performance = estimated(cell, 4)
     assert not applies(cell) and QueryControl()(cell, performance) is performance
 
 
@@ -129,7 +123,7 @@ def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
     """Additive functions on 16 heads take too long: the cells of one head beside them are left alone as well."""
     additive = {"regression": {"kind": "additive"}, "n_features": 16, "head_dim": 1, "arrangement": "orthogonal"}
     one, many = (random_points(**additive, n_heads=n_heads) for n_heads in (1, 16))
-    performance = study_of(one, 4)
+    performance = estimated(one, 4)
     assert QueryControl()(one, performance) is not performance
     together = [planned("a", one), planned("a", many)]
     assert QueryControl(together)(one, performance) is performance

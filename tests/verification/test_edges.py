@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import batches_of, minimal_cell
 from test_zscores import KEYS, NOISES, QUERIES, REGRESSIONS
 
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import stack
 from simstudy.replicates.performance import performance
 from simstudy.theory.leading import NEXT_TERM_LIMIT
@@ -132,7 +131,7 @@ def theory_of(cell: Cell, source: str) -> Theory:
 
 def simulated(edge: Edge, n_batches: int) -> list[Found]:
     cell, told = edge.cell, theory_of(edge.cell, edge.source)
-    blocks = stack([simulate_batch([cell], batch)[0] for batch in range(n_batches)])
+    blocks = stack(batches_of(cell, n_batches))
     measured = performance(blocks, np.array(cell.weights), cell.statistics)
     found = []
     for name in edge.measures:

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import arrays_of, minimal_cell
 from scipy import stats
 
 from simstudy.attention import members_of
 from simstudy.attention.combinations import combine_heads
 from simstudy.attention.members import replicate_statistics
-from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.replicates.batch import update
@@ -119,7 +118,7 @@ def found_in(cell, moments, blocks=slice(None), *, plain=False):
 def coverage(settings, sizes=SIZES):
     """Shares of repetitions whose interval holds the exact value, by size and measure; z-scores and ratios of all."""
     cell = cell_of(**settings)
-    exact = exact_moments(cell, key_projections(cell), query_projections(cell), query_points(cell))
+    exact = exact_moments(cell, *arrays_of(cell))
     assert exact.reason == ""
     known = predicted_measures(exact, np.array(cell.weights))
     covered, first, dropped = {}, 0, 0

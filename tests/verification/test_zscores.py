@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from builders import minimal_cell, with_contents
+from builders import arrays_of, batches_of, minimal_cell, with_contents
 from numpy.typing import NDArray
 from scipy import stats
 
-from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Moments, controlled, stack
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, leading_order
@@ -146,7 +144,7 @@ class Value(NamedTuple):
 
 def simulated(configuration: Configuration) -> Value:
     cell = configuration.cell
-    blocks, _ = controlled(stack([simulate_batch([cell], batch)[0] for batch in range(configuration.n_batches)]))
+    blocks, _ = controlled(stack(batches_of(cell, configuration.n_batches)))
     assert not blocks.failed.size
     if configuration.statistic == "bias":
         return _mean_error(blocks, head=1)
@@ -160,7 +158,7 @@ def simulated(configuration: Configuration) -> Value:
 
 
 def exact(configuration: Configuration) -> Value:
-    prediction = exact_moments(configuration.cell, *_heads(configuration.cell))
+    prediction = exact_moments(configuration.cell, *arrays_of(configuration.cell))
     assert prediction.reason == "", f"configuration {configuration.number}: {prediction.reason}"
     assert prediction.self_check.max() < 1e-8
     if configuration.statistic == "bias":
@@ -177,7 +175,7 @@ def noise_only(configuration: Configuration) -> Value:
 def leading(configuration: Configuration) -> Value:
     """Wrong on purpose at small n: the terms of lowest order in 1/n; NaN where even many keys leave others."""
     cell = _with_data(configuration.cell, n_keys=MANY_KEYS)
-    prediction = leading_order(cell, *_heads(cell))
+    prediction = leading_order(cell, *arrays_of(cell))
     if configuration.statistic == "bias":
         return Value(float(prediction.bias[:, 1].mean()), 0.0)
     index = (slice(None), *_pair(configuration.statistic))
@@ -214,10 +212,6 @@ def _mean_error(blocks: Moments, head: int) -> Value:
 
 def _pair(statistic: str) -> tuple[int, int]:
     return {"covariance": (0, 1), "variance": (0, 0)}[statistic]
-
-
-def _heads(cell: Cell) -> tuple[NDArray, NDArray, NDArray]:
-    return key_projections(cell), query_projections(cell), query_points(cell)
 
 
 def _with_data(cell: Cell, **settings: object) -> Cell:
