@@ -153,7 +153,7 @@ def plan(
     require_trust(planned.cell for planned in loaded.cells)
     store = store_of(loaded, output)
     with open_executor(executor, claim=partial(require_fitting, loaded.cells)) as opened, store.locked():
-        return pilot(open_state(sized(loaded), store, opened.device), store, opened, track)
+        return pilot(open_state(sized(loaded), store, opened.device), opened, track)
 
 
 class Plot(NamedTuple):

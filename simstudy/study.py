@@ -69,7 +69,7 @@ def complete(
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
-    meter, tell = Meter(), observer or (lambda *_: None)
+    tell = observer or (lambda *_: None)
     with contextlib.ExitStack() as held:
 
         def claim(memory: float, workers: int) -> None:
@@ -79,7 +79,7 @@ def complete(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_executor(executor, workers, trust_network, claim) as opened:
-            design = sized(design)
+            design, meter = sized(design), Meter()
             told: dict[int, Any] = {}
             state = open_state(design, store, opened.device, told)
             writer = StatusWriter(store, design)

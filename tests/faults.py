@@ -110,17 +110,10 @@ class Calm:
         given = "run", self.design, "--output", self.place / name, *self._options
         return simstudy(*given, before=self.before + before)
 
-    def ends(self, name: str, before: str = "") -> str:
-        """Say what is wrong with the next run in a folder; "" if it ends as one that nothing happened to."""
-        ended = self.run(name, before)
-        same = ended.returncode in (0, 5) and outcome(self.place / name / self.folder) == self.found
-        said = f"{name}: exit code {ended.returncode} when run again: {ended.stderr}"
-        return "" if same and not ended.stderr else said
-
-    def harmed(self, at: int, kills: bool, broken: str = "") -> str:
+    def harmed(self, at: int, kills: bool) -> str:
         """Say what is wrong with a run of which an operation fails or kills, and with the next; "" if all is well."""
-        name = f"{'killed' if kills else 'failed'} at {at}{f' {len(broken)}' * bool(broken)}"
-        ended = self.run(name, f"{broken}from faults import Disk\nDisk({at}, {kills})\n")
+        name = f"{'killed' if kills else 'failed'} at {at}"
+        ended = self.run(name, f"from faults import Disk\nDisk({at}, {kills})\n")
         code, said, output = ended.returncode, ended.stderr, self.place / name
         expected = (0, 5, -signal.SIGKILL) if kills else (0, 2, 5)
         if code not in expected or len(said.strip().splitlines()) != (code == 2) or "Traceback" in said:
@@ -129,7 +122,9 @@ class Calm:
             return f"{name}: other results"
         self.hits += code not in (0, 5)
         stored = rows(output)
-        wrong = self.ends(name, broken)
+        ended, wrong = self.run(name), ""
+        if ended.stderr or ended.returncode not in (0, 5) or outcome(output / self.folder) != self.found:
+            wrong = f"{name}: exit code {ended.returncode} when run again: {ended.stderr}"
         if UNFOLDED in self.before and not stored.items() <= rows(output).items():
             wrong += f"{name}: a stored batch was lost or computed again"
         shutil.rmtree(output)

@@ -229,11 +229,10 @@ def status(
     batches are counted. `simstudy replay --cell` takes the numbers of cells.
     """
     from simstudy.execution.status import counted, read_status
-    from simstudy.replicates.allocation import sized
     from simstudy.report.progress import status_line, status_record, status_table
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
-    found = read_status(loaded, store) or counted(sized(loaded), store)
+    found = read_status(loaded, store) or counted(loaded, store)
     if as_json:
         cli.say_json(status_record(found, loaded, store))
     else:

@@ -15,6 +15,7 @@ import hashlib
 import math
 import os
 import struct
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, groupby, pairwise
@@ -52,6 +53,11 @@ class Entry(NamedTuple):
     file: str = ""
 
     @property
+    def key(self) -> int | str:
+        """Number of a single batch, ``folded`` of several, ``summary`` of a cell."""
+        return self.first if self.n_batches == 1 else "folded" if self.n_batches else "summary"
+
+    @property
     def stop(self) -> int:
         """Place behind the payload."""
         return self.start + self.size
@@ -74,15 +80,15 @@ def entry_of(identity: str, halvings: int, first: int, count: int, payload: byte
 class Stored(dict[int | str, Entry]):
     """What is stored of a cell: single batches by their numbers, those ``folded`` together, and a ``summary``."""
 
-    def add(self, entry: Entry) -> None:
-        """Let an entry count instead of an earlier one."""
-        self[entry.first if entry.n_batches == 1 else "folded" if entry.n_batches else "summary"] = entry
-
     @property
     def numbers(self) -> set[int]:
-        """Numbers of the batches, whole or damaged."""
-        spans = ((each.first, each.n_batches) if each.n_batches else (0, each.first) for each in self.values())
-        return set().union(*(range(first, first + count) for first, count in spans))
+        """Numbers of the batches whose moments are there, whole or damaged."""
+        return set().union(*(range(each.first, each.first + each.n_batches) for each in self.values()))
+
+    def count(self, most: int = sys.maxsize) -> int:
+        """How many of the first batches, so many at most, are there as moments or in measures."""
+        in_measures = self["summary"].first if "summary" in self else 0
+        return max(sum(number < most for number in self.numbers), min(most, in_measures))
 
 
 Index = dict[str, Stored]
@@ -114,7 +120,7 @@ def index_of(folder: Folder, names: Iterable[str]) -> Index:
     index: Index = defaultdict(Stored)
     for name in names:
         for entry in scan(folder, name):
-            index[entry.identity].add(entry)
+            index[entry.identity][entry.key] = entry
     return index
 
 

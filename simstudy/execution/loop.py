@@ -35,6 +35,7 @@ class Task(NamedTuple):
 
     cells: tuple[Cell, ...]
     batch: int
+    identities: tuple[str, ...] = ()  # Names under which the batch of each is stored
 
 
 class Outcome(NamedTuple):
@@ -66,7 +67,7 @@ def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | 
         # Of a population each batch tells little, unless what is taken off as control depends on all of them.
         batches = [
             draw_of(cell, task.batch, moments) if cell.population and not cell.controlled else moments
-            for cell, moments in zip(task.cells, simulate_batch(*task, device), strict=True)
+            for cell, moments in zip(task.cells, simulate_batch(task.cells, task.batch, device), strict=True)
         ]
         outcomes.append(Outcome(batches, _process(), time.thread_time() - start, _peak_MiB()))
     return outcomes

@@ -11,6 +11,7 @@ from simstudy.design.document import PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.state import of_one_task, sharing_data
+from simstudy.replicates.allocation import with_settings
 from simstudy.replicates.batch import pieces, replicate_bytes, simulate_batch
 
 MOST_TIMES = 16
@@ -34,17 +35,13 @@ def taken(cells: Sequence[Cell]) -> tuple[float, int, float]:
     whole = count > 1 or any(cell.functions for cell in cells)
     # The first time, what is compiled and imported counts as well.
     parts = (1, 1) if whole else (PARTS[0], *PARTS)
-    parted = ([_with(cell, "data", n_keys=-(-cell.data.n_keys // part)) for cell in cells] for part in parts)
+    parted = ([with_settings(cell, "data", n_keys=-(-cell.data.n_keys // part)) for cell in cells] for part in parts)
     _, *one = [_peak(each, range(1), 0, 1) for each in parted]
     if whole:
         found = float(_peak(cells, blocks, 0, count))
     else:  # most arrays have a place for each key, some for each pair of keys
         found = max(one[1] + 30.0 * (one[1] - one[0]), one[1] * (one[1] / one[0]) ** 4)
     return found + min(KEPT[0] * found, KEPT[1]), count, (found - one[0]) / (count - 1) if count > 1 else 0.0
-
-
-def _with(cell: Cell, table: str, **settings: int) -> Cell:
-    return cell.model_copy(update={table: getattr(cell, table).model_copy(update=settings)})
 
 
 def _peak(cells: Sequence[Cell], *piece: Any) -> int:
@@ -72,7 +69,7 @@ def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> Non
             remedy = f"use at most {free // needed:.0f} of them"
         elif each > 0.0 and (fewer := count - math.ceil((needed - free) / each)) > 0:
             sizes = range(largest.cell.simulation.batch_size - N_BLOCKS, 0, -N_BLOCKS)
-            smaller = (_with(largest.cell, "simulation", batch_size=size) for size in sizes)
+            smaller = (with_settings(largest.cell, "simulation", batch_size=size) for size in sizes)
             fit = (cell.simulation.batch_size for cell in smaller if next(pieces(cell, 0, "cpu"))[2] <= fewer)
             remedy = next((f"use one of them and batch_size = {size}" for size in fit), remedy)
         raise UserError(

@@ -12,7 +12,6 @@ from simstudy.execution.batches import DRAWN, size_of
 from simstudy.execution.executors import Executor
 from simstudy.execution.loop import Meter, run_tasks
 from simstudy.execution.state import RunState, cost
-from simstudy.execution.store import Store
 from simstudy.replicates.performance import halvings_of
 
 PILOT_BATCHES = 4
@@ -43,9 +42,7 @@ class Plan(NamedTuple):
         return sum(grid.cpu_seconds for grid in self.grids) / workers
 
 
-def pilot(
-    state: RunState, store: Store, executor: Executor, track: Callable[[Iterable[Any], int], Iterable[Any]]
-) -> Plan:
+def pilot(state: RunState, executor: Executor, track: Callable[[Iterable[Any], int], Iterable[Any]]) -> Plan:
     """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
     meter = Meter()
     seconds: dict[str, list[float]] = defaultdict(list)
@@ -54,16 +51,16 @@ def pilot(
         meter.add(outcome)
         state.record(task, outcome.batches)
         costs = [cost(cell) for cell in task.cells]
-        for identity, share in zip(state.identities(task), costs, strict=True):
+        for identity, share in zip(task.identities, costs, strict=True):
             seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
     workers = executor.workers()
     plans: dict[str, GridPlan] = {}
     planned: dict[str, int] = defaultdict(int)
-    for account in (each if each.finished else state.preview(each) for each in state.accounts):
-        first, last = planned[account.identity], max(planned[account.identity], account.expected)
-        stored = store.stored(account.identity).numbers
-        missing = last - first - sum(first <= batch < last for batch in stored)
-        planned[account.identity] = last
+    state.cut()  # which looks at each cell as it stands
+    for account in state.accounts:
+        first = planned[account.identity]
+        last = planned[account.identity] = max(first, account.expected) if account.cut else first
+        missing = last - first - sum(first <= batch < last for batch in account.stored)
         grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
         grid.cells += 1
         grid.replicates += account.expected * account.batch_size

@@ -6,19 +6,20 @@ A design may want ten million batches of a cell: tasks are made as they are need
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES
+from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.batches import Entry, entry_of, pack, size_of
 from simstudy.execution.loop import Task
 from simstudy.execution.provenance import identity_of
-from simstudy.execution.store import Store
+from simstudy.execution.store import Finished, Store
 from simstudy.replicates.allocation import operations
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
@@ -42,17 +43,17 @@ class CellProgress:
 
     planned: PlannedCell
     identity: str
-    target: int
     stored: set[int]  # Numbers of the batches on disk, also beyond the target; shared by accounts of one identity
+    name: str  # Among the cells that share its batches
+    target: int = 0
     done: int = 0
     performance: Performance | None = None
     failed: tuple[int, ...] = ()
     missing: int = 0
     damaged: set[int] = field(default_factory=set)
     looks: list[int] = field(default_factory=list)
-    measured: dict[int, list[Any]] = field(default_factory=dict)  # What a summary keeps of each look
+    kept: tuple[int, Performance, tuple[int, ...]] | None = None  # Of so many batches, of whose moments nothing is left
     cut: bool = False
-    name: str = ""  # Among the cells that share its batches
 
     @property
     def finished(self) -> bool:
@@ -66,14 +67,15 @@ class CellProgress:
 
     def count_missing(self) -> None:
         """Count what is wanted and not stored."""
-        self.missing = self.target - len(self.present)
+        self.missing = 0 if self.kept and self.target == self.kept[0] else self.target - len(self.present)
 
     @property
     def expected(self) -> int:
         """Batches that the precision will take in all, as far as the last look can tell."""
+        least = max(self.target, self.first)
         if self.performance is None:
-            return self.target
-        return max(self.target, needed(self.done, self.performance, self.planned.precision, self.batch_size))
+            return least
+        return max(least, needed(self.done, self.performance, self.planned.precision, self.batch_size))
 
     @property
     def shortfall(self) -> Shortfall | None:
@@ -84,6 +86,11 @@ class CellProgress:
     def reached(self) -> bool:
         """Whether the precision wanted was reached, and no budget came before what else was wanted."""
         return not self.cut and self.shortfall is not None and self.shortfall.ratio <= 1.0
+
+    @property
+    def first(self) -> int:
+        """Batches before the first look."""
+        return first_target(self.planned.precision, self.batch_size, population=bool(self.planned.cell.population))
 
     @property
     def batch_size(self) -> int:
@@ -114,20 +121,21 @@ class RunState:
     ) -> None:
         self._store, self._rule, self._control, self._device = store, rule, control, device
         self.accounts: list[CellProgress] = []
-        self._identities: dict[int, str] = {}
         self._sharers: dict[str, list[CellProgress]] = defaultdict(list)
         for planned in design.cells:
             cell = planned.cell
-            identity = self._identities[id(cell)] = identity_of(cell, device)
+            identity = identity_of(cell, device)
             sharers = self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
-            target = first_target(planned.precision, cell.simulation.batch_size, population=bool(cell.population))
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
+            account = CellProgress(planned, identity, stored, name)
+            account.target = account.first
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
-            looks = list(store.summary(identity).looks.get(name, ()))
-            target = max([target, *looks[-1:]])
-            sharers.append(CellProgress(planned, identity, target, stored, looks=looks, name=name))
-            self.accounts.append(sharers[-1])
+            if known := store.summary(identity).get(name):
+                account.looks, account.kept = [*known.looks], _kept(known, cell)
+                account.target = max(account.first, known.looks[-1])
+            sharers.append(account)
+            self.accounts.append(account)
         self._queued, self._written = set[tuple[str, int]](), set[tuple[str, int]]()
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
@@ -140,15 +148,10 @@ class RunState:
         self._apply_stopping_rule()
         return self._tasks(self.accounts, most)
 
-    def identities(self, task: Task) -> list[str]:
-        """Return under which names the batches of a task are stored."""
-        # By the object that the account holds: to digest its settings again would take longer than a short batch.
-        return [self._identities[id(cell)] for cell in task.cells]
-
     def record(self, task: Task, batches: Sequence[Moments | Draw]) -> Iterator[Task]:
         """Store the moments of a task and return further tasks, made as they are asked for."""
         touched = []
-        for identity, moments in zip(self.identities(task), batches, strict=True):
+        for identity, moments in zip(task.identities, batches, strict=True):
             self._store.write_batch(identity, task.batch, moments)
             self._written.add((identity, task.batch))
             self._queued.discard((identity, task.batch))
@@ -180,14 +183,6 @@ class RunState:
         damaged = {(account.identity, batch) for account in self.accounts for batch in account.damaged}
         return {"batches_computed": len(self._written), "batches_damaged": len(damaged)}
 
-    def preview(self, account: CellProgress) -> CellProgress:
-        """Return the progress of a cell as of the batches stored so far, for those who wait."""
-        whole, damaged = self._read(account, stored := account.present)
-        seen = replace(account, done=len(stored) - len(damaged), performance=None, failed=())
-        if whole:
-            self._measure(seen, whole)
-        return seen
-
     def _advance(self, account: CellProgress) -> None:
         """Look at a cell as long as everything for its next look is stored."""
         account.count_missing()
@@ -199,10 +194,11 @@ class RunState:
         for account in self.accounts:
             account.cut = not account.finished
             while not account.finished:
-                stored = account.present
-                account.target = next((place for place, batch in enumerate(stored) if place != batch), len(stored))
+                whole = sum(place == batch for place, batch in enumerate(account.present))
+                account.target = max(account.done, whole)
                 if not account.finished and self._look(account):
-                    account.cut = account.target != account.done or account.planned.precision.stop != "precision"
+                    wanted = max(account.first, account.target)
+                    account.cut = account.done < wanted or account.planned.precision.stop != "precision"
                     account.target = account.done
             account.missing = 0
 
@@ -224,123 +220,127 @@ class RunState:
         """Return the moments of batches folded together, or what each tells of a population; and which are damaged."""
         cell, identity = account.planned.cell, account.identity
         halvings = 0 if cell.population else halvings_of(len(numbers))
-        folded = self._store.read_folded(identity, cell, len(numbers))
+        folded = self._store.stored(identity).get("folded")
+        parts, damaged, first, within = list[Any](), set[int](), 0, halvings
         # What was folded before goes on where it ended; else each piece holds whole blocks.
-        first, within = (folded[0].n_batches, folded[0].halvings) if folded else (0, halvings)
+        if folded and folded.n_batches <= len(numbers):
+            parts = [*self._store.read_batches(identity, ["folded"], cell).values()]
+            first, within = (folded.n_batches, folded.halvings) if parts else (0, halvings)
         step = max(PIECE, (1 << within) // N_BLOCKS)
-        parts: list[Any] = [folded[1]] if folded else []
-        damaged = set[int]()
         for start in range(first, len(numbers), step):
             piece = numbers[start : start + step]
             read = self._store.read_batches(identity, piece, cell)
-            damaged.update(number for number in piece if number not in read)
+            damaged |= set(piece) - read.keys()
             found: list[Any] = [read[number] for number in piece if number in read]
             parts += found if cell.population or not found else [halved(stack(found), within)]
-        if cell.population or not parts:
-            return parts, damaged
-        return [halved(stack(parts), halvings - within)], damaged
+        whole = parts if cell.population or not parts else [halved(stack(parts), halvings - within)]
+        return whole, damaged
 
     def _look(self, account: CellProgress) -> bool:
         """Measure all that is wanted of a cell; return False if damaged batches, now missing, have to come first."""
-        recalled = self._recall(account)
-        whole, damaged = ([], set[int]()) if recalled else self._read(account, range(account.target))
-        if any((account.identity, batch) in self._written for batch in damaged):
-            raise UserError(f"{self._store.place}: cannot be read back; check the disk of the outputs, and run again")
-        if damaged:
-            account.damaged |= set() if self._store.summary(account.identity).measures else damaged
-            account.stored -= damaged
-            for sharer in self._sharers[account.identity]:
-                sharer.count_missing()
-            return False
-        account.done = account.target
+        if account.kept and account.kept[0] == account.target:
+            account.done, account.performance, account.failed = account.kept
+        else:
+            whole, damaged = self._read(account, range(account.target))
+            if any((account.identity, batch) in self._written for batch in damaged):
+                remedy = "check the disk of the outputs, and run again"
+                raise UserError(f"{self._store.place}: cannot be read back; {remedy}")
+            if damaged:
+                account.damaged |= damaged
+                account.stored -= damaged
+                for sharer in self._sharers[account.identity]:
+                    sharer.count_missing()
+                return False
+            account.done = account.target
+            account.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
+            # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
+            # help before the ceiling: the cell stops, its failures counted.
+            cell = account.planned.cell
+            performance = measured(cell, whole, block_lengths(account.done))
+            account.performance = performance and self._control(cell, performance)
         account.looks += [account.done] * (account.done not in account.looks)
-        if not recalled:
-            self._measure(account, whole)
         if account.performance is not None:
-            account.measured[account.done] = [*account.performance, account.failed]
             precision = account.planned.precision
             account.target = next_target(account.done, account.performance, precision, account.batch_size)
         account.count_missing()
         return True
 
-    def _recall(self, account: CellProgress) -> bool:
-        """Take the measures of all that is wanted of a cell from its summary; return False without them."""
-        summary = self._store.summary(account.identity)
-        if (found := summary.measures.get(account.name, {}).get(str(account.target))) is None:
-            return False
-        *fields, failed = found
-        told = ({n: np.array(v)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
-        account.performance, account.failed = Performance._make(told), tuple(failed)
-        return True
+    def fold(self) -> None:
+        """Let finished cells take less room: as they were folded, or as measures if they are soon computed again."""
+        found = ((identity, self._folded(identity, sharers)) for identity, sharers in self._sharers.items())
+        if made := {identity: entries for identity, entries in found if entries is not None}:
+            self._store.replace(made.keys(), chain.from_iterable(made.values()))
 
-    def _room(self, identity: str, sharers: list[CellProgress]) -> int | None:
-        """Return how often blocks of a cell are halved to be stored; 0 for looks beside, -1 for measures alone."""
-        first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
+    def _folded(self, identity: str, sharers: list[CellProgress]) -> Iterator[tuple[Entry, bytes]] | None:
+        """Return what is to be stored of a cell in the place of what is there; None if that stays."""
+        first, cell = sharers[0], sharers[0].planned.cell
         if any(each.cut or not each.finished for each in sharers):
             return None
         apart = cell.population or any(each.looks != first.looks for each in sharers)
-        halvings = 0 if apart else halvings_of(first.done)
-        size = size_of(cell, first.done, halvings)
+        halvings, n = 0 if apart else halvings_of(first.done), first.done
         known = cell.estimator.learner.kind == "nadaraya_watson" and not (cell.controlled or apart)
-        if known and size > max(LARGE, cost(cell) * first.done / CHEAP) and all(each.performance for each in sharers):
-            return -1 if stored.keys() - {"summary"} else None
-        looks = {each.name: tuple(each.looks) for each in sharers}
-        return halvings if (halvings or self._rule) and self._store.summary(identity).looks != looks else None
+        alone = known and size_of(cell, n, halvings) > max(LARGE, cost(cell) * n / CHEAP)
+        alone = alone and all(each.performance for each in sharers)
+        before = {name: list(each.looks) for name, each in self._store.summary(identity).items()}
+        changed = before != {each.name: each.looks for each in sharers} and (halvings or self._rule)
+        if not (self._store.stored(identity).numbers if alone else changed):
+            return None
 
-    def fold(self) -> None:
-        """Let finished cells take less room: as they were folded, or as measures if they are soon computed again."""
-        done = {name: room for name, each in self._sharers.items() if (room := self._room(name, each)) is not None}
-
-        def made() -> Iterator[tuple[Entry, bytes]]:
-            for identity, halvings in done.items():
-                sharers = self._sharers[identity]
-                account, alone = sharers[0], halvings < 0
-                told = {each.name: each.measured for each in sharers if alone}
-                # Of measures, which all looks have, the first comes first, unless claims decide together.
-                looks = {each.name: each.looks for each in sharers if self._rule or not alone}
-                if not halvings:
-                    yield from self._store.entries_of(identity)
-                summary = json.dumps({"looks": looks, "measures": told}, default=np.ndarray.tolist).encode()
-                yield entry_of(identity, 0, account.done * alone, 0, summary), summary
-                if halvings <= 0:
-                    continue
-                moments, damaged = self._read(account, range(account.done))
-                if damaged:
-                    yield from self._store.entries_of(identity)
-                    continue
-                whole = whole_batches(account.done)
+        def entries() -> Iterator[tuple[Entry, bytes]]:
+            rows = ((each, [*(each.performance or ()), each.failed] if alone else None) for each in sharers)
+            told = {each.name: {"looks": each.looks, "measures": measures} for each, measures in rows}
+            summary = json.dumps(told, default=np.ndarray.tolist).encode()
+            yield entry_of(identity, 0, n * alone, 0, summary), summary
+            if alone:
+                return
+            (moments, damaged), whole = self._read(first, range(n)) if halvings else ([], {0}), 0
+            if not damaged:
+                whole = whole_batches(n)
                 sums = (each[: whole * N_BLOCKS >> halvings] for each in moments[0][:5])
-                failed = moments[0].failed[moments[0].failed < whole * account.batch_size]
+                failed = moments[0].failed[moments[0].failed < whole * first.batch_size]
                 payload = pack(Moments._make([*sums, moments[0].target, failed]))
                 yield entry_of(identity, halvings, 0, whole, payload), payload
-                yield from self._store.entries_of(identity, beyond=whole)  # behind the last whole block
+            yield from self._store.entries_of(identity, whole)  # behind the last whole block
 
-        if done:
-            self._store.replace(done.keys(), made())
-
-    def _measure(self, account: CellProgress, batches: list[Any]) -> None:
-        account.failed = tuple(int(replicate) for batch in batches for replicate in batch.failed)
-        # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
-        # help before the ceiling: the cell stops, its failures counted.
-        cell = account.planned.cell
-        performance = measured(cell, batches, block_lengths(account.done))
-        account.performance = performance and self._control(cell, performance)
+        return entries()
 
     def _tasks(self, accounts: Iterable[CellProgress], most: int | None = None) -> Iterator[Task]:
         """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
-        for sharers in sharing_data(accounts, lambda account: account.planned.cell, self._device):
+        unfinished = [account for account in accounts if not account.finished]
+        for sharers in sharing_data(unfinished, lambda account: account.planned.cell, self._device):
             stops = [account.target for account in sharers]
             if most is not None:
                 missing = ((b for b in range(each.target) if b not in each.stored) for each in sharers)
                 stops = [next(islice(each, most, None), stop) for each, stop in zip(missing, stops, strict=True)]
             for batch in range(max(stops)):
-                wanted = [account for account, stop in zip(sharers, stops, strict=True) if batch < stop]
-                cells = []
-                for account in wanted:
-                    if batch not in account.stored and (account.identity, batch) not in self._queued:
-                        self._queued.add((account.identity, batch))
-                        cells.append(account.planned.cell)
-                yield from (Task(tuple(together), batch) for together in of_one_task(cells))
+                wanted = (each for each, stop in zip(sharers, stops, strict=True) if batch < stop)
+                cell_of = {each.identity: each.planned.cell for each in wanted if batch not in each.stored}
+                fresh = [pair for pair in cell_of.items() if (pair[0], batch) not in self._queued]
+                self._queued.update((identity, batch) for identity, _ in fresh)
+                for together in of_one_task(fresh):
+                    identities, cells = zip(*together, strict=True)
+                    yield Task(cells, batch, identities)
+
+
+def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...]] | None:
+    """Number of batches, performance and failures of a finished cell; None without, or if a measure is not there."""
+    if known.measures is None:
+        return None
+    n_blocks, n_heads = len(block_lengths(known.looks[-1])), cell.n_members
+    averaged = dict.fromkeys((*MEASURES, *cell.statistics, "failure_rate"), ()) | {"hdi": (len(INDICES),)}
+    averaged.pop(ATTENDED, None)
+    shapes = averaged | dict.fromkeys(HEAD_MEASURES, (n_heads,)) | dict.fromkeys(PAIR_MEASURES, (n_heads, n_heads))
+    shapes |= {f"{name}_by_query": (cell.n_queries,) for name in MEASURES}
+    of_blocks = {name: (n_blocks, *shape) for name, shape in averaged.items()}
+    *fields, failed = known.measures
+    try:
+        told = ({n: np.array(v, float)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
+        found = Performance._make(told)
+    except (ValueError, TypeError):
+        return None
+    tables = (found.estimate, shapes), (found.mcse, shapes), (found.widening, shapes), (found.contribution, of_blocks)
+    whole = all(wanted.items() <= {name: np.shape(v) for name, v in has.items()}.items() for has, wanted in tables)
+    return (known.looks[-1], found, failed) if whole else None
 
 
 def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell], device: str = "cpu") -> list[list[T]]:

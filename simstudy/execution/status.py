@@ -19,6 +19,7 @@ from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing
 from simstudy.execution.provenance import PACKAGE, contents, identity_of, installation
 from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store, due
+from simstudy.replicates.allocation import SIZES, states_size, with_settings
 
 if TYPE_CHECKING:
     from simstudy.execution.state import RunState
@@ -100,13 +101,10 @@ def read_status(design: Design, store: Store) -> Status | None:
         return None
     if len(status.cells) != len(design.cells) or status.origin != origin_of(design):
         return None
-    cells = []
-    for cell in status.cells:
-        now = sum(number < cell.target for number in store.stored(cell.identity).numbers)
-        if now < cell.stored:
-            return None
-        cells.append(cell.model_copy(update={"stored": now}))
-    return status.model_copy(update={"cells": tuple(cells)})
+    now = [store.stored(cell.identity).count(cell.target) for cell in status.cells]
+    cells = tuple(cell.model_copy(update={"stored": n}) for cell, n in zip(status.cells, now, strict=True))
+    gone = any(n < cell.stored for cell, n in zip(status.cells, now, strict=True))
+    return None if gone else status.model_copy(update={"cells": cells})
 
 
 def is_done(status: Status | None, store: Store, device: str) -> bool:
@@ -140,9 +138,11 @@ def counted(design: Design, store: Store) -> Status:
     """Return how many batches are stored of each cell, without what a look at them would tell."""
     cells = []
     for cell in (planned.cell for planned in design.cells):
-        identity = identity_of(cell)
-        n, size = len(store.stored(identity).numbers), cell.simulation.batch_size
-        cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))
+        # Of sizes that the first run chooses, by a pilot that takes its time, the one of which there are batches.
+        sizes = [cell.simulation.batch_size] if states_size(cell) else SIZES.tolist()
+        named = {size: identity_of(with_settings(cell, "simulation", batch_size=size)) for size in sizes}
+        n, size = max((store.stored(identity).count(), size) for size, identity in named.items())
+        cells.append(CellStatus(identity=named[size], batch_size=size, stored=n, target=n, expected=n))
     return Status(origin="", as_of=time.time(), cells=tuple(cells))
 
 

@@ -25,7 +25,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
@@ -79,11 +79,14 @@ class Owner(Record):
             return False
 
 
-class Summary(Record):
-    """What is known of a finished cell."""
+class Finished(Record):
+    """What is known of a finished cell: when it was looked at, and its measures if no moments are stored."""
 
-    looks: dict[str, tuple[Annotated[int, Field(gt=0)], ...]]  # Batches at which it was looked at, by name
-    measures: dict[str, dict[str, Kept]]  # Fields of `Performance` and failures, by name and number of batches
+    looks: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]  # Numbers of batches
+    measures: Kept | None  # Fields of `Performance`, and replicates that failed
+
+
+SUMMARY = TypeAdapter(dict[str, Finished])
 
 
 class Store:
@@ -163,7 +166,7 @@ class Store:
             self._append = self._opened.enter_context(appending)
         stop = self._append(entry.head() + payload)
         self._unflushed = True
-        index[identity].add(entry._replace(start=stop - entry.size, file=self._own))
+        index[identity][entry.key] = entry._replace(start=stop - entry.size, file=self._own)
         if time.monotonic() >= self._flush_due:
             self.flush()
 
@@ -179,31 +182,24 @@ class Store:
             self.files.at("batches").flush()
         self._flush_due = due(began, FLUSH_SECONDS, DISK_SHARE)
 
-    def read_batches(self, identity: str, numbers: Collection[int], cell: Cell) -> dict[int, Moments | Draw]:
-        """Return of single batches, by number, all but what is missing, damaged or impossible."""
-        return {entry.first: moments for entry, moments in self._read(identity, numbers, cell)}
-
-    def read_folded(self, identity: str, cell: Cell, most: int) -> tuple[Entry, Moments] | None:
-        """Return what the first batches, so many at most, were folded to; None if that is damaged, or none was."""
-        return next((found for found in self._read(identity, ["folded"], cell) if found[0].n_batches <= most), None)
-
-    def _read(self, identity: str, keys: Iterable[int | str], cell: Cell) -> Iterator[tuple[Entry, Any]]:
+    def read_batches(self, identity: str, keys: Iterable[int | str], cell: Cell) -> dict[int | str, Any]:
+        """Return moments by key: the number of a batch, or ``folded``; not what is missing, damaged or impossible."""
         stored = self.stored(identity)
-        for entry, payload in batches.payloads(self.files, (stored[key] for key in keys if key in stored)):
-            if (moments := batches.unpack(payload, entry, cell)) is not None:
-                yield entry, moments
+        found = batches.payloads(self.files, (stored[key] for key in keys if key in stored))
+        read = ((entry.key, batches.unpack(payload, entry, cell)) for entry, payload in found)
+        return {key: moments for key, moments in read if moments is not None}
 
-    def entries_of(self, identity: str, beyond: int = 0) -> Iterator[tuple[Entry, bytes]]:
-        """Yield what is stored of a cell as it is, or of it the single batches from a number on; nothing damaged."""
-        entries = (e for e in self.stored(identity).values() if not beyond or (e.n_batches == 1 and e.first >= beyond))
+    def entries_of(self, identity: str, first: int) -> Iterator[tuple[Entry, bytes]]:
+        """Yield the moments that are stored of a cell as they are, from a batch on; nothing damaged."""
+        entries = (each for each in self.stored(identity).values() if each.n_batches and each.first >= first)
         return batches.payloads(self.files, entries)
 
-    def summary(self, identity: str) -> Summary:
-        """Return what is known of a cell that was finished; nothing if it was not, or that is damaged."""
+    def summary(self, identity: str) -> dict[str, Finished]:
+        """Return what is known of finished cells by their names; nothing of none, or if that is damaged."""
         entries = filter(None, [self.stored(identity).get("summary")])
         with contextlib.suppress(ValueError, StopIteration):
-            return Summary.model_validate_json(next(batches.payloads(self.files, entries))[1])
-        return Summary(looks={}, measures={})
+            return SUMMARY.validate_json(next(batches.payloads(self.files, entries))[1])
+        return {}
 
     def is_whole(self) -> bool:
         """Whether no payload that counts is damaged."""

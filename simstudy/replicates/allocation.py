@@ -25,15 +25,21 @@ PILOT_CELLS, PILOT_DRAWS, FIRST_DRAW = 4, 32, 1 << 40
 def sized(design: Design) -> Design:
     """Return a design with batch sizes also of grids over a population that state none, if their code may run."""
     cells = list(design.cells)
-    stated = [not (s := each.cell.simulation).population or "batch_size" in s.model_fields_set for each in cells]
-    for _, group in groupby(range(len(cells)), lambda i: cells[i].grid):
-        free = [i for i in group if not stated[i]]
-        if any(cells[i].cell.population for i in free):
+    free = [number for number, planned in enumerate(cells) if not states_size(planned.cell)]
+    for _, numbers in groupby(free, lambda number: cells[number].grid):
+        of_grid = {number: cells[number].cell for number in numbers}
+        if any(cell.population for cell in of_grid.values()):
             with contextlib.suppress(UserError):
-                size = best_size([cells[i].cell for i in free], cells[free[0]].precision.max_replicates // MIN_BLOCKS)
-                for i in free:
-                    cells[i] = cells[i].model_copy(update={"cell": _with(cells[i].cell, batch_size=size)})
+                size = best_size([*of_grid.values()], cells[min(of_grid)].precision.max_replicates // MIN_BLOCKS)
+                for number, cell in of_grid.items():
+                    own = with_settings(cell, "simulation", batch_size=size)
+                    cells[number] = cells[number].model_copy(update={"cell": own})
     return design.model_copy(update={"cells": tuple(cells)})
+
+
+def states_size(cell: Cell) -> bool:
+    """Whether replicates in a batch are stated, or those by default as there is no population."""
+    return not cell.simulation.population or "batch_size" in cell.simulation.model_fields_set
 
 
 def best_size(cells: Sequence[Cell], most: int = SIZES[-1]) -> int:
@@ -74,7 +80,8 @@ def variances(cell: Cell) -> Any:
     from simstudy.replicates.batch import simulate_batch
     from simstudy.replicates.population import measured
 
-    cell, one, found = _with(cell, batch_size=N_BLOCKS), _with(cell, population=()), []
+    one, found = with_settings(cell, "simulation", population=()), []
+    cell = with_settings(cell, "simulation", batch_size=N_BLOCKS)
     with threadpool_limits(limits=1):
         for number in range(FIRST_DRAW, FIRST_DRAW + PILOT_DRAWS):
             (batch,) = simulate_batch([cell], number)
@@ -89,5 +96,6 @@ def variances(cell: Cell) -> Any:
         return np.nan_to_num(both / estimates.mean(axis=0) ** 2, posinf=0.0)
 
 
-def _with(cell: Cell, **settings: Any) -> Cell:
-    return cell.model_copy(update={"simulation": cell.simulation.model_copy(update=settings)})
+def with_settings(cell: Cell, table: str, **settings: Any) -> Cell:
+    """Return a cell with other settings in one of its tables."""
+    return cell.model_copy(update={table: getattr(cell, table).model_copy(update=settings)})

@@ -72,11 +72,9 @@ def performance(
     lengths: np.ndarray | None = None,
     of_means: Mapping[str, Callable[[Measures], Array]] | None = None,
 ) -> Performance:
-    """Return every measure of a cell with its Monte Carlo standard error; ValueError with fewer than two blocks."""
+    """Return every measure of a cell with its Monte Carlo standard error, from two defined blocks or more."""
     combine = weights if callable(weights) else fixed(weights)
     used, sums = defined(blocks)
-    if len(sums.n_defined) < 2:
-        raise ValueError(f"{len(sums.n_defined)} block(s) with a defined replicate; at least 2 are needed")
     lengths = np.ones(len(used), np.int64) if lengths is None else lengths
     step = max(1, CHUNK_BYTES // (32 * max(sums.product_sum[0].size, 1)))
     chunks = (means_of(sums, slice(start, start + step)) for start in range(0, len(sums.n_defined), step))
@@ -129,7 +127,9 @@ def jackknifed(
         mcse[name] = np.sqrt((share**2).sum(axis=0))
         wider[name] = widening_of(share)
         if values.ndim == 1 or name == "hdi":
-            contribution[name] = placed(share, used)
+            # At the place of their block or batch, 0 where that is empty, so that cells stay aligned.
+            contribution[name] = np.zeros((len(used), *share.shape[1:]))
+            contribution[name][used] = share
     counts = int(lengths[used].sum()), total - n_failed, n_failed
     return Performance(estimate, mcse, contribution, lacks, *counts, widening=wider)
 
@@ -181,13 +181,6 @@ def defined(blocks: Moments) -> tuple[np.ndarray, Moments]:
     used = blocks.n_defined > 0
     summed = ("n_defined", "error_sum", "product_sum", "statistic_sum")
     return used, blocks._replace(**{name: getattr(blocks, name)[used] for name in summed})
-
-
-def placed(share: Array, used: np.ndarray) -> Array:
-    """Put contributions at the place of their block or batch, 0 where it is empty, so that cells stay aligned."""
-    everywhere = np.zeros((len(used), *share.shape[1:]))
-    everywhere[used] = share
-    return everywhere
 
 
 def means_of(sums: Moments, left_out: slice) -> Means:

@@ -35,10 +35,7 @@ class Shortfall(NamedTuple):
 
 def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     """Return the largest ratio of an MCSE to the MCSE wanted; undefined measures want none, nor do verdicts."""
-    found = [Shortfall(0.0, "", 0.0, 0.0)]
-    if precision.stop == "verdict":
-        return found[0]
-    known = performance.estimate
+    found, known = [Shortfall(0.0, "", 0.0, 0.0)], {} if precision.stop == "verdict" else performance.estimate
     wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
     wanted += [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
     for measure, target in wanted:

@@ -167,13 +167,27 @@ def test_run__judges_what_stands_when_its_budget_is_spent_and_goes_on_with_anoth
     assert json.loads(whole.attrs["run"])["batches_computed"] == (whole.n_batches - again.n_batches).sum()
 
 
-def test_budget_that_is_spent_at_once__judges_the_first_batch(tmp_path, after):
+def drawn(text: str) -> str:
+    text = edited(text, "seed = 7\n", 'seed = 7\npopulation = ["queries"]\n')
+    return text + '[queries]\nqueries = { kind = "gaussian", count = 2 }\n'
+
+
+@pytest.mark.parametrize("text", [BUDGETED, BUDGETED.replace("mse = 0.001", "mse = 10.0"), drawn(BUDGETED)])
+def test_budget_that_is_spent_at_once__judges_the_first_batch(text, tmp_path, after):
     after(1)
     with pytest.warns(PrecisionWarning) as told:
-        results = cells_of(simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial"))
+        results = cells_of(simstudy.run(write_design(tmp_path, text), output=tmp_path, executor="serial"))
     assert set(results.n_batches.values.tolist()) == {1} and results.verdict.item() == "undecided"
     line = str(told[0].message).splitlines()[0]
     assert line.endswith("budget of 100 s on the clock spent; run again to go on") and len(told) == 1, line
+
+
+def test_budget__is_not_spent_by_the_pilot_of_batch_sizes(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("simstudy.execution.loop.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(study, "sized", lambda design: now.append(now.pop() + 1000.0) or design)
+    results = cells_of(simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial"))
+    assert set(results.n_batches.values.tolist()) == {16}
 
 
 def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in_process):
@@ -204,9 +218,8 @@ def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
 
 def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
     """Theory as control over a population of query points counts for the plan as for the run."""
-    text = edited(DESIGN, "seed = 7\n", 'seed = 7\npopulation = ["queries"]\n')
-    text = edited(text, "max_replicates = 512", "max_replicates = 16384")
-    design = load_design(write_design(tmp_path, text + '[queries]\nqueries = { kind = "gaussian", count = 2 }\n'))
+    text = edited(DESIGN, "max_replicates = 512", "max_replicates = 16384")
+    design = load_design(write_design(tmp_path, drawn(text)))
     run(design, output=tmp_path, executor="serial")
     stored = [*rows(tmp_path)]
     found = plan(design, output=tmp_path, executor="serial")

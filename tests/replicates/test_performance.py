@@ -142,14 +142,6 @@ def test_failure_rate__has_the_larger_of_two_errors(defined):
     assert found.contribution["failure_rate"] == pytest.approx((rates - rates.mean()) / np.sqrt(240))
 
 
-def test_too_few_blocks__are_refused():
-    single = blocks_of(np.ones((4, 1, 1)), np.zeros(1), 1)
-    with pytest.raises(ValueError, match="at least 2"):
-        performance(single, np.ones(1), STATISTICS)
-    with pytest.raises(ValueError, match="at least 2"):
-        performance(empty(16, np.zeros(1), 2, N_STATISTICS), np.full(2, 0.5), STATISTICS)
-
-
 def test_gaps__are_zero_for_covariance_and_ambiguity_and_not_for_other_correlations(sample):
     errors, target = sample
     means = errors + target[:, None]

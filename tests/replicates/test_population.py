@@ -1,5 +1,8 @@
 """Query points and heads as a population: what is drawn, and both errors against loops over single batches."""
 
+import json
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from builders import DESIGN, batches_of, edited, loaded, minimal_cell, mistakes
@@ -109,13 +112,24 @@ def test_pilot__finds_the_variances_between_and_within_draws_that_no_batch_has()
 @pytest.mark.parametrize("within, of_draw, wanted", [(1, 1, 4), (100, 5, 16), (100, 80, 64), (1e6, 1e6, 1024)])
 def test_replicates_of_a_draw__are_those_of_neyman(monkeypatch, within, of_draw, wanted):
     assert wanted in (4, 1024) or 0.7 < wanted / np.sqrt(of_draw * within / 2.0) < 1.5
+    told, cell, certain = np.array([[1.0, 0.5], [within, 0.1]]), random_cell(), random_cell(bandwidth=2.0)
     monkeypatch.setattr(allocation, "operations", lambda cell: (of_draw, 2.0))
-    monkeypatch.setattr(allocation, "variances", lambda cell: np.array([[1.0, 0.5], [within, 0.1]]))
-    assert allocation.best_size([random_cell()]) == wanted
-    assert allocation.best_size([random_cell()], 20) == min(wanted, 16)
+    monkeypatch.setattr(allocation, "variances", lambda each: told if each == cell else 0.0 * told)
+    assert allocation.best_size([cell]) == allocation.best_size([cell, certain]) == wanted
+    assert allocation.best_size([certain, cell], 20) == min(wanted, 16)
+    assert allocation.best_size([cell, minimal_cell()]) == max(wanted, 16)  # whose batches are blocks of replicates
+    monkeypatch.setattr(allocation, "variances", lambda each: told if each == cell else None)
+    assert allocation.best_size([cell, certain]) == 16  # as a replicate failed in the pilot
 
 
-def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path):
+def test_cost_of_a_draw__counts_its_heads_and_its_control():
+    wide = {"n_heads": 8, "n_features": 64, "regression": {"kind": "ridge"}}
+    more = {"population": ["queries"]}, {}, {"control": "expansion"}
+    fixed, drawn, controlled = (allocation.operations(random_cell(**wide | each))[0] for each in more)
+    assert fixed < drawn < controlled
+
+
+def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, monkeypatch, in_process):
     given, free = (loaded(tmp_path, text, "quick") for text in (POPULATION, edited(POPULATION, "batch_size = 32", "")))
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
     sizes = {each.cell.simulation.batch_size for each in allocation.sized(free).cells}
@@ -125,6 +139,13 @@ def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path
     require_same_design(results, free, store_of(free, tmp_path))  # as reports ask
     again = complete(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2).results
     np.testing.assert_array_equal(results.mse, again.mse)
+    # Who counts what is stored need not wait for the pilot.
+    store_of(free, tmp_path).files.write(".status.json", b"")
+    monkeypatch.setattr(allocation, "variances", Mock(side_effect=ZeroDivisionError))
+    shown = in_process("status", free.path, "--output", tmp_path, "--json").stdout
+    assert [cell["replicates"] for cell in json.loads(shown)["cells"]] == (
+        results.n_batches * results.batch_size
+    ).values.tolist()
 
 
 RANDOM = edited(DESIGN, "[simulation]", '[queries]\nqueries = { kind = "gaussian", count = 4 }\n\n[simulation]')

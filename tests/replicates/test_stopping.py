@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from simstudy.design.document import Precision
 from simstudy.replicates.moments import empty
 from simstudy.replicates.performance import Performance, performance
-from simstudy.replicates.stopping import GROWTH, first_target, needed, next_target, shortfall
+from simstudy.replicates.stopping import first_target, needed, next_target, shortfall
 
 
 def measured(mse: float = 1.0, mcse: float = 0.1, correlation: float = np.nan) -> Performance:
@@ -78,14 +76,3 @@ def test_stopped_estimates__are_nearly_unbiased_and_cover():
         hits += abs(estimates[-1] - 2.0) < 1.97 * float(result.mcse["mse"])
     assert abs(np.mean(estimates) / 2.0 - 1) < 0.01
     assert 0.91 < hits / 300 < 0.98
-
-
-@given(mcse=st.floats(0, 10), done=st.integers(1, 400), batch_size=st.sampled_from([16, 32, 256]))
-def test_next_target__stops_grows_and_is_bounded(mcse, done, batch_size):
-    precision = wanting(relative_mcse={"mse": 0.05})
-    target = next_target(done, measured(mcse=mcse), precision, batch_size)
-    ceiling = -(-10_000 // batch_size)
-    if mcse <= 0.05 or done >= ceiling:
-        assert target == done
-    else:
-        assert done < target <= min(ceiling, GROWTH * done + 1)

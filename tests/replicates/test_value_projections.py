@@ -127,8 +127,3 @@ def test_population_of_heads__draws_their_value_projections_with_them():
     given = [performance(batch, combine_heads(cell), cell.statistics, each).estimate["mean_covariance"]
              for batch, each in zip(batches, overlaps, strict=True)]  # fmt: skip
     assert measured(cell, batches).estimate["mean_covariance"] == pytest.approx(np.mean(given))
-
-
-def test_value_projections__tell_cells_apart():
-    assert len({cell_of(kind).identity("") for kind in ("none", *KINDS)}) == 4
-    assert cell_of("random", head_seed=1).identity("") != cell_of("random").identity("")
