@@ -338,8 +338,9 @@ def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...
         found = Performance._make(told)
     except (ValueError, TypeError):
         return None
-    tables = (found.estimate, shapes), (found.mcse, shapes), (found.widening, shapes), (found.contribution, of_blocks)
-    whole = all(wanted.items() <= {name: np.shape(v) for name, v in has.items()}.items() for has, wanted in tables)
+    tables, wanted = (found.estimate, found.mcse, found.widening or {}, found.contribution), (*[shapes] * 3, of_blocks)
+    shown = ({name: np.shape(v) for name, v in table.items()} for table in tables)
+    whole = all(each.items() <= has.items() for each, has in zip(wanted, shown, strict=True))
     return (known.looks[-1], found, failed) if whole else None
 
 
