@@ -327,8 +327,7 @@ def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...
     if known.measures is None:
         return None
     n_blocks, n_heads = len(block_lengths(known.looks[-1])), cell.n_members
-    averaged = dict.fromkeys((*MEASURES, *cell.statistics, "failure_rate"), ()) | {"hdi": (len(INDICES),)}
-    averaged.pop(ATTENDED, None)
+    averaged = dict.fromkeys({*MEASURES, *cell.statistics, "failure_rate"} - {ATTENDED}, ()) | {"hdi": (len(INDICES),)}
     shapes = averaged | dict.fromkeys(HEAD_MEASURES, (n_heads,)) | dict.fromkeys(PAIR_MEASURES, (n_heads, n_heads))
     shapes |= {f"{name}_by_query": (cell.n_queries,) for name in MEASURES}
     of_blocks = {name: (n_blocks, *shape) for name, shape in averaged.items()}
