@@ -1,7 +1,6 @@
 """The page of the heads of a model: how many they are worth, which are alike, where weight sinks, what theory tells."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,12 +22,25 @@ _LISTED = 10
 def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
     """Write ``heads.nc`` and ``heads.html``, a page that needs nothing but itself, and return the path of the page."""
     store.write_dataset("heads.nc", found)
+    layers = []
+    for number in range(found.sizes["layer"]):
+        layer = found.isel(layer=number)
+        observed, theory = layer.sel(source="observed"), layer.sel(source="exact")
+        sink = int(np.nanargmax(layer.sink_share.values))
+        told = {
+            "module": str(layer.module.values),
+            "effective": _of(observed, "effective_heads"),
+            "theory": _of(theory, "effective_heads"),
+            "correlation": _of(observed, "layer_correlation"),
+            "sink": f"{_of(layer.isel(head=sink), 'sink_share')} (head {sink})",
+        }
+        layers.append(told)
     with own_style():
         drawing, grid = canvas(1, 3.0)
-        axes, layers = grid.flat[0], np.arange(found.sizes["layer"])
+        axes, places = grid.flat[0], np.arange(found.sizes["layer"])
         for source, name, mark in (("observed", "observed", "o"), ("exact", "theory", "x")):
             each = found.sel(source=source)
-            axes.errorbar(layers, each.effective_heads, 1.96 * each.effective_heads_mcse, fmt=mark, label=name)
+            axes.errorbar(places, each.effective_heads, 1.96 * each.effective_heads_mcse, fmt=mark, label=name)
         axes.set(xlabel="layer", ylabel="effective heads", ylim=(0.0, None))
         axes.legend()
         picture = image(drawing, "png")
@@ -41,7 +53,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             answer=answer(found),
             caution=CAUTION,
             figure=figure_of("effective-heads", caption, picture),
-            layers=[_layer(found.isel(layer=layer)) for layer in range(found.sizes["layer"])],
+            layers=layers,
             alike=most_alike(found, _LISTED),
             agreement=[(name, *scores(found, source)) for source, name in SOURCE_NAMES.items()],
             reasons=reasons(found),
@@ -91,15 +103,3 @@ def reasons(found: xr.Dataset) -> list[str]:
 
 def _of(found: xr.Dataset, name: str) -> str:
     return with_error(float(found[name]), float(found[f"{name}_mcse"]))
-
-
-def _layer(layer: xr.Dataset) -> dict[str, Any]:
-    observed, sink = layer.sel(source="observed"), int(np.nanargmax(layer.sink_share.values))
-    theory = layer.sel(source="exact")
-    return {
-        "module": str(layer.module.values),
-        "effective": _of(observed, "effective_heads"),
-        "theory": _of(theory, "effective_heads") if np.isfinite(theory.effective_heads) else "–",
-        "correlation": _of(observed, "layer_correlation"),
-        "sink": f"{_of(layer.isel(head=sink), 'sink_share')} (head {sink})",
-    }

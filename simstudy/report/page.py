@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import xarray as xr
 from markupsafe import Markup
 
 from simstudy.design.claims import LEVEL, BaseClaim
-from simstudy.design.document import Design, PlannedCell
+from simstudy.design.document import Design
 from simstudy.design.figures import ZipFigure
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.levels import level
@@ -77,29 +76,22 @@ def figure_files(results: xr.Dataset, design: Design, suffix: str = "png") -> di
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:
-    """Refuse results of another text of the design or of its files."""
+    """Refuse results of another text of the design or of its files, and those that lack cells, claims or figures."""
     stated = [("the design", hashlib.sha256(design.text.encode()).hexdigest(), "design_hash")]
     read = contents(planned.cell for planned in design.cells)
     stated += [(path, digest, "data") for digest, path in read.items()]
     stated += [("a number of functions.py", hashlib.sha256(repr(design.claims).encode()).hexdigest(), "claims_hash")]
     for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
         raise UserError(f"{store.folder / 'results.nc'}: {changed} has changed since; {_AGAIN}")
-    if not _has_all_of(results, design):
-        raise UserError(f"{store.folder / 'results.nc'}: lacks cells, claims or figures of the design; {_AGAIN}")
-
-
-def _has_all_of(results: xr.Dataset, design: Design) -> bool:
-    """Return true if results have the cells, claims and figures of a design; of batch sizes a run may choose some."""
-    stored = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
+    figures = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
+    # Of batch sizes a run may choose some.
     wanted = {n: np.array(column).tolist() for n, (_, column) in coordinates(design).items() if n != "batch_size"}
-    wanted |= {"claim": list(design.claims), "figure": list(stored)}
+    wanted |= {"claim": list(design.claims), "figure": list(figures)}
     found = {name: results[name].values.tolist() if name in results.coords else [] for name in wanted}
-    if factors_of(results) != design.factors or any(
-        list(map(str, found[name])) != list(map(str, names)) for name, names in wanted.items()
-    ):
-        return False
-    zipped = any(isinstance(figure, ZipFigure) for figure in design.figures.values())
-    return ("interval" in results or not zipped) and set().union(*stored.values()) <= set(results.data_vars)
+    same = all(list(map(str, found[name])) == list(map(str, names)) for name, names in wanted.items())
+    needed = {"interval"} if any(isinstance(each, ZipFigure) for each in design.figures.values()) else set()
+    if factors_of(results) != design.factors or not same or not needed.union(*figures.values()) <= {*results.data_vars}:
+        raise UserError(f"{store.folder / 'results.nc'}: lacks cells, claims or figures of the design; {_AGAIN}")
 
 
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
@@ -138,17 +130,12 @@ def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) ->
     titles = {name: figure.title for name, figure in figures_of(design, results).items()}
     return {
         "name": design.study.name,
-        "title": design.study.title,
+        "design": design,
         "question": question,
         "aim": more,
-        "profile": design.profile,
-        "design_text": design.text,
-        "budget": design.budget.words,
         "verdicts": lines,
         "sentence": tables.sentence(lines) or tables.measure_words(results, design),
         "headline": tables.count_verdicts(lines),
-        "own_page": "",
-        "confirmation": design.confirmation,
         "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],
     }
 
@@ -164,14 +151,14 @@ def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
 
 def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     cells = results.isel(cell=np.flatnonzero(results.grid.values == name))
-    planned = next(planned for planned in design.cells if planned.grid == name)
+    precision = next(planned.precision for planned in design.cells if planned.grid == name)
     factors = design.factors[name]
     levels = [[labels.level_name(level(row, factor)) for factor in factors] for row in coordinates_of(cells)]
     # Of ensembles, or the numbers of functions, whichever the grid has; of these what anything is stated of.
     own = [name for name in stated_measures(results.attrs) if np.isfinite(cells[name]).any()] or list(MEASURES)
     stated = [each for each in (*design.claims.values(), *design.figures.values()) if each.grid == name]
     asked = {each.measure if isinstance(each, BaseClaim) else each.y for each in stated}
-    asked |= {*planned.precision.relative_mcse, *planned.precision.absolute_mcse}
+    asked |= {*precision.relative_mcse, *precision.absolute_mcse}
     measures = [each for each in averaged_measures(cells) if each in asked and np.isfinite(cells[each]).any()] or own
     theories = []
     for source in THEORIES:  # in how many cells it applies, and why not in the others
@@ -182,6 +169,19 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
             why.append(f"others in {further} cells")
         theories.append({"name": labels.THEORY_NAMES[source], "n_applies": applies, "reasons": "; ".join(why)})
     told = [source for source, theory in zip(THEORIES, theories, strict=True) if theory["n_applies"]]
+    relative, absolute = precision.relative_mcse.items(), precision.absolute_mcse.items()
+    bounds = [f"{each} ≤ {labels.number(100 * most)} % of the estimate" for each, most in relative]
+    bounds += [f"{each} ≤ {labels.number(most)}" for each, most in absolute]
+    wanted = [f"MCSE of {'; of '.join(bounds)}"] if bounds and precision.stop != "verdict" else []
+    wanted += ["verdicts"] if precision.stop != "precision" else []
+    replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
+    # By columns: to take one cell of a data set copies its hundred variables.
+    part, shown = cells.isel(cell=slice(MAX_ROWS)), []
+    for measure in measures:
+        estimate, *theory = (part[measure].sel(source=source).values.tolist() for source in ("empirical", *told))
+        texts = map(labels.with_error, estimate, part[f"{measure}_mcse"].values.tolist())
+        shown.append(zip(texts, *(map(labels.number, column) for column in theory), strict=True))
+    counts = (part[each].values.tolist() for each in ("n_replicates", "n_failed", "precision_reached"))
     columns = [list(dict.fromkeys(column)) for column in zip(*levels, strict=True)]
     sizes = (int(each.sum()) for each in (cells.n_replicates, cells.n_failed, ~cells.precision_reached.astype(bool)))
     size = "{}, {:,} replicates, {} failed, {} short of the target".format(counted(len(levels), "cell"), *sizes)
@@ -194,40 +194,8 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "factors": list(zip(map(labels.setting_name, factors), columns, strict=True)),
         "n_cells": len(levels),
         "size": size,
-        "wanted": precision_words(planned),
+        "wanted": f"{'; '.join(wanted) or 'none stated'}; {replicates}",
         "estimators": tables.estimator_words(cells),
         "theories": theories,
-        "rows": list(_rows(cells, levels[:MAX_ROWS], measures, told)),
+        "rows": list(zip(levels[:MAX_ROWS], *counts, zip(*shown, strict=True), strict=True)),
     }
-
-
-def precision_words(planned: PlannedCell) -> str:
-    """Monte Carlo errors wanted of a cell, and the replicates allowed for them, in words."""
-    precision = planned.precision
-    relative, absolute = precision.relative_mcse.items(), precision.absolute_mcse.items()
-    wanted = [f"{name} ≤ {labels.number(100 * bound)} % of the estimate" for name, bound in relative]
-    wanted += [f"{name} ≤ {labels.number(bound)}" for name, bound in absolute]
-    replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
-    parts = [f"MCSE of {'; of '.join(wanted)}"] if wanted and precision.stop != "verdict" else []
-    parts += ["verdicts"] if precision.stop != "precision" else []
-    return f"{'; '.join(parts) or 'none stated'}; {replicates}"
-
-
-def _rows(cells: xr.Dataset, levels: list[list[str]], measures: list[str], told: list[str]) -> Iterator[dict[str, Any]]:
-    """Cells in the table of results: levels, counts, of each measure the estimate ± MCSE, and the theories if any."""
-    # By columns: to take one cell of a data set copies its hundred variables.
-    shown = []
-    for name in measures:
-        estimate, *theories = (cells[name].sel(source=source).values.tolist() for source in ("empirical", *told))
-        errors = cells[f"{name}_mcse"].values.tolist()
-        texts = [labels.with_error(*each) for each in zip(estimate, errors, strict=True)]
-        shown.append([texts, *(list(map(labels.number, theory)) for theory in theories)])
-    counts = (cells[name].values.tolist() for name in ("n_replicates", "n_failed", "precision_reached"))
-    for i, (row, replicates, failed, reached) in enumerate(zip(levels, *counts, strict=False)):
-        yield {
-            "levels": row,
-            "n_replicates": replicates,
-            "n_failed": failed,
-            "reached": reached,
-            "measures": [[column[i] for column in columns] for columns in shown],
-        }

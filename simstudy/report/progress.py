@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from heapq import nlargest
 from itertools import groupby
 from operator import itemgetter
@@ -18,7 +17,6 @@ from rich.table import Table
 
 from simstudy.design.answerable import lacking, order_of
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.levels import level
 from simstudy.execution.status import TELL_SHARE, CellStatus, Status
 from simstudy.execution.store import Store, due
@@ -114,28 +112,27 @@ def place(planned: PlannedCell, design: Design) -> str:
 
 def status_table(status: Status, design: Design) -> Table:
     """Return how far each cell is; of a grid of very many cells, those furthest from their target."""
+
+    def distance(row: tuple[int, CellStatus, PlannedCell]) -> tuple[bool, float]:
+        cell = row[1]
+        return not cell.finished, cell.mcse / cell.wanted if cell.mcse is not None and cell.wanted else math.inf
+
     table = Table(box=SIMPLE_HEAD, title="MCSE: the one furthest from its target", title_justify="left")
     for name in ("cell", "levels", "replicates", "failed", "MCSE / target", "state"):
         table.add_column(name, no_wrap=name == "MCSE / target", overflow="fold")
-    cells = enumerate(zip(status.cells, design.cells, strict=True))
-    for grid, inside in groupby(cells, lambda cell: cell[1][1].grid):
-        seen = [(number, cell, planned) for number, (cell, planned) in inside]
-        shown, left_out = sorted(nlargest(MOST_ROWS, seen, _distance), key=itemgetter(0)), len(seen) - MOST_ROWS
+    cells = zip(range(len(status.cells)), status.cells, design.cells, strict=True)
+    for grid, inside in groupby(cells, lambda row: row[2].grid):
+        seen = list(inside)
         table.add_section()
         table.add_row("", entry((grid, "bold")))
-        for number, cell, planned in shown:
+        for number, cell, planned in sorted(nlargest(MOST_ROWS, seen, distance), key=itemgetter(0)):
             errors = entry(f"{cell.mcse:.2g} / {cell.wanted:.2g}", cell.measure) if cell.measure else ""
             failed = f"{cell.failed} (first {cell.first_failed})" if cell.failed else "0"
             row = place(planned, design), f"{cell.stored * cell.batch_size:,}", failed, errors, _state(cell)
             table.add_row(str(number), *row)
-        if left_out > 0:
+        if (left_out := len(seen) - MOST_ROWS) > 0:
             table.add_row("", f"{counted(left_out, 'cell')} nearer to their target: see --json")
     return table
-
-
-def _distance(row: tuple[int, CellStatus, PlannedCell]) -> tuple[bool, float]:
-    cell = row[1]
-    return not cell.finished, cell.mcse / cell.wanted if cell.mcse is not None and cell.wanted else math.inf
 
 
 def _state(cell: CellStatus) -> str:
@@ -189,12 +186,17 @@ def missed_line(status: Status, design: Design) -> str:
 
 def undecided_line(results: xr.Dataset, design: Design) -> str:
     """Return which claims are undecided, not as expected, and what would decide them; empty if none."""
-    names, remedies, computed = [], [], results.n_replicates + results.n_failed
+    names, remedies = [], []
     for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
         cells = [planned.cell for planned in design.cells if planned.grid == grid]
-        own = {name: claim for name, claim in design.claims.items() if claim.grid == grid}
-        claims = [name for name in own if _is_open(results.sel(claim=name), cells, 2 * order_of(own[name]))]
-        at_ceiling = computed.values[results.grid.values == grid] >= precision.max_replicates
+        claims = []
+        for name in (name for name, claim in design.claims.items() if claim.grid == grid):
+            judged = results.sel(claim=name)
+            undecided = judged.verdict == "undecided" != judged.expected_verdict
+            if undecided and np.isfinite(judged.verdict_estimate):
+                claims += [name] if not lacking(cells, 2 * order_of(design.claims[name])) else []  # no error otherwise
+        inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
+        at_ceiling = (inside.n_replicates + inside.n_failed).values >= precision.max_replicates
         remedy = ""
         if precision.stop == "precision" and not at_ceiling.all():
             remedy = f'the precision asked for; state grids.{grid}.precision.stop = "both"'
@@ -204,13 +206,6 @@ def undecided_line(results: xr.Dataset, design: Design) -> str:
             names += claims
             remedies.append(f"cells of {grid} stopped at {remedy}")
     return f"undecided, not as expected: {', '.join(names)}: {'; '.join(remedies)} to go on" if names else ""
-
-
-def _is_open(judged: xr.Dataset, cells: Sequence[Cell], order: int) -> bool:
-    """Return true if a claim is undecided, not as expected and could be decided."""
-    if judged.verdict != "undecided" or judged.expected_verdict == "undecided":
-        return False
-    return bool(np.isfinite(judged.verdict_estimate)) and not lacking(cells, order)
 
 
 def plan_told(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
@@ -230,26 +225,20 @@ def plan_told(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
     )
 
 
-def _finite(value: Any, otherwise: str | None) -> Any:
-    """Return a value, or its substitute if JSON has no such number."""
-    return otherwise if isinstance(value, float) and not math.isfinite(value) else value
+def _beyond_json(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
     """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
     owner, cells = store.owner(), []
     for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=True)):
-        told = cell.model_dump(include={"failed", "finished", "reached", "measure", "mcse", "wanted"})
-        finite = {name: _finite(it, None) for name, it in told.items()}
+        names = ("failed", "finished", "reached", "measure", "mcse", "wanted")
+        told = {"cell": number, "grid": planned.grid} | {name: getattr(cell, name) for name in names}
+        told |= {"replicates": cell.stored * cell.batch_size, "expected_replicates": cell.expected * cell.batch_size}
         levels = {name: level(planned.cell.coordinates, name) for name in design.factors[planned.grid]}
-        own = {
-            "cell": number,
-            "grid": planned.grid,
-            "levels": {name: _finite(it, str(it)) for name, it in levels.items()},
-            "replicates": cell.stored * cell.batch_size,
-            "expected_replicates": cell.expected * cell.batch_size,
-        }
-        cells.append(own | finite)
+        levels = {name: str(each) if _beyond_json(each) else each for name, each in levels.items()}
+        cells.append({k: None if _beyond_json(v) else v for k, v in told.items()} | {"levels": levels})
     return {
         "study": design.study.name,
         "profile": design.profile,

@@ -41,7 +41,13 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
         (axes, *strips)[-1].set_xlabel(setting_name(figure.x))
     drawn = [axes for _, axes, *_ in panels]
-    entries = _reading(figure, hidden, shared.drawn_in(drawn))
+    seen = shared.drawn_in(drawn)
+    leading = "leading" in seen
+    text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if leading else "")
+    entries: Entries = [(RING | {"linestyle": "-" if leading else ""}, text)]
+    entries += [(THEORY_LINES["exact"], "broad pale line: exact theory at any n")] if "exact" in seen else []
+    entries += [({"linestyle": ":"}, "dotted: joins points without theory")] if "joined" in seen else []
+    entries += _not_told_apart(hidden)
     entries += shared.left_out(figure, cells[figure.x].values.astype(float), by_source(cells, figure.y, "empirical"))
     shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
     entries += beside_theory.strip_entries(found, limit, margin)
@@ -77,15 +83,6 @@ def _draw_theory(axes: Axes, x: np.ndarray, y: np.ndarray, source: str, look: Lo
     """Draw a theory as a line that joins the levels, if it says anything."""
     if np.isfinite(y).any():
         axes.plot(x, y, color=look.colour, label=source, marker="_", **THEORY_LINES[source], **marks)
-
-
-def _reading(figure: CurveFigure, hidden: Iterable[str], drawn: set[str]) -> Entries:
-    leading = "leading" in drawn
-    text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if leading else "")
-    entries: Entries = [(RING | {"linestyle": "-" if leading else ""}, text)]
-    entries += [(THEORY_LINES["exact"], "broad pale line: exact theory at any n")] if "exact" in drawn else []
-    entries += [({"linestyle": ":"}, "dotted: joins points without theory")] if "joined" in drawn else []
-    return entries + _not_told_apart(hidden)
 
 
 def _not_told_apart(hidden: Iterable[str]) -> Entries:
@@ -137,7 +134,17 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     for inside, axes in panels:
         for hue, coloured in shared.split(inside, figure.hue):
             for _, stratum in shared.split(coloured, *hidden):
-                _path(axes, places(figure, stratum), figure.x_scale, looks[hue])
+                path = places(figure, stratum)
+                x, best, *ends = np.array([place[:4] for place in path]).reshape(-1, 4).T
+                # Moved aside by a share of the least distance between two levels.
+                steps = np.diff(np.unique(np.log(x) if figure.x_scale == "log" else x))
+                aside = APART * looks[hue].place * (steps.min() if len(steps) else 1.0)
+                moved = np.exp(np.log(x) + aside) if figure.x_scale == "log" else x + aside
+                bars = np.maximum([best - ends[0], ends[1] - best], 0.0)
+                shared.draw_marks(axes, looks[hue], moved, best, yerr=bars, capsize=2.5)
+                for source in THEORIES:
+                    theory = np.array([place.told[source] for place in path])
+                    _draw_theory(axes, moved, theory, source, looks[hue], markersize=9)
         axes.set_xlabel(setting_name(figure.x))
         shared.set_scales(axes, figure.x_scale, "log")
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
@@ -150,22 +157,9 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     shared.label_y(drawn, f"best {setting_name(figure.over)}")
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
-    bars = f"bars: levels that are best in {NEVER:.0%} or more of the draws from the joint distribution of estimates"
-    entries: Entries = [(RING, text), ({"marker": "|", "markersize": 10, "linestyle": ""}, bars)]
+    sets = f"bars: levels that are best in {NEVER:.0%} or more of the draws from the joint distribution of estimates"
+    entries: Entries = [(RING, text), ({"marker": "|", "markersize": 10, "linestyle": ""}, sets)]
     told = [source for source in THEORIES if source in shared.drawn_in(drawn)]
     entries += [(THEORY_LINES[each], f"line: {THEORY_NAMES[each]}, where it has an optimum") for each in told]
     shared.legends(drawing, looks, entries + _not_told_apart(hidden), figure.hue)
     return drawing
-
-
-def _path(axes: Axes, path: list[Place], scale: str, look: Look) -> None:
-    """Draw optima with their uncertainty sets, theory as lines."""
-    x, best, *ends = np.array([place[:4] for place in path]).reshape(-1, 4).T
-    bars = np.maximum([best - ends[0], ends[1] - best], 0.0)
-    # Moved aside by a share of the least distance between two levels.
-    steps = np.diff(np.unique(np.log(x) if scale == "log" else x))
-    aside = APART * look.place * (steps.min() if len(steps) else 1.0)
-    moved = np.exp(np.log(x) + aside) if scale == "log" else x + aside
-    shared.draw_marks(axes, look, moved, best, yerr=bars, capsize=2.5)
-    for source in THEORIES:
-        _draw_theory(axes, moved, np.array([place.told[source] for place in path]), source, look, markersize=9)

@@ -160,6 +160,9 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     return drawing
 
 
+_COLOURS, _LIMITS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}, "#f3d98b"
+
+
 def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
     """Draw the intervals of the first replicates of each cell."""
     names = shared.varying(cells, figure.grid)
@@ -185,7 +188,19 @@ def draw_zip(rows: np.ndarray, coverage: tuple[float, float] | None = None) -> D
 def _zips(intervals: np.ndarray, titles: list[str], height: float, coverage: list[tuple[float, float]]) -> Drawing:
     drawing, grid = shared.canvas(len(titles), height)
     for axes, rows, title, (share, mcse) in zip(grid.flat, intervals, titles, coverage, strict=False):
-        _zip(axes, rows)
+        lower, upper, truth = rows[np.isfinite(rows).all(axis=1)].T
+        lower, upper = lower - truth, upper - truth
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = np.abs(lower + upper) / (upper - lower)
+        order = np.argsort(np.nan_to_num(far, nan=np.inf), kind="stable")
+        lower, upper, covers = lower[order], upper[order], ((lower <= 0) & (upper >= 0))[order]
+        n = max(len(covers), 1)
+        place = 100.0 * (np.arange(len(covers)) + 0.5) / n
+        for part, (colour, text) in zip((covers, ~covers), _COLOURS.items(), strict=True):
+            style = {"color": colour, "linewidth": min(2.0, 220.0 / n), "label": text}
+            axes.hlines(place[part], lower[part], upper[part], **style)
+        axes.axvline(0.0, color="black", linewidth=0.8)
+        axes.set(xlabel="interval minus the truth", ylim=(0, 100))
         low, high = 100.0 * (share - COVERAGE * mcse), 100.0 * (share + COVERAGE * mcse)
         axes.axhspan(low, high, color=_LIMITS, zorder=0, linewidth=0, label="limits")
         said = f"coverage {100.0 * share:.3g} % ({low:.3g} to {high:.3g})"
@@ -198,21 +213,3 @@ def _zips(intervals: np.ndarray, titles: list[str], height: float, coverage: lis
     entries.append(({"color": _LIMITS, "linewidth": 7}, text))
     shared.legends(drawing, {}, entries)
     return drawing
-
-
-_COLOURS, _LIMITS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}, "#f3d98b"
-
-
-def _zip(axes: Axes, rows: np.ndarray) -> None:
-    lower, upper, truth = rows[np.isfinite(rows).all(axis=1)].T
-    lower, upper = lower - truth, upper - truth
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.abs(lower + upper) / (upper - lower)
-    order = np.argsort(np.nan_to_num(far, nan=np.inf), kind="stable")
-    lower, upper, covers = lower[order], upper[order], ((lower <= 0) & (upper >= 0))[order]
-    n = max(len(covers), 1)
-    height = 100.0 * (np.arange(len(covers)) + 0.5) / n
-    for part, (colour, text) in zip((covers, ~covers), _COLOURS.items(), strict=True):
-        axes.hlines(height[part], lower[part], upper[part], color=colour, linewidth=min(2.0, 220.0 / n), label=text)
-    axes.axvline(0.0, color="black", linewidth=0.8)
-    axes.set(xlabel="interval minus the truth", ylim=(0, 100))
