@@ -6,7 +6,6 @@ replicate do not depend on the replicates that share its call.
 
 import simstudy.kernels.settings  # noqa: F401  before all that imports Numba
 from simstudy.kernels.compact import compact_moments
-from simstudy.kernels.nadaraya_watson import nw_moments
-from simstudy.kernels.projection import project
+from simstudy.kernels.nadaraya_watson import nw_moments, project
 
 __all__ = ["compact_moments", "nw_moments", "project"]

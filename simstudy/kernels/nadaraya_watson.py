@@ -1,4 +1,4 @@
-"""Nadaraya–Watson heads of many replicates: estimates, and moments given the keys.
+"""Nadaraya–Watson heads of many replicates: projected keys, estimates, and moments given the keys.
 
 The weights of head h at query q are a softmax over the keys of the logits −|k_q − k_i|²/(2b²) or k_q·k_i/b²
 (Nadaraya 1964; Watson 1964; Vaswani et al. 2017).  Keys pass in tiles; sums over tiles are float64 in either
@@ -12,7 +12,7 @@ import numpy as np
 from simstudy.kernels import few_queries, many_queries
 from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.few_queries import arrays_for
-from simstudy.kernels.jit import writable
+from simstudy.kernels.jit import aligned, writable
 from simstudy.kernels.lanes import STRIP
 from simstudy.kernels.memory import memory_for
 from simstudy.kernels.shifts import scale_of
@@ -59,3 +59,20 @@ def nw_moments(
     way.MOMENTS[real](keys, *data, queries, scale, seen, memory_for(keys, queries), *found)
     means, grams, logs = found
     return means, None if variances is None else grams, logs if with_mass else None
+
+
+def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
+    """Project the keys (R, d, n) by heads (H, d, p) or (R, H, d, p), to (R, H, p, n), in the precision of the keys.
+
+    One product of NumPy for each replicate: its bits depend on the library, which is part of the identity of what
+    computes, and on the number of its threads, which is one wherever batches are computed.
+    """
+    if on_cuda():
+        from simstudy.kernels import cuda
+
+        return cuda.project(keys, projections)
+    n_heads, n_features, head_dim = projections.shape[-3:]
+    rows = np.ascontiguousarray(projections.swapaxes(-1, -2), keys.dtype).reshape(-1, n_heads * head_dim, n_features)
+    projected = aligned((len(keys), n_heads, head_dim, keys.shape[2]), keys.dtype)
+    np.matmul(rows, keys, out=projected.reshape(len(keys), n_heads * head_dim, keys.shape[2]))
+    return projected
