@@ -335,6 +335,7 @@ def scaled(c):
     return closure
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_what_it_rests_on(tmp_path):
     def run(by, executor="serial", **how):
         methods = {
@@ -345,7 +346,7 @@ def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_
         return simstudy.simulate("any", sample, methods, given[0], factors=given[1], min_replicates=BATCH,
                                  batch_size=BATCH, output=tmp_path, executor=executor, **how)  # fmt: skip
 
-    found = run(0.5, "processes")
+    found = run(0.5, "processes", workers=1)
     x = AddressedDraw(load_design(tmp_path / "any" / "design.json").cells[0].cell.data_id, 0, BATCH).normals(N) + 0.5
     middle = np.sort(x, axis=1)[:, 3 : N - 3].mean()
     means = [0.5 * x.mean(), x.mean(), 2.0 * x.mean(), middle, np.median(x, axis=1).mean()]
