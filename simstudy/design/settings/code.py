@@ -158,7 +158,8 @@ class Own(OwnCode):
             raise UserError(f"{place}: {self.name} returns {kind}; return numbers of shape {shape}")
         return found.astype(np.float64)
 
-    def _describe(self) -> str:
+    def described(self) -> str:
+        """Return the label by default."""
         return f"{self.name} of {self.path}"
 
 

@@ -92,18 +92,19 @@ class Functions(OwnCode):
     @property
     def of_means(self) -> dict[str, OfMeans]:
         """Measures that are functions of means, in the order in which they follow from one another."""
-        own = {n: functools.partial(self._of_means, n) for n in self.measured if self._means(n)}
+
+        def of_own(name: str, means: Mapping[str, Array]) -> Array:
+            columns = {f"mean_{each}": means[each] for each in self._means(name)}
+            rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+            return self._real(name, [self._call(name, self.parameters | row) for row in rows], name)
+
+        own = {name: functools.partial(of_own, name) for name in self.measured if self._means(name)}
         return {name: function for name, function in OF_MEANS.items() if name in self.measured} | own
 
     def _means(self, name: str) -> list[str]:
         """Measures whose means a function of the file takes."""
         takes = self.code.functions.get(name, {}) if self.code and name not in KNOWN else {}
         return [each for each in self.measured if f"mean_{each}" in takes]
-
-    def _of_means(self, name: str, means: Mapping[str, Array]) -> Array:
-        columns = {f"mean_{each}": means[each] for each in self._means(name)}
-        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-        return self._real(name, [self._call(name, self.parameters | row) for row in rows], name)
 
     @property
     def taken(self) -> dict[str, Any]:
@@ -143,7 +144,8 @@ class Functions(OwnCode):
             self.refuse(f"{function} returns {type(found).__name__}; return a dict of numbers by name")
         return {name: float(found[name]) for name in self.measured if name in found}
 
-    def _describe(self) -> str:
+    def described(self) -> str:
+        """Return the label by default."""
         return f"{self.method} on {self.process}" if self.process else self.method
 
     def _takes(self, function: str) -> dict[str, bool]:

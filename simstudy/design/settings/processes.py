@@ -177,7 +177,8 @@ class Sum(Choice):
     kind: Literal["sum"]
     terms: Annotated[tuple[Annotated[_Terms, KINDS], ...], Field(strict=False, min_length=1)]
 
-    def _describe(self) -> str:
+    def described(self) -> str:
+        """Return the label by default."""
         return " + ".join(term.label for term in self.terms)
 
 

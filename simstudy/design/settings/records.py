@@ -82,9 +82,10 @@ class Choice(Record):
         """Fill in the label: ``student_t(df=5)``, unless the design states one."""
         if not self.label:
             # The record is frozen for its users; this is still its making.
-            object.__setattr__(self, "label", self._describe())
+            object.__setattr__(self, "label", self.described())
 
-    def _describe(self) -> str:
+    def described(self) -> str:
+        """Return the label by default."""
         named = (name for name in type(self).model_fields if name in self.model_fields_set and name != "kind")
         stated = {name: getattr(self, name) for name in named}
         inside = _brief(stated)[1:-1]

@@ -86,28 +86,22 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
         # A column that is constant except in held-out rows has no scale.
         scale = np.where(np.ptp(features[kept], axis=0) > 0.0, scale, 1.0)
         features = (features - features[kept].mean(axis=0)) / scale
-    if learner:
-        values, residuals = _fitted(learner, features, values, kept, crossed)
-    return Rows(features[kept], values[kept], residuals[kept], features[out], values[out])
-
-
-def _fitted(learner: str, features: Array, responses: Array, kept: np.ndarray, crossed: bool) -> tuple[Array, Array]:
-    """Predictions for all rows by a fit to those kept, and residuals of these from fits to other parts."""
+    if not learner:
+        return Rows(features[kept], values[kept], residuals[kept], features[out], values[out])
     require_extra("regression", "sklearn", "learners")
     from sklearn.model_selection import KFold, cross_val_predict
 
     if len(kept) < 2 * FOLDS:
         raise UserError(f"{len(kept)} rows are too few to be fitted; {2 * FOLDS} are needed")
-    x, y = features[kept], responses[kept]
-    predicted, residuals = _learner(learner).fit(x, y).predict(features), np.full(len(features), np.nan)
+    x, y = features[kept], values[kept]
+    values, left = _learner(learner).fit(x, y).predict(features), np.full(len(kept), np.nan)
     if crossed:
         # The seed of folds and learners is not that of the study: they are part of how the target is made.
-        folds = KFold(FOLDS, shuffle=True, random_state=0)
-        left = y - cross_val_predict(_learner(learner), x, y, cv=folds)
+        left = y - cross_val_predict(_learner(learner), x, y, cv=KFold(FOLDS, shuffle=True, random_state=0))
         if not np.ptp(left) > 0.0:
             raise UserError(f"{learner} leaves no residuals; use another noise")
-        residuals[kept] = left - left.mean()
-    return predicted, residuals
+        left = left - left.mean()
+    return Rows(x, values[kept], left, features[out], values[out])
 
 
 def _learner(name: str) -> Any:
