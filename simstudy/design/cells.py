@@ -22,8 +22,8 @@ from simstudy.design.settings.records import LARGEST, SMALLEST, Impossible
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
-Rules = Iterator[tuple[bool, str, str]]
-"""For each rule: true if it is broken, the setting to change, and the remedy."""
+Broken = Iterator[tuple[str, str]]
+"""Of each rule that is broken, the setting to change and the remedy."""
 
 
 def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[Cell]:
@@ -189,102 +189,107 @@ def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     if size % N_BLOCKS and size not in short:
         found.append(("batch_size", "must be a multiple of 16; of a population also 4 or 8"))
     if cell.functions is None:
-        rules = itertools.chain(*(rule(cell) for rule in (_data, _rows, _heads, _estimator, _needs, _sizes)))
-        return found + [(setting, remedy) for broken, setting, remedy in rules if broken]
+        rules = (_regression, _rows, _heads, _estimator, _needs, _sizes)
+        return found + [broken for rule in rules for broken in rule(cell)]
     for name in {*cell.statistics} & RESERVED:
         remedy = f"{name!r} is the name of something else in the results; give the number another name"
         found.append(("measures", remedy))
     return [*found, *cell.functions.impossibilities()]
 
 
-def _data(cell: Cell) -> Rules:
-    d, keys, queries = cell.data.n_features, cell.data.key_distribution, cell.queries.queries
-    if keys.kind == "mixture":
-        remedy = f"n_components = {keys.n_components} needs as many features; n_features is {d}"
-        yield keys.n_components > d, "key_distribution", remedy
-    if queries.kind == "points":
-        remedy = f"a query point has more coordinates than n_features = {d}; shorten it"
-        yield max(map(len, queries.points)) > d, "queries", remedy
+def _regression(cell: Cell) -> Broken:
+    d = cell.data.n_features
     for term in cell.data.terms:
-        vector = getattr(term, "coefficients", getattr(term, "direction", ()))
-        needed = max(len(vector), getattr(term, "n_active", None) or 0, *getattr(term, "coordinates", (0,)))
-        yield needed > d, "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
-        if term.kind == "ridge":
-            yield not any(term.direction), "regression", "the direction of a ridge function must not be zero"
-        if term.kind == "interaction":
-            remedy = "the coordinates of an interaction must differ; a square is a quadratic function"
-            yield term.coordinates[0] == term.coordinates[1], "regression", remedy
+        needed = 0
+        if term.kind in ("linear", "quadratic"):
+            needed = len(term.coefficients)
+        elif term.kind == "ridge":
+            needed = len(term.direction)
+            if not any(term.direction):
+                yield "regression", "the direction of a ridge function must not be zero"
+        elif term.kind == "additive":
+            needed = term.n_active or 0
+        elif term.kind == "interaction":
+            needed = max(term.coordinates)
+            if term.coordinates[0] == term.coordinates[1]:
+                yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
+        if needed > d:
+            yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
 
 
-def _rows(cell: Cell) -> Rules:
+def _rows(cell: Cell) -> Broken:
     keys, data, queries, rows = cell.data.key_distribution, cell.data, cell.queries.queries, cell.file_rows
     by_rows, fitted = isinstance(data.regression, FileRegression | FittedRegression), data.regression.kind == "fitted"
-    remedy = 'residuals are those of a fit; use regression = "fitted"'
-    yield isinstance(data.noise, ResidualNoise) and not fitted, "noise", remedy
-    remedy = f'regression = "{data.regression.kind}" is known at rows only; use kind = "held_out"'
-    yield by_rows and queries.kind != "held_out", "queries", remedy
+    if isinstance(data.noise, ResidualNoise) and not fitted:
+        yield "noise", 'residuals are those of a fit; use regression = "fitted"'
+    if by_rows and queries.kind != "held_out":
+        yield "queries", f'regression = "{data.regression.kind}" is known at rows only; use kind = "held_out"'
     if not isinstance(keys, FileKeys) or rows is None:
-        setting = "regression" if by_rows else "queries"
-        remedy = 'speaks of rows of data; use key_distribution = { kind = "file", path = "FILE" }'
-        yield by_rows or queries.kind == "held_out", setting, remedy
+        if by_rows or queries.kind == "held_out":
+            remedy = 'speaks of rows of data; use key_distribution = { kind = "file", path = "FILE" }'
+            yield "regression" if by_rows else "queries", remedy
         return
-    if queries.kind == "held_out":
+    if queries.kind == "held_out" and queries.count > keys.held_out:
         remedy = f"count = {queries.count} exceeds held_out = {keys.held_out}; lower count or raise held_out"
-        yield queries.count > keys.held_out, "queries", remedy
-    remedy = f"the data have {rows.keys.shape[1]} columns of features; state their number, or other columns"
-    yield data.n_features != rows.keys.shape[1], "n_features", remedy
+        yield "queries", remedy
+    if data.n_features != (found := rows.keys.shape[1]):
+        yield "n_features", f"the data have {found} columns of features; state their number, or other columns"
     needed = data.n_keys + getattr(cell.estimator.combination, "n_validation", 0)
     kept = len(rows.keys) + len(rows.points) - keys.held_out
-    remedy = f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
-    yield keys.sampling == "without" and needed > kept, "n_keys", remedy
+    if keys.sampling == "without" and needed > kept:
+        yield "n_keys", f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
 
 
-def _heads(cell: Cell) -> Rules:
-    heads, d, p = cell.heads, cell.data.n_features, cell.heads.head_dim
-    yield p > d, "head_dim", f"exceeds n_features = {d}; lower head_dim or raise n_features"
+def _heads(cell: Cell) -> Broken:
+    heads, d, p, angles = cell.heads, cell.data.n_features, cell.heads.head_dim, cell.heads.principal_angles
     needed = features_needed(heads)
-    them = f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {p} take up {needed} features'
-    yield p <= d < needed, "n_heads", f"{them}; n_features is {d}: raise it, or use fewer or smaller heads"
-    remedy = f"must be n_heads·head_dim = {heads.n_heads}·{p}; state a multiple, and one of the two alone"
-    yield heads.total_dim not in (None, heads.n_heads * p), "total_dim", remedy
+    if p > d:
+        yield "head_dim", f"exceeds n_features = {d}; lower head_dim or raise n_features"
+    elif d < needed:
+        them = f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {p} take up {needed} features'
+        yield "n_heads", f"{them}; n_features is {d}: raise it, or use fewer or smaller heads"
+    if heads.total_dim not in (None, heads.n_heads * p):
+        remedy = f"must be n_heads·head_dim = {heads.n_heads}·{p}; state a multiple, and one of the two alone"
+        yield "total_dim", remedy
     needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
     wanted = needs.get(heads.arrangement, heads.arrangement)
     for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
-        remedy = f'{"state" if setting == wanted else "remove"} {setting} for arrangement = "{heads.arrangement}"'
-        yield (getattr(heads, setting) is None) == (setting == wanted), setting, remedy
-    if cell.file_projections:  # a head that spans no p-space has no angles
-        ranks = np.linalg.matrix_rank(np.array(cell.file_projections))
-        yield min(ranks) < p, "file", f"head {np.argmin(ranks)} has rank {min(ranks)}; give head_dim = {p}"
-    angles = heads.principal_angles
-    yield angles is not None and len(angles) != p, "principal_angles", f"state head_dim = {p} angles"
+        if (getattr(heads, setting) is None) == (setting == wanted):
+            what = "state" if setting == wanted else "remove"
+            yield setting, f'{what} {setting} for arrangement = "{heads.arrangement}"'
+    # A head that spans no p-space has no angles.
+    ranks = np.linalg.matrix_rank(np.array(cell.file_projections)) if cell.file_projections else [p]
+    if min(ranks) < p:
+        yield "file", f"head {np.argmin(ranks)} has rank {min(ranks)}; give head_dim = {p}"
+    if angles is not None and len(angles) != p:
+        yield "principal_angles", f"state head_dim = {p} angles"
 
 
-def _estimator(cell: Cell) -> Rules:
+def _estimator(cell: Cell) -> Broken:
     estimator, n_heads, d, p = cell.estimator, cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
     combination, factors, learner = estimator.combination, estimator.head_bandwidths, estimator.learner
     normaliser, transformation, values = estimator.normaliser, estimator.transformation, cell.heads.value_projections
-    if combination.kind == "given":
+    if combination.kind == "given" and len(combination.weights) != n_heads:
         remedy = f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
-        yield len(combination.weights) != n_heads, "combination", remedy
-    if factors is not None:
-        remedy = f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
-        yield len(factors) != n_heads, "head_bandwidths", remedy
-    if learner.kind == "random_forest":
-        remedy = f"max_features = {learner.max_features} exceeds n_features = {d}; lower it"
-        yield learner.max_features > d, "learner", remedy
-    yield learner.kind == "trained" and cell.data.n_keys < 3, "n_keys", "training leaves one pair out; use at least 3"
-    if normaliser.kind == "compact":
-        remedy = f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
-        yield normaliser.power > 8 and cell.simulation.dtype == "float32", "dtype", remedy
-    if transformation.kind == "low_rank":
-        remedy = f"rank = {transformation.rank} exceeds head_dim = {p}; lower it"
-        yield transformation.rank > p, "transformation", remedy
-    if isinstance(values, RandomValueProjections):
+        yield "combination", remedy
+    if factors is not None and len(factors) != n_heads:
+        yield "head_bandwidths", f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
+    if learner.kind == "random_forest" and learner.max_features > d:
+        yield "learner", f"max_features = {learner.max_features} exceeds n_features = {d}; lower it"
+    if learner.kind == "trained" and cell.data.n_keys < 3:
+        yield "n_keys", "training leaves one pair out; use at least 3"
+    if normaliser.kind == "compact" and normaliser.power > 8 and cell.simulation.dtype == "float32":
+        yield "dtype", f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
+    if transformation.kind == "low_rank" and transformation.rank > p:
+        yield "transformation", f"rank = {transformation.rank} exceeds head_dim = {p}; lower it"
+    if isinstance(values, RandomValueProjections) and values.value_dim > values.n_components:
         remedy = f"value_dim = {values.value_dim} of n_components = {values.n_components}; lower it"
-        yield values.value_dim > values.n_components, "value_projections", remedy
+        yield "value_projections", remedy
+    if not SMALLEST <= cell.bandwidth <= LARGEST:
+        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
 
 
-def _needs(cell: Cell) -> Rules:
+def _needs(cell: Cell) -> Broken:
     """Yield what settings need of others: without it they have no meaning, or errors that nobody has derived."""
     estimator, noise, values = cell.estimator, cell.data.noise, cell.heads.value_projections
     learner, combination, normaliser = estimator.learner, estimator.combination, estimator.normaliser
@@ -322,23 +327,28 @@ def _needs(cell: Cell) -> Rules:
         ("value_projections", values.kind != "none", (heads, 'combination = "uniform"', 'reference = "none"')),
     ):
         for need in needs if holds else ():
-            yield not met[need], setting, f"needs {need}; change one of the two"
+            if not met[need]:
+                yield setting, f"needs {need}; change one of the two"
 
 
-def _sizes(cell: Cell) -> Rules:
+def _sizes(cell: Cell) -> Broken:
     data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
-    remedy = f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
-    yield not SMALLEST <= cell.bandwidth <= LARGEST, "bandwidth", remedy
+    d, keys, queries = data.n_features, data.key_distribution, cell.queries.queries
+    if keys.kind == "mixture" and keys.n_components > d:
+        yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
+    if queries.kind == "points" and max(map(len, queries.points)) > d:
+        yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
     numbers = {
         # Keys as drawn, and as projected by every head.
-        "n_keys": data.n_keys * max(data.n_features, n_heads * p),
+        "n_keys": data.n_keys * max(d, n_heads * p),
         # Query points, and the moments of every pair of heads at each.
-        "queries": cell.n_queries * max(data.n_features, N_BLOCKS * n_heads**2),
+        "queries": cell.n_queries * max(d, N_BLOCKS * n_heads**2),
         # Both bases of every pair of heads.
-        "n_heads": n_heads**2 * data.n_features * p,
+        "n_heads": n_heads**2 * d * p,
     }
     if isinstance(values := cell.heads.value_projections, RandomValueProjections):
         numbers["value_projections"] = n_heads * values.value_dim * max(values.n_components, n_heads * values.value_dim)
     for setting, count in numbers.items():
-        size = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
-        yield 8 * count > MAX_ARRAY_BYTES, setting, f"{size}; use fewer"
+        if 8 * count > MAX_ARRAY_BYTES:
+            size = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
+            yield setting, f"{size}; use fewer"

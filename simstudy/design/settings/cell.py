@@ -8,22 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer, model_validator
 
-from simstudy.design.settings import ensembles, mechanisms
+from simstudy.design.settings import ensembles, mechanisms, processes
 from simstudy.design.settings.code import OwnCode, OwnHeads
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import label
-from simstudy.design.settings.processes import (
-    FileKeys,
-    GaussianKeys,
-    GaussianNoise,
-    HeteroscedasticNoise,
-    Keys,
-    Noise,
-    Regression,
-    ResidualNoise,
-    Sum,
-    Zero,
-)  # fmt: skip
 from simstudy.design.settings.records import Components, Count, Degrees, Line, NonNegative, Positive, Record, Seed
 from simstudy.design.settings.rows import Rows, split
 
@@ -62,11 +50,12 @@ class Table(Record):
     @cached_property
     def own(self) -> tuple[tuple[str, OwnCode], ...]:
         """The user's own functions, each with the setting that states it."""
-        values = ((name, getattr(self, name)) for name in type(self).model_fields)
-        pieces = (
-            (name, each) for name, value in values for each in (value.terms if isinstance(value, Sum) else [value])
-        )
-        return tuple((name, piece) for name, piece in pieces if isinstance(piece, OwnCode))
+        found: list[tuple[str, OwnCode]] = []
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            terms = value.terms if isinstance(value, processes.Sum) else (value,)
+            found += [(name, each) for each in terms if isinstance(each, OwnCode)]
+        return tuple(found)
 
 
 class Data(Table):
@@ -77,15 +66,15 @@ class Data(Table):
 
     n_keys: Count
     n_features: Components
-    key_distribution: Keys = GaussianKeys()
-    regression: Regression = Zero(kind="zero")
-    noise: Noise = GaussianNoise(kind="gaussian")
+    key_distribution: processes.Keys = processes.GaussianKeys()
+    regression: processes.Regression = processes.Zero(kind="zero")
+    noise: processes.Noise = processes.GaussianNoise(kind="gaussian")
     noise_sd: NonNegative = 1.0
 
     @property
-    def terms(self) -> tuple[Regression, ...]:
+    def terms(self) -> tuple[processes.Regression, ...]:
         """Regression functions whose sum is m."""
-        return self.regression.terms if isinstance(self.regression, Sum) else (self.regression,)
+        return self.regression.terms if isinstance(self.regression, processes.Sum) else (self.regression,)
 
 
 class Heads(Table):
@@ -283,7 +272,7 @@ class Cell(Record):
     @property
     def even_noise(self) -> bool:
         """True if the variance of the noise is the same at all keys."""
-        return not isinstance(self.data.noise, HeteroscedasticNoise | ResidualNoise)
+        return not isinstance(self.data.noise, processes.HeteroscedasticNoise | processes.ResidualNoise)
 
     @property
     def has_closed_forms(self) -> bool:
@@ -299,9 +288,9 @@ class Cell(Record):
     def without_control(self) -> str:
         """Reason for which the known means that `Simulation.control` needs are lacking; empty if they are not."""
         estimator, keys, closed = self.estimator, self.data.key_distribution, self.has_closed_forms
-        known = closed or isinstance(keys, FileKeys)
+        known = closed or isinstance(keys, processes.FileKeys)
         transformed = not estimator.plain or estimator.key_scale != "raw"
-        without = isinstance(keys, FileKeys) and keys.sampling == "without"
+        without = isinstance(keys, processes.FileKeys) and keys.sampling == "without"
         reasons = {
             "means are known of Gaussian keys and of sums of polynomials and waves, or of rows of data": not known,
             "noise is drawn": self.simulation.noise_treatment != "integrated",
@@ -342,21 +331,21 @@ class Cell(Record):
         drawn = {
             "queries": queries.kind == "gaussian",
             "heads": any(on and name not in self.estimator.learner.ignores for name, on in random_heads.items()),
-            "held_out": isinstance(keys, FileKeys) and keys.held_out > 0,
+            "held_out": isinstance(keys, processes.FileKeys) and keys.held_out > 0,
         }
         return frozenset(name for name, holds in drawn.items() if holds)
 
     @property
     def given(self) -> frozenset[str]:
         """Names of what somebody drew before any seed of this study: rows of data, heads of files, a trained model."""
-        rows = isinstance(self.data.key_distribution, FileKeys) and "rows" not in self.population
+        rows = isinstance(self.data.key_distribution, processes.FileKeys) and "rows" not in self.population
         return frozenset({"rows"} if rows else ()) | ({"head_files"} if self.heads.arrangement == "file" else set())
 
     @property
     def population(self) -> tuple[str, ...]:
         """Names of what is that of a population, new in each batch; empty where all is fixed."""
         keys = self.data.key_distribution
-        rows = {"rows"} if isinstance(keys, FileKeys) and keys.sampling == "with_replacement" else set()
+        rows = {"rows"} if isinstance(keys, processes.FileKeys) and keys.sampling == "with_replacement" else set()
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
     def in_batch(self, batch: int) -> Self:
