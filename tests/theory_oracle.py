@@ -20,47 +20,31 @@ def make_cell(n_keys=100_000, n_features=2, n_heads=2, head_dim=1, logits="dista
 
 def regression_values(record, points):
     """m at points (N, d), coordinate by coordinate as the schema words it."""
-    return _FORMULAS[record.kind](record, points)
-
-
-def _linear(record, points):
-    return sum(coefficient * points[:, j] for j, coefficient in enumerate(record.coefficients))
-
-
-def _quadratic(record, points):
-    coefficients = record.coefficients * points.shape[1] if len(record.coefficients) == 1 else record.coefficients
-    return sum(coefficient * points[:, j] ** 2 for j, coefficient in enumerate(coefficients))
-
-
-def _interaction(record, points):
-    first, second = record.coordinates
-    return record.amplitude * points[:, first - 1] * points[:, second - 1]
-
-
-def _ridge(record, points):
-    along = sum(u * points[:, j] for j, u in enumerate(record.direction)) / np.linalg.norm(record.direction)
-    return record.amplitude * getattr(np, record.wave)(record.frequency * along)
-
-
-def _additive(record, points):
-    fall = {
-        "none": lambda j: 1.0,
-        "exponential": lambda j: np.exp(-record.rate * (j - 1)),
-        "power": lambda j: float(j) ** -record.rate,
-    }
-    wave, active = getattr(np, record.wave), range(1, (record.n_active or points.shape[1]) + 1)
-    return sum(record.amplitude * fall[record.decay](j) * wave(record.frequency * points[:, j - 1]) for j in active)
-
-
-_FORMULAS = {
-    "zero": lambda record, points: np.zeros(len(points)),
-    "linear": _linear,
-    "quadratic": _quadratic,
-    "interaction": _interaction,
-    "ridge": _ridge,
-    "additive": _additive,
-    "sum": lambda record, points: sum(regression_values(term, points) for term in record.terms),
-}
+    x, amplitude = points.T, getattr(record, "amplitude", 1.0)
+    match record.kind:
+        case "zero":
+            return np.zeros(len(points))
+        case "linear":
+            return sum(coefficient * x[j] for j, coefficient in enumerate(record.coefficients))
+        case "quadratic":
+            coefficients = record.coefficients * len(x) if len(record.coefficients) == 1 else record.coefficients
+            return sum(coefficient * x[j] ** 2 for j, coefficient in enumerate(coefficients))
+        case "interaction":
+            first, second = record.coordinates
+            return amplitude * x[first - 1] * x[second - 1]
+        case "ridge":
+            along = sum(u * x[j] for j, u in enumerate(record.direction)) / np.linalg.norm(record.direction)
+            return amplitude * getattr(np, record.wave)(record.frequency * along)
+        case "additive":
+            fall = {
+                "none": lambda j: 1.0,
+                "exponential": lambda j: np.exp(-record.rate * (j - 1)),
+                "power": lambda j: float(j) ** -record.rate,
+            }[record.decay]
+            active, wave = range(1, (record.n_active or len(x)) + 1), getattr(np, record.wave)
+            return sum(amplitude * fall(j) * wave(record.frequency * x[j - 1]) for j in active)
+        case "sum":
+            return sum(regression_values(term, points) for term in record.terms)
 
 
 def variance_values(data, points):
@@ -71,14 +55,9 @@ def variance_values(data, points):
 
 
 def covariance_matrix(keys, n_features):
-    matrix = np.eye(n_features)
-    for j in range(n_features):
-        for k in range(n_features):
-            if j != k and keys.structure == "equicorrelated":
-                matrix[j, k] = keys.correlation
-            if j != k and keys.structure == "autoregressive":
-                matrix[j, k] = keys.correlation ** abs(j - k)
-    return matrix
+    apart = np.abs(np.subtract.outer(range(n_features), range(n_features)))
+    correlated = {"equicorrelated": np.where(apart, keys.correlation, 1.0), "autoregressive": keys.correlation**apart}
+    return correlated.get(keys.structure, np.eye(n_features))
 
 
 def gaussian_grid(covariance, extent=10.0, step=0.1):

@@ -165,13 +165,18 @@ print(len(compilations.buffer), found.hexdigest())
 """
 
 
-def test_kernels_of_few_and_of_many_queries__are_compiled_in_no_later_process():
-    """A function that a kernel hands to one that is not inlined is an address of this process: not to be kept."""
-    environment = {name: value for name, value in os.environ.items() if name != "SIMSTUDY_CACHE"}
-    command = [sys.executable, "-c", EVALUATE]
-    compiled_anew = [subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True).stdout
-                     for _ in range(2)]  # fmt: skip
-    assert int(compiled_anew[1].split()[0]) == 0
+@pytest.mark.parametrize("anew", [(), pytest.param(({"SIMSTUDY_CACHE": "off"},), marks=pytest.mark.rare)])
+def test_kernels_of_few_and_of_many_queries__are_compiled_in_no_later_process_to_the_same_bits(anew):
+    """A function that a kernel hands to one that is not inlined is an address of this process: not to be kept.
+
+    And one that another calls, not inlined, is there twice where both are compiled, once where one is loaded.
+    """
+    environment, command = {**os.environ}, [sys.executable, "-c", EVALUATE]
+    del environment["SIMSTUDY_CACHE"]
+    runs = [subprocess.run(command, cwd=ROOT, env=environment | own, stdout=subprocess.PIPE, check=True).stdout.split()
+            for own in ({}, {}, *anew)]  # fmt: skip
+    assert int(runs[1][0]) == 0 and len({bits for _, bits in runs}) == 1
+    assert all(int(n_compiled) > 0 for n_compiled, _ in runs[2:])
 
 
 def test_kernels__call_no_other_that_is_not_inlined():
@@ -182,17 +187,6 @@ def test_kernels__call_no_other_that_is_not_inlined():
             called = [found[other] for other in found.keys() & set(each.py_func.__code__.co_names)]
             options = [other.targetoptions for other in called]
             assert all(given.get("forceinline") or not given.get("fastmath") for given in options), each
-
-
-@pytest.mark.rare
-def test_code_that_is_compiled__gives_the_bits_of_code_that_is_loaded():
-    """A kernel that another calls, not inlined, is there twice where both are compiled, once where one is loaded."""
-    command = [sys.executable, "-c", EVALUATE]
-    runs = [subprocess.run(command, cwd=ROOT, env=os.environ | own, stdout=subprocess.PIPE, check=True)
-            for own in ({}, {}, {"SIMSTUDY_CACHE": "off"})]  # fmt: skip
-    outcomes = [run.stdout.split() for run in runs]
-    assert int(outcomes[1][0]) == 0 < int(outcomes[2][0])
-    assert outcomes[1][1] == outcomes[2][1]
 
 
 def test_names_of_compiled_code__are_those_of_one_process():
