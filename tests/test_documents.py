@@ -144,12 +144,11 @@ def test_examples_of_the_architecture__are_a_study_that_runs(tmp_path):
     (folder / "functions.py").write_text("\n".join((system, measure, kernel)))
     text = path.read_text().replace('["largest_weight"]', '["largest_weight", "effective_keys"]')
     path.write_text(text)
-    results = cells_of(simstudy.run(folder, output=tmp_path, executor="serial", trust=[folder / "functions.py"]))
+    how = {"executor": "serial", "trust": [folder / "functions.py"]}
+    results = cells_of(simstudy.run(folder, output=tmp_path, **how))
     assert (np.diff(results.effective_keys.sel(source="empirical")) > 0).all()
     path.write_text(path.read_text().replace('"attention"', '"compact"').replace(', "effective_keys"', ""))
-    results = cells_of(
-        simstudy.run(folder, output=tmp_path / "kernel", executor="serial", trust=[folder / "functions.py"])
-    )
+    results = cells_of(simstudy.run(folder, output=tmp_path / "kernel", **how))
     assert (results.largest_weight.sel(source="empirical") > 1 / 64).all()
 
 

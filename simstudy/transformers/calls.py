@@ -104,7 +104,7 @@ class Call:
             visible = torch.ones(n_queries, n_keys, dtype=torch.bool, device=self.value.device)
         else:
             visible = self.mask if self.mask.dtype == torch.bool else self.mask > torch.finfo(self.mask.dtype).min / 2
-        visible = visible[(None,) * (4 - visible.ndim)].expand(-1, -1, n_queries, -1)
+        visible = visible[(None,) * (4 - visible.ndim)].expand(-1, -1, n_queries, n_keys)
         return visible.tril() if self.causal else visible
 
     @functools.cached_property

@@ -49,7 +49,7 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
     visit
         Function of a `Call`.  It may call ``call.edit(weights)``.
     tile
-        Queries beyond which a model of `transformers` is computed in parts, where no gradient is wanted.
+        Queries beyond which a model of `transformers` is computed in parts, unless gradients or attentions are wanted.
 
     Yields
     ------
@@ -98,7 +98,7 @@ class Seen:
         self.calls, self.worst = 0, 0.0
         self._batch = 0  # first axis of what the outermost module takes
         self._soft: dict[int, Any] = {}  # the last softmax and what is made of it one by one, with its shape by head
-        self._inside: list[tuple[str, Any]] = []  # modules that run, each with what it knows of padding
+        self._inside: list[tuple[str, Any, bool]] = []  # modules that run, with padding, and if attentions are asked
         self._busy = False
 
     def open_doors(self, model: Any, doors: contextlib.ExitStack) -> None:
@@ -136,9 +136,9 @@ class Seen:
         mha.set_fastpath_enabled(False)  # it packs padded sequences, and nothing inside can be watched
 
     def _enter(
-        self, name: str, of_library: bool, mask: str, signature: Any, _: Any, args: Any, kwargs: Any
+        self, name: str, of_library: bool, mask: str, signature: Any, module: Any, args: Any, kwargs: Any
     ) -> None:  # fmt: skip
-        """Note a module that begins to run, and which queries it is told to be padding; False if it knows nothing."""
+        """Note a module that begins to run, what it knows of padding (False: nothing), and if it shall give weights."""
         import torch
 
         if not self._inside:
@@ -147,7 +147,8 @@ class Seen:
         stated = signature.bind(*args, **kwargs).arguments.get(mask) if mask else False
         if torch.is_tensor(stated):
             stated = ((stated != 0) if of_library else (stated == 0)) if stated.ndim == 2 else None
-        self._inside.append((name, stated))
+        asked = kwargs.get("output_attentions") or (of_library and module.config.output_attentions)
+        self._inside.append((name, stated, bool(asked)))
 
     def _leave(self, *_: Any) -> None:
         self._inside.pop()
@@ -279,7 +280,7 @@ class Seen:
         if query.is_nested:
             raise UserError(f"{self._name}: nested tensors cannot be watched; pass padded sequences with their mask")
 
-        four, mask = self._four, attn_mask
+        four, mask = self._four, attn_mask if attn_mask is None else attn_mask[(None,) * (2 - attn_mask.ndim)]
         if mask is not None and mask.ndim > 2 and query.ndim > 4:
             mask = four(mask.expand(*query.shape[:-3], *mask.shape[-3:]))
         elif mask is not None and mask.ndim == 3:
@@ -305,7 +306,7 @@ class Seen:
             visit(call)
 
         own = padding is not None and padding.ndim == 2 and given["query"].data_ptr() == given["key"].data_ptr()
-        self._inside.append((self._name, padding == 0 if own else False))
+        self._inside.append((self._name, padding == 0 if own else False, False))
         if wanted and given["attn_mask"] is not None:
             given["is_causal"] = False  # the hint would hide keys that are added; the mask says the same
         self.visit = also
@@ -328,7 +329,8 @@ class Seen:
         try:
             n_queries = call.shape[2]
             call.valid = self._valid(call)
-            in_parts = in_parts and n_queries > self.tile and not torch.is_grad_enabled()
+            whole = torch.is_grad_enabled() or any(asked for *_, asked in self._inside)
+            in_parts = in_parts and n_queries > self.tile and not whole
             step = -(-n_queries // _CHECKED)
             rows = slice((n_queries - 1) % step, None, step)
             if in_parts:
@@ -350,7 +352,7 @@ class Seen:
     def _valid(self, call: Call) -> Any:
         """Which queries are no padding: the innermost module that knows decides; else a key that nobody sees is."""
         batch, _, n_queries, n_keys = call.shape
-        stated = next((known for _, known in reversed(self._inside) if known is not False), None)
+        stated = next((known for _, known, _ in reversed(self._inside) if known is not False), None)
         if stated is not None and stated.shape[0] == batch and stated.shape[1] in (n_queries, max(n_queries, n_keys)):
             return stated[:, -n_queries:]
         mask = call.given if call.query is None else call.mask

@@ -170,8 +170,7 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         for number, texts in enumerate(given):
             layer(str(number)).add(_of_weights(texts), None, None, "queries and keys were not given, weights alone")
         return
-    known = {"W_Q", "W_K", "scale", "causal"}
-    if not {"W_Q", "W_K"} <= arrays.keys() <= known:
+    if not {"W_Q", "W_K"} <= arrays.keys() <= {"W_Q", "W_K", "scale", "causal"}:
         raise UserError(f"arrays {', '.join(map(str, arrays)) or 'none'}; give W_Q and W_K (scale, causal), or weights")
     query, key = (real_array(name, arrays[name], "(layer, head, feature, dimension)") for name in ("W_Q", "W_K"))
     tokens = real_array("states", states, "(layer, text, token, feature)")
@@ -179,9 +178,8 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         shapes = f"W_Q {query.shape}, W_K {key.shape}, states {tokens.shape}"
         raise UserError(f"{shapes}; give (layer, head, feature, dimension) twice and (layer, text, token, feature)")
     if tokens.shape[-1] != query.shape[2] or not all(np.isfinite(each).all() for each in (query, key, tokens)):
-        raise UserError(
-            f"states of {tokens.shape[-1]} features, heads of {query.shape[2]}; give the same, and finite numbers"
-        )
+        said = f"states of {tokens.shape[-1]} features, heads of {query.shape[2]}"
+        raise UserError(f"{said}; give the same, and finite numbers")
     scale = float(arrays.get("scale", query.shape[-1] ** -0.5))
     ahead = np.triu(np.ones(tokens.shape[2:3] * 2, bool), 1) if arrays.get("causal", False) else None
     for number, (w_q, w_k, texts) in enumerate(zip(query, key, tokens, strict=True)):

@@ -140,16 +140,8 @@ def test_methods__see_the_same_data(tmp_path):
     assert results.verdict_estimate.values == pytest.approx([*told.values()])
 
 
-def averaging(x, n):
-    return {"estimate": x.mean(axis=-1) - x.mean()}
-
-
 def without_truth(draw, n, shift):
     return {"x": draw.normals(n) + shift}
-
-
-def never(x, n):
-    return {"estimate": np.full(len(x), np.nan)}
 
 
 def test_replay_of_a_failed_replicate__has_its_data_and_says_why(tmp_path):
@@ -181,9 +173,8 @@ def test_zip_plot__has_the_intervals_of_the_first_replicates(tmp_path):
     tables = simstudy.Study.of(folder / "design.json") | {"figures": {"zip": figure}}
     tables["study"]["name"] = "zip"
     (folder / "zip.json").write_text(json.dumps(tables))
-    results = cells_of(
-        simstudy.run(folder / "zip.json", output=tmp_path, executor="serial", trust=[folder / "functions.py"])
-    )
+    how = {"executor": "serial", "trust": [folder / "functions.py"]}
+    results = cells_of(simstudy.run(folder / "zip.json", output=tmp_path, **how))
     assert np.array_equal(results.interval[0, :, 0], found["lower"]) and set(results.interval.values[0, :, 2]) == {0.5}
     (axes,) = draw(load_design(folder / "zip.json").figures["zip"], "zip", results).axes
     assert [len(lines.get_segments()) for lines in axes.collections] == drawn
@@ -205,18 +196,9 @@ def bounded(draw, n, limit):
 
 def test_infinite_parameter__is_read_back_and_told(tmp_path):
     study(tmp_path, bounded, measures=["coverage"], factors={"n": [N], "limit": [1.0, math.inf]})
-    folder = tmp_path / "own"
-    design, store = load_design(folder / "design.json"), Store(folder / "quick")
+    design, store = load_design(tmp_path / "own" / "design.json"), Store(tmp_path / "own" / "quick")
     record = json.loads(json.dumps(status_record(counted(design, store), design, store), allow_nan=False))
     assert [cell["levels"]["limit"] for cell in record["cells"]] == [1.0, "inf"]
-
-
-def short(x, n):
-    return {"estimate": x.mean(axis=-1)[1:]}
-
-
-def mistyped(x, n):
-    return {"estimate": x.means()}
 
 
 def as_list(draw, n, shift):
@@ -236,14 +218,6 @@ def greedy(x, n):
     return {"estimate": x.mean(axis=-1)}
 
 
-def restless(x):
-    return {"estimate": x.mean(axis=-1) + np.random.default_rng().normal()}
-
-
-def worded(x, n):
-    return mean(x, n) | {"estimate": "nothing"}
-
-
 def silent(x):
     """Returns nothing."""
 
@@ -252,22 +226,14 @@ def n_failed(x):
     return x.max(axis=-1)
 
 
-def vector(x, n):
-    return {"estimate": x[:2]}
-
-
-def unbounded(x, n):
-    return {"lower": np.full(len(x), -np.inf), "upper": np.full(len(x), np.inf)}
-
-
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"method": averaging, "measures": ["bias"]}, "averaging gives a replicate other numbers among other repl"),
+        (lambda x: {"estimate": x.mean(axis=-1) - x.mean()}, "odd gives a replicate other numbers among other repl"),
         ({"process": without_truth}, "mean returns no 'truth'; bias needs it; known are estimate"),
-        ({"method": never, "measures": ["bias"]}, "gives no finite numbers in any of 5 replicates"),
-        ({"method": short}, "the first axis must be that of 5 replicates"),
-        ({"method": mistyped, "one_by_one": True}, "mistyped raises AttributeError"),
+        (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 5 replicates"),
+        (lambda x: {"estimate": x.mean(axis=-1)[1:]}, "the first axis must be that of 5 replicates"),
+        (lambda x: {"estimate": x.means()}, "odd raises AttributeError"),
         ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift = .0.5, nan.: nan is no level"),
         *(
             ({"factors": {"n": [N], "shift": [0.5], name: [1]}}, rf"factors.{name} = \[1\]: is a name of results")
@@ -278,14 +244,20 @@ def unbounded(x, n):
         ({"measures": ["rmse"]}, "mean returns no 'rmse'; known are estimate, lower"),
         ({"measures": [3]}, "measures = 3: give names and functions"),
         ({"measures": [n_failed]}, "'n_failed' is the name of something else in the results"),
-        ({"method": worded}, "worded gives estimate as text; give real numbers"),
+        (lambda x: {"estimate": "nothing"}, "odd gives estimate as text; give real numbers"),
         ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType; give real numbers"),
         ({"process": as_dict}, "as_dict gives x as dict; give an array of numbers"),
         ({"process": ragged}, "ragged gives x in different shapes in two replicates; give arrays of one shape"),
         ({"process": as_list, "method": greedy, "one_by_one": True}, "read-only: data are shared by all methods; copy"),
-        ({"method": restless, "measures": ["bias"]}, "restless returns other values when it is called again"),
+        (
+            lambda x: {"estimate": x[:, 0] + np.random.default_rng().normal()},
+            "odd returns other values when it is call",
+        ),
         ({"measures": ["relative_precision"]}, r"simstudy.performance.simstudy.estimates.* has it"),
-        ({"method": vector, "measures": ["bias"], "one_by_one": True}, "vector gives bias of shape .2,.; give one"),
+        (
+            {"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True},
+            "odd gives bias of shape .2,.; give one",
+        ),
         ({"methods": []}, "methods = ..: give at least one function"),
         ({"methods": mean}, "methods = <function mean .*>: give a list"),
         ({"measures": "bias"}, "measures = 'bias': give a list"),
@@ -300,14 +272,15 @@ def unbounded(x, n):
 )
 def test_mistakes__are_told_in_one_line(how, message, tmp_path):
     with pytest.raises(UserError, match=message) as refused:
-        study(tmp_path, **how)
+        study(tmp_path, **({"methods": {"odd": how}, "measures": ["bias"]} if callable(how) else how))
     assert "\n" not in str(refused.value)
     if "of type function" in message:  # nothing is written before the design is stated
         assert not list(tmp_path.iterdir())
 
 
 def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_path):
-    results = study(tmp_path, method=unbounded, measures=["coverage"], max_replicates=BATCH)
+    unbounded = {"all": lambda x: {"lower": np.full(len(x), -np.inf), "upper": np.full(len(x), np.inf)}}
+    results = study(tmp_path, methods=unbounded, measures=["coverage"], max_replicates=BATCH)
     assert results.coverage.sel(source="empirical").item() == 1.0 and results.n_failed.item() == 0
     known = np.array([[0.0, 0.0, np.nan], [1.0, np.inf, 1.0], [np.nan, 1.0, 0.5]])
     assert np.array_equal(covers(*known), [np.nan, 1.0, np.nan], equal_nan=True)

@@ -126,11 +126,6 @@ def test_tuned_risk_has_the_constants_that_are_integrals(p, power):
     assert functions_of("compact-kernels")["tuned_risk_ratio"](p, power) == pytest.approx(ratio, rel=1e-10)
 
 
-@pytest.mark.parametrize(("p", "ratio"), [(1, 1.041), (2, 1.082), (4, 1.155), (8, 1.265)])
-def test_gaussian_kernel_costs_what_is_published_against_epanechnikov(p, ratio):
-    assert functions_of("compact-kernels")["tuned_risk_ratio"](p, 1) == pytest.approx(ratio, abs=6e-4)
-
-
 @pytest.mark.parametrize("bias_rate", [0.5, 2.0])
 def test_limiting_slope__is_that_of_the_balance_at_enormous_n(bias_rate):
     """Squared bias exp(-g p) against the variance (p/D) L^p / n of averaged heads, n given by its logarithm."""

@@ -71,13 +71,8 @@ def outcome(capsys, *arguments: object) -> tuple[int, str, str]:
 def test_hostile_names__are_spelt_out(name, tmp_path, capsys):
     path = write_design(tmp_path)
     folder = [["run", path, "--output", f"{tmp_path}/{name}"]] * (not name.isprintable())
-    for arguments in (
-        ["run", name],
-        ["report", name, "--profile", name],
-        [name],
-        ["run", "x", "--workers", name],
-        *folder,
-    ):
+    others = [["run", name], ["report", name, "--profile", name], [name], ["run", "x", "--workers", name]]
+    for arguments in [*others, *folder]:
         code, out, err = outcome(capsys, *arguments)
         assert code == 2 and out == "" and err.count("\n") == 1 and err.replace("\n", "").isprintable()
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
@@ -157,11 +152,7 @@ def test_hangup__is_ignored_under_nohup():
 
 @pytest.mark.parametrize(
     ("redirection", "code", "said"),
-    [
-        ("| head -0", 0, ""),
-        ("0<&- 1>&- 2>&-", 0, ""),
-        ("> /dev/full", 2, "output cannot be written (No space"),
-    ],
+    [("| head -0", 0, ""), ("0<&- 1>&- 2>&-", 0, ""), ("> /dev/full", 2, "output cannot be written (No space")],
 )
 def test_output_that_nobody_reads__is_dropped_and_a_full_device_is_told(redirection, code, said, tmp_path):
     write_design(tmp_path / "tiny")

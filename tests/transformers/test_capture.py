@@ -1,6 +1,7 @@
 """Attention as models compute it: every door, what is known of padding, and what is refused."""
 
 import gc
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -78,24 +79,36 @@ class Own(nn.Module):
         return nn.functional.scaled_dot_product_attention(*(each.flatten(0, 1) for each in (query, key, value)))
 
 
-def test_own_model__is_seen_by_the_function_that_it_calls():
-    model = Own()
-    (call,) = calls_of(model, lambda: model(X))
-    assert call.causal and call.scale == 0.3 and call.weights().triu(1).abs().max() == 0.0
-    assert torch.equal(call.visible[0, 0], torch.ones(9, 9).tril().bool())
+class Masked(nn.Module):
+    def forward(self, x, mask):
+        return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
 
 
 def test_keys_that_no_query_sees__are_padding_where_no_module_is_told_of_it():
-    class Masked(nn.Module):
-        def forward(self, x, seen):
-            x, mask = x.unsqueeze(1), seen.view(2, 1, 1, 9).expand(2, 1, 9, 9)
-            return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
-
     model = Masked()
-    (call,) = calls_of(model, lambda: model(X, ~PADDING))
-    assert torch.equal(call.valid, ~PADDING)
-    (call,) = calls_of(model, lambda: model(X, torch.ones(2, 9, dtype=torch.bool)))
-    assert call.valid is None
+    for seen, known in ((~PADDING, ~PADDING), (PADDING | True, None)):
+        mask = seen.view(2, 1, 1, 9).expand(2, 1, 9, 9)
+        (call,) = calls_of(model, lambda mask=mask: model(X[:, None], mask))
+        assert call.valid is None if known is None else torch.equal(call.valid, known)
+
+
+LATE = torch.arange(9)[:, None] > 2
+LOWEST = torch.zeros(9, 9).masked_fill(~LATE, torch.finfo(torch.float16).min).half()
+
+
+@pytest.mark.parametrize(
+    ("x", "mask"),
+    [(X[:, None], LATE | True), (X[:, None], LATE), (X[:, None], LATE.expand(2, 1, 9, 1)), (X, LATE[:1] | True),
+     (X, LATE[:, 0]), (3 * X[:, None].half(), LOWEST)],
+)  # fmt: skip
+def test_masks__hold_for_keys_and_queries_as_in_torch_where_a_query_sees_a_key(x, mask):
+    """Under the lowest number of half precision, a query that sees none has other weights by each kernel."""
+    model, parts = Masked().eval(), []
+    with torch.no_grad(), capture(model, lambda call: parts.extend(call.tiles(4))):
+        model(x, mask)
+    found = torch.cat([nn.functional.pad(each, (0, 9 - each.shape[-1])) for _, each in parts[::-1]], 2)
+    own = nn.functional.scaled_dot_product_attention(x, x, torch.eye(9).to(x).expand(*x.shape[:-1], 9), attn_mask=mask)
+    assert torch.allclose(found.view(own.shape)[..., 3:, :], own[..., 3:, :].float(), atol=1e-3)
 
 
 @pytest.mark.parametrize("way", ["product", "bmm", "einsum"])
@@ -110,11 +123,13 @@ def test_softmax_that_multiplies_values__gives_weights_of_queries_that_are_no_pa
     assert torch.allclose(halved, model(X) / 2.0, atol=1e-6)
 
 
-def test_edit__takes_the_place_of_the_output():
+def test_edit_of_an_own_model__takes_the_place_of_the_output_of_the_function_that_it_calls():
     model = Own()
 
     def silence(call):
         weights = call.weights()
+        assert call.causal and call.scale == 0.3 and weights.triu(1).abs().max() == 0.0
+        assert torch.equal(call.visible[0, 0], torch.ones(9, 9).tril().bool())
         weights[:, 1] = 0.0
         call.edit(weights)
 
@@ -155,9 +170,10 @@ def test_models_that_cannot_be_watched__are_refused_with_the_reason():
 
 
 def test_long_texts__are_computed_in_parts_with_the_same_output():
-    transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    model = transformers.LlamaModel(transformers.LlamaConfig(vocab_size=50, num_key_value_heads=2, **sizes)).eval()
+    pytest.importorskip("transformers")
+    from families import tiny
+
+    model = tiny("llama")
     ids, outputs, grams = torch.arange(80).view(2, 40) % 50, [], []
     mask = torch.arange(40) >= torch.tensor([[0], [7]])  # the first queries of the second text see no key
 
@@ -168,13 +184,36 @@ def test_long_texts__are_computed_in_parts_with_the_same_output():
         with torch.no_grad(), capture(model, visit, tile=tile):
             outputs.append(model(ids, attention_mask=mask.long()).last_hidden_state)
     assert torch.allclose(*outputs, atol=1e-5) and torch.allclose(torch.stack(grams[:2]), torch.stack(grams[2:]))
+    found = []
+    for gradient, model.config.output_attentions, asked in (
+        (False, False, {}), (True, False, {}), (False, True, {}), (False, False, {"output_attentions": True}),
+    ):  # fmt: skip
+        with torch.set_grad_enabled(gradient), capture(model, found.append, tile=16):
+            out = model(ids, attention_mask=mask.long(), **asked)
+        assert torch.allclose(out.last_hidden_state, outputs[0], atol=1e-5)  # also of parts that nobody takes
+        wanted = bool(asked or model.config.output_attentions)
+        assert (found[-1].given is not None) == (gradient or wanted)  # by the model's own function
+        assert not wanted or out.attentions[1] is found[-1].given
 
 
 def test_other_threads__run_the_model_unwatched():
-    layer, given = nn.MultiheadAttention(16, 2, batch_first=True).eval(), {"need_weights": False}
-    with torch.no_grad(), ThreadPoolExecutor(1) as pool, capture(layer, lambda _: None) as seen:
-        pool.submit(layer.__call__, X, X, X, **given).result()
-        layer(X, X, X, **given)
+    """One text by another thread, which is inside of the model while two are computed here."""
+    began, ended = threading.Event(), threading.Event()
+
+    class Slow(Masked):
+        def forward(self, x):
+            if len(x) == 1:
+                began.set()
+                ended.wait(60)
+            return super().forward(x, None)
+
+    model = Slow().eval()
+    with torch.no_grad(), ThreadPoolExecutor(1) as pool, capture(model, lambda _: None) as seen:
+        other = pool.submit(model, X[:1])
+        began.wait(60)
+        model(X)  # three axes: the first is that of sequences, as many as the model takes here
+        ended.set()
+        other.result()
     assert seen.calls == 1
 
 

@@ -1,5 +1,7 @@
 """Families of transformers: attention is that of the model whatever its configuration says, or it is refused."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -8,8 +10,9 @@ transformers = pytest.importorskip("transformers")
 from families import captured, distance, inputs_of, own_attentions, tiny  # noqa: E402
 
 from simstudy.errors import UserError  # noqa: E402
+from simstudy.transformers.capture import capture  # noqa: E402
 
-FAMILIES = "bart bert bloom gemma2 gpt2 gpt_oss llama modernbert qwen3 t5 vit whisper"
+FAMILIES = "bart bert bloom gemma2 gpt2 gpt_oss inkling2_text llama modernbert qwen3 t5 vit whisper"
 OPTIONS = [  # where attention rebuilt from weights by the name of the family would be another
     ("qwen2", {"is_causal": False}), ("mistral", {"is_causal": False, "sliding_window": 3}),
     ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
@@ -21,21 +24,23 @@ OPTIONS = [  # where attention rebuilt from weights by the name of the family wo
 
 
 @pytest.mark.parametrize(("family", "options"), [(family, {}) for family in FAMILIES.split()] + OPTIONS)
-def test_weights__are_those_that_the_model_returns(family, options):
+def test_weights__are_those_that_the_model_returns_also_where_some_queries_are_checked(family, options, monkeypatch):
+    monkeypatch.setattr("simstudy.transformers.capture._CHECKED", 5)
     model = tiny(family, **options)
     inputs = inputs_of(model)
-    calls, others, seen = captured(model, inputs)
     own = own_attentions(model, inputs)
-    if "attention_mask" in inputs:  # padding is known wherever queries are those of the mask
-        known = [call for call in calls + others if call.shape[2] == call.shape[3] == 12]
-        assert all(torch.equal(call.valid, inputs["attention_mask"] == 1) for call in known)
-    assert len(own) > 1 and distance(own, [call.weights() for call in calls + others]) <= 2e-6
-    assert seen.worst < 1e-5
+    for tile in (1024, 4):
+        calls, others, seen = captured(model, inputs, tile=tile)
+        if "attention_mask" in inputs:  # padding is known wherever queries are those of the mask
+            known = [call for call in calls + others if call.shape[2] == call.shape[3] == 12]
+            assert all(torch.equal(call.valid, inputs["attention_mask"] == 1) for call in known)
+        assert len(own) > 1 and distance(own, [call.weights() for call in calls + others]) <= 2e-6
+        assert seen.worst < 1e-5
 
 
 @pytest.mark.parametrize("family", ["llama", "bert", "gpt2", "t5"])
 def test_attention_of_another_kind__is_the_same_and_padding_known_before_texts(family):
-    """With sdpa, as models are by default, they return no attention."""
+    """With sdpa, as models are by default, they return no attention; what another thread runs is not looked at."""
     eager, other = tiny(family), tiny(family, attention="sdpa")
     inputs = {name: each.flip(-1) for name, each in inputs_of(eager).items()}
     with torch.no_grad():
@@ -44,7 +49,10 @@ def test_attention_of_another_kind__is_the_same_and_padding_known_before_texts(f
     known = [call for call in calls if call.shape[2] == call.shape[3] == 12]
     assert len(known) == 2 and all(torch.equal(call.valid, inputs["attention_mask"] == 1) for call in known)
     assert distance(own_attentions(eager, inputs), [call.weights() for call in calls]) <= 2e-6
-    assert other.config._attn_implementation == "sdpa"
+    with torch.no_grad(), ThreadPoolExecutor(1) as pool, capture(other, lambda _: None) as seen:
+        pool.submit(other, **inputs).result()
+        other(**inputs)
+    assert seen.calls == len(calls) and other.config._attn_implementation == "sdpa"
     with torch.no_grad():
         assert torch.equal(other(**inputs).last_hidden_state, before)
 
@@ -77,10 +85,8 @@ def test_padding__is_known_of_the_last_tokens_where_those_before_are_stored():
 
 def test_padding_of_decoders__is_not_that_of_the_encoder():
     model = tiny("bart")
-    calls, _, _ = captured(model, inputs_of(model))
-    by_name = {call.name: call for call in calls}
-    assert by_name["decoder.layers.0.encoder_attn"].valid is None
-    assert by_name["decoder.layers.0.self_attn"].valid is None
+    by_name = {call.name: call for call in captured(model, inputs_of(model))[0]}
+    assert all(by_name[f"decoder.layers.0.{kind}_attn"].valid is None for kind in ("encoder", "self"))
     assert by_name["encoder.layers.0.self_attn"].valid.sum(1).tolist() == [12, 9]
     for name in ("decoder.layers.0.encoder_attn", "encoder.layers.0.self_attn"):  # theory is of keys that are seen
         assert by_name[name].visible.any((1, 2)).sum(1).tolist() == [12, 9]
