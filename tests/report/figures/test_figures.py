@@ -10,8 +10,10 @@ from builders_results import DESIGN, build_design, build_results, cells_where
 from drawn import bars, half_lengths, legend_texts, lines, panels, points, reading, stated, strips
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from simstudy.design.load import load_design
 from simstudy.report.figures import chosen, draw, image
 from simstudy.report.figures.shared import COVERAGE, PlainLog
+from simstudy.report.overview import margin_of
 
 
 def curve(**entries):
@@ -95,8 +97,7 @@ def test_log_ticks__are_plain_numbers(results):
     assert [tick.get_text() for tick in strips(drawing)[0].get_xticklabels()] == ["100", "400"]
     assert isinstance(axes.yaxis.get_major_formatter(), PlainLog)
     shown = [t.get_text() for t in axes.get_yticklabels(which="both") if t.get_text()]
-    assert shown
-    assert all(float(text) > 0 and "^" not in text for text in shown)
+    assert shown and all(float(text) > 0 and "^" not in text for text in shown)
 
 
 def test_diversity__has_a_panel_for_each_level_and_bars_along_x_where_an_index_is_uncertain(design, results):
@@ -114,8 +115,7 @@ def test_diversity__has_a_panel_for_each_level_and_bars_along_x_where_an_index_i
 
 def test_single_head__has_no_correlation_to_draw(results):
     drawing = draw(curve(grid="many-heads", x="n_heads", hue="bandwidth"), "f", results)
-    assert 1.0 not in points(panels(drawing)[0])[:, 0]
-    assert len(points(panels(drawing)[0])) == 12
+    assert 1.0 not in points(panels(drawing)[0])[:, 0] and len(points(panels(drawing)[0])) == 12
     empty = draw(curve(grid="single", x="n_keys"), "f", results)
     assert len(points(panels(empty)[0])) == 0
 
@@ -189,6 +189,8 @@ def test_strip__shows_the_margin_of_a_claim_and_what_is_inside_looks_inside(lead
         assert [item.get_height() for item in bands] == ([pytest.approx(2 * margin)] if margin else [])
         ends.append(strip.get_ylim()[1])
     assert ends[0] >= 0.01 and ends[1] > 0.002 and ends[2] > 0.05 and ends[1] < ends[0]
+    study = load_design("principal-angles")  # its first claim, of another grid, answers what the first figure shows
+    assert [margin_of(study, study.figures[name]) for name in ("correlation", "few-keys", "keys")] == [0.01, 0.03, None]
 
 
 @pytest.mark.parametrize(("times", "told"), [(3, "195 %"), (300, "2.94e4 %")])
@@ -204,10 +206,8 @@ def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(leading, times,
 
 
 def test_figure_without_any_theory__has_no_strip(leading):
-    cells = with_levels(leading, "leading", [np.nan] * 7)
-    drawing = draw(single(), "f", cells)
-    assert len(drawing.axes) == 1
-    assert "no theory" not in reading(drawing)
+    drawing = draw(single(), "f", with_levels(leading, "leading", [np.nan] * 7))
+    assert len(drawing.axes) == 1 and "no theory" not in reading(drawing)
 
 
 def test_axis__begins_at_zero_where_that_costs_little_and_says_so_where_not(leading):
