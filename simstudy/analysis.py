@@ -1,6 +1,5 @@
 """For analysis scripts: what lies inside one cell, and two cells compared after the fact."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,6 @@ import xarray as xr
 
 from simstudy.design.measures import LENGTHS, averaged_measures, coordinates_of, described
 from simstudy.design.settings.cell import N_BLOCKS
-from simstudy.design.settings.levels import Coordinates
 from simstudy.errors import UserError
 from simstudy.execution.store import DETAILS_FILE, read_tree
 from simstudy.replicates.performance import Performance, block_lengths
@@ -103,7 +101,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     results = cells_of(results)
     if measure not in (known := averaged_measures(results)):
         raise UserError(f"measure = {measure!r}: not in these results; they have {', '.join(known)}")
-    rows = coordinates_of(results)
+    rows, factors = coordinates_of(results), factors_of(results)
     cells = [one_cell(rows, where, name) for where, name in ((a, "a"), (b, "b"))]
     coordinates = one, other = [rows[cell] for cell in cells]
     if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
@@ -111,29 +109,39 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
             f"a and b share replicates (seed = {one['seed']}) in batches of different sizes (batch_size = "
             f"{one['batch_size']:g} and {other['batch_size']:g}), so their covariance is unknown; use one size"
         )
-    together = bool(one["seed"] == other["seed"])
-    measured = [_measured(results, cell, measure) for cell in cells]
+    measured = []
+    for cell in cells:
+        inside, own = _read(results, cell), results.isel(cell=cell)
+        if not inside.n_blocks:
+            raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
+        drawn = bool(own.coords.get("population", ""))
+        found = Performance(
+            {measure: own[measure].sel(source="empirical").values},
+            {measure: own[f"{measure}_mcse"].values},
+            {measure: inside[f"{measure}_contribution"].values},
+            {measure: float(inside.get(f"{measure}_remainder", 0.0))},
+            int(inside.n_used_blocks),
+            int(own.n_replicates),
+            int(own.n_failed),
+            by_batch=drawn,
+            block_length=N_BLOCKS if drawn else int(block_lengths(int(own.n_batches))[0]),
+        )
+        measured.append(found)  # as verdicts see it
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
     estimates = estimates_from(coordinates, streams, measured, measure)
-    found, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
-    text = measure + _statement(one, other, factors_of(results), word)
-    numbers = float(found.value), float(found.mcse * found.widening), *interval(found, ERROR_RATE / 2)
-    return ExploratoryContrast(text, *numbers, together, doubt(found))
-
-
-def _statement(one: Coordinates, other: Coordinates, factors: Mapping[str, tuple[str, ...]], word: str) -> str:
-    """Levels of one cell, and those in which the other differs; of cells of two grids what they share, then both."""
-    settings = [name for name in dict.fromkeys(["grid", *one]) if name not in DERIVED]
-    apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
-    told = [name for name in dict.fromkeys((*factors[one["grid"]], *factors[other["grid"]])) if name in one]
-    if "grid" not in apart:
-        return f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
-    shared = at(one, [name for name in told if name not in apart])
-    here, there = (
-        ", ".join(at(row, [name]).removeprefix(" at ") for name in apart if text_of(row, name) != "")
-        for row in (one, other)
-    )
-    return f"{shared}: {here}{word} {there}"
+    difference, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
+    if one["grid"] == other["grid"]:
+        settings = [name for name in one if name not in DERIVED]
+        apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
+        told = [name for name in factors[one["grid"]] if name in one]
+        text = f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
+    else:
+        here, there = (at(row, ["grid", *factors[row["grid"]]]) for row in coordinates)
+        text = f"{here}{word}{there.removeprefix(' at')}"
+    numbers = float(difference.value), float(difference.mcse * difference.widening)
+    reach = interval(difference, ERROR_RATE / 2)
+    together = bool(one["seed"] == other["seed"])
+    return ExploratoryContrast(measure + text, *numbers, *reach, together, doubt(difference))
 
 
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
@@ -178,23 +186,3 @@ def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
     part = part.drop_dims("query") if part.sizes.get("query") == 0 else part
     unnamed = {name: size for name, size in part.sizes.items() if name != "index" and name not in part.coords}
     return described(part.assign_coords({name: np.arange(size) for name, size in unnamed.items()}))
-
-
-def _measured(results: xr.Dataset, cell: int, measure: str) -> Performance:
-    """Return a measure of one cell with its contributions, as verdicts see it."""
-    inside, own = _read(results, cell), results.isel(cell=cell)
-    if not inside.n_blocks:
-        raise UserError(f"cell {cell}: no replicate of this cell has an estimate; choose another")
-    share = inside[f"{measure}_contribution"].values
-    remainder = float(inside.get(f"{measure}_remainder", 0.0))
-    return Performance(
-        {measure: own[measure].sel(source="empirical").values},
-        {measure: own[f"{measure}_mcse"].values},
-        {measure: share},
-        {measure: remainder},
-        int(inside.n_used_blocks),
-        int(own.n_replicates),
-        int(own.n_failed),
-        by_batch=(drawn := bool(own.coords.get("population", ""))),
-        block_length=N_BLOCKS if drawn else int(block_lengths(int(own.n_batches))[0]),
-    )

@@ -38,15 +38,15 @@ class Threads(Executor):
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future:
         """Return the future of a call."""
         future: Future = Future()
-        call = function if self._backend in ("serial", "threads") else self._there
-        given = arguments if call is function else (function, *arguments)
+
+        def there() -> Any:
+            import joblib
+
+            return joblib.Parallel(self._max_workers, backend=self._backend)([joblib.delayed(function)(*arguments)])[0]
+
+        call, given = (function, arguments) if self._backend in ("serial", "threads") else (there, ())
         self._pool.apply_async(call, given, {}, future.set_result, future.set_exception)
         return future
-
-    def _there(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        import joblib
-
-        return joblib.Parallel(self._max_workers, backend=self._backend)([joblib.delayed(function)(*arguments)])[0]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads, whatever they do."""

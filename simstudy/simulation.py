@@ -191,24 +191,20 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
         own: dict[str, types.ModuleType] = {}
         rests_on = [*_rests_on(name, function, {}, own)] if version is None else [f"version {version}"]
         digest = hashlib.blake2b("\0".join([name, *rests_on]).encode(), digest_size=16).hexdigest()
-        pickled[digest] = _pickled(name, function, own.values())
+        for module in own.values():
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            pickled[digest] = cloudpickle.dumps(function)
+        except Exception as error:
+            raise UserError(f"{name}: cannot be sent to workers: {type(error).__name__}: {error}") from None
+        finally:
+            for module in own.values():
+                cloudpickle.unregister_pickle_by_value(module)
         first = sum(each.kind is each.POSITIONAL_ONLY for each in takes)
         texts.append(f"def {name}({_stated(takes)}):\n    return _call({digest!r}, locals(), {first})")
     text = "\n\n\n".join(texts) + "\n"
     BY_VALUE[text] = pickled
     return text
-
-
-def _pickled(name: str, function: Callable[..., Any], modules: Iterable[types.ModuleType]) -> bytes:
-    for module in (modules := [*modules]):
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        return cloudpickle.dumps(function)
-    except Exception as error:
-        raise UserError(f"{name}: cannot be sent to workers: {type(error).__name__}: {error}") from None
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
 
 
 def _stated(takes: Iterable[inspect.Parameter]) -> str:

@@ -66,25 +66,21 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     one_sided = np.minimum(p_above(apart, 0.0), p_below(apart, 0.0))[first, second]
     p = holm(np.minimum(2.0 * one_sided, 1.0))
     told = p < LEVEL
-    sets = _sets(n, list(zip(first[told].tolist(), second[told].tolist(), strict=True)))
-    members = [" ".join(str(k) for k, each in enumerate(sets, 1) if each >> i & 1) for i in range(n)]
-    conditions = pd.DataFrame([table.conditions[j] for j in order])
-    errors = [float(estimates.combine({j: 1.0}).mcse) for j in order]
-    conditions = conditions.assign(mean=estimates.values[order], error=errors, sets=members)
-    found = {"difference": apart.value, "error": apart.mcse}
-    pairs = pd.DataFrame({"first": first, "second": second} | {k: each[first, second] for k, each in found.items()})
-    looks = "at one look" if table.one_look else "at any number of looks"
-    note = f"Conditions that share a set are not shown to differ; {len(p)} pairs, {len(sets)} sets. "
-    note += f"The chance that any two equal means are told apart is at most {100 * LEVEL:g} %, {looks} (Holm)."
-    return Ties(conditions, pairs.assign(p=p), note)
-
-
-def _sets(n: int, differ: list[tuple[int, int]]) -> list[int]:
-    """The largest sets of which no two members differ, as bits, in the order of their first members (Piepho 2004)."""
+    # The largest sets of which no two members differ, as bits (Piepho 2004), in the order of their first members.
     sets = {(1 << n) - 1}
-    for i, j in differ:
+    for i, j in zip(first[told].tolist(), second[told].tolist(), strict=True):
         split = {each for each in sets if each >> i & 1 and each >> j & 1}
         sets -= split
         parts = {each & ~(1 << k) for each in split for k in (i, j)}
         sets |= {part for part in parts if not any(part & each == part for each in sets | parts if each != part)}
-    return sorted(sets, key=lambda each: f"{each:0{n}b}"[::-1], reverse=True)
+    found = sorted(sets, key=lambda each: f"{each:0{n}b}"[::-1], reverse=True)
+    members = [" ".join(str(k) for k, each in enumerate(found, 1) if each >> i & 1) for i in range(n)]
+    conditions = pd.DataFrame([table.conditions[j] for j in order])
+    errors = [float(estimates.combine({j: 1.0}).mcse) for j in order]
+    conditions = conditions.assign(mean=estimates.values[order], error=errors, sets=members)
+    numbers_of_pairs = {"difference": apart.value[first, second], "error": apart.mcse[first, second], "p": p}
+    pairs = pd.DataFrame({"first": first, "second": second} | numbers_of_pairs)
+    looks = "at one look" if table.one_look else "at any number of looks"
+    note = f"Conditions that share a set are not shown to differ; {len(p)} pairs, {len(sets)} sets. "
+    note += f"The chance that any two equal means are told apart is at most {100 * LEVEL:g} %, {looks} (Holm)."
+    return Ties(conditions, pairs, note)

@@ -93,12 +93,9 @@ OUTPUT = Path("outputs")
 def opened(
     design: str | Path, profile: str, output: Path, trust: list[Path] | None = None, confirm: str | None = None
 ) -> tuple[Design, Store]:
-    """Return a design and its store, beside which the log of a defect is to lie."""
+    """Return a design and its store."""
     from simstudy.design.load import load_design
     from simstudy.execution.store import store_of
-    from simstudy.report.terminal import log_beside
 
     loaded = load_design(design, profile, trust or (), confirm)
-    store = store_of(loaded, output)
-    log_beside(store.files)
-    return loaded, store
+    return loaded, store_of(loaded, output)

@@ -120,36 +120,33 @@ def inspect(
     Attention is captured where the model computes it. Arrays: W_Q and W_K (layer, head, feature, dimension) with states
     (layer, text, token, feature), or weights (layer, text, head, query, key).
     """
+    from simstudy.design.files import open_regular, read_arrays
     from simstudy.execution.store import Store
     from simstudy.report.heads import CAUTION, SOURCE_NAMES, answer, most_alike, reasons, scores, write_heads_page
     from simstudy.transformers.inspection import inspect_heads
 
     require_plain("model", str(model))
-    found = inspect_heads(*(_arrays(model) if model.suffix == ".npz" else _model(model, texts, remote_code)))
+    if model.suffix == ".npz":
+        try:
+            with open_regular(model, MAX_BYTES) as file:
+                arrays = read_arrays(file)
+        except (UserError, ValueError) as error:
+            raise UserError(f"{model}: {error}") from None
+        states = arrays.pop("states", None)
+        flags = {name: arrays[name].item() for name in ("scale", "causal") if name in arrays and not arrays[name].ndim}
+        found = inspect_heads(arrays | flags, states)
+    else:
+        found = inspect_heads(*_model(model, texts, remote_code))
     path = write_heads_page(found, Store(output), model.stem)
     cli.say(answer(found))
     for layer, first, second, correlation in most_alike(found, 5):
         cli.say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
     cli.say(CAUTION)
     for source, name in SOURCE_NAMES.items():
-        rank, error = scores(found, source)
-        cli.say(f"{name}: rank correlation {rank}, root mean squared error {error}")
+        cli.say("{}: rank correlation {}, root mean squared error {}".format(name, *scores(found, source)))
     for reason in reasons(found):
         cli.say(f"no theory: {reason}")
     cli.say(f"data     {output / 'heads.nc'}", f"page     {path}")
-
-
-def _arrays(path: Path) -> tuple[dict[str, Any], Any]:
-    from simstudy.design.files import open_regular, read_arrays
-
-    try:
-        with open_regular(path, MAX_BYTES) as file:
-            arrays = read_arrays(file)
-    except (UserError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from None
-    states = arrays.pop("states", None)
-    flags = {name: arrays[name].item() for name in ("scale", "causal") if name in arrays and arrays[name].ndim == 0}
-    return arrays | flags, states
 
 
 def _model(folder: Path, texts: Path | None, remote_code: bool) -> tuple[Any, Any]:

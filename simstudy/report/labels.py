@@ -68,22 +68,21 @@ def number(value: float, digits: int = 4) -> str:
 
 def between(lower: float, upper: float, mcse: float = math.nan) -> str:
     """Return an interval in words, ``0.9 to 1.1`` or ``≥ 0``, with the digits that the error of an estimate allows."""
-    low, high = (_like_error(each, mcse) for each in (lower, upper))
+
+    def rounded(value: float) -> str:
+        if not (math.isfinite(value) and math.isfinite(mcse) and mcse > 0.0):
+            return number(value)
+        decimals = _decimals(mcse)
+        scale = max(_exponent(value), 1 - decimals)
+        if decimals <= 6 and scale <= 5:
+            return _rounded(value, decimals)
+        return number(value, min(max(decimals + scale + 1, 1), 15))
+
     if math.isfinite(lower) and math.isfinite(upper):
-        return f"{low} to {high}"
+        return f"{rounded(lower)} to {rounded(upper)}"
     if math.isfinite(lower):
-        return f"≥ {low}"
-    return f"≤ {high}" if math.isfinite(upper) else UNDEFINED
-
-
-def _like_error(value: float, mcse: float) -> str:
-    if not (math.isfinite(value) and math.isfinite(mcse) and mcse > 0.0):
-        return number(value)
-    decimals = _decimals(mcse)
-    scale = max(_exponent(value), 1 - decimals)
-    if decimals <= 6 and scale <= 5:
-        return _rounded(value, decimals)
-    return number(value, min(max(decimals + scale + 1, 1), 15))
+        return f"≥ {rounded(lower)}"
+    return f"≤ {rounded(upper)}" if math.isfinite(upper) else UNDEFINED
 
 
 def level_of(n_claims: int) -> str:

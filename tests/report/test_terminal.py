@@ -4,7 +4,6 @@ import ast
 import os
 import shlex
 import signal
-import stat
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -20,7 +19,6 @@ from rich.table import Table
 from simstudy import __main__ as process
 from simstudy.design.document import Precision
 from simstudy.design.load import load_design
-from simstudy.execution.folder import Folder
 from simstudy.execution.provenance import PACKAGE
 from simstudy.execution.state import RunState
 from simstudy.execution.status import status_of
@@ -96,29 +94,15 @@ def test_hostile_designs__are_listed_run_and_shown(tmp_path, capsys):
     assert ",'=[/]$_{$," in cells and ",=" not in cells
 
 
-@pytest.fixture
-def broken(monkeypatch):
+def test_defect__is_told_with_its_traceback_and_steers_no_terminal(monkeypatch, capsys):
     def fail() -> int:
         raise KeyError("x\n\x1b[2J")
 
     monkeypatch.setattr(process, "command", fail)
-    monkeypatch.setattr(terminal, "_study", [])
-
-
-def test_defect__is_one_line_and_a_private_log_beside_the_study_if_there_is_one(broken, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert process._outcome() == 70
-    message = capsys.readouterr().err
-    assert message.startswith("error: a defect of simstudy, not of what you asked for (KeyError: ")
-    assert message.count("\n") == 1 and message.strip().isprintable()
-    (log,) = tmp_path.iterdir()
-    assert str(log) in message and "Traceback" in log.read_text() and stat.S_IMODE(log.stat().st_mode) == 0o600
-    terminal.log_beside(Folder(tmp_path))
-    assert process._outcome() == 70 and len(list((tmp_path / "logs").glob("defect-*.log"))) == 1
-    absent = tmp_path / "absent"
-    monkeypatch.setattr("tempfile.tempdir", str(absent))
-    terminal.log_beside(Folder(absent))
-    assert process._outcome() == 70 and "Traceback" in capsys.readouterr().err and not absent.exists()
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first == "error: a defect of simstudy, not of what you asked for; please report it with these lines"
+    assert "Traceback (most recent call last):" in lines and "".join(lines).isprintable()
 
 
 def python(code: str, *arguments: str, **options) -> subprocess.CompletedProcess:
