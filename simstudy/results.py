@@ -56,7 +56,7 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     Parameters
     ----------
     path
-        Folder of a study, its ``results.nc``, or the name of a study in ``outputs`` (its quick profile).
+        Folder of results, its ``results.nc``, or the name of a study in ``outputs`` (its quick profile).
         ``xarray.open_datatree`` opens the file as well, and what it opens is taken too.
 
     Returns
@@ -74,7 +74,7 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
     if isinstance(path, xr.DataTree):
         return checked(path, Path("results"))
     place = Path(path)
-    if not place.exists() and len(place.parts) == 1:
+    if len(place.parts) == 1 and not place.is_file() and not (place / RESULTS_FILE).exists():  # a folder of its design
         place = DEFAULT_OUTPUT / place / "quick"
     place = place / RESULTS_FILE if place.is_dir() else place
     return checked(read_tree(place), place)

@@ -22,11 +22,6 @@ def made_up(tmp_path_factory):
     return build_results(build_design(tmp_path_factory.mktemp("design")))
 
 
-def run_tiny(folder, factors: str, arrangement: str) -> xr.Dataset:
-    text = edited(edited(TINY, FACTORS, factors), 'arrangement = "rotated"', f'arrangement = "{arrangement}"')
-    return run(load_design(write_design(folder, text)), output=folder, executor="serial")
-
-
 def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
     """All of a table to the bit, but for what is undefined in every cell and asked for by none."""
     lost = cells.variables.keys() - found.variables.keys()
@@ -50,7 +45,8 @@ def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
     ids=["none", "one-number", "one-rule", "text", "four"],
 )  # fmt: skip
 def test_grid__has_a_dimension_for_each_factor_and_every_cell_at_its_place(tmp_path, factors, arrangement, sizes):
-    cells = run_tiny(tmp_path, factors, arrangement)
+    text = edited(edited(TINY, FACTORS, factors), 'arrangement = "rotated"', f'arrangement = "{arrangement}"')
+    cells = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
     opened = open_results(tmp_path / "tiny" / "quick")
     grid = opened["angles"]
     assert grid.mse.sizes == sizes and {"query", "head_i", "index"}.isdisjoint(grid.mse.dims)
@@ -123,7 +119,7 @@ def test_files__are_compressed_without_losing_a_digit(made_up, tmp_path):
         assert again.mse.encoding["zlib"] and again.drop_encoding().identical(many)
 
 
-def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path):
+def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path, monkeypatch):
     foreign = xr.Dataset({"air": ("time", [1.0])})
     with pytest.raises(UserError, match="not the results of a study"):
         cells_of(foreign)
@@ -141,8 +137,12 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path):
     store.write_dataset("results.nc", foreign)
     with pytest.raises(UserError, match=r"results\.nc: these are not the results of a study"):
         open_results(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    write_design(tmp_path / "tiny")
     with pytest.raises(UserError, match="run the study first"):
-        open_results("no-such-study")
+        open_results("tiny")
+    Store(tmp_path / "outputs" / "tiny" / "quick").write_dataset("results.nc", tree_of(made_up))
+    assert open_results("tiny").identical(open_results("outputs/tiny/quick"))  # and not the folder of its design
 
 
 @pytest.fixture(scope="module")
