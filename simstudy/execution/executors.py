@@ -6,7 +6,6 @@ certificates of its own that end with it.
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import math
 import os
@@ -25,7 +24,6 @@ from concurrent.futures import BrokenExecutor, CancelledError, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import psutil
 from threadpoolctl import threadpool_limits
@@ -48,6 +46,8 @@ LOST_WORKERS = 10
 """Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
 ONE_ENGINE = "install the same simstudy and libraries there, and use nodes of one processor type"
 SUBMIT_COMMANDS = {"slurm": "sbatch", "pbs": "qsub", "sge": "qsub", "lsf": "bsub"}
+_HERE = r"inproc://.*|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]+)?"
+"""Addresses on this machine, to which nobody else on the network connects."""
 TCP_TIMEOUT = "11s"
 """Silence after which a connection counts as broken; Dask refuses less, and by default takes a minute to notice."""
 # Kernels are serial and release the GIL; numerical libraries must not start threads of their own.  Numba has none to
@@ -209,16 +209,15 @@ class Jobs:
 
     def __post_init__(self) -> None:
         require_plain("logs", str(self.logs))
-        if self.system not in SUBMIT_COMMANDS:
-            raise UserError(f"system = {self.system!r}: unknown; choose {', '.join(SUBMIT_COMMANDS)}")
-        if min(self.jobs, self.threads) < 1:
-            raise UserError(f"jobs = {self.jobs}, threads = {self.threads}: must be at least 1")
-        if not re.fullmatch(r"[0-9]+[MG]B", self.memory):
-            raise UserError(f"memory = {self.memory!r}: must be a whole number of MB or GB, such as 4GB")
-        if not re.fullmatch(r"[0-9]+:[0-5][0-9]:[0-5][0-9]", self.walltime) or self.seconds < 60:
-            raise UserError(
-                f"walltime = {self.walltime!r}: must be hours:minutes:seconds, a minute or more, such as 01:30:00"
-            )
+        for name, pattern, wanted in (
+            ("system", "|".join(SUBMIT_COMMANDS), f"one of {', '.join(SUBMIT_COMMANDS)}"),
+            ("jobs", "[1-9][0-9]*", "at least 1"),
+            ("threads", "[1-9][0-9]*", "at least 1"),
+            ("memory", "[0-9]+[MG]B", "a whole number of MB or GB, such as 4GB"),
+            ("walltime", "(?!0+:00)[0-9]+:[0-5][0-9]:[0-5][0-9]", "hours:minutes:seconds, a minute or more"),
+        ):
+            if not re.fullmatch(pattern, str(value := getattr(self, name))):
+                raise UserError(f"{name} = {value!r}: must be {wanted}")
         # sbatch ends an argument at a space, also after a backslash, but not between quotes.  The others know none.
         if re.search(r'[\\"]' if self.system == "slurm" else r"[^\w@+=:,./-]", str(self.logs)):
             raise UserError(f"{self.logs}: {self.system} cannot write logs to such a name; choose another --output")
@@ -340,18 +339,13 @@ def _credentials(address: str, trust_network: bool) -> Any:
     """Return the user's certificates, which an address on a network has to take."""
     from distributed import Security
 
-    security = Security()
-    try:
-        host = urlsplit(address).hostname or ""
-        here = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        here = False
+    security, here = Security(), re.fullmatch(_HERE, address)
     if address.startswith("tls://"):
         own = security.get_tls_config_for_role("client")
         if not (own["ca_file"] and own["cert"]):
             remedy = "set distributed.comm.tls.ca-file and distributed.comm.tls.client.cert (and .key)"
             raise UserError(f"executor = {address!r}: certificates are missing; {remedy} in Dask's configuration")
-    elif not (trust_network or address.startswith("inproc://") or here):
+    elif not (trust_network or here):
         said = f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
         raise UserError(f"{said}certificates in Dask's configuration, or --trust-network if nobody else is on it")
     return security

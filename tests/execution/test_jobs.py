@@ -69,7 +69,7 @@ NO_LINE = "must be one line of text without control"
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"system": "condor"}, "system = 'condor': unknown; choose slurm, pbs, sge, lsf"),
+        ({"system": "condor"}, "system = 'condor': must be one of slurm, pbs, sge, lsf"),
         ({"jobs": 0}, "must be at least 1"),
         ({"threads": -1}, "must be at least 1"),
         ({"memory": "4"}, "memory = '4': must be a whole number of MB or GB"),
