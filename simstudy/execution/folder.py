@@ -131,17 +131,17 @@ class Folder:
         Raises Held if another process holds it, UserError if the file cannot be locked.
         """
         with contextlib.ExitStack() as held:
-            try:
-                opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Held(f"{self.path}: in use") from None
-            except (OSError, ValueError) as error:
-                if getattr(error, "errno", None) not in _NO_LOCKS:
-                    raise refused(self.path / name, error, "written") from error
-                remedy = "mount it with locks (flock), or choose an --output on another"
-                raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
             with self._told(name, "written"):
+                opened = held.enter_context(self._file(name, os.O_RDWR | os.O_CREAT))
+                try:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise Held(f"{self.path}: in use") from None
+                except OSError as error:
+                    if error.errno not in _NO_LOCKS:
+                        raise
+                    remedy = "mount it with locks (flock), or choose an --output on another"
+                    raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
                 os.ftruncate(opened, 0)
                 os.pwrite(opened, content, 0)
             try:

@@ -139,10 +139,11 @@ def counted(design: Design, store: Store) -> Status:
     cells = []
     for cell in (planned.cell for planned in design.cells):
         # Of sizes that the first run chooses, by a pilot that takes its time, the one of which there are batches.
-        sizes = [cell.simulation.batch_size] if states_size(cell) else SIZES.tolist()
-        named = {size: identity_of(with_settings(cell, "simulation", batch_size=size)) for size in sizes}
-        n, size = max((store.stored(identity).count(), size) for size, identity in named.items())
-        cells.append(CellStatus(identity=named[size], batch_size=size, stored=n, target=n, expected=n))
+        free = [] if states_size(cell) else SIZES.tolist()
+        sized = [with_settings(cell, "simulation", batch_size=size) for size in free] or [cell]
+        rows = ((store.stored(name := identity_of(each)).count(), each.simulation.batch_size, name) for each in sized)
+        n, size, identity = max(rows)
+        cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))
     return Status(origin="", as_of=time.time(), cells=tuple(cells))
 
 

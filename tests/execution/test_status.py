@@ -74,25 +74,6 @@ def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished,
     assert read_status(design, Store(store.folder)) is None
 
 
-def test_telling__takes_a_small_share_of_the_time(tmp_path, monkeypatch):
-    design = load_design(write_design(tmp_path))
-    store = store_of(design, tmp_path)
-    now, times = [0.0], []
-    monkeypatch.setattr(status.time, "monotonic", lambda: now[0])
-
-    def slow(*given):
-        times.append(now[0])
-        now[0] += 1.0
-        return status_of(*given)
-
-    writer, state = StatusWriter(store, design), RunState(design, store)
-    monkeypatch.setattr(status, "status_of", slow)
-    while now[0] < 500.0:
-        writer(state)
-        now[0] += 0.25
-    assert len(times) == 10 and times[1] - times[0] >= 1.0 / status.TELL_SHARE
-
-
 def test_design_by_another_path__has_the_status_that_was_told(finished, monkeypatch):
     design, store = finished
     monkeypatch.chdir(design.path.parent)

@@ -28,7 +28,7 @@ from simstudy.execution.executors import open_executor
 from simstudy.execution.loop import Task, run_tasks
 from simstudy.execution.state import RunState
 from simstudy.execution.status import status_of
-from simstudy.execution.store import RUN, Store, read_tree
+from simstudy.execution.store import RUN, Store, due, read_tree
 from simstudy.replicates.moments import Moments, empty
 from simstudy.report.progress import status_line, status_table
 
@@ -198,10 +198,12 @@ def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store
     store.flush()
     put(store, 2)
     assert len(flushed) == 4
-    monkeypatch.setattr("simstudy.execution.store.DISK_SHARE", 1e-9)
-    store.flush()
-    put(store, 3)
-    assert len(flushed) == 4  # a slow disk is asked less often
+
+
+def test_what_takes_long__is_done_less_often(monkeypatch):
+    """Batches are flushed to a slow disk, and the status of very many cells is written, in a share of the time."""
+    monkeypatch.setattr("simstudy.execution.store.time.monotonic", lambda: 10.0)
+    assert due(9.0, 1.0, 0.02) == 10.0 + 50.0 and due(9.999, 1.0, 0.02) == 10.0 + 1.0
 
 
 @pytest.mark.parametrize("refused_by", [None, stat.S_ISDIR, stat.S_ISREG])
