@@ -1,4 +1,4 @@
-"""Random designs, run, killed, resumed and extended for an hour, give the naive numbers.
+"""Random designs, run on any executor and extended for an hour, give the naive numbers and leave nothing behind.
 
 ``SOAK=20`` makes as many designs, ``SOAK_SECONDS=600`` ends after a time.
 """
@@ -6,17 +6,12 @@
 import os
 import random
 import tempfile
-import threading
 import time
-from collections import Counter
 from pathlib import Path
 
-import dask
 import numpy as np
 import psutil
 import pytest
-from commands import started
-from strangers import cluster
 
 import simstudy
 from simstudy.data import heads, training
@@ -26,7 +21,7 @@ from simstudy.results import cells_of
 pytestmark = pytest.mark.rare
 
 DESIGNS, SECONDS = int(os.environ.get("SOAK", "300")), float(os.environ.get("SOAK_SECONDS", "3600"))
-EXECUTORS = ["serial"] * 3 + ["threads"] * 8 + ["cluster"] * 4 + ["processes"]
+EXECUTORS = ["serial"] * 3 + ["threads"] * 8 + ["processes"]
 """How often each is taken: one starts processes in seconds, and the soak is to see many designs."""
 RATIO = 1.25
 """Memory at the end against that after a third: what a run leaks adds up, what is kept once does not."""
@@ -89,46 +84,21 @@ def resources() -> dict[str, int]:
 
 @pytest.mark.timeout(SECONDS + 1800)
 @pytest.mark.filterwarnings("ignore")
-def test_random_designs__give_the_naive_numbers_whatever_is_killed(tmp_path, monkeypatch):
-    rng, count, kept = random.Random(0), Counter(), []
-    for name in ("tmp", "scratch", "designs"):
-        (tmp_path / name).mkdir()
+def test_random_designs__give_the_naive_numbers_and_leave_nothing_behind(tmp_path, monkeypatch):
+    rng, kept, path = random.Random(0), [], tmp_path / "design.toml"
+    (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     began = time.monotonic()
-    with cluster(tmp_path / "cluster") as found, dask.config.set(found.settings):
-        while count["designs"] < DESIGNS and time.monotonic() - began < SECONDS:
-            settings, kind = drawn(rng), rng.choice(EXECUTORS)
-            place = tmp_path / "designs" / str(count["designs"])
-            place.mkdir()
-            path, executor = place / "design.toml", found.address if kind == "cluster" else kind
-            for _ in range(rng.randint(1, 2)):  # the second time with more replicates
-                path.write_text(TEXT.format(**settings))
-                for _ in range(rng.randint(0, 2) if kind != "cluster" else 0):
-                    arguments = "run", path, "--output", place, "--executor", kind, "--workers", 2
-                    scratch = f"import tempfile; tempfile.tempdir = {str(tmp_path / 'scratch')!r}\n"
-                    killed = started(*arguments, before=scratch, printed=(os.devnull, place / "log"))
-                    time.sleep(rng.uniform(0.0, 3.0 if kind == "processes" else 1.0))
-                    killed.kill()
-                    killed.join()
-                    count["kills"] += killed.exitcode < 0
-                killer = threading.Timer(rng.uniform(0.0, 0.4), found.kill_worker)
-                if kind == "cluster":
-                    killer.start()
-                    count["workers killed"] += 1
-                results = simstudy.run(path, output=place, executor=executor, workers=None if "://" in executor else 2)
-                if kind == "cluster":
-                    killer.join()
-                count[kind] += 1
-                count["runs"] += 1
-                count["cells"] += cells_of(results).sizes["cell"]
-                assert difference(path, results) < 1e-9, path.read_text()
-                settings["most"] *= 2
-            count["designs"] += 1
-            if kind != "cluster":  # a connection ends a little later
-                kept.append(resources())
-    print(f"\n{dict(count)} in {time.monotonic() - began:.0f} s; at the end {kept[-1]}")
+    while len(kept) < DESIGNS and time.monotonic() - began < SECONDS:
+        settings, executor = drawn(rng), rng.choice(EXECUTORS) if kept else "processes"  # which keep a helper
+        for _ in range(rng.randint(1, 2)):  # the second time with more replicates
+            path.write_text(TEXT.format(**settings))
+            results = simstudy.run(path, output=tmp_path / str(len(kept)), executor=executor, workers=2)
+            assert difference(path, results) < 1e-9, path.read_text()
+            settings["most"] *= 2
+        kept.append(resources())
+    print(f"\n{len(kept)} designs in {time.monotonic() - began:.0f} s; at the end {kept[-1]}")
     first, last = kept[len(kept) // 3], kept[-1]
     for name in ("descriptors", "threads", "children", "temporary files"):
         assert last[name] <= first[name], (name, kept)
     assert last["memory"] < RATIO * first["memory"]
-    assert count["designs"] == DESIGNS or time.monotonic() - began >= SECONDS
