@@ -62,10 +62,10 @@ def complete(
     """Run a study as `simstudy.run` says, and also return where its cells stand."""
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
-    _require_own_folder(design, store)
-    if done := _found_done(design, store, "cuda" if executor == "cuda" else "cpu"):
+    if done := _found(design, store, "cuda" if executor == "cuda" else "cpu"):
         return done
     from simstudy.execution.loop import Meter
+    from simstudy.execution.memory import require_memory
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
@@ -73,7 +73,7 @@ def complete(
     with contextlib.ExitStack() as held:
 
         def claim(memory: float, workers: int) -> None:
-            require_fitting(design.cells, memory, workers)
+            require_memory(design.cells, memory, workers)
             held.enter_context(store.locked())
 
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
@@ -120,16 +120,21 @@ def require_trust(cells: Iterable[Cell]) -> None:
                 piece.code.require_trust()
 
 
-def require_fitting(*given: Any) -> None:
-    """Refuse cells that memory cannot hold."""
-    from simstudy.execution.memory import require_memory
+def _found(design: Design, store: Store, device: str) -> Completed | None:
+    """Return what lies there already if a run would do nothing else than write it again.
 
-    require_memory(*given)
-
-
-def _found_done(design: Design, store: Store, device: str) -> Completed | None:
-    """Return what lies there already if a run would do nothing else than write it again."""
-    if STATUS_FILE not in store.files.names():
+    Results of another file that states a design of the same name are not written over.
+    """
+    if not (names := store.files.names()):
+        return None
+    other, name = store.design_file, ""
+    if design.path is not None and other is not None and other.is_file():
+        with contextlib.suppress(UserError):  # it is no design any more
+            name = name_of(read_design(other).tables)
+        if name == design.study.name and not os.path.samefile(other, design.path):
+            remedy = "give one of them another name, or choose another --output"
+            raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
+    if STATUS_FILE not in names:
         return None
     with store.locked():
         status = read_status(design, store)
@@ -175,9 +180,10 @@ def run_share(
     if not part.cells:
         return 0, store.place
     from simstudy.execution.loop import Meter
+    from simstudy.execution.memory import require_memory
     from simstudy.execution.state import RunState
 
-    claim = partial(require_fitting, part.cells)
+    claim = partial(require_memory, part.cells)
     with open_executor(executor, workers, trust_network, claim) as opened, store.locked():
         require_same_engine(design, store)
         simulate(RunState(part, store), opened, Meter(), observer or (lambda *_: None), budget=part.budget)
@@ -222,20 +228,6 @@ def simulate(
             observer(state)
         if spent:
             break
-
-
-def _require_own_folder(design: Design, store: Store) -> None:
-    """Refuse to write over the results of another file that states a design of the same name."""
-    other = store.design_file
-    if design.path is None or other is None or not other.is_file():
-        return
-    try:
-        name = name_of(read_design(other).tables)
-    except UserError:  # it is no design any more
-        return
-    if name == design.study.name and not os.path.samefile(other, design.path):
-        remedy = "give one of them another name, or choose another --output"
-        raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
 
 
 def select(design: Design, selection: str) -> int:

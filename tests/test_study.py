@@ -109,7 +109,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr("simstudy.report.figures.draw_z_scores", lambda results: None)  # it takes longest
     text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
     text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
     command = [str(write_design(tmp_path, text)), "--output", str(tmp_path / "out")]

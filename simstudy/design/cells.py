@@ -184,17 +184,17 @@ def features_needed(heads: Heads) -> int:
 
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     """Return the setting and the remedy of every rule that the settings of a cell break together."""
+    if cell.functions is None:
+        rules = (_rows, _heads, _estimator, _needs, _regression, _sizes)
+        found = [broken for rule in rules for broken in rule(cell)]
+    else:
+        remedy = "is the name of something else in the results; give the number another name"
+        found = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
+        found += cell.functions.impossibilities()
     size, short = cell.simulation.batch_size, (4, 8) if cell.population else ()
-    found = []
     if size % N_BLOCKS and size not in short:
         found.append(("batch_size", "must be a multiple of 16; of a population also 4 or 8"))
-    if cell.functions is None:
-        rules = (_regression, _rows, _heads, _estimator, _needs, _sizes)
-        return found + [broken for rule in rules for broken in rule(cell)]
-    for name in {*cell.statistics} & RESERVED:
-        remedy = f"{name!r} is the name of something else in the results; give the number another name"
-        found.append(("measures", remedy))
-    return [*found, *cell.functions.impossibilities()]
+    return found
 
 
 def _regression(cell: Cell) -> Broken:
@@ -285,8 +285,6 @@ def _estimator(cell: Cell) -> Broken:
     if isinstance(values, RandomValueProjections) and values.value_dim > values.n_components:
         remedy = f"value_dim = {values.value_dim} of n_components = {values.n_components}; lower it"
         yield "value_projections", remedy
-    if not SMALLEST <= cell.bandwidth <= LARGEST:
-        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
 
 
 def _needs(cell: Cell) -> Broken:
@@ -338,6 +336,8 @@ def _sizes(cell: Cell) -> Broken:
         yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
     if queries.kind == "points" and max(map(len, queries.points)) > d:
         yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
+    if not SMALLEST <= cell.bandwidth <= LARGEST:
+        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
     numbers = {
         # Keys as drawn, and as projected by every head.
         "n_keys": data.n_keys * max(d, n_heads * p),

@@ -10,7 +10,7 @@ from typing import Any
 from simstudy.design.document import PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.state import of_one_task, sharing_data
+from simstudy.execution.loop import of_one_task, sharing_data
 from simstudy.replicates.allocation import with_settings
 from simstudy.replicates.batch import pieces, replicate_bytes, simulate_batch
 

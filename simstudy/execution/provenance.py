@@ -48,8 +48,8 @@ def engine(device: str = "cpu") -> str:
     # Code that NumPy runs here, and the library of linear algebra in its wheel: others may be loaded or not.
     inside = [library for library in threadpool_info() if library["filepath"].startswith(np.__path__[0])]
     architectures = [library.get("architecture") for library in inside]
-    stated = libraries, architectures, np.lib.introspect.opt_func_info(), hardware(device)
-    digest.update(repr(stated).encode() + probed())
+    values, instructions = probed(), np.lib.introspect.opt_func_info()
+    digest.update(repr((libraries, architectures, instructions, hardware(device))).encode() + values)
     return digest.hexdigest()
 
 

@@ -40,7 +40,7 @@ class Share(NamedTuple):
     def of(self, design: Design) -> Design:
         """Return the design with the cells of this share only: none, if there are more shares than cells."""
         # Imported here: who looks at a study need not wait for what computes it.
-        from simstudy.execution.state import of_one_task, sharing_data
+        from simstudy.execution.loop import of_one_task, sharing_data
 
         alike: dict[str, list[PlannedCell]] = defaultdict(list)
         for planned in design.cells:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,20 +17,15 @@ from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEAS
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.batches import Entry, entry_of, pack, size_of
-from simstudy.execution.loop import Task
+from simstudy.execution.loop import Task, of_one_task, sharing_data
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Finished, Store
 from simstudy.replicates.allocation import operations
-from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
 from simstudy.replicates.population import measured
 from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
 
-T = TypeVar("T")
-
-CELLS_PER_TASK = 8
-"""Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
 PIECE = 64
 """Batches of a cell that are held at once, or as many as one block is made of."""
 LARGE, CHEAP = 1 << 18, 1000.0
@@ -341,16 +336,3 @@ def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...
     shown = ({name: np.shape(v) for name, v in table.items()} for table in tables)
     whole = all(each.items() <= has.items() for each, has in zip(wanted, shown, strict=True))
     return (known.looks[-1], found, failed) if whole else None
-
-
-def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell], device: str = "cpu") -> list[list[T]]:
-    """Return the entries in groups whose cells draw the same data on a device."""
-    groups: dict[tuple, list[T]] = defaultdict(list)
-    for entry in entries:
-        groups[shares_data(cell_of(entry), device)].append(entry)
-    return list(groups.values())
-
-
-def of_one_task(sharers: list[T]) -> Iterator[list[T]]:
-    """Yield what one task evaluates of cells that share data, or of anything that stands for one."""
-    return (sharers[start : start + CELLS_PER_TASK] for start in range(0, len(sharers), CELLS_PER_TASK))

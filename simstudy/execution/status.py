@@ -83,12 +83,13 @@ class StatusWriter:
 
     def write(self, state: RunState, device: str = "") -> Status:
         """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
-        done, expected, *_ = state.standing
+        status = status_of(state, self._origin)
+        known, (done, expected, *_) = state.work_known, state.standing
         self._found = done if self._found is None else self._found
         told: dict[str, Any] = {"results": _digest_of_results(self._store, device) if device else ""}
-        if state.work_known and done > self._found:
+        if known and done > self._found:
             told["seconds_left"] = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
-        status = status_of(state, self._origin).model_copy(update=told)
+        status = status.model_copy(update=told)
         self._store.write_text(FILE, status.model_dump_json(), flush=False)
         return status
 
