@@ -108,7 +108,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_report_after_a_run__writes_the_same_bytes(tmp_path, monkeypatch):
+def test_report_after_a_run__writes_the_same_bytes(tmp_path):
     text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
     text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
     command = [str(write_design(tmp_path, text)), "--output", str(tmp_path / "out")]
