@@ -84,9 +84,8 @@ def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
     """Return results, or refuse those of another layout."""
     if "design_hash" not in results.attrs:
         raise UserError(f"{path}: these are not the results of a study; give the results.nc of a run")
-    if results.attrs.get("layout") != LAYOUT or not all(
-        isinstance(results.attrs.get(name), str) for name in ATTRIBUTES
-    ):
+    stated = map(results.attrs.get, ATTRIBUTES)
+    if results.attrs.get("layout") != LAYOUT or not all(isinstance(each, str) for each in stated):
         version, commit = (str(results.attrs.get(name) or "unknown") for name in ("simstudy_version", "commit"))
         message = f"{path}: laid out by another version of simstudy ({version}, commit {commit})"
         raise UserError(f"{message}; run the study again")

@@ -109,6 +109,7 @@ def simulate(
     factors, mcse, claims, budget = factors or {}, mcse or {}, claims or {}, budget or {}
     _require(Mapping, "dict", {"factors": factors, "mcse": mcse, "claims": claims, "budget": budget})
     _require(Mapping, "dict", {f"claims.{claim}": entries for claim, entries in claims.items()})
+    _require(int, "whole number", {"max_replicates": max_replicates})
     _require(Iterable, "list", {"methods": methods, "measures": measures, **factors})
     if not methods:
         raise UserError("methods = []: give at least one function")

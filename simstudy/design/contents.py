@@ -193,7 +193,7 @@ class OwnFiles:
             raise UserError(f"{path}: defines no function {function!r}; known are {', '.join(code.functions)}")
         call = code.function(function)
         try:
-            return float(call(**parameters))
+            return float(0.0 + call(**parameters))  # no text
         except Exception as error:
             raise UserError(f"{path}: {function} raises {type(error).__name__}: {error}") from None
 

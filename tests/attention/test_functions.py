@@ -140,10 +140,6 @@ def test_methods__see_the_same_data(tmp_path):
     assert results.verdict_estimate.values == pytest.approx([*told.values()])
 
 
-def without_truth(draw, n, shift):
-    return {"x": draw.normals(n) + shift}
-
-
 def test_replay_of_a_failed_replicate__has_its_data_and_says_why(tmp_path):
     results = study(tmp_path, method=fragile, measures=["bias"], one_by_one=True)
     cell = load_design(tmp_path / "own" / "design.json", trust=[tmp_path / "own" / "functions.py"]).cells[0].cell
@@ -205,14 +201,6 @@ def as_list(draw, n, shift):
     return {"x": draw.normals(n).tolist(), "truth": shift}
 
 
-def as_dict(draw, n, shift):
-    return {"x": {"of": draw.normals(n)}, "truth": shift}
-
-
-def ragged(rng, n, shift):
-    return {"x": rng.normal(size=rng.integers(2, 9)), "truth": shift}
-
-
 def greedy(x, n):
     x[0] = 0.0
     return {"estimate": x.mean(axis=-1)}
@@ -230,7 +218,10 @@ def n_failed(x):
     ("how", "message"),
     [
         (lambda x: {"estimate": x.mean(axis=-1) - x.mean()}, "odd gives a replicate other numbers among other repl"),
-        ({"process": without_truth}, "mean returns no 'truth'; bias needs it; known are estimate"),
+        (
+            {"process": lambda draw, n, shift: {"x": draw.normals(n) + shift}},
+            "mean returns no 'truth'; bias needs it; known are estimate",
+        ),
         (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 5 replicates"),
         (lambda x: {"estimate": x.mean(axis=-1)[1:]}, "the first axis must be that of 5 replicates"),
         (lambda x: {"estimate": x.means()}, "odd raises AttributeError"),
@@ -246,8 +237,11 @@ def n_failed(x):
         ({"measures": [n_failed]}, "'n_failed' is the name of something else in the results"),
         (lambda x: {"estimate": "nothing"}, "odd gives estimate as text; give real numbers"),
         ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType; give real numbers"),
-        ({"process": as_dict}, "as_dict gives x as dict; give an array of numbers"),
-        ({"process": ragged}, "ragged gives x in different shapes in two replicates; give arrays of one shape"),
+        (
+            {"process": lambda draw, n, shift: {"x": {"of": draw.normals(n)}}},
+            "process gives x as dict; give an array of numbers",
+        ),
+        ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),
         ({"process": as_list, "method": greedy, "one_by_one": True}, "read-only: data are shared by all methods; copy"),
         (
             lambda x: {"estimate": x[:, 0] + np.random.default_rng().normal()},
@@ -263,6 +257,7 @@ def n_failed(x):
         ({"measures": "bias"}, "measures = 'bias': give a list"),
         ({"factors": {"n": 10}}, "n = 10: give a list"),
         ({"factors": 3}, "factors = 3: give a dict"),
+        ({"max_replicates": "9"}, "max_replicates = '9': give a whole number"),
         ({"claims": {"c": 3}}, "claims.c = 3: give a dict"),
         ({"factors": {"n": [N], "shift": [mean]}}, "is of type function; give text, numbers, lists"),
         ({"method": lambda x: {"estimate": x}}, "has no name of its own; give methods as a dict by name"),
@@ -414,9 +409,11 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
         ("scale = [1.0, 2.0]", "speed = [1.0]", "grids.scales.factors.speed.0. = 1.0: is taken by no function"),
         ('method = "square"', 'method = "sqare"', "defines no function 'sqare'; known are square, mean_square"),
         ('"mean_square", scale', '"mean_sqare", scale', "claims.value.value: .* defines no function 'mean_sqare'"),
+        ("scale**2", "str(scale)", "claims.value.value: .*functions.py: mean_square raises TypeError: unsupported"),
         ('"mean_square", scale', '["mean_square"], scale', r"claims.value.value: .* no function \['mean_square'\]"),
     ):  # fmt: skip
         path.write_text(text.replace(old, new))
+        code.write_text(SQUARES.replace(old, new))
         with pytest.raises(UserError, match=said):
             load_design(path, trust=[code])
     code.write_text("def mean_square(:")
