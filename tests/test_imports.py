@@ -1,14 +1,20 @@
 """The walls of the house: what a linter of imports cannot see."""
 
 import ast
+import importlib
+import itertools
+import re
 import sys
 import tomllib
+from concurrent.futures import Executor
 from pathlib import Path
 
 import grimp
 import pytest
+from builders import DESIGN, edited, write_design
 from commands import ROOT
 
+from simstudy import run
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.design.measures import INDICES
 from simstudy.execution.provenance import PACKAGE, sources
@@ -92,3 +98,29 @@ def test_sizes__are_within_their_budgets():
         "words": sum(len(path.read_text().split()) for path in ROOT.rglob("*.md") if not hidden(path)),
     }
     assert {name: n for name, n in whole.items() if n > budgets["whole"][name]} == {}
+
+
+def test_flow_to_the_first_batch__is_as_short_as_contributors_read(tmp_path):
+    """Files of functions and properties, as others of the package first call them; see CONTRIBUTING.md."""
+    met = {}
+
+    def note(frame, event, _):
+        code, caller = frame.f_code, frame.f_back and frame.f_back.f_code
+        ours = event == "call" and caller and all(each.co_filename.startswith(f"{PACKAGE}/") for each in (code, caller))
+        if ours and caller.co_name != "<module>" and not re.search("<|__$", code.co_qualname):
+            met.setdefault(code)
+
+    for name in ("verdicts.assemble", "verdicts.judge", "execution.memory", "kernels.devices"):  # no part of the flow
+        importlib.import_module(f"simstudy.{name}")
+    two_cells = edited(edited(DESIGN, "[0.5, 1.0]", "[0.5]"), "[0, 45, 90]", "[0, 45]")
+    stopping = type("", (Executor,), {"submit": lambda *_: sys.exit()})()  # where the first batch would be computed
+    sys.setprofile(note)
+    try:
+        with pytest.raises(SystemExit):
+            run(write_design(tmp_path, two_cells), output=tmp_path, executor=stopping, observer=lambda *_: None)
+    finally:
+        sys.setprofile(None)
+    files = [str(Path(code.co_filename).relative_to(PACKAGE)) for code in met]
+    stays = [name for name, _ in itertools.groupby(files)]
+    most = re.search(r"(\d+) stays in (\d+) files", (PACKAGE / "CONTRIBUTING.md").read_text())
+    assert len(stays) <= int(most[1]) and len({*files}) <= int(most[2]), " ".join(stays)

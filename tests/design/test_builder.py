@@ -5,12 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, write_design
+from builders import write_design
 
 from simstudy import Study, check
-from simstudy.design.document import Design
+from simstudy.design.document import Design, Grid
 from simstudy.design.load import load_design
-from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLES
 from simstudy.errors import UserError
 
@@ -70,17 +69,6 @@ def test_methods__have_the_signature_of_their_records():
         assert all(name in inspect.getdoc(method) for name in record.model_fields)
 
 
-@pytest.mark.parametrize("given, levels", [("[0, 3]", [0, 1, 2]), ("[3, 0, -2]", [3, 1]), ("[5, 12, 3]", [5, 8, 11])])
-def test_range__is_the_list_that_python_makes_of_it(tmp_path, given, levels):
-    text = edited(DESIGN, "angle = [0, 45, 90]", f"angle = {{ range = {given} }}")
-    written = edited(DESIGN, "angle = [0, 45, 90]", f"angle = {levels}")
-    one, other = (loaded(tmp_path, each) for each in (text, written))
-    assert stated(one) == stated(other)
-
-
-@pytest.mark.parametrize(
-    "given", ["[0]", "[0, 1.5]", "[0, 9, 0]", "[0, true]", "3", f"[{-(2**63)}, {2**63 - 1}]", "[0, 2], step = 1"]
-)
-def test_range_that_is_none__is_refused_with_its_place(tmp_path, given):
-    with pytest.raises(DesignError, match=r"grids.angles.factors.angle = .*range.*: must be a"):
-        loaded(tmp_path, edited(DESIGN, "angle = [0, 45, 90]", f"angle = {{ range = {given} }}"))
+def test_range__is_the_list_that_python_makes_of_it():
+    given = {"a": {"range": [0, 3]}, "b": {"range": [3, 0, -2]}, "c": {"range": [5, 12, 3]}}
+    assert Grid(factors=given).factors == {"a": [0, 1, 2], "b": [3, 1], "c": [5, 8, 11]}

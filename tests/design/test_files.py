@@ -68,25 +68,16 @@ def test_head_file__that_is_none_is_refused(tmp_path, monkeypatch, content, expe
     assert expected in mistakes(tmp_path, of_heads("heads.npy"))
 
 
-@pytest.fixture(params=["fifo", "folder", "device", "socket"])
-def irregular(request, tmp_path):
-    path = tmp_path / "odd"
-    match request.param:
-        case "fifo":
-            os.mkfifo(path)
-        case "folder":
-            path.mkdir()
-        case "device":
-            path.symlink_to("/dev/zero")
-        case "socket":
-            with socket.socket(socket.AF_UNIX) as server:
-                server.bind(str(path))
-    return path
+def of_socket(path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
 
 
-def test_irregular_files__are_refused_without_waiting(irregular, tmp_path):
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), of_socket])
+def test_irregular_files__are_refused_without_waiting(make, tmp_path):
+    make(tmp_path / "odd")
     with pytest.raises(DesignError, match="cannot be read: a folder, pipe, device or socket"):
-        load_design(irregular)
+        load_design(tmp_path / "odd")
     text = of_heads("odd")
     assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, text)
 

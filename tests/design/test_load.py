@@ -43,13 +43,10 @@ SPOILT = [
     ("n_keys = 40", f"n_keys = 40\n{'x' * 300} = 3", f"data.{'x' * 195}...", "unknown key"),
     ("n_keys = 40", "n_keys = 40\nn_kees = 3", "data.n_kees = 3", 'unknown key; did you mean "n_keys"?'),
     ("n_keys = 40\n", "", "data.n_keys", "missing; add it"),
-    ("n_keys = 40", "n_keys = -1", "data.n_keys = -1", "Input should be greater than or equal to 1"),
     ("n_keys = 40", "n_keys = 40\nnoise_sd = 1e200", "data.noise_sd = 1e+200", "Input should be less"),
     ("n_keys = 40", "n_keys = 5_000_000_000", "data.n_keys = 5000000000", "needs an array of 224 GiB, above 8; use"),
     ("n_features = 6", "n_features = 3", "heads.n_heads = 2", "take up 4 features; n_features is 3"),
-    ("n_features = 6", "n_features = 100_000_000_000", "data.n_features = 100000000000", "Input should be less"),
     ("head_dim = 2", "head_dim = 7", "heads.head_dim = 7", "exceeds n_features"),
-    ("n_heads = 2", "n_heads = 2\nn_head = 3", "heads.n_head = 3", 'did you mean "n_heads"?'),
     ('arrangement = "rotated"', 'arrangement = "orthogonl"', "heads.arrangement = 'orthogonl'", 'mean "orthogonal"?'),
     ("angle = [0, 45, 90]", 'angle = [45]\narrangement = ["haar"]', "grids.angles.factors.angle[0] = 45.0", "remove"),
     ("angle = [0, 45, 90]", "n_keys = [1]", "heads.angle", 'state angle for arrangement = "rotated"'),
@@ -57,15 +54,14 @@ SPOILT = [
     ("seed = 7", "seed = 7.0", "simulation.seed = 7.0", "Input should be a valid integer"),
     ("seed = 7", "seed" + ".a" * 30 + " = 7", "simulation.seed = {'a'", "Input should be a valid integer"),
     ("seed = 7", "seed = " + "9" * 5000, "", "not valid TOML: Exceeds the limit"),
-    ("[profiles.quick]", "[profiles.quick]\n[data]", "", "not valid TOML"),
     *(("batch_size = 32", f"batch_size = {n}", f"simulation.batch_size = {n}", "multiple of 16") for n in (8, 33)),
-    ("batch_size = 32", 'batch_size = 32\ndtype = "float16"', "simulation.dtype = 'float16'", 'mean "float64"?'),
     ("angle = [0, 45, 90]", "angle = []", "grids.angles.factors.angle = []", "List should have at least 1 item"),
     ("angle = [0, 45, 90]", "angle = 45", "grids.angles.factors.angle = 45", "Input should be a valid list"),
+    *(("angle = [0, 45, 90]", f"angle = {{ range = {each} }}", "grids.angles.factors.angle = {'range': ", ": must be a")
+      for each in ("[0]", "[0, 1.5]", "[0, 9, 0]", "[0, true]", "3", f"[{-(2**63)}, {2**63 - 1}]", "[0, 2], step = 1")),
     ("angle = [0, 45, 90]", "angle = [0, 91]", "grids.angles.factors.angle[1] = 91", "Input should be less"),
     ("angle = [0, 45, 90]", "angle = [0, nan]", "grids.angles.factors.angle", "nan is no level"),
     ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, inf]", "grids.angles.factors.bandwidth[1] = inf", "finite"),
-    ("bandwidth = [0.5, 1.0]", "bandwidth = [1e-300]", "grids.angles.factors.bandwidth[0] = 1e-300", "greater"),
     ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "grids.angles.factors", "two cells have these values"),
     ("bandwidth = [0.5, 1.0]", "batch_size = [32, 64]", "grids.angles.factors", "in batches of different sizes"),
     ("bandwidth = [0.5, 1.0]", "bandwith = [0.5, 1.0]", "grids.angles.factors.bandwith", 'did you mean "bandwidth"?'),
@@ -74,7 +70,6 @@ SPOILT = [
      'did you mean "amplitude"?'),
     ("bandwidth = [0.5, 1.0]", 'bandwidth = [{ kind = "log", power = 900, tuned_at = 10000 }]',
      "grids.angles.factors.bandwidth[0]", "comes to inf, outside"),
-    ("bandwidth = [0.5, 1.0]", "angles = [0.5]", "grids.angles.factors.angles", 'did you mean "angle"?'),
     ("[grids.angles.factors]", "[grids.angles.factor]", "grids.angles.factor", 'did you mean "factors"?'),
     ("[grids.angles.factors]", "[grids.Angles.factors]", "grids.Angles", "lower-case letters and digits"),
     ('name = "tiny"', 'name = "../up"', "study.name = '../up'", "lower-case letters and digits"),
@@ -99,8 +94,6 @@ SPOILT = [
     ('y = "mse"', 'y = "msee"', "figures.mse.y = 'msee'", 'did you mean "mse"?'),
     ('hue = "bandwidth"', 'x_scale = "log"', "figures.mse.x = 'angle'", "is 0 in a cell and has no logarithm"),
     ('hue = "bandwidth"', 'hues = "bandwidth"', "figures.mse.hues = 'bandwidth'", 'did you mean "hue"?'),
-    ("[profiles.quick]", OPTIMUM, "figures.best.over", "missing; add it"),
-    ("[profiles.quick]", f'{OPTIMUM}over = "angles"', "figures.best.over = 'angles'", 'did you mean "angle"?'),
     ("[profiles.quick]", f'{OPTIMUM}over = "bandwidth"', "figures.best.over = 'bandwidth'", "or more different values"),
     ('hue = "bandwidth"', 'index = "vendi"', "figures.mse.index = 'vendi'", "unknown key; known: title"),
     ('grid = "angles"\nmeasure', 'grid = "angels"\nmeasure', "claims.mse-falls.grid = 'angels'", 'mean "angles"?'),
@@ -108,8 +101,6 @@ SPOILT = [
     ('measure = "mse"', 'measure = "hdi"', "claims.mse-falls.index", "state index for measure"),
     ('measure = "mse"', 'measure = "mse"\nwhere = { bandwidth = 3 }', "claims.mse-falls.where = {", "selects no cell"),
     ('measure = "mse"', 'measure = "mse"\nwhere = { bandwith = 0.5 }', "claims.mse-falls.where.bandwith = 0.5", "mean"),
-    ('measure = "mse"', 'measure = "mse"\nkind2 = 1', "claims.mse-falls.kind2 = 1", 'did you mean "kind"?'),
-    ('kind = "monotone"', 'kind = "monoton"', "claims.mse-falls.kind = 'monoton'", 'did you mean "monotone"?'),
     ('direction = "decreasing"', 'direction = "down"', "claims.mse-falls.direction = 'down'", "Input should be 'incr"),
     ('x = "angle"\nd', 'x = "angle"\nwhere = { angle = 45 }\nd', "claims.mse-falls.x", "two or more different values"),
     ('x = "angle"\nd', "x = 3\nd", "claims.mse-falls.x = 3", "Input should be a valid string"),
@@ -202,10 +193,8 @@ def test_too_many_cells__are_refused(tmp_path, monkeypatch):
 
 
 def test_identity__follows_numbers_not_labels_and_paths():
-    cell, (plain, named) = (
-        minimal_cell(),
-        (minimal_cell(regression={"kind": "ridge"} | each) for each in ({}, {"label": "sin x"})),
-    )
+    cell, labels = minimal_cell(), ({}, {"label": "sin x"})
+    plain, named = (minimal_cell(regression={"kind": "ridge"} | each) for each in labels)
     assert (plain.coordinates["regression"], named.coordinates["regression"]) == ("ridge", "sin x")
     assert plain.identity("a") == named.identity("a")
     own = [{"kind": "sum", "terms": [{"kind": "own", "path": f"{name}.py", "name": "m"}]} for name in "ab"]
