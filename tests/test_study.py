@@ -69,23 +69,6 @@ def test_results__open_with_xarray_alone_and_explain_themselves(serial):
     xr.testing.assert_identical(cells_of(output / "tiny" / "quick"), cells_of(path))
 
 
-def test_integrated_and_drawn_noise__agree(tmp_path):
-    """Rao-Blackwellised and noise-drawing measures estimate the same; a wrong noise level must show."""
-    uneven = 'n_keys = 40\nnoise = { kind = "heteroscedastic", strength = 2.0 }\nkey_distribution = "sphere"'
-    text = edited(DESIGN, "n_keys = 40", uneven)
-    text = edited(text, "bandwidth = [0.5, 1.0]", 'noise_treatment = ["integrated", "drawn"]')
-    text = edited(text, "min_replicates = 64", "min_replicates = 2048")
-    text = edited(edited(text, "max_replicates = 512", "max_replicates = 2048"), "s = 1024", "s = 2048")
-    grid = tree_of(run(write_design(tmp_path, text.replace('hue = "bandwidth"\n', "")), output=tmp_path))["angles"]
-    drawn, integrated = (grid.ds.sel(noise_treatment=each) for each in ("drawn", "integrated"))
-    error, other = (grid["errors"].ds.sel(noise_treatment=each) for each in ("drawn", "integrated"))
-    for name in ("mean_variance", "mean_covariance", "ensemble_variance", "mse"):
-        # Cells share their keys, so ignoring the pairing makes z too small, never too large.
-        assert (abs(drawn[name] - integrated[name]) < 4 * np.hypot(error[name], other[name])).all(), name
-    assert (abs(1.3 * drawn.mse - integrated.mse) > 4 * error.mse).any()  # the control
-    assert (other.mse <= error.mse * 1.05).all()
-
-
 def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     """And a plain arm beside the expansion has the same numbers but for errors, of the same data."""
     factors = 'angle = [45]\nn_keys = [2, 40]\ncontrol = ["none", "expansion"]'

@@ -5,7 +5,7 @@ the controls are the errors given those that were drawn, which say nothing of ot
 ± 1.96 printed errors must cover in 93 of 100 studies of thirteen hard cells.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +25,20 @@ pytestmark = pytest.mark.rare
 
 Array = NDArray[np.float64]
 
-MEASURES = ("mse", "ensemble_variance", "correlation")
-N_DRAWS = 64
 TINY = {
     "n_keys": 20, "n_features": 3, "head_dim": 1, "arrangement": "haar", "regression": {"kind": "ridge"},
     "queries": {"kind": "gaussian", "count": 2}, "batch_size": 16,
+}  # fmt: skip
+ROWS = {
+    "n_keys": 30, "n_features": 2, "n_heads": 2, "head_dim": 1, "arrangement": "orthogonal", "bandwidth": 0.7,
+    "batch_size": 16, "queries": {"kind": "held_out", "count": 4},
+}  # fmt: skip
+OF_ROWS, N_DRAWS, LEAST, MOST = ("mse", "ensemble_variance", "squared_bias"), 64, 0.93, 0.97
+DATA_SETS = {
+    "diabetes": (["bmi", "s5"], {"kind": "fitted", "learner": "nearest_neighbours"}, "residuals", ["held_out"]),
+    "wine": (["hue", "ash"], {"kind": "fitted", "learner": "linear"}, {"kind": "residuals", "paired": True},
+             ["held_out", "rows"]),
+    "breast_cancer": (["mean radius", "mean texture"], "file", "gaussian", ["held_out"]),
 }  # fmt: skip
 
 
@@ -49,76 +58,48 @@ class Intervals(NamedTuple):
         return np.asarray(within.mean(axis=0))
 
 
-def averages(studies: int, population: tuple[str, ...], n_batches: int = N_DRAWS) -> Intervals:
-    cells = (minimal_cell(**TINY | {"seed": seed, "population": population}) for seed in range(studies))
-    return intervals(cells, MEASURES, n_batches)
-
-
-def intervals(cells: Iterable[Cell], measures: tuple[str, ...], n_batches: int) -> Intervals:
+def intervals(cell_of: Callable[[int], Cell], count: int, measures: tuple[str, ...], n_batches: int) -> Intervals:
     found = []
-    for cell in cells:
-        performance = estimated(cell, n_batches)
+    for seed in range(count):
+        performance = estimated(cell_of(seed), n_batches)
         found.append([(performance.estimate[name], performance.mcse[name]) for name in measures])
     values = np.array(found, float)
     return Intervals(values[..., 0], values[..., 1], performance.n_blocks - 1)
 
 
-STUDIES = 500
-LEAST, MOST = 0.93, 0.97
-
-
 def test_intervals_over_the_population__cover_and_those_given_one_draw_do_not():
-    over = averages(STUDIES, ("queries", "heads"))
+    measures, studies = ("mse", "ensemble_variance", "correlation"), 500
+    over, fixed = (
+        intervals(lambda seed, drawn=drawn: minimal_cell(**TINY, seed=seed, population=drawn), count, measures, n)
+        for drawn, count, n in ((("queries", "heads"), studies, N_DRAWS), ((), studies // 4, 8))
+    )
     truth = over.estimates.mean(axis=0)
-    fixed = averages(STUDIES // 4, (), n_batches=8)
-    for name, share, control in zip(MEASURES, over.coverage(truth), fixed.coverage(truth), strict=True):
+    for name, share, control in zip(measures, over.coverage(truth), fixed.coverage(truth), strict=True):
         print(f"{name}: {share:.1%} over the population, {control:.1%} given one draw")
         assert LEAST <= share <= MOST
         assert control < 0.7
 
 
-OF_ROWS = ("mse", "ensemble_variance", "squared_bias")
-DATA_SETS = {
-    "diabetes": (["bmi", "s5"], {"kind": "fitted", "learner": "nearest_neighbours"}, "residuals", ["held_out"]),
-    "wine": (["hue", "ash"], {"kind": "fitted", "learner": "linear"}, {"kind": "residuals", "paired": True},
-             ["held_out", "rows"]),
-    "breast_cancer": (["mean radius", "mean texture"], "file", "gaussian", ["held_out"]),
-}  # fmt: skip
-
-
-def studies(name: str, count: int, population: list[str] | None = None, n_batches: int = 64) -> Intervals:
-    columns, regression, noise, stated = DATA_SETS[name]
+def split_of(name: str, seed: int, given: bool) -> Cell:
+    columns, regression, noise, population = DATA_SETS[name]
     keys = {"kind": "file", "path": f"sklearn:{name}", "columns": columns, "response": "target", "held_out": 20}
-    return intervals(
-        (with_contents(
-            n_keys=30, n_features=2, n_heads=2, head_dim=1, arrangement="orthogonal", bandwidth=0.7, batch_size=16,
-            key_distribution=keys, regression=regression, noise=noise, queries={"kind": "held_out", "count": 4},
-            seed=seed, population=stated if population is None else population,
-        ) for seed in range(count)), OF_ROWS, n_batches,
-    )  # fmt: skip
+    drawn = {"seed": seed, "population": [] if given else population}
+    return with_contents(**ROWS | drawn, key_distribution=keys, regression=regression, noise=noise)
 
 
-SEEDS = 120
-
-
-@pytest.fixture(scope="module")
-def found():
-    return {name: (studies(name, SEEDS), studies(name, SEEDS // 3, [], n_batches=8)) for name in DATA_SETS}
-
-
-def test_standard_errors__are_the_standard_deviation_over_seeds(found):
-    for name, (over, fixed) in found.items():
-        ratios = over.ratio
-        print(f"\n{name}: error over standard deviation of {SEEDS} seeds", dict(zip(OF_ROWS, ratios, strict=True)))
-        assert ((ratios >= 0.85) & (ratios <= 1.15)).all()
+def test_standard_errors_over_splits_of_rows__are_the_standard_deviation_over_seeds_and_intervals_cover():
+    seeds, shares = 120, []
+    for name in DATA_SETS:
+        over = intervals(lambda seed, name=name: split_of(name, seed, False), seeds, OF_ROWS, N_DRAWS)
+        fixed = intervals(lambda seed, name=name: split_of(name, seed, True), seeds // 3, OF_ROWS, 8)
+        print(f"\n{name}: error over standard deviation of {seeds} seeds", dict(zip(OF_ROWS, over.ratio, strict=True)))
+        assert ((over.ratio >= 0.85) & (over.ratio <= 1.15)).all()
         assert (fixed.ratio < 0.6).all()
-
-
-def test_intervals__cover_and_those_given_one_split_do_not(found):
-    truths = {name: over.estimates.mean(axis=0) for name, (over, _) in found.items()}
-    share, control = np.mean([[one.coverage(truths[name]) for one in each] for name, each in found.items()], axis=0)
-    print(f"\n{SEEDS * len(found)} studies", dict(zip(OF_ROWS, share, strict=True)), "given one split", control)
-    assert ((share >= 0.93) & (share <= 0.97)).all()
+        truth = over.estimates.mean(axis=0)
+        shares.append([over.coverage(truth), fixed.coverage(truth)])
+    share, control = np.mean(shares, axis=0)
+    print(f"\n{seeds * len(shares)} studies", dict(zip(OF_ROWS, share, strict=True)), "given one split", control)
+    assert ((share >= LEAST) & (share <= MOST)).all()
     assert (control < 0.7).all()
 
 

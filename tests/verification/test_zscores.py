@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from simstudy.design.settings.cell import Cell
-from simstudy.replicates.moments import Moments, controlled, stack
+from simstudy.replicates.moments import controlled, stack
 from simstudy.replicates.performance import performance
 from simstudy.theory import exact_moments, leading_order
 
 N_CONFIGURATIONS = 270
 # Beyond those that quadrature covers: numbers from N_CONFIGURATIONS on.
 N_QUASI_MONTE_CARLO = 30
-STATISTICS = ("covariance", "variance", "bias")
+STATISTICS, PAIR = ("covariance", "variance", "bias"), {"covariance": (0, 1), "variance": (0, 0)}
 
 N_KEYS = (3, 4, 6, 10, 20, 50, 100, 300)
 ANGLES = (0.0, 10.0, 30.0, 45.0, 60.0, 80.0, 90.0)
@@ -147,14 +147,13 @@ def simulated(configuration: Configuration) -> Value:
     blocks, _ = controlled(stack(batches_of(cell, configuration.n_batches)))
     assert not blocks.failed.size
     if configuration.statistic == "bias":
-        return _mean_error(blocks, head=1)
+        means = blocks.error_sum[:, :, 1].mean(axis=1) / blocks.n_defined
+        return Value(float(means.mean()), float(stats.sem(means)), len(means))
     measured = performance(blocks, np.array(cell.weights), cell.statistics)
-    pair = _pair(configuration.statistic)
-    return Value(
-        float(measured.estimate["head_covariance"][pair]),
-        float(measured.mcse["head_covariance"][pair]),
-        measured.n_blocks,
+    value, error = (
+        each["head_covariance"][PAIR[configuration.statistic]] for each in (measured.estimate, measured.mcse)
     )
+    return Value(float(value), float(error), measured.n_blocks)
 
 
 def exact(configuration: Configuration) -> Value:
@@ -163,7 +162,7 @@ def exact(configuration: Configuration) -> Value:
     assert prediction.self_check.max() < 1e-8
     if configuration.statistic == "bias":
         return Value(float(prediction.bias[:, 1].mean()), float(prediction.bias_error[:, 1].mean()))
-    index = (slice(None), *_pair(configuration.statistic))
+    index = (slice(None), *PAIR[configuration.statistic])
     return Value(float(prediction.covariance[index].mean()), float(prediction.covariance_error[index].mean()))
 
 
@@ -178,7 +177,7 @@ def leading(configuration: Configuration) -> Value:
     prediction = leading_order(cell, *arrays_of(cell))
     if configuration.statistic == "bias":
         return Value(float(prediction.bias[:, 1].mean()), 0.0)
-    index = (slice(None), *_pair(configuration.statistic))
+    index = (slice(None), *PAIR[configuration.statistic])
     return Value(float(prediction.covariance[index].mean()) * MANY_KEYS / configuration.cell.data.n_keys, 0.0)
 
 
@@ -202,16 +201,9 @@ def judge(z: NDArray[np.float64]) -> list[str]:
         "mean": abs(z.mean()) < stats.norm.isf(LEVEL / 2) / np.sqrt(count),
         "sd": low < z.std(ddof=1) < high,
     }
-    return [name for name, good in passed.items() if not good]
-
-
-def _mean_error(blocks: Moments, head: int) -> Value:
-    means = blocks.error_sum[:, :, head].mean(axis=1) / blocks.n_defined
-    return Value(float(means.mean()), float(stats.sem(means)), len(means))
-
-
-def _pair(statistic: str) -> tuple[int, int]:
-    return {"covariance": (0, 1), "variance": (0, 0)}[statistic]
+    failed = [name for name, good in passed.items() if not good]
+    print(f"\n{count} z, largest {np.abs(z).max():.2f}, mean {z.mean():+.3f}, sd {z.std(ddof=1):.3f}; {failed}")
+    return failed
 
 
 def _with_data(cell: Cell, **settings: object) -> Cell:
@@ -300,13 +292,13 @@ def test_z_scores_of_exact_moments_look_standard_normal(table):
     # Numerical error of quadrature is a negligible part of the comparison, that of quasi-Monte Carlo is a part of it.
     share = table["numerical_error"] / table["mcse"]
     assert (share[:N_CONFIGURATIONS] < 0.01).all() and share[N_CONFIGURATIONS:].median() < 0.5
-    assert failures("exact moments", z) == []
+    assert judge(z) == []
 
 
 @pytest.mark.rare
 def test_keys_that_are_not_gaussian(table):
     other = table[N_CONFIGURATIONS:]
-    assert failures("quasi-Monte Carlo", other["z"].to_numpy()) == []
+    assert judge(other["z"].to_numpy()) == []
     assert judge(other["z_signal_dropped"].fillna(other["z"]).to_numpy())
 
 
@@ -314,12 +306,4 @@ def test_keys_that_are_not_gaussian(table):
 @pytest.mark.parametrize("column", CONTROLS)
 def test_a_wrong_theory_fails(table, column):
     """Where the wrong theory says nothing of its own, the z-scores of the right one stay in."""
-    assert len(failures(column, table[column].fillna(table["z"]).to_numpy())) >= 2
-
-
-def failures(theory: str, z: np.ndarray) -> list[str]:
-    failed = judge(z)
-    print(
-        f"\n{theory}: {len(z)} z, largest {np.abs(z).max():.2f}, mean {z.mean():+.3f}, sd {z.std(ddof=1):.3f}; {failed}"
-    )
-    return failed
+    assert len(judge(table[column].fillna(table["z"]).to_numpy())) >= 2
