@@ -48,7 +48,7 @@ from simstudy.data.regression import Waves, as_waves, at_queries, at_rows, evalu
 from simstudy.data.span import root_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import GaussianKeys
-from simstudy.kernels.devices import is_on_gpu, to_host
+from simstudy.kernels.devices import gpu_kernels, is_on_gpu, to_host
 from simstudy.kernels.left_out import integrate
 
 Array = NDArray[np.float64]
@@ -126,9 +126,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array, inputs: In
     if isinstance(known, LeftOut):
         return _less_one_key(cell, known, means, gram, log_mass, inputs)
     if is_on_gpu(log_mass):
-        from simstudy.kernels import cuda
-
-        return cuda.expand(means, gram, log_mass, *known)
+        return gpu_kernels().expand(means, gram, log_mass, *known)
     rows, columns = pairs_of(n_heads)
     own = np.flatnonzero(rows == columns)
     scale = np.exp(log_mass - known.log_scale)

@@ -7,11 +7,13 @@ The generator is that of `kernels.philox`.  Its 64-bit key comes from the stream
 and its four output words serve the columns 4c .. 4c+3 of that row, by the word pairs (0, 1) and (2, 3).
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.jit import aligned, kept_by_thread, kernel
 from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_float32, philox, uniform_pair
 
@@ -35,8 +37,7 @@ class Role(IntEnum):
 # Rows are computed in whole tiles, the last one too, of which only the wanted part is copied.  So a row always goes
 # through the same instructions, and its bits cannot depend on how many rows there are.
 _TILE = 128
-_BLOCK = 8 * _TILE
-"""Rows whose words are made at once, where there are as many."""
+_BLOCK = 8 * _TILE  # rows whose words are made at once, where there are as many
 
 
 @kernel
@@ -99,40 +100,37 @@ _FILLERS = {transform: _filler(transform) for transform in (box_muller, box_mull
 _NORMALS = {np.dtype(np.float64): box_muller, np.dtype(np.float32): box_muller_float32}
 
 
-def normals(
-    stream: str,
-    role: Role,
-    first: int,
-    count: int,
-    n_rows: int,
-    n_columns: int,
-    real: str = "float64",
-    stay: bool = False,
-) -> np.ndarray:
-    """Return standard normals (replicate, column, row), of which fewer rows or columns are a prefix."""
-    out = aligned((count, n_columns, n_rows), real)
-    return _filled(_NORMALS[out.dtype], stream, role, first, out, stay)
+class Drawn(NamedTuple):
+    """Random numbers (replicate, column, row) by their address: a GPU draws them where it wants them."""
+
+    transform: Any
+    address: tuple[np.uint64, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        out = aligned(self.shape, self.dtype)
+        _FILLERS[self.transform](out, *self.address, *_memory(out.dtype))
+        return out
 
 
-def uniforms(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int) -> np.ndarray:
-    """Return float64 uniforms in (0, 1) under the addresses of :func:`normals`, of the same words."""
-    return _filled(uniform_pair, stream, role, first, aligned((count, n_columns, n_rows), np.float64))
-
-
-def _filled(transform, stream: str, role: Role, first: int, out: np.ndarray, stay: bool = False) -> np.ndarray:
-    if not 0 <= first <= 2**56 - out.shape[0]:
-        raise ValueError(f"replicates {first} + {out.shape[0]} reach beyond [0, 2**56)")
+def draw(stream: str, role: Role, first: int, count: int, n_rows: int, n_columns: int, real: str = "float64") -> Drawn:
+    """Return standard normals, of which fewer rows or columns are a prefix."""
+    if not 0 <= first <= 2**56 - count:
+        raise ValueError(f"replicates {first} + {count} reach beyond [0, 2**56)")
     key = int(stream[:16], 16)
     address = np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32), np.uint64(role), np.uint64(first)
-    if on_cuda():
-        from simstudy.kernels import cuda
-
-        there = cuda.fill(transform, out.shape, out.dtype, *address)
-        return there if stay else there.copy_to_host(out)
-    _FILLERS[transform](out, *address, *_memory(out.dtype))
-    return out
+    return Drawn(_NORMALS[np.dtype(real)], address, (count, n_columns, n_rows), np.dtype(real))
 
 
-@kept_by_thread
-def _memory(real: np.dtype) -> tuple[np.ndarray, ...]:
-    return aligned((4, _BLOCK), np.uint32), aligned((2, _TILE), real), aligned((_BLOCK,), real)
+def normals(*address: Any) -> np.ndarray:
+    """Return the numbers of `draw`."""
+    return np.asarray(draw(*address))
+
+
+def uniforms(*address: Any) -> np.ndarray:
+    """Return float64 uniforms in (0, 1) under the addresses of :func:`normals`, of the same words."""
+    return np.asarray(draw(*address)._replace(transform=uniform_pair))
+
+
+_memory = kept_by_thread(lambda real: (aligned((4, _BLOCK), "u4"), aligned((2, _TILE), real), aligned((_BLOCK,), real)))

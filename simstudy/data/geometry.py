@@ -16,8 +16,7 @@ GEOMETRIC_INDICES = ("chordal", "participation", "entropy", "logdet", "volume", 
 
 # Of the bases of pairs: 4 MB, which with what is computed of them stays in the cache of a processor.
 _NUMBERS_AT_A_TIME = 500_000
-# Beyond this cos² of an angle the arc cosine loses more than two digits.
-NEAR_ONE = 1 - 1e-4
+NEAR_ONE = 1 - 1e-4  # beyond this cos² of an angle the arc cosine loses more than two digits
 
 
 def orthonormal_bases(projections: Array) -> Array:

@@ -90,8 +90,8 @@ def query_points(cell: Cell) -> np.ndarray:
 
 
 def _stream(cell: Cell, draw: int = 0) -> str:
-    numbered = f", draw {draw}" if draw else ""
-    return hashlib.blake2b(f"heads and queries of seed {cell.simulation.seed}{numbered}".encode()).hexdigest()
+    name = f"heads and queries of seed {cell.simulation.seed}" + (f", draw {draw}" if draw else "")
+    return hashlib.blake2b(name.encode()).hexdigest()
 
 
 def _random_matrices(

@@ -106,7 +106,7 @@ class Waves(NamedTuple):
 
 def as_waves(regression: Regression, d: int) -> Waves:
     """Return a regression function as polynomial and waves; raise TypeError if it is none."""
-    m = polynomial(d)
+    m = Waves(np.zeros(d), np.zeros((d, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
     match regression:
         case Zero():
             return m
@@ -132,11 +132,6 @@ def as_waves(regression: Regression, d: int) -> Waves:
             raise TypeError(f"neither polynomial nor waves: {regression!r}")
     phases = np.full(len(waves), {"cos": 0.0, "sin": -0.5 * math.pi}[regression.wave])
     return m._replace(amplitudes=np.array(amplitudes), waves=waves, phases=phases)
-
-
-def polynomial(d: int) -> Waves:
-    """Return zero, to be replaced in parts."""
-    return Waves(np.zeros(d), np.zeros((d, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
 
 
 def _padded(numbers: Sequence[float], d: int) -> Array:

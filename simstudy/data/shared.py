@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from simstudy.data import heads, regression, training
+from simstudy.data.addresses import Drawn
 from simstudy.data.geometry import diversity_indices
-from simstudy.data.span import n_coordinates, span_of, waves_of
+from simstudy.data.span import directions_of, n_coordinates, span_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import FileRegression, FittedRegression
 from simstudy.kernels import project
-from simstudy.kernels.devices import is_on_gpu
+from simstudy.kernels.devices import gpu_kernels
 
 
 class SharedData:
@@ -40,13 +41,13 @@ class SharedData:
 
     def keys(self, n_keys: int, coordinates: int = 0) -> np.ndarray:
         """X: (replicate, feature, key), the first keys; or so many coordinates of these."""
-        address = "keys", n_keys, coordinates
-        return self.once(address, lambda: np.ascontiguousarray(np.asarray(self._drawn(coordinates))[:, :, :n_keys]))
+        return self.once(("keys", n_keys, coordinates), lambda: np.ascontiguousarray(self._drawn(n_keys, coordinates)))
 
-    def _drawn(self, coordinates: int = 0) -> Any:
-        """All keys, on the GPU if it drew them."""
-        address = "drawn", coordinates
-        return self.once(address, lambda: training.draw_keys(self._cell, self.first, self.count, coordinates))
+    def _drawn(self, n_keys: int, coordinates: int = 0) -> Any:
+        """Return the first keys, or their address if a GPU draws them."""
+        own = self._cell, self.first, self.count, coordinates
+        found = self.once(("drawn", coordinates), lambda: training.draw_keys(*own))
+        return found._replace(shape=(*found.shape[:2], n_keys)) if isinstance(found, Drawn) else found[:, :, :n_keys]
 
     def _seen(self, cell: Cell) -> np.ndarray:
         """Keys, or those first features of them of which their values and variances are made."""
@@ -63,16 +64,13 @@ class SharedData:
         return self.regression(cell)
 
     def outcomes(self, cell: Cell) -> tuple[Any, Any]:
-        """Values, and their variances where noise is integrated out: on the GPU if it drew the keys and knows both."""
+        """Values, and their variances where noise is integrated out: on the GPU if it draws the keys and knows both."""
         if cell.simulation.noise_treatment == "drawn":
             return self.values(cell), None
-        known = waves_of(cell) if not _coordinates(cell) and is_on_gpu(self._drawn()) else ()
-        if not known:
+        drawn, known = self._drawn(cell.data.n_keys), () if _coordinates(cell) else directions_of(cell)
+        if not (known and isinstance(drawn, Drawn)):
             return self.values(cell), self.variances(cell)
-        from simstudy.kernels import cuda
-
-        keys = self._drawn()[:, :, : cell.data.n_keys]
-        return cuda.evaluate(known[0], keys), cuda.evaluate(known[1], keys)
+        return gpu_kernels().evaluate(*known, drawn)
 
     def regression(self, cell: Cell) -> np.ndarray:
         """E[Y | X]: (replicate, key): m(X), with the residual that the row of X has of its own."""
@@ -112,8 +110,8 @@ class SharedData:
         n, scale, offset, of = cell.data.n_keys, cell.estimator.key_scale, heads.key_offset(cell), n_coordinates(cell)
 
         def of_heads() -> np.ndarray:
-            drawn = self._drawn(of or 0)
-            whole = drawn[:, :, :n] if is_on_gpu(drawn) else self.keys_less(offset, n, of or 0)
+            drawn = self._drawn(n, of or 0)
+            whole: Any = drawn if isinstance(drawn, Drawn) else self.keys_less(offset, n, of or 0)
             found = project(whole, projections)
             if scale == "normalised":
                 # A key of length zero has no direction: its replicate is undefined, and counted.

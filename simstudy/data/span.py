@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.data import heads, regression, training
+from simstudy.data import heads, regression
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys, Keys, StudentKeys
+from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys, Keys, ResidualNoise, StudentKeys
 
 Array = NDArray[np.float64]
 
@@ -36,11 +36,11 @@ def n_coordinates(cell: Cell) -> int | None:
     few = cell.functions is None and cell.n_queries < p
     if not (few and whole) or estimator.combination.kind in ("product", "fitted"):
         return None
-    seen = [part.any(axis=0) for m in waves_of(cell) for part in (m.gradient[None], m.curvature, m.waves)]
+    known = directions_of(cell)
     elliptical = isinstance(cell.data.key_distribution, GaussianKeys | StudentKeys | AutoregressiveKeys)
-    if not seen or not elliptical:
+    if not (known and elliptical):
         return 0
-    n = n_heads * cell.n_queries + 1 + int(np.flatnonzero(np.any(seen, axis=0)).max(initial=0))
+    n = n_heads * cell.n_queries + known[0].shape[1]
     return n if n < min(d, n_heads * p) else 0
 
 
@@ -61,12 +61,31 @@ def span_of(cell: Cell) -> Span | None:
     return Span(slopes.reshape(n, cell.heads.n_heads, -1).swapaxes(0, 1), features[None], basis * signs)
 
 
-def waves_of(cell: Cell) -> tuple[regression.Waves, ...]:
-    """Return m and the variance of the noise as polynomials and waves: both or none."""
+@functools.lru_cache(maxsize=32)
+def directions_of(cell: Cell) -> tuple[Array, ...]:
+    """Return directions (1, feature, a) of m and the variance of the noise, and factors (a, 5); nothing if unknown.
+
+    Of each direction: 0 for m or 1, and the factors of its y = direction·x, y², cos y and sin y.
+    """
+    noise, d = cell.data.noise, cell.data.n_features
     try:
-        return regression.as_waves(cell.data.regression, cell.data.n_features), training.variance_waves(cell)
+        m = regression.as_waves(cell.data.regression, d)
     except TypeError:
         return ()
+    if isinstance(noise, ResidualNoise):
+        return ()
+    (j, k), unit, strength = np.nonzero(m.curvature), np.eye(d), getattr(noise, "strength", 0.0)
+    constant, quarters = cell.data.noise_sd**2 / (1.0 + strength), m.curvature[j, k] / 4.0
+    # 4 x y = (x + y)² - (x - y)²
+    directions = np.vstack([np.zeros(d), unit[0], m.gradient, unit[j] + unit[k], unit[j] - unit[k], m.waves])
+    factors = np.zeros((len(directions), 5))
+    factors[[0, 0, 1, 1, 2], [0, 3, 0, 2, 1]] = 1.0, constant, 1.0, constant * strength, 1.0
+    factors[3 : 3 + 2 * len(j), 2] = *quarters, *-quarters
+    factors[3 + 2 * len(j) :, 3:] = (m.amplitudes * [np.cos(m.phases), -np.sin(m.phases)]).T
+    used = directions.any(axis=1) & factors[:, 1:].any(axis=1) | (factors[:, 3] != 0.0)
+    used[0] = True  # arrays on a GPU are not empty
+    last = np.flatnonzero(directions.any(axis=0)).max(initial=0)
+    return directions[used, : last + 1].T[None], factors[used]
 
 
 def root_of(keys: Keys, d: int) -> Array | None:

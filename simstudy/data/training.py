@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from simstudy.data.addresses import Role, normals, uniforms
-from simstudy.data.regression import Waves, polynomial
+from simstudy.data.addresses import Role, draw, normals, uniforms
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.processes import (
     AutoregressiveKeys,
@@ -26,18 +25,19 @@ from simstudy.design.settings.processes import (
     StudentKeys,
     StudentNoise,
 )
+from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.elementary import wave
 
 
-def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> np.ndarray:
-    """Return keys X (R, d, n), or uncorrelated coordinates of them, on the GPU if it draws independent normals."""
+def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any:
+    """Return keys X (R, d, n), or uncorrelated coordinates of them; independent normals for a GPU `Drawn`."""
     data, dtype, rows = cell.data, cell.simulation.dtype, (first, count, cell.data.n_keys)
     if isinstance(data.key_distribution, FileKeys):
         table = cell.rows.keys.T.astype(dtype)
         return table[:, draw_rows(cell, first, count)].swapaxes(0, 1)
     n_features, structure = n_coordinates or data.n_features, getattr(data.key_distribution, "structure", "")
     if structure == "identity" or (structure and n_coordinates):
-        return normals(cell.data_id, Role.KEYS, *rows, n_features, dtype, stay=True)
+        return (draw if on_cuda() else normals)(cell.data_id, Role.KEYS, *rows, n_features, dtype)
     z = normals(cell.data_id, Role.KEYS, *rows, n_features)
     latent = (cell.data_id, Role.KEY_LATENT, *rows, 1)
     return shape_keys(data.key_distribution, z, lambda draw: draw(*latent)).astype(dtype)
@@ -126,13 +126,3 @@ def noise_variance(cell: Cell, keys: np.ndarray) -> np.ndarray:
     if isinstance(noise, HeteroscedasticNoise):
         return square * ((1.0 + noise.strength * first * first) / (1.0 + noise.strength))
     return np.full_like(first, square)
-
-
-def variance_waves(cell: Cell) -> Waves:
-    """Return what `noise_variance` is of a key; raise TypeError where no key decides it."""
-    if isinstance(cell.data.noise, ResidualNoise):
-        raise TypeError(f"no variance at a key under {cell.data.noise!r}")
-    m, strength = polynomial(cell.data.n_features), getattr(cell.data.noise, "strength", 0.0)
-    constant = cell.data.noise_sd**2 / (1.0 + strength)
-    m.curvature[0, 0] = constant * strength
-    return m._replace(amplitudes=np.array([constant]), waves=np.zeros((1, len(m.gradient))), phases=np.zeros(1))

@@ -29,18 +29,12 @@ cuda = cuda_compiler()
 
 LANES, THREADS = (8, 16) if cuda_simulated() else (32, 128)
 """Threads of a warp and of a block, few on the simulator, whose threads are those of Python."""
-FIRST = 4 * LANES
-"""Keys of which the nearest is the reference."""
-TOGETHER = 2 if cuda_simulated() else 64
-"""Runs of keys whose weights a thread sums in the type of the keys."""
-LARGEST_SIDE = {"float32": 8, "float64": 4}
-"""Heads of a group: a thread has all products of one group, or of two."""
-_FETCHED, _HELD, _LN_2 = 8, 64, math.log(2.0)
-"""Numbers that a thread fetches at once for its block, and coordinates of its query that it keeps in registers."""
-MOST = {"float32": 2.0**40, "float64": 2.0**400}
-"""Sum of weights up to which products of weights are far from overflow."""
-_REGISTERS = {("float32", False): 168}
-"""Of a thread at most, 255 if not stated: 12 warps of a multiprocessor have 168, of 64 that it can hold."""
+FIRST = 4 * LANES  # keys of which the nearest is the reference
+TOGETHER = 2 if cuda_simulated() else 64  # runs of keys whose weights a thread sums in the type of the keys
+LARGEST_SIDE = {"float32": 8, "float64": 4}  # heads of a group: a thread has all products of one group, or of two
+_FETCHED, _HELD, _LN_2 = 8, 64, math.log(2.0)  # numbers that a thread fetches at once, coordinates that registers hold
+MOST = {"float32": 2.0**40, "float64": 2.0**400}  # sum of weights up to which their products are far from overflow
+_REGISTERS = {("float32", False): 168}  # of 255: 12 warps of a multiprocessor have 168, of 64 that it can hold
 
 
 class Tiling(NamedTuple):
@@ -81,9 +75,9 @@ def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products:
     n_rows, n_shared, n_scores = n * dims, max((n * dims + 2) * span, n_sums * THREADS), n * n_own
     held = n * head_dim <= _HELD
     n_held = n * head_dim * held or 1
-    add_scores, (keep, out_of_range) = _scorer(distance, head_dim, tiling, n, held), _keeper(tiling, n_sums)
+    add_scores, adders = _scorer(distance, head_dim, tiling, n, held), _adders(tiling, n_sums, products, apart)
     prepare, find_nearest = _preparer(head_dim, tiling, n, n_sums, held), _finder(add_scores, tiling, n)
-    sum_keys = _summer(add_scores, cuda_exp2_of(real), _adder(tiling, products, apart), keep, tiling, n)
+    sum_keys = _summer(add_scores, cuda_exp2_of(real), *adders, tiling, n)
     note, finish = _results(tiling, products, apart)
 
     @functools.partial(cuda_kernel, max_registers=_REGISTERS.get((real, apart), 255))
@@ -106,7 +100,10 @@ def heads_of(real: str, distance: bool, head_dim: int, tiling: Tiling, products:
             else:
                 find_nearest(data, point, known, largest, shared, scores, nearest)
             sum_keys(data, point, rate, nearest, *memory)
-            if apart or known == n_keys or not cuda.syncthreads_or(np.int32(out_of_range(of_block, most))):
+            far = 0
+            for h in range(side):
+                far += not of_block[h, cuda.threadIdx.x % n_lanes] <= most
+            if apart or known == n_keys or not cuda.syncthreads_or(np.int32(far)):
                 break
             known = n_keys
         if not apart:
@@ -225,34 +222,21 @@ def _summer(add_scores: Any, exp2: Any, add: Any, keep: Any, tiling: Tiling, n: 
     return sum_keys
 
 
-def _adder(tiling: Tiling, products: bool, apart: bool) -> Any:
-    """Return the function that adds weights of one key, weighted values and products, of two groups products alone."""
-    side, n_own = tiling.side, tiling.keys
+def _adders(tiling: Tiling, n_sums: int, products: bool, apart: bool) -> tuple[Any, Any]:
+    """Return the functions that add weights, values and products of a key, and sums of threads to those of a block."""
+    side, n_own, n_lanes, stop = tiling.side, tiling.keys, tiling.queries, len(tiling.heads[0])
 
     @cuda_function
     def add(own, y, v, scores, of_thread):
         for h in range(side):
-            w = scores[h * n_own + own]
-            of_thread[h] += w
-            of_thread[side + h] += w * y
+            w, c = scores[h * n_own + own], (h - 1) * side if apart else (2 + h) * side - h * (h + 1) // 2
+            if not apart:
+                of_thread[h] += w
+                of_thread[side + h] += w * y
             if products:
                 w *= v
-                for g in range(h, side):
-                    of_thread[(2 + h) * side - h * (h + 1) // 2 + g] += w * scores[g * n_own + own]
-
-    @cuda_function
-    def add_apart(own, y, v, scores, of_thread):
-        for h in range(side):
-            w = scores[h * n_own + own] * v
-            for g in range(side):
-                of_thread[h * side + g] += w * scores[(side + g) * n_own + own]
-
-    return add_apart if apart else add
-
-
-def _keeper(tiling: Tiling, n_sums: int) -> tuple[Any, Any]:
-    """Return the functions that add the sums of all threads to those of their block, and look at sums of weights."""
-    n_lanes, side = tiling.queries, tiling.side
+                for g in range(side if apart else h, stop):
+                    of_thread[c + g] += w * scores[g * n_own + own]
 
     @cuda_function
     def keep(of_thread, shared, begins, sums):
@@ -268,14 +252,7 @@ def _keeper(tiling: Tiling, n_sums: int) -> tuple[Any, Any]:
             sums[c, lane] = total if begins else sums[c, lane] + total
         cuda.syncthreads()
 
-    @cuda_function
-    def out_of_range(sums, most):
-        found = 0
-        for h in range(side):
-            found += not sums[h, cuda.threadIdx.x % n_lanes] <= most
-        return found
-
-    return keep, out_of_range
+    return add, keep
 
 
 def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, Any]:
@@ -307,25 +284,3 @@ def _results(tiling: Tiling, products: bool, apart: bool) -> tuple[Any, Any]:
                 grams[q, h, g] = grams[q, g, h] = sums[c, lane] / (masses[q, h] * masses[q, g])
 
     return note, finish
-
-
-@cuda_kernel
-def sum_squares(squares, means, grams, target, factor):
-    """Set squares[r, q] to the sum over h and g of factor (mean_h - m_q) (mean_g - m_q) + gram_hg."""
-    at, (n_replicates, n_queries, n_heads), total = cuda.grid(1), means.shape, 0.0
-    q, r = at % n_queries, at // n_queries
-    if r < n_replicates:
-        for h in range(n_heads):
-            for g in range(n_heads):
-                total += factor * (means[r, q, h] - target[q]) * (means[r, q, g] - target[q]) + grams[r, q, h, g]
-        squares[r, q] = total
-
-
-@cuda_kernel
-def average(averages, numbers, divisor):
-    """Set the sum of each row over a divisor."""
-    r, total = cuda.grid(1), 0.0
-    if r < averages.size:
-        for k in range(numbers.shape[1]):
-            total += numbers[r, k]
-        averages[r] = total / divisor

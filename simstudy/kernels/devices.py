@@ -11,18 +11,19 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
+import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from simstudy.kernels.jit import cuda_compiler, cuda_simulated
+from simstudy.kernels.jit import cuda_compiler, cuda_simulated, kept_by_thread
 from simstudy.kernels.settings import processor
 
 _COMPILERS = "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"
-stream = functools.cache(lambda: cuda_compiler().stream())  # in which all copies and kernels follow one another
-# Of its own in each thread, so that threads cannot disturb each other.
+# Of its own in each thread, so that threads cannot disturb each other; copies and kernels of a stream follow in turn.
+stream = kept_by_thread(lambda: cuda_compiler().stream())
 _device: ContextVar[str] = ContextVar("device", default="cpu")
 
 
@@ -41,6 +42,11 @@ def on_cuda() -> bool:
     return _device.get() == "cuda"
 
 
+def gpu_kernels() -> Any:
+    """Return the module of what a GPU computes, which takes 0.2 s to import."""
+    return importlib.import_module("simstudy.kernels.cuda")
+
+
 def is_on_gpu(x: object) -> bool:
     """Whether an array lies in the memory of a GPU; `numpy.asarray` fetches it."""
     return hasattr(x, "copy_to_host")
@@ -50,10 +56,25 @@ def on_device(x: Any, real: Any) -> Any:
     """Return an array on the GPU, copied there unless it is there."""
     if is_on_gpu(x):
         return x
-    page = np.ascontiguousarray(x, real)
-    there = cuda_compiler().to_device(page, stream=stream())
+    page, there = np.ascontiguousarray(x, real).reshape(-1), new_array(np.shape(x), real)
+    there.ravel().copy_to_device(page, stream=stream())
     there.page = page  # which the stream may read later
     return there
+
+
+_unused = kept_by_thread(lambda shape, real: [], most=32)  # a batch has arrays of some 20 kinds
+
+
+def new_array(shape: tuple[int, ...], real: Any) -> Any:
+    """Return an array on the GPU, in memory of an earlier one of this thread that nothing refers to, if there is any.
+
+    What the stream still does with that one comes first.  A view must not outlive its array.
+    """
+    unused = _unused(shape, np.dtype(real))
+    memory = unused.pop() if unused else cuda_compiler().device_array(shape, real)
+    found = memory.reshape(shape)
+    weakref.finalize(found, unused.append, memory)
+    return found
 
 
 def to_host(*arrays: Any) -> list[np.ndarray]:
@@ -66,7 +87,6 @@ def to_host(*arrays: Any) -> list[np.ndarray]:
 @functools.cache
 def hardware(device: str) -> str:
     """Return what decides the last bits on a device: type and features of the processor, GPU and its compiler."""
-    # The host still makes data of random numbers, and moments of estimates.
     return processor() if device == "cpu" else f"{processor()} + {gpu_name()}"
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.kernels.devices import is_on_gpu, to_host
+from simstudy.kernels.devices import gpu_kernels, is_on_gpu, to_host
 from simstudy.kernels.jit import exact_kernel, kept_by_thread, kernel, writable
 
 # Index legend: b block, r replicate, c case, q query, h and g head, k pair h ≤ g in the order of `numpy.triu_indices`.
@@ -20,9 +20,7 @@ def add_errors(
 ) -> np.ndarray:
     """Add errors and products of pairs, with their gram, to sums of blocks; return (R,) which are finite, and added."""
     if is_on_gpu(gram):
-        from simstudy.kernels import cuda
-
-        errors, products, defined = cuda.sum_replicates(means, gram, target, len(error_sums))
+        errors, products, defined = gpu_kernels().sum_replicates(means, gram, target, len(error_sums))
         error_sums += errors
         product_sums += products
         return defined
@@ -42,9 +40,7 @@ def _in_rows(*arrays: np.ndarray) -> list[np.ndarray]:
 def sum_blocks(numbers: np.ndarray, defined: np.ndarray, n_blocks: int) -> np.ndarray:
     """Sums (B, Q, number) of numbers (R, Q, number) over the defined replicates of blocks of equal length."""
     if is_on_gpu(numbers):
-        from simstudy.kernels import cuda
-
-        return cuda.sum_blocks(numbers, defined, n_blocks)
+        return gpu_kernels().sum_blocks(numbers, defined, n_blocks)
     taken = np.where(defined[:, None, None], numbers, 0.0)
     return taken.reshape(n_blocks, len(taken) // n_blocks, *taken.shape[1:]).sum(axis=1)
 
@@ -52,9 +48,7 @@ def sum_blocks(numbers: np.ndarray, defined: np.ndarray, n_blocks: int) -> np.nd
 def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray) -> np.ndarray:
     """Mean over queries of the squared error of the average of heads, and of its variance: float64 (R,)."""
     if is_on_gpu(gram):
-        from simstudy.kernels import cuda
-
-        return to_host(cuda.mean_squares(means, gram, target))[0]
+        return to_host(gpu_kernels().mean_squares(means, gram, target))[0]
     found = np.empty(len(means))
     _mean_squares(writable(means, float), target, found)
     return found if gram is None else found + mean_variances(means, gram)
@@ -63,9 +57,7 @@ def mean_squares(means: np.ndarray, gram: np.ndarray | None, target: np.ndarray)
 def mean_variances(means: np.ndarray, gram: np.ndarray) -> np.ndarray:
     """Mean over queries of the variance of the average of heads given the keys: float64 (R,)."""
     if is_on_gpu(gram):
-        from simstudy.kernels import cuda
-
-        return to_host(cuda.mean_squares(means, gram, np.zeros(means.shape[1]), 0.0))[0]
+        return to_host(gpu_kernels().mean_squares(means, gram, np.zeros(means.shape[1]), 0.0))[0]
     found = np.empty(len(gram))
     _average(*_in_rows(writable(gram, float)), found)
     return found

@@ -95,14 +95,14 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike, make: Callable[.
     return flat[first : first + size].reshape(shape)
 
 
-def kept_by_thread(make: Callable[..., Any]) -> Callable[..., Any]:
+def kept_by_thread(make: Callable[..., Any], most: int = 4) -> Callable[..., Any]:
     """Let a function return the memory that it made last time for these arguments in this thread."""
     own = threading.local()
 
     @functools.wraps(make)
     def kept(*arguments: Any) -> Any:
         if not hasattr(own, "made"):
-            own.made = functools.lru_cache(maxsize=4)(make)
+            own.made = functools.lru_cache(maxsize=most)(make)
         return own.made(*arguments)
 
     return kept

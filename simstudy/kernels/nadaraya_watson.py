@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels import few_queries, many_queries
-from simstudy.kernels.devices import on_cuda
+from simstudy.kernels.devices import gpu_kernels, on_cuda
 from simstudy.kernels.few_queries import arrays_for
 from simstudy.kernels.jit import aligned, writable
 from simstudy.kernels.lanes import STRIP
@@ -38,9 +38,8 @@ def nw_moments(
     for one replicate do not depend on the others.
     """
     if on_cuda():
-        from simstudy.kernels import cuda
-
-        return cuda.nw_moments(projected_keys, values, variances, projected_queries, bandwidth, logits, with_mass)
+        given = projected_keys, values, variances, projected_queries
+        return gpu_kernels().nw_moments(*given, bandwidth, logits, with_mass)
     real = projected_keys.dtype
     # Feature-major as the keys are, (R or 1, H, p, Q).
     queries = projected_queries.reshape((-1, *projected_queries.shape[-3:])).transpose(0, 2, 3, 1)
@@ -68,9 +67,7 @@ def project(keys: np.ndarray, projections: np.ndarray) -> np.ndarray:
     computes, and on the number of its threads, which is one wherever batches are computed.
     """
     if on_cuda():
-        from simstudy.kernels import cuda
-
-        return cuda.project(keys, projections)
+        return gpu_kernels().project(keys, projections)
     n_heads, n_features, head_dim = projections.shape[-3:]
     rows = np.ascontiguousarray(projections.swapaxes(-1, -2), keys.dtype).reshape(-1, n_heads * head_dim, n_features)
     projected = aligned((len(keys), n_heads, head_dim, keys.shape[2]), keys.dtype)

@@ -21,9 +21,8 @@ from simstudy.attention.mechanism import Inputs
 from simstudy.attention.mechanism import evaluate as evaluate_heads
 from simstudy.attention.members import NO_INDICES, Members
 from simstudy.attention.nadaraya_watson import _fixed
-from simstudy.data.addresses import Role, uniforms
+from simstudy.data.addresses import Role, draw
 from simstudy.data.shared import SharedData
-from simstudy.execution.provenance import engine
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import cuda_heads, project
 from simstudy.kernels.devices import computing_on, gpu_name, is_on_gpu, on_device
@@ -51,11 +50,17 @@ def on_both(compute):
     return found
 
 
+@PRECISIONS
 @pytest.mark.parametrize("first", [0, 2**32 - 1, 2**56 - 2])
-def test_uniforms__are_those_of_the_cpu_to_the_bit(first):
-    (cpu,), (gpu,) = on_both(lambda: uniforms(STREAM, Role.NOISE, first, 2, 5, 6))
-    np.testing.assert_array_equal(gpu, cpu)
-    assert len(np.unique(gpu)) == gpu.size
+def test_keys__are_drawn_where_they_are_projected_as_by_the_cpu(first, precision):
+    """Rows, columns and replicates each beyond what one thread takes; a projection on single features gives these."""
+    frame, n_columns = np.eye(7, 6, dtype=precision)[None], cuda_kernels.COLUMNS
+    keys = draw(STREAM, Role.KEYS, first, 2, 19, 7, precision)
+    with computing_on("cuda"):
+        made, read = (np.asarray(project(x, frame)) for x in (keys, np.asarray(keys)))
+    assert n_columns < 6 and len(np.unique(made)) == made.size
+    np.testing.assert_array_equal(read[:, 0], np.asarray(keys)[:, :6])
+    np.testing.assert_allclose(made, read, rtol={"float32": 5e-7, "float64": 1e-15}[precision])
 
 
 def assert_agree(given):
@@ -225,9 +230,8 @@ def test_batch__has_the_moments_of_the_cpu(given):
 
 def test_array_of_the_host__lives_as_long_as_its_copy(monkeypatch):
     """The stream may read it after the call; a copy in another precision belongs to nobody else."""
-    pages, cuda = [], cuda_compiler()
-    upload = cuda.to_device
-    monkeypatch.setattr(cuda, "to_device", lambda x, **how: pages.append(weakref.ref(x)) or upload(x, **how))
+    pages, array = [], type(on_device(np.zeros(1), "float64"))
+    monkeypatch.setattr(array, "copy_to_device", lambda to, x, stream: pages.append(weakref.ref(x)))
     there = on_device(np.zeros(3, "float32"), "float64")
     assert pages[0]() is not None
     del there
@@ -236,10 +240,10 @@ def test_array_of_the_host__lives_as_long_as_its_copy(monkeypatch):
 
 def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(monkeypatch):
     """Neither keys nor anything as long crosses the bus; the sums do, and three numbers of each replicate."""
-    sent, fetched, totals, cuda = [], [], [], cuda_compiler()
+    sent, fetched, totals = [], [], []
     array = type(on_device(np.zeros(1), "float64"))
-    upload, fetch = cuda.to_device, array.copy_to_host
-    monkeypatch.setattr(cuda, "to_device", lambda x, **how: sent.append(x.nbytes) or upload(x, **how))
+    upload, fetch = array.copy_to_device, array.copy_to_host
+    monkeypatch.setattr(array, "copy_to_device", lambda to, x, **how: sent.append(x.nbytes) or upload(to, x, **how))
     monkeypatch.setattr(array, "copy_to_host", lambda x, *a, **how: fetched.append(x.nbytes) or fetch(x, *a, **how))
     for n_keys in (2, 4):
         cell = minimal_cell(**PLAIN | {"n_features": 2, "n_heads": 1, "head_dim": 1}, n_keys=n_keys)
@@ -269,11 +273,6 @@ def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monke
     assert [each["run"]["batches_computed"] for each in seen] == [1, 0, 1]
     assert seen[0]["device"] == gpu_name() and seen[2]["device"] == "CPU"
     assert seen[0]["engine"] != seen[2]["engine"] and seen[0]["run"]["workers"] == 1
-
-
-def test_engine__names_the_device():
-    assert engine("cuda") != engine("cpu")
-    assert ("simulator" in gpu_name()) == cuda_simulated()
 
 
 def test_kernels_run_where_they_should():

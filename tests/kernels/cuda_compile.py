@@ -22,7 +22,7 @@ from simstudy.kernels.jit import cuda_compiler
 try:
     import numba_cuda  # noqa: F401
     from cuda.core import Linker, LinkerOptions, ObjectCode
-    from numba import boolean, float32, float64, int64, types, uint32, uint64
+    from numba import boolean, float32, float64, types, uint32, uint64
     from numba.cuda import dispatcher
 except ImportError as missing:
     sys.exit(f"nothing here compiles for GPUs ({missing}); pip install 'simstudy[cuda]'")
@@ -43,17 +43,17 @@ def signatures(real):
     """Each kernel with the types that it is launched with."""
     keys, rows, sums, grams = array(real, 3), array(real, 2), array(float64, 3), array(float64, 4)
     heads = (*(sums,) * 4, grams, sums, array(uint32, 2), rows, rows, rows, keys, real, real, real)
-    numbers, table, address = array(float64, 1), array(float64, 2), (uint64,) * 4
-    transform = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
+    numbers, table, address = array(float64, 1), array(float64, 2), types.UniTuple(uint64, 4)
+    normal = {float32: philox.box_muller_float32, float64: philox.box_muller}[real]
+    stored = types.UniTuple(keys, 1)
     found = {
-        "normals": (kernels._filler(transform), (keys, *address)),
-        "uniforms": (kernels._filler(philox.uniform_pair), (array(float64, 3), *address)),
-        "projection": (kernels._project, (keys,) * 3),
-        "m(X), variances": (kernels._evaluate, (rows, keys, table, table)),
+        "normals, projected": (kernels._projector(normal, 32), (keys, keys, address)),
+        "projection": (kernels._projector(None, 32), (keys, keys, stored)),
+        "directions of m(X)": (kernels._projector(normal, 4), (keys, keys, address)),
+        "m(X), variances": (kernels._evaluate, (rows, rows, array(real, 4), rows)),
         "expansion": (kernels._expand, (sums, sums, grams, sums, *(table,) * 8)),
         "sums of the expansion": (kernels._sum, (sums, sums, array(boolean, 1))),
-        "squares at queries": (cuda_heads.sum_squares, (table, sums, grams, numbers, float64)),
-        "squares of replicates": (cuda_heads.average, (numbers, table, int64)),
+        "mean squares": (kernels._mean_squares, (numbers, sums, table, numbers, float64)),
         "sums over replicates": (kernels._add, (sums, sums, grams, numbers, numbers)),
     }
     for n, p, queries in ((1, 1, 1), (8, 4, 64), (16, 4, 64), (8, 64, 64)):
