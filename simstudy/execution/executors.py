@@ -313,10 +313,20 @@ def local_client(environments: dict[str, dict[str, str]]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def remote_client(address: str, trust_network: bool) -> Iterator[Any]:
-    """Connect to a running scheduler that has a worker."""
+    """Connect to a running scheduler that has a worker, with the user's certificates, which a network has to take."""
+    from distributed import Security
+
     from simstudy.execution.nodes import FirmClient
 
-    security = _credentials(address, trust_network)
+    security = Security()
+    if address.startswith("tls://"):
+        own = security.get_tls_config_for_role("client")
+        if not (own["ca_file"] and own["cert"]):
+            remedy = "set distributed.comm.tls.ca-file and distributed.comm.tls.client.cert (and .key)"
+            raise UserError(f"executor = {address!r}: certificates are missing; {remedy} in Dask's configuration")
+    elif not (trust_network or re.fullmatch(_HERE, address)):
+        said = f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
+        raise UserError(f"{said}certificates in Dask's configuration, or --trust-network if nobody else is on it")
     # A scheduler that is lost is reported once, by us.
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -333,22 +343,6 @@ def remote_client(address: str, trust_network: bool) -> Iterator[Any]:
         except TimeoutError:
             raise no_workers(address) from None
         yield client
-
-
-def _credentials(address: str, trust_network: bool) -> Any:
-    """Return the user's certificates, which an address on a network has to take."""
-    from distributed import Security
-
-    security, here = Security(), re.fullmatch(_HERE, address)
-    if address.startswith("tls://"):
-        own = security.get_tls_config_for_role("client")
-        if not (own["ca_file"] and own["cert"]):
-            remedy = "set distributed.comm.tls.ca-file and distributed.comm.tls.client.cert (and .key)"
-            raise UserError(f"executor = {address!r}: certificates are missing; {remedy} in Dask's configuration")
-    elif not (trust_network or here):
-        said = f"executor = {address!r}: without TLS anybody on the network can run code as you; use tls:// with "
-        raise UserError(f"{said}certificates in Dask's configuration, or --trust-network if nobody else is on it")
-    return security
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.batches import Entry, entry_of, pack, size_of
+from simstudy.execution.batches import Entry, entry_of, pack, payloads, size_of
 from simstudy.execution.loop import Task, of_one_task, sharing_data
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Finished, Store
@@ -45,7 +45,6 @@ class CellProgress:
     performance: Performance | None = None
     failed: tuple[int, ...] = ()
     missing: int = 0
-    damaged: set[int] = field(default_factory=set)
     looks: list[int] = field(default_factory=list)
     kept: tuple[int, Performance, tuple[int, ...]] | None = None  # Of so many batches, of whose moments nothing is left
     cut: bool = False
@@ -131,7 +130,7 @@ class RunState:
                 account.target = max(account.first, known.looks[-1])
             sharers.append(account)
             self.accounts.append(account)
-        self._queued, self._written = set[tuple[str, int]](), set[tuple[str, int]]()
+        self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
         """Look at what is stored and return the tasks to begin with, made as they are asked for.
@@ -175,8 +174,7 @@ class RunState:
 
     def tally(self) -> dict[str, int]:
         """Return how many batches this run computed, and how many it found damaged."""
-        damaged = {(account.identity, batch) for account in self.accounts for batch in account.damaged}
-        return {"batches_computed": len(self._written), "batches_damaged": len(damaged)}
+        return {"batches_computed": len(self._written), "batches_damaged": len(self._damaged)}
 
     def _advance(self, account: CellProgress) -> None:
         """Look at a cell as long as everything for its next look is stored."""
@@ -237,11 +235,12 @@ class RunState:
             account.done, account.performance, account.failed = account.kept
         else:
             whole, damaged = self._read(account, range(account.target))
-            if any((account.identity, batch) in self._written for batch in damaged):
+            named = {(account.identity, batch) for batch in damaged}
+            if named & self._written:
                 remedy = "check the disk of the outputs, and run again"
                 raise UserError(f"{self._store.place}: cannot be read back; {remedy}")
             if damaged:
-                account.damaged |= damaged
+                self._damaged |= named
                 account.stored -= damaged
                 for sharer in self._sharers[account.identity]:
                     sharer.count_missing()
@@ -268,7 +267,7 @@ class RunState:
 
     def _folded(self, identity: str, sharers: list[CellProgress]) -> Iterator[tuple[Entry, bytes]] | None:
         """Return what is to be stored of a cell in the place of what is there; None if that stays."""
-        first, cell = sharers[0], sharers[0].planned.cell
+        first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
         if any(each.cut or not each.finished for each in sharers):
             return None
         apart = cell.population or any(each.looks != first.looks for each in sharers)
@@ -276,9 +275,10 @@ class RunState:
         known = cell.estimator.learner.kind == "nadaraya_watson" and not (cell.controlled or apart)
         alone = known and size_of(cell, n, halvings) > max(LARGE, cost(cell) * n / CHEAP)
         alone = alone and all(each.performance for each in sharers)
-        before = {name: list(each.looks) for name, each in self._store.summary(identity).items()}
-        changed = before != {each.name: each.looks for each in sharers} and (halvings or self._rule)
-        if not (self._store.stored(identity).numbers if alone else changed):
+        if not (stored.numbers if alone else halvings or self._rule):
+            return None
+        before = {} if alone else {name: [*each.looks] for name, each in self._store.summary(identity).items()}
+        if before == {each.name: each.looks for each in sharers}:
             return None
 
         def entries() -> Iterator[tuple[Entry, bytes]]:
@@ -295,7 +295,8 @@ class RunState:
                 failed = moments[0].failed[moments[0].failed < whole * first.batch_size]
                 payload = pack(Moments._make([*sums, moments[0].target, failed]))
                 yield entry_of(identity, halvings, 0, whole, payload), payload
-            yield from self._store.entries_of(identity, whole)  # behind the last whole block
+            rest = (each for each in stored.values() if each.n_batches and each.first >= whole)
+            yield from payloads(self._store.files, rest)  # behind the last whole block
 
         return entries()
 

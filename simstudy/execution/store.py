@@ -189,11 +189,6 @@ class Store:
         read = ((entry.key, batches.unpack(payload, entry, cell)) for entry, payload in found)
         return {key: moments for key, moments in read if moments is not None}
 
-    def entries_of(self, identity: str, first: int) -> Iterator[tuple[Entry, bytes]]:
-        """Yield the moments that are stored of a cell as they are, from a batch on; nothing damaged."""
-        entries = (each for each in self.stored(identity).values() if each.n_batches and each.first >= first)
-        return batches.payloads(self.files, entries)
-
     def summary(self, identity: str) -> dict[str, Finished]:
         """Return what is known of finished cells by their names; nothing of none, or if that is damaged."""
         entries = filter(None, [self.stored(identity).get("summary")])

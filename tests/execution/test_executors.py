@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections import deque
+from unittest.mock import Mock
 
 import dask
 import distributed  # noqa: F401  # its defaults must be there before any are set aside
@@ -342,10 +343,13 @@ ELSEWHERE = ("tcp://10.77.0.1:8786", "tcp://host:8786", "tcp://127.0.0.1.org:1",
 HERE = ("tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1")
 
 
-def test_scheduler_elsewhere__needs_tls_with_certificates_or_a_word_of_trust():
-    for address in ELSEWHERE:
-        with pytest.raises(UserError, match=r"anybody on the network can run code as you; use tls://.*--trust-network"):
-            executors._credentials(address, False)
-    with pytest.raises(UserError, match=r"certificates are missing; set distributed.comm.tls.ca-file and"):
-        executors._credentials("tls://host:8786", False)
-    assert all(executors._credentials(address, address in ELSEWHERE) for address in (*ELSEWHERE, *HERE))
+def test_scheduler_elsewhere__needs_tls_with_certificates_or_a_word_of_trust(monkeypatch):
+    monkeypatch.setattr("simstudy.execution.nodes.FirmClient", Mock(side_effect=OSError("asked")))
+    network = r"anybody on the network can run code as you; use tls://.*--trust-network"
+    certified = r"certificates are missing; set distributed.comm.tls.ca-file and"
+    for address, trusted, told in (
+        *((address, False, network) for address in ELSEWHERE), ("tls://host:8786", True, certified),
+        *((address, address in ELSEWHERE, r"no Dask scheduler answers.*\(asked\)") for address in ELSEWHERE + HERE),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=told), open_executor(address, trust_network=trusted):
+            raise AssertionError("opened")
