@@ -13,12 +13,6 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def control_character(text: str, allowed: str = "") -> str | None:
-    """Return the first character of a text that would steer a terminal, a job script or a page, as ``U+001B``."""
-    found = (match[0] for match in STEERING.finditer(text) if match[0] not in allowed)
-    return next((f"U+{ord(character):04X}" for character in found), None)
-
-
 class UserError(Exception):
     """A mistake that a user can mend: shown as its message alone, each argument a line of it; exit code 2.
 
@@ -38,8 +32,9 @@ class PrecisionWarning(UserWarning):
 
 def require_plain(name: str, text: str) -> None:
     """Refuse a setting that would write more than one line into a job script, or steer a terminal."""
-    if found := control_character(text):
-        raise UserError(f"{name} = {text!r}: must be one line of text without control characters; {found} is one")
+    if found := STEERING.search(text):
+        fault = f"must be one line of text without control characters; U+{ord(found[0]):04X} is one"
+        raise UserError(f"{name} = {text!r}: {fault}")
 
 
 def require_extra(wanted: str, module: str, extra: str, otherwise: str = "") -> None:

@@ -18,7 +18,7 @@ from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS, draw_zip
 from simstudy.report.figures.shared import COVERAGE, NEUTRAL, canvas, own_style
-from simstudy.results import Results, cells_of, named_grid, setting_of
+from simstudy.results import Results, cells_of, factors_of, setting_of
 from simstudy.study import INTERVAL
 
 KINDS: dict[str, type[PanelFigure]] = {
@@ -74,7 +74,11 @@ def plot(
     if kind not in KINDS:
         raise UserError(f"kind = {kind!r}: choose one of {', '.join(KINDS)}")
     results = cells_of(results)
-    grid, known = named_grid(results, grid)
+    if grid is None and len(factors := factors_of(results)) > 1:
+        raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
+    grid = next(iter(factors_of(results))) if grid is None else grid
+    if (known := factors_of(results).get(grid)) is None:
+        raise UserError(f"grid = {grid!r}: not in these results; {hint(grid, list(factors_of(results)))}")
     where = {setting_of(name): level for name, level in (where or {}).items()}
     for name in ("x", "hue", "panel"):
         if (factor := entries.get(name)) is not None:

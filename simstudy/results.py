@@ -22,7 +22,6 @@ from simstudy.design.measures import (
     labelled,
     registry,
 )
-from simstudy.design.mistakes import hint
 from simstudy.design.settings.levels import Coordinates, level, selected
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
@@ -106,17 +105,6 @@ def read_cells(store: Store) -> xr.Dataset:
     """Return the results in the folder of a study as a table along ``cell``."""
     path = store.folder / RESULTS_FILE
     return _flat(checked(read_tree(path, store.files), path))
-
-
-def named_grid(results: xr.Dataset, grid: str | None) -> tuple[str, tuple[str, ...]]:
-    """Return the name of a grid, which may be left out if there is only one, and its factors."""
-    factors = factors_of(results)
-    if grid is None and len(factors) > 1:
-        raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
-    grid = next(iter(factors)) if grid is None else grid
-    if grid not in factors:
-        raise UserError(f"grid = {grid!r}: not in these results; {hint(grid, list(factors))}")
-    return grid, factors[grid]
 
 
 def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:

@@ -80,9 +80,8 @@ def complete(
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_executor(executor, workers, trust_network, claim) as opened:
             design, meter = sized(design), Meter()
-            told: dict[int, Any] = {}
-            state = open_state(design, store, opened.device, told)
-            writer = StatusWriter(store, design)
+            numbers: dict[int, Any] = {}
+            state, writer = open_state(design, store, opened.device, numbers), StatusWriter(store, design)
             simulate(state, opened, meter, writer, tell, budget=design.budget)
             writer.write(state)
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
@@ -90,8 +89,8 @@ def complete(
         store.flush()  # a disk that took no batch takes no results
         how |= {**state.tally(), **meter.read()}
         with threadpool_limits(limits=1):
-            joined, details = assemble(design, state.accounts, partial(tell, state), opened.device, told)
-            judged = judge(design, state.accounts, told)
+            joined, details = assemble(design, state.accounts, partial(tell, state), opened.device, numbers)
+            judged = judge(design, state.accounts, numbers)
         results = xr.merge([joined, judged, *_zipped(design)], combine_attrs="override")
         machine = provenance(opened.device, [planned.cell for planned in design.cells])
         how |= {name: machine[name] for name in ("device", "processor", "system")}

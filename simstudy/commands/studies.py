@@ -56,27 +56,14 @@ def list_designs(
 
 
 @cli.app.command()
-def check(
-    designs: Annotated[list[str], typer.Argument(help="Design files, by path or name.")],
-    trust: cli.TrustOption = None,
-) -> None:
-    """Check designs under every profile and list all mistakes, each with its place and remedy."""
+def check(design: cli.DesignArgument, trust: cli.TrustOption = None) -> None:
+    """Check a design under every profile and list all mistakes, each with its place and remedy."""
     from simstudy.design.load import check as check_design
-    from simstudy.design.mistakes import DesignError
     from simstudy.report.terminal import counted
 
-    mistakes = []
-    for design in designs:
-        try:
-            profiles = check_design(design, trust or ())
-        except DesignError as error:
-            mistakes += [f"{error.place}: {problem}" for problem in error.problems]
-        else:
-            for each in profiles.values():
-                size = f"{counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}"
-                cli.say(f"{each.path}: {each.profile}: {size}")
-    if mistakes:
-        raise UserError(*mistakes)
+    for each in check_design(design, trust or ()).values():
+        size = f"{counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}"
+        cli.say(f"{each.path}: {each.profile}: {size}")
 
 
 @cli.app.command()
