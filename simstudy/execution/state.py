@@ -120,12 +120,13 @@ class RunState:
             cell = planned.cell
             identity = identity_of(cell, device)
             sharers = self._sharers[identity]
-            stored = sharers[0].stored if sharers else store.stored(identity).numbers
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
+            known = store.summary(identity).get(name)
+            stored = sharers[0].stored if sharers else store.stored(identity).numbers
             account = CellProgress(planned, identity, stored, name)
             account.target = account.first
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
-            if known := store.summary(identity).get(name):
+            if known:
                 account.looks, account.kept = [*known.looks], _kept(known, cell)
                 account.target = max(account.first, known.looks[-1])
             sharers.append(account)

@@ -121,7 +121,7 @@ class Store:
             if self._own == RUN:
                 for name in self.files.at(ASIDE).names():
                     self.files.delete(f"{ASIDE}/{name}")
-            self._close()
+            self._index = None  # others may have written since
             held.callback(self._close)
             self._holder = own
             yield
@@ -191,9 +191,9 @@ class Store:
 
     def summary(self, identity: str) -> dict[str, Finished]:
         """Return what is known of finished cells by their names; nothing of none, or if that is damaged."""
-        entries = filter(None, [self.stored(identity).get("summary")])
-        with contextlib.suppress(ValueError, StopIteration):
-            return SUMMARY.validate_json(next(batches.payloads(self.files, entries))[1])
+        with contextlib.suppress(ValueError, StopIteration, KeyError):
+            entry = self.stored(identity)["summary"]
+            return SUMMARY.validate_json(next(batches.payloads(self.files, [entry]))[1])
         return {}
 
     def is_whole(self) -> bool:
