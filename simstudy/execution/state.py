@@ -119,9 +119,8 @@ class RunState:
         for planned in design.cells:
             cell = planned.cell
             identity = identity_of(cell, device)
-            sharers = self._sharers[identity]
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
-            known = store.summary(identity).get(name)
+            known, sharers = store.summary(identity).get(name), self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
             account = CellProgress(planned, identity, stored, name)
             account.target = account.first

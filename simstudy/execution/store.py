@@ -121,7 +121,7 @@ class Store:
             if self._own == RUN:
                 for name in self.files.at(ASIDE).names():
                     self.files.delete(f"{ASIDE}/{name}")
-            self._index = None  # others may have written since
+            self._close()
             held.callback(self._close)
             self._holder = own
             yield
