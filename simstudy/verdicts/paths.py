@@ -8,8 +8,7 @@ worst of the p-values counts (Berger and Boos 1994): a share of the level is spe
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,9 +57,6 @@ class Profile(NamedTuple):
         return list(itertools.chain(*self.cells))
 
 
-Statistic = Callable[[Sequence[Vertex]], Contrast]
-
-
 def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
     for cells in of.groups(claim.along, claim.x, *claim.tune):
@@ -70,40 +66,31 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
             if np.isfinite(of.estimates.values[cell]):  # a cell without a value is left out
                 table[float(levels[claim.along])][float(levels[claim.x])].append(cell)
         profiles = [Profile(z, np.log(sorted(by_x)), [by_x[x] for x in sorted(by_x)]) for z, by_x in table.items()]
+        optima = np.array([])
         if claim.source:
             told = [told_of(of, each.all_cells, claim) for each in profiles]
             profiles = [each for each, by_theory in zip(profiles, told, strict=True) if by_theory.in_sight]
             optima = np.array([by_theory.refined for by_theory in told if by_theory.in_sight])
-        if len(profiles) < 2:
-            continue
-        leverage = leverages(np.log([each.z for each in profiles]))
-        log_log, value = claim.scale == "log_log", claim.value
-        if value is None:
-            value = float(leverage @ (np.log(optima) if log_log else optima))
-        kind = "log-log slope" if log_log else "slope in the logarithm"
-        text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{each.z:g}' for each in profiles)}"
-        text += of.place(cells[0], claim.along, claim.x, *claim.tune)
-        slope = partial(_slope, of.estimates, leverage, log_log)
-        yield _compared(text, of, profiles, slope, (value - claim.margin, value + claim.margin), value)
+        if len(profiles) >= 2:
+            yield _compared(claim, of, profiles, optima, of.place(cells[0], claim.along, claim.x, *claim.tune))
 
 
-def _slope(estimates: Estimates, leverage: Array, logarithmic: bool, vertices: Sequence[Vertex]) -> Contrast:
-    """The slope of optima with the error that their derivatives give; certain where all lie at ends of their levels."""
-    value, terms = 0.0, defaultdict[int, float](float)
-    for weight, vertex in zip(leverage, vertices, strict=True):
-        value += weight * (vertex.value if logarithmic else np.exp(vertex.value))
-        for cell, derivative in vertex.terms.items():
-            terms[cell] += weight * derivative * (1.0 if logarithmic else np.exp(vertex.value))
-    if not terms:
-        degrees = estimates.degrees([*range(len(estimates.values))]).min()
-        return estimates.looked(Contrast(value, 0.0, int(estimates.n_blocks.min()), degrees, 0.0, 0.0))
-    return estimates.combine(terms).moved(value)
+def _compared(claim: OptimumSlope, of: Selected, profiles: list[Profile], optima: Array, place: str) -> Comparison:
+    """Compare the slope of optima with that claimed, in the worst of the ways in which levels may be least."""
+    leverage, log_log = leverages(np.log([each.z for each in profiles])), claim.scale == "log_log"
 
+    def slope(vertices: Sequence[Vertex]) -> Contrast:
+        """Return it with the error that derivatives give; certain where all optima lie at ends of their levels."""
+        value, terms = 0.0, defaultdict[int, float](float)
+        for weight, vertex in zip(leverage, vertices, strict=True):
+            value += weight * (vertex.value if log_log else np.exp(vertex.value))
+            for cell, derivative in vertex.terms.items():
+                terms[cell] += weight * derivative * (1.0 if log_log else np.exp(vertex.value))
+        if terms:
+            return of.estimates.combine(terms).moved(value)
+        degrees = of.estimates.degrees([*range(len(of.estimates.values))]).min()
+        return of.estimates.looked(Contrast(value, 0.0, int(of.estimates.n_blocks.min()), degrees, 0.0, 0.0))
 
-def _compared(
-    text: str, of: Selected, profiles: list[Profile], statistic: Statistic, bounds: Bounds, value: float
-) -> Comparison:
-    """Compare a statistic of optima with bounds, in the worst of the ways in which levels may be least."""
     estimated = []
     for profile in profiles:
         best = [min(cells, key=lambda cell: float(of.estimates.values[cell])) for cells in profile.cells]
@@ -111,10 +98,13 @@ def _compared(
         ends = k in (0, len(x) - 1)
         vertex = Vertex(float(x[k]), {}) if ends else _parabola(of.estimates, x[k - 1 : k + 2], best[k - 1 : k + 2])[0]
         estimated.append(vertex)
-    found = statistic(estimated)
+    value = claim.value
+    if value is None:
+        value = float(leverage @ (np.log(optima) if log_log else optima))
+    found, bounds = slope(estimated), (value - claim.margin, value + claim.margin)
     possible = [_possible(of.estimates, profile, DOUBT * of.level / len(profiles)) for profile in profiles]
     few = math.prod(map(len, possible)) <= MOST_WAYS
-    ways = [statistic(vertices) for vertices in itertools.product(*possible)] if few else []
+    ways = [slope(vertices) for vertices in itertools.product(*possible)] if few else []
     evidence, why = NOTHING, f"levels may be least in more than {MOST_WAYS} ways"
     if ways:
         each = evidence_between(Contrast(*(np.array(column, float) for column in zip(*ways, strict=True))), bounds)
@@ -126,6 +116,8 @@ def _compared(
         return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
 
     cells = tuple(itertools.chain(*(each.all_cells for each in profiles)))
+    kind = "log-log slope" if log_log else "slope in the logarithm"
+    text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{each.z:g}' for each in profiles)}{place}"
     told = Comparison(text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why)
     return told._replace(widening=float(found.widening))
 
