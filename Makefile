@@ -96,7 +96,6 @@ verify: $(VENV)/.models  ## Exact moments, theories, verdicts, kills, trained mo
 
 bench: $(VENV)/.bench  ## Speed against the limits of the machine and other libraries (minutes)
 	$(BIN)/python tests/benchmarks
-	$(BIN)/python tests/benchmarks/precision.py
 
 lint: $(VENV)/.dev  ## Style, and types of the public modules
 	$(BIN)/ruff check .

@@ -139,9 +139,9 @@ def counted(design: Design, store: Store) -> Status:
     """Return how many batches are stored of each cell, without what a look at them would tell."""
     cells = []
     for cell in (planned.cell for planned in design.cells):
-        # Of sizes that the first run chooses, by a pilot that takes its time, the one of which there are batches.
-        free = [] if states_size(cell) else SIZES.tolist()
-        sized = [with_settings(cell, "simulation", batch_size=size) for size in free] or [cell]
+        # Of what the first run chooses, by a pilot that takes its time, that of which there are batches.
+        free = [{}, {"control": "none"}] if states_size(cell) else [{"batch_size": size} for size in SIZES.tolist()]
+        sized = [with_settings(cell, "simulation", **each) for each in free]
         rows = ((store.stored(name := identity_of(each)).count(), each.simulation.batch_size, name) for each in sized)
         n, size, identity = max(rows)
         cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))

@@ -40,10 +40,8 @@ _AHEAD = VECTOR_BYTES == 64
 """Whether exponents wait in registers: of 16 they spill to the stack, which took up to half as much time again."""
 
 
-# Powers of 2 of four vectors at a time: the operations of one would wait for each other.
-
-
 def _exp2(powers):
+    # Powers of 2 of four vectors at a time: the operations of one would wait for each other.
     @inlined
     def exp2(t0, t1, t2, t3, lowest, magic, least):
         # As `elementary.exp2_float32`, less the power of the lowest exponent, if weights at it shall be 0.

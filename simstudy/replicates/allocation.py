@@ -1,39 +1,48 @@
-"""Replicates in each draw of a population: those by which the errors of a grid take the least time to fall.
+"""Replicates in each draw of a population, and grids that do without a control: what takes the least time.
 
 With c_d and c_r the costs of a draw and of a replicate, σ_b² the variance between draws and σ_w² that between
 replicates of one draw, the time to one error with m replicates a draw is as (c_d + m c_r) (σ_b² + σ_w² / m): least at
 m = √(c_d σ_w² / (c_r σ_b²)) (Neyman).  Variances come from draws that no batch has, so that estimates stay unbiased,
-and costs from counts of operations: the size is the same whoever chooses it, and when.
+and costs from counts of operations: the size is the same whoever chooses it, and when.  By such replicates, too, a
+grid that only wants a precision, in a study without claims, is plain where it is there sooner.
 """
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
-from simstudy.design.document import Design
+from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
 from simstudy.errors import UserError
+from simstudy.replicates.performance import Performance
+from simstudy.replicates.stopping import first_target, shortfall
 
 MEASURES = ("mse", "ensemble_variance")  # of which the one with the larger relative error counts
 SIZES = 1 << np.arange(2, 11)
 PILOT_CELLS, PILOT_DRAWS, FIRST_DRAW = 4, 32, 1 << 40
+_libraries = functools.cache(ThreadpoolController)  # whose threads decide bits; to find them takes a millisecond
 
 
 def sized(design: Design) -> Design:
-    """Return a design with batch sizes also of grids over a population that state none, if their code may run."""
+    """Return a design with batch sizes of populations, and controls, also where grids state none and code may run."""
     cells = list(design.cells)
-    free = [number for number, planned in enumerate(cells) if not states_size(planned.cell)]
-    for _, numbers in groupby(free, lambda number: cells[number].grid):
-        of_grid = {number: cells[number].cell for number in numbers}
-        if any(cell.population for cell in of_grid.values()):
-            with contextlib.suppress(UserError):
-                size = best_size([*of_grid.values()], cells[min(of_grid)].precision.max_replicates // MIN_BLOCKS)
-                for number, cell in of_grid.items():
-                    own = with_settings(cell, "simulation", batch_size=size)
-                    cells[number] = cells[number].model_copy(update={"cell": own})
+    for _, numbers in groupby(range(len(cells)), lambda number: cells[number].grid):
+        grid, chosen = list(numbers), dict[str, Any]()
+        free = [number for number in grid if not states_size(cells[number].cell)]
+        with contextlib.suppress(UserError):
+            if any(cells[number].cell.population for number in free):
+                most = cells[free[0]].precision.max_replicates // MIN_BLOCKS
+                chosen = {"batch_size": best_size([cells[number].cell for number in free], most)}
+            elif not design.claims and is_sooner_plain([cells[number] for number in grid]):
+                free, chosen = grid, {"control": "none"}
+        for number in free if chosen else ():
+            own = with_settings(cells[number].cell, "simulation", **chosen)
+            cells[number] = cells[number].model_copy(update={"cell": own})
     return design.model_copy(update={"cells": tuple(cells)})
 
 
@@ -58,6 +67,25 @@ def best_size(cells: Sequence[Cell], most: int = SIZES[-1]) -> int:
     return int(sizes[np.argmin(total)])
 
 
+def is_sooner_plain(grid: Sequence[PlannedCell]) -> bool:
+    """Return whether cells that leave their control open reach their precision sooner without: by a pilot of some."""
+    (first, precision), costs = (grid[0].cell, grid[0].precision), np.zeros(2)
+    targets = {**precision.relative_mcse, **precision.absolute_mcse} if precision.stop == "precision" else {}
+    if not (targets and first.controlled) or "control" in first.simulation.model_fields_set:
+        return False
+    least = first.simulation.batch_size * first_target(precision, first.simulation.batch_size)
+    for each in grid[:: -(-len(grid) // PILOT_CELLS)]:
+        ways = [with_settings(each.cell, "simulation", control=way) for way in ("none", "expansion")]
+        pilot = with_settings(ways[0], "simulation", batch_size=min(max(4, least // 64), N_BLOCKS))
+        if (told := _pilot(pilot, FIRST_DRAW)) is None:
+            return False
+        # The control is taken to need no more than the least.
+        wanted = min(told.n_replicates * shortfall(told, precision).ratio ** 2, precision.max_replicates)
+        replicates = max(least, wanted), least
+        costs += [fixed + n * one for n, (fixed, one) in zip(replicates, map(operations, ways), strict=True)]
+    return bool(costs[0] <= costs[1])
+
+
 def operations(cell: Cell) -> tuple[float, float]:
     """Return the estimated cost of a draw and of a replicate, by what they draw and compute: about nanoseconds."""
     from simstudy.data.span import n_coordinates
@@ -69,26 +97,28 @@ def operations(cell: Cell) -> tuple[float, float]:
     columns, pairs = n_heads * (p if drawn is None else n_queries), n_queries * n_heads**2
     of_key = (drawn or d) * (1.5 + 0.02 * columns) + (0.25 if compiled else 25.0) * n_queries * n_heads
     products = d * (n_queries * n_heads * p + (drawn or 0) ** 2 + ("heads" in cell.population) * (n_heads * p) ** 2)
-    control = 0.25 * cell.control_operations if cell.controlled else 0.0
-    return 7e5 + 300.0 * pairs + 0.4 * products + control, 1e3 + n * of_key + 2.5 * pairs
+    control, more = (0.04 * cell.control_operations + 1e4 * pairs, 90.0 * pairs) if cell.controlled else (0.0, 0.0)
+    return 7e5 + 300.0 * pairs + 0.4 * products + control, 1e3 + n * of_key + 2.5 * pairs + more
+
+
+def _pilot(cell: Cell, number: int) -> Performance | None:
+    """Return what one batch tells of its own query points and heads; None if a replicate fails."""
+    from simstudy.replicates.batch import simulate_batch
+    from simstudy.replicates.population import measured
+
+    with _libraries().limit(limits=1):
+        told = measured(with_settings(cell, "simulation", population=()), simulate_batch([cell], number))
+    return None if told is None or told.n_failed else told
 
 
 def variances(cell: Cell) -> Any:
     """Return variances between and within draws over squared means, (2, measure); None if a replicate fails."""
-    from threadpoolctl import threadpool_limits
-
-    from simstudy.replicates.batch import simulate_batch
-    from simstudy.replicates.population import measured
-
-    one, found = with_settings(cell, "simulation", population=()), []
+    draws = range(FIRST_DRAW, FIRST_DRAW + PILOT_DRAWS)
     cell = with_settings(cell, "simulation", batch_size=N_BLOCKS)
-    with threadpool_limits(limits=1):
-        for number in range(FIRST_DRAW, FIRST_DRAW + PILOT_DRAWS):
-            (batch,) = simulate_batch([cell], number)
-            told = measured(one, [batch])
-            if told is None or told.n_failed:
-                return None
-            found.append([[table[name] for name in MEASURES] for table in (told.estimate, told.mcse)])
+    told = [each for number in draws if (each := _pilot(cell, number))]
+    if len(told) < PILOT_DRAWS:
+        return None
+    found = [[[table[name] for name in MEASURES] for table in (each.estimate, each.mcse)] for each in told]
     estimates, errors = np.moveaxis(np.array(found), 1, 0)
     error = (errors**2).mean(axis=0)
     both = np.stack([np.maximum(estimates.var(axis=0, ddof=1) - error, 0.0), (N_BLOCKS - 1) * error])

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simstudy.attention import Members, members_of, replicate_statistics
 from simstudy.data.geometry import GEOMETRIC_INDICES
@@ -62,11 +61,7 @@ def replicate_bytes(cell: Cell) -> int:
 
 def _piece_length(cell: Cell, size: int) -> int:
     """Replicates of one block that are held at once, within a size in bytes."""
-    return min(_per_block(cell), max(1, size // replicate_bytes(cell)))
-
-
-def _per_block(cell: Cell) -> int:
-    return max(1, cell.simulation.batch_size // N_BLOCKS)  # the last blocks of a short batch are empty
+    return min(max(1, cell.simulation.batch_size // N_BLOCKS), max(1, size // replicate_bytes(cell)))
 
 
 def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu", some: Any = ()) -> list[Moments]:
@@ -83,8 +78,8 @@ def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu", some:
 
 def pieces(cell: Cell, batch: int, device: str) -> Iterator[tuple[range, int, int]]:
     """Yield (blocks, first replicate, number of replicates): whole blocks, or consecutive replicates of one."""
-    size, per_block = cell.simulation.batch_size, _per_block(cell)
-    n_blocks = size // per_block
+    size, per_block = cell.simulation.batch_size, max(1, cell.simulation.batch_size // N_BLOCKS)
+    n_blocks = size // per_block  # the last blocks of a short batch are empty
     together_bytes, alone_bytes = _limits(cell, device)
     together = max(1, together_bytes // (replicate_bytes(cell) * per_block))
     length = together * per_block if together > 1 else _piece_length(cell, alone_bytes)
@@ -126,11 +121,6 @@ def update(moments: Moments, blocks: range, first: int, members: Members, statis
         statistics = np.where(defined[:, None], statistics, 0.0)
     if of_control.size and members.control is not None:
         of_control += sum_blocks(members.control, defined, len(blocks))
-    n_defined += _by_block(defined, blocks)
-    of_statistics += _by_block(statistics, blocks)
+    n_defined += defined.reshape(len(blocks), -1).sum(axis=1)
+    of_statistics += statistics.reshape(len(blocks), -1, statistics.shape[1]).sum(axis=1)
     return moments
-
-
-def _by_block(values: NDArray[Any], blocks: range) -> NDArray[Any]:
-    """Sum over the replicates of each block: (block, ...) from (replicate, ...)."""
-    return values.reshape(len(blocks), len(values) // len(blocks), *values.shape[1:]).sum(axis=1)

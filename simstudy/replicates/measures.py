@@ -108,7 +108,7 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     squared_bias += np.einsum("ch,chg,cg->c", weights, average.bias_product, weights)
     ensemble_variance = np.einsum("ch,chg,cg->c", weights, covariance, weights)
     variance, error = (np.diagonal(each, axis1=1, axis2=2).mean(axis=-1) for each in (covariance, average.second))
-    of_covariance = (variance, _mean_over_pairs(covariance))
+    of_covariance = (variance, _over_pairs(covariance[..., ~np.eye(n_heads, dtype=bool)].sum(axis=-1), n_heads))
     of_second = (error, average.second.mean(axis=(-2, -1)))
     values = _of_moments(squared_bias, ensemble_variance, of_covariance, of_second, n_heads)
     values["correlation"] = average.correlation
@@ -206,15 +206,6 @@ def _mean(values: Array, axis: int) -> Array:
 def _ratio(numerator: Array, denominator: Array) -> Array:
     """Return a ratio, NaN where its denominator is 0."""
     return numerator / np.where(denominator == 0.0, np.nan, denominator)
-
-
-def _mean_over_pairs(matrix: Array) -> Array:
-    """Mean over ordered pairs of different heads; NaN for a single head."""
-    n_heads = matrix.shape[-1]
-    if n_heads == 1:
-        return np.full(matrix.shape[:-2], np.nan)
-    off_diagonal = ~np.eye(n_heads, dtype=bool)
-    return matrix[..., off_diagonal].mean(axis=-1)
 
 
 def _scaled(products: Array) -> Array:

@@ -37,17 +37,11 @@ class Draw(NamedTuple):
 
 def empty(n_blocks: int, target: Array, n_heads: int, n_statistics: int, *, controlled: bool = False) -> Moments:
     """Return the moments of no replicate."""
-    n_queries = len(target)
-    n_pairs = n_heads * (n_heads + 1) // 2
-    return Moments(
-        n_defined=np.zeros(n_blocks, np.int64),
-        error_sum=np.zeros((n_blocks, n_queries, n_heads)),
-        product_sum=np.zeros((n_blocks, n_queries, n_pairs)),
-        statistic_sum=np.zeros((n_blocks, n_statistics)),
-        control_sum=np.zeros((n_blocks, n_queries, (n_heads + n_pairs) * controlled)),
-        target=target,
-        failed=np.zeros(0, np.int64),
-    )
+    n_queries, n_pairs = len(target), n_heads * (n_heads + 1) // 2
+    of_control = n_queries, (n_heads + n_pairs) * controlled
+    shapes = (n_queries, n_heads), (n_queries, n_pairs), (n_statistics,), of_control
+    sums = (np.zeros((n_blocks, *shape)) for shape in shapes)
+    return Moments._make([np.zeros(n_blocks, np.int64), *sums, target, np.zeros(0, np.int64)])
 
 
 def stack(batches: list[Moments]) -> Moments:

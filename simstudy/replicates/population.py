@@ -31,7 +31,8 @@ def measured(
         blocks, estimator = _less_control(cell, whole)
         if not cell.population:
             given = _overlap(cell), lengths, cell.functions.of_means if cell.functions else None
-            found = performance(blocks, combine, cell.statistics, *given) if _usable(blocks) else None
+            usable = np.count_nonzero(blocks.n_defined) >= 2
+            found = performance(blocks, combine, cell.statistics, *given) if usable else None
             return found and found._replace(estimator=estimator)
         sums = zip(*(np.split(each, len(whole)) for each in blocks[1:3]), strict=True)
         less = (each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(whole, sums, strict=True))
@@ -56,10 +57,9 @@ def measured(
 
 def draw_of(cell: Cell, number: int, batch: Moments) -> Draw:
     """Return what a batch of a population tells: averages of one geometry without bias, by a jackknife over blocks."""
-    n_defined = int(batch.n_defined.sum())
-    if not _usable(batch):
+    n_defined, (used, sums) = int(batch.n_defined.sum()), defined(batch)
+    if used.sum() < 2:  # blocks, which an estimate without bias takes
         return Draw(n_defined, None, batch.failed)
-    _, sums = defined(batch)
     found, _ = averages(means_of(sums, slice(None)), sums.target, _overlap(cell.in_batch(number)))
     size = sums.n_defined / n_defined
     parts = [size.reshape(-1, *[1] * (each.ndim - 1)) for each in found]
@@ -87,7 +87,3 @@ def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]
 
 def _overlap(cell: Cell) -> Array:
     return NUMBERS if (found := overlap(cell)) is None else found
-
-
-def _usable(batch: Moments) -> bool:
-    return int(np.count_nonzero(batch.n_defined)) >= 2  # blocks, which an estimate without bias takes

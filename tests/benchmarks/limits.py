@@ -36,9 +36,7 @@ class Row:
     unit: str
 
 
-def interleaved(
-    jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.process_time
-) -> list[list[float]]:
+def interleaved(jobs: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
     """Seconds of each job in each round; jobs take turns, so that a slow spell of the machine meets all of them.
 
     Processor seconds, which other programs lengthen less than those that pass.
@@ -48,9 +46,9 @@ def interleaved(
     seconds: list[list[float]] = [[] for _ in jobs]
     for _ in range(rounds):
         for job, taken in zip(jobs, seconds, strict=True):
-            start = clock()
+            start = time.process_time()
             job()
-            taken.append(clock() - start)
+            taken.append(time.process_time() - start)
     return seconds
 
 

@@ -1,34 +1,26 @@
-"""Processor seconds to a relative Monte Carlo error of 1 % and 1e-4: ``python tests/benchmarks/precision.py``.
+"""Processor time to a relative Monte Carlo error by control variates, by plain replicates, and by NumPy.
 
-By control by expansion, by plain replicates, and by NumPy in single precision with the
-noise integrated out.  NumPy has the errors of plain replicates, so only its time is its own.  Known means are part of
-the times of expansions.
+NumPy computes in single precision with the noise integrated out, and has the errors of plain replicates.  Known means
+are part of the times of controls.
 """
 
 import itertools
-import os
-import sys
 from functools import partial
-from pathlib import Path
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_name] = "1"
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
+import numpy as np
+from builders import estimated, minimal_cell
+from limits import Row, interleaved, ratio
 
-import numpy as np  # noqa: E402
-from builders import estimated, minimal_cell  # noqa: E402
-from limits import Row, interleaved  # noqa: E402
-from recorded import PROCESSOR  # noqa: E402
+from simstudy.attention.expansion import _left_out, expectations, known_of
+from simstudy.data.heads import key_projections, query_points
+from simstudy.design.document import PlannedCell, Precision
+from simstudy.replicates.allocation import is_sooner_plain
+from simstudy.replicates.batch import simulate_batch
 
-from simstudy.attention.expansion import _left_out, expectations, known_of  # noqa: E402
-from simstudy.data.heads import key_projections, query_points  # noqa: E402
-from simstudy.replicates.batch import simulate_batch  # noqa: E402
-
-MEASURES = ("mse", "ensemble_variance", "mean_covariance", "correlation")
-WANTED = {1e-2: "1&nbsp;%", 1e-4: "1e-4"}
+MEASURES, WANTED = ("mse", "ensemble_variance"), (1e-2, 1e-3)
 BATCH, BATCHES, ROUNDS = 256, 4, 5
-WAYS, LEAST = ("expansion", "none"), 64
-"""Controls, and the fewest replicates."""
+WAYS, LEAST = ("expansion", "none"), 1024
+"""Controls, and the fewest replicates: those of a run by default."""
 NOISE, RIDGE = {"regression": "zero", "queries": "origin"}, {"regression": {"kind": "ridge", "amplitude": 2.0}}
 QUADRATIC = {"regression": {"kind": "quadratic", "coefficients": [0.25]}}
 QUERIES = {"queries": {"kind": "gaussian", "count": 16, "scale": 0.5}}
@@ -45,17 +37,16 @@ CELLS = {
 
 def target(settings, x):
     """The regression function at x (..., feature, point)."""
-    kind = settings["regression"]
-    if kind == "zero":
+    if settings["regression"] == "zero":
         return np.zeros_like(x[..., 0, :])
-    return 2 * np.sin(x[..., 0, :]) if kind["kind"] == "ridge" else 0.25 * (x**2).sum(axis=-2)
+    return 2 * np.sin(x[..., 0, :]) if settings["regression"]["kind"] == "ridge" else 0.25 * (x**2).sum(axis=-2)
 
 
 def rival(cell, settings, count, rng):
-    """Sums over replicates of errors of heads (Q, H) and of their products with noise integrated (Q, H, H)."""
+    """Sums over replicates of products of errors of heads with noise integrated (Q, H, H)."""
     points, projections = query_points(cell).astype(np.float32), key_projections(cell).astype(np.float32)
     truth, images = target(settings, points.T), points @ projections / np.float32(cell.bandwidth)
-    errors = products = 0.0
+    products = 0.0
     for size in [8] * (count // 8):
         keys = rng.standard_normal((size, cell.data.n_features, cell.data.n_keys), dtype=np.float32)
         projected = projections.mT @ keys[:, None] / np.float32(cell.bandwidth)
@@ -66,56 +57,52 @@ def rival(cell, settings, count, rng):
         error = (weights @ target(settings, keys)[:, None, :, None])[..., 0].swapaxes(1, 2) - truth[:, None]
         by_query = weights.swapaxes(1, 2)
         gram = cell.data.noise_sd**2 * (by_query @ by_query.mT)
-        errors = errors + error.sum(axis=0)
         products = products + (gram + error[..., None] * error[..., None, :]).sum(axis=0)
-    return errors, products
+    return products
 
 
-def rows(name, settings):
-    """Lines of the table for one cell, one for each error wanted: seconds by measure, of the three ways."""
-    ways = {way: minimal_cell(**settings, batch_size=BATCH, control=way) for way in WAYS}
-    found = {way: estimated(each, BATCHES) for way, each in ways.items()}
-    plain, rng = ways["none"], np.random.default_rng(0)
-    products = rival(plain, settings, BATCH, rng)[1] / BATCH
-    mse, known = products.mean(), found["none"]
-    assert abs(mse - known.estimate["mse"]) < 5 * known.mcse["mse"] * np.sqrt(1 + BATCHES), "the rival errs"
-    jobs = [partial(simulate_batch, [each], 0) for each in ways.values()]
-    jobs += [partial(expectations, ways["expansion"]), partial(rival, plain, settings, BATCH, rng)]
-    *times, of_means, of_rival = (float(np.median(each)) for each in interleaved(jobs, ROUNDS))
-    columns = [*zip(WAYS, times, (of_means, 0.0), strict=True), ("none", of_rival, 0.0)]
-    for wanted, label in WANTED.items():
-        cells = []
-        for measure in MEASURES:
-            seconds = []
-            for way, taken, fixed in columns:
-                error = found[way].mcse[measure] / abs(found[way].estimate[measure])
-                needed = max(LEAST, BATCH * BATCHES * (error / wanted) ** 2)
-                seconds.append(f"{float(f'{fixed + taken * needed / BATCH:.2g}'):g}")
-            cells.append("/".join(seconds))
-        yield f"| {name} | {label} | {' | '.join(cells)} |"
-        name = ""
+def expansion_rows(cells=CELLS):
+    """Seconds of NumPy over those of the control by expansion, by cell, measure and error."""
+    for name, settings in cells.items():
+        expanded, plain = (minimal_cell(**settings, batch_size=BATCH, control=way) for way in WAYS)
+        found, rng = [estimated(each, BATCHES) for each in (expanded, plain)], np.random.default_rng(0)
+        gap = rival(plain, settings, BATCH, rng).mean() / BATCH - found[1].estimate["mse"]
+        assert abs(gap) < 5 * found[1].mcse["mse"] * np.sqrt(1 + BATCHES), "the rival errs"
+        jobs = [partial(simulate_batch, [expanded], 0), partial(rival, plain, settings, BATCH, rng)]
+        *times, of_means = map(np.array, interleaved([*jobs, partial(expectations, expanded)], ROUNDS))
+        for measure, wanted in itertools.product(MEASURES, WANTED):
+            ours, numpy = (t * _needed(e, BATCHES * BATCH, measure, wanted) for t, e in zip(times, found, strict=True))
+            who = f"NumPy, {measure} to {wanted:.1%}"
+            yield Row("expansion", name, who, ratio(numpy, ours + of_means), "times simstudy")
+
+
+def _needed(found, replicates, measure, wanted):
+    """Batches until a measure has the error wanted."""
+    return max(LEAST, replicates * (found.mcse[measure] / found.estimate[measure] / wanted) ** 2) / BATCH
 
 
 def control_rows():
-    """Seconds of plain replicates over those of the control that leaves one key out, by cell, measure and error."""
+    """Seconds of plain replicates over those of the way that a run takes, with its pilot."""
     base = {"n_features": 512, "n_heads": 8, "head_dim": 64, "arrangement": "orthogonal", "logits": "dot_product"}
     for (scale, n_keys), regression in itertools.product(ATTENTION, ("zero", RIDGE["regression"])):
         queries = {"kind": "gaussian", "count": 16, "scale": scale}
         settings = base | {"bandwidth": "attention", "n_keys": n_keys, "queries": queries, "regression": regression}
-        ways = [minimal_cell(**settings, dtype="float32", batch_size=64, control=way) for way in WAYS]
-        found = [estimated(each, 4) for each in ways]
-        jobs = [partial(simulate_batch, [each], 0) for each in ways] + [partial(_left_out.__wrapped__, ways[0])]
-        *times, fixed = (float(np.median(each)) / 64 for each in interleaved(jobs, 3))
+        ways = [minimal_cell(**settings, dtype="float32", batch_size=BATCH, control=way) for way in WAYS]
+        found = [estimated(each, 2) for each in ways]
+        open_cell = minimal_cell(**settings, dtype="float32", control="expansion")
+        open_cell.simulation.model_fields_set.discard("control")  # as of a design that states none
+        jobs = [partial(simulate_batch, [each], 0) for each in ways]
+        jobs += [partial(_left_out.__wrapped__, ways[0]), partial(is_sooner_plain, [_planned(open_cell, "mse", 1e-2)])]
+        *times, fixed, pilot = (float(np.median(each)) for each in interleaved(jobs, 3))
         of_logits, target = 2.0 * known_of(ways[0]).log_mass, "noise alone" if regression == "zero" else "2 sin x₁"
         size = f"{n_keys} keys, variance of logits {of_logits.min():.1f} to {of_logits.max():.1f}, {target}"
-        for measure, wanted in itertools.product(("ensemble_variance", "mse"), (1e-2, 1e-3)):
-            needed = [max(LEAST, 256 * (each.mcse[measure] / each.estimate[measure] / wanted) ** 2) for each in found]
-            gain = times[1] * needed[1] / (times[0] * needed[0] + 64 * fixed)
-            yield Row("control", size, f"{measure} to {wanted:.1%}", gain, "times plain replicates")
+        for measure, wanted in itertools.product(MEASURES, WANTED):
+            seconds = [t * _needed(each, 2 * BATCH, measure, wanted) for t, each in zip(times, found, strict=True)]
+            seconds[0] += fixed
+            taken = pilot + seconds[is_sooner_plain([_planned(open_cell, measure, wanted)])]
+            yield Row("control", size, f"{measure} to {wanted:.1%}", seconds[1] / taken, "times plain replicates")
 
 
-if __name__ == "__main__":
-    print(f"Processor: {PROCESSOR}\n\n| cell | to | {' | '.join(f'`{name}`' for name in MEASURES)} |")
-    print("|---" * (2 + len(MEASURES)) + "|")
-    for cell_name, cell_settings in CELLS.items():
-        print("\n".join(rows(cell_name, cell_settings)), flush=True)
+def _planned(cell, measure, wanted):
+    precision = Precision(relative_mcse={measure: wanted}, min_replicates=LEAST)
+    return PlannedCell(grid="one", cell=cell, precision=precision, by_query=False, exact=False)

@@ -148,6 +148,22 @@ def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path
     ).values.tolist()
 
 
+CLAIM = DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")]
+
+
+@pytest.mark.parametrize("old, new, control", [
+    ("mse = 0.05", "mse = 0.05", "none"),
+    ("mse = 0.05 }\nmin_replicates = 64\nmax_replicates = 512", "mse = 1e-5 }\nmax_replicates = 9999999", "expansion"),
+    ("relative_mcse = { mse = 0.05 }", "", "expansion"),
+    ("seed = 7", 'seed = 7\ncontrol = "expansion"', "expansion"),
+    ("[precision]", '[precision]\nstop = "both"', "expansion"),
+    ("[figures.mse]", f"{CLAIM}[figures.mse]", "expansion"),
+])  # fmt: skip
+def test_grid__is_plain_where_the_precision_is_there_sooner_and_nothing_else_wanted(tmp_path, old, new, control):
+    design = loaded(tmp_path, edited(edited(DESIGN, CLAIM, ""), old, new), "quick")
+    assert {each.cell.simulation.control for each in allocation.sized(design).cells} == {control}
+
+
 RANDOM = edited(DESIGN, "[simulation]", '[queries]\nqueries = { kind = "gaussian", count = 4 }\n\n[simulation]')
 POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
 BY_QUERY = edited(POPULATION, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
