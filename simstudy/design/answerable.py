@@ -144,12 +144,12 @@ def _unknown_names(reference: Reference, entry: Any) -> Iterator[Problem]:
             if name not in factors:
                 yield Problem.unknown(f"{reference.path}.{field}", name, factors, what="factor")
     known = tuple(dict.fromkeys((*grid.selectable, *factors)))
-    meant = [name for name in known if any(cell.coordinates.get(name, "") != "" for cell in grid.cells)] or known
     for field in ("where", "versus", "stands"):
         selection = getattr(entry, field, None) or {}
         unknown = [key for key in selection if key not in known]
         for key in unknown:
-            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant, grid.words[2])
+            meant = [name for name in known if any(cell.coordinates.get(name, "") != "" for cell in grid.cells)]
+            yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant or known, grid.words[2])
         if field == "versus" and grid.factors is not None and not unknown and not selection.keys() <= {*factors}:
             yield reference.problem("versus", f"may name factors of the {grid.words[1]} only: {', '.join(factors)}")
 

@@ -311,7 +311,7 @@ def _needs(cell: Cell) -> Broken:
         'a population without "rows"': "rows" not in cell.population,
     }
     of_learner = (drawn, *plain, *((distance, raw) if learner.kind == "trained" else ()))
-    scores = getattr(estimator.transformation, "method", "") == "scores"
+    scores = estimator.transformation.kind == "low_rank" and estimator.transformation.method == "scores"
     for setting, holds, needs in (
         ("learner", learner.kind != "nadaraya_watson", of_learner),
         ("normaliser", normaliser.kind == "compact", (distance,)),

@@ -405,7 +405,7 @@ class Cell(Record):
         if self.functions is not None:
             return 0
         queries = self.queries.queries
-        return getattr(queries, "count", len(getattr(queries, "points", (None,))))
+        return 1 if queries.kind == "origin" else len(queries.points) if queries.kind == "points" else queries.count
 
     @cached_property
     def coordinates(self) -> dict[str, Any]:
