@@ -50,15 +50,16 @@ by-seed = { title = "By seed", kind = "curve", grid = "seeds", x = "noise_sd", y
 def streams_of(design, monkeypatch) -> list[set]:
     """Streams and roles of the random numbers of each cell."""
     drawn: set = set()
-    filled = addresses._filled
+    filled = addresses.Drawn.__array__
 
-    def record(transform, stream, role, *where):
-        drawn.add((stream[:16], role))
-        return filled(transform, stream, role, *where)
+    def record(numbers, *given, **how):
+        *stream, role, _ = map(int, numbers.address)
+        drawn.add((tuple(stream), Role(role)))
+        return filled(numbers, *given, **how)
 
     each = []
     with monkeypatch.context() as patched:
-        patched.setattr(addresses, "_filled", record)
+        patched.setattr(addresses.Drawn, "__array__", record)
         for planned in design.cells:
             drawn.clear()
             measured(planned.cell, simulate_batch([planned.cell], 0))
