@@ -69,7 +69,21 @@ class Numbers(NamedTuple):
 
 def table_of(numbers: Any, columns: Columns) -> Table:
     """Return whatever holds numbers as a table."""
-    wide, clusters = _laid_out(numbers, columns)
+    if isinstance(numbers, Mapping):
+        try:
+            numbers = pd.DataFrame({name: each for name, each in numbers.items()})
+        except (ValueError, TypeError) as error:
+            raise UserError(f"numbers: {error}; give arrays of one length, one for each condition") from None
+    if not isinstance(numbers, pd.DataFrame):
+        found = nw.from_native(numbers, pass_through=True)
+        found = found.collect() if isinstance(found, nw.LazyFrame) else found
+        if not isinstance(found, nw.DataFrame):
+            kind = type(numbers).__name__
+            raise UserError(f"numbers of type {kind}; give a data frame, or arrays by condition")
+        numbers = pd.DataFrame({each.name: each.to_numpy() for each in found.iter_columns()})
+    if numbers.empty:
+        raise UserError("numbers: empty; give a number for each unit and condition")
+    wide, clusters = (_from_wide if columns.value is None else _from_long)(numbers, columns)
     conditions = _conditions(wide.columns)
     values = np.empty(wide.shape)
     for j in range(len(conditions)):
@@ -150,24 +164,6 @@ def _means(
     if not table.one_look:
         return found, used
     return replace(found, one_look=True, events=events if table.independent == "unit" else None), used
-
-
-def _laid_out(numbers: Any, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
-    if isinstance(numbers, Mapping):
-        try:
-            numbers = pd.DataFrame({name: each for name, each in numbers.items()})
-        except (ValueError, TypeError) as error:
-            raise UserError(f"numbers: {error}; give arrays of one length, one for each condition") from None
-    if not isinstance(numbers, pd.DataFrame):
-        found = nw.from_native(numbers, pass_through=True)
-        found = found.collect() if isinstance(found, nw.LazyFrame) else found
-        if not isinstance(found, nw.DataFrame):
-            kind = type(numbers).__name__
-            raise UserError(f"numbers of type {kind}; give a data frame, or arrays by condition")
-        numbers = pd.DataFrame({each.name: each.to_numpy() for each in found.iter_columns()})
-    if numbers.empty:
-        raise UserError("numbers: empty; give a number for each unit and condition")
-    return _from_wide(numbers, columns) if columns.value is None else _from_long(numbers, columns)
 
 
 def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:
