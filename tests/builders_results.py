@@ -17,22 +17,12 @@ from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STA
 from simstudy.verdicts.assemble import coordinates
 
 DESIGN = """
-[study]
-name = "made-up"
-title = "A made-up study"
-aim = "Does <b>nothing</b> but fill the report."
-
-[data]
-n_features = 12
-[heads]
-head_dim = 2
-arrangement = "rotated"
-[estimator]
-bandwidth = 0.5
-[simulation]
-seed = 7
-[precision]
-relative_mcse = { ensemble_variance = 0.02 }
+study = { name = "made-up", title = "A made-up study", aim = "Does <b>nothing</b> but fill the report." }
+data.n_features = 12
+heads = { head_dim = 2, arrangement = "rotated" }
+estimator.bandwidth = 0.5
+simulation.seed = 7
+precision.relative_mcse.ensemble_variance = 0.02
 
 [grids.angles]
 title = "Angle against overlap"
@@ -155,43 +145,29 @@ def build_results(design: Design) -> xr.Dataset:
 
 
 def build_verdicts(design: Design) -> xr.Dataset:
-    n_claims = len(design.claims)
-    kinds = ("supported", "contradicted", "undecided")
-    statistics = [f"{claim.measure} at [n_keys = 100]" for claim in design.claims.values()]
-    estimates, errors = np.linspace(0.5, 0.7, n_claims), np.full(n_claims, 0.0123)
-    interval = {"lower": estimates - 0.04, "upper": estimates + 0.05}
-    numbers = {
-        **{f"claimed_{end}": np.linspace(0.0, 1.0, n_claims) + side for end, side in (("lower", -0.1), ("upper", 0.1))},
-        **{f"confidence_{end}": bounds for end, bounds in interval.items()},
-        "p_against": np.linspace(1.0, 1e-6, n_claims),
-        "p_in_favour": np.linspace(1e-6, 1.0, n_claims),
+    claims, n = [*design.claims.values()], len(design.claims)
+    found = {
+        "statistic": [f"{claim.measure} at [n_keys = 100]" for claim in claims],
+        "estimate": np.linspace(0.5, 0.7, n), "mcse": np.full(n, 0.0123),
+        "claimed_lower": np.linspace(-0.1, 0.9, n), "claimed_upper": np.linspace(0.1, 1.1, n),
+        "confidence_lower": np.linspace(0.46, 0.66, n), "confidence_upper": np.linspace(0.55, 0.75, n),
+        "p_against": np.linspace(1.0, 1e-6, n), "p_in_favour": np.linspace(1e-6, 1.0, n),
+    }  # fmt: skip
+    arrays = {
+        **{f"verdict_{name}" if name in ("estimate", "mcse") else name: column for name, column in found.items()},
+        **{f"comparison_{name}": column for name, column in found.items()},
+        **{name: [getattr(claim, name) for claim in claims] for name in ("statement", "origin", "these_draws")},
+        "verdict": [("supported", "contradicted", "undecided")[i % 3] for i in range(n)],
+        "expected_verdict": [claim.expected for claim in claims],
+        "standing_statistic": [""] * n,
+        "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n)],
+        "verdict_draws": [draws_of(claim, design.cells).text for claim in claims],
+        "claimed_value": np.linspace(0.0, 1.0, n),
+        "verdict_comparisons": np.arange(1, n + 1),
+        "comparison_claim": list(design.claims),
+        "comparison_no_verdict_because": [""] * n,
     }
-    return labelled(
-        {
-            "verdict": [kinds[i % 3] for i in range(n_claims)],
-            "expected_verdict": [claim.expected for claim in design.claims.values()],
-            "statement": [claim.statement for claim in design.claims.values()],
-            "origin": [claim.origin for claim in design.claims.values()],
-            "statistic": statistics,
-            "standing_statistic": [""] * n_claims,
-            "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n_claims)],
-            "verdict_estimate": estimates,
-            "verdict_mcse": errors,
-            "verdict_draws": [draws_of(claim, design.cells).text for claim in design.claims.values()],
-            "these_draws": [claim.these_draws for claim in design.claims.values()],
-            "claimed_value": np.linspace(0.0, 1.0, n_claims),
-            "verdict_comparisons": np.arange(1, n_claims + 1),
-            "comparison_claim": list(design.claims),
-            "comparison_statistic": statistics,
-            "comparison_no_verdict_because": [""] * n_claims,
-            "comparison_estimate": estimates,
-            "comparison_mcse": errors,
-            **numbers,
-            **{f"comparison_{name}": column for name, column in numbers.items()},
-        },
-        coords={"claim": list(design.claims), "comparison": np.arange(n_claims)},
-        attrs={},
-    )
+    return labelled(arrays, coords={"claim": list(design.claims), "comparison": np.arange(n)}, attrs={})
 
 
 def cells_where(results: xr.Dataset, grid: str = "angles", **levels: Any) -> xr.Dataset:

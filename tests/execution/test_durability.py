@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -254,6 +255,27 @@ def calm(tmp_path_factory) -> Calm:
 
 @pytest.mark.parametrize(("part", "kills"), [(0.3, True), (0.7, True), (0.9, True), (0.3, False), (0.9, False)])
 def test_write_that_fails_or_kills__is_one_line_or_nothing_lost(part, kills, calm):
-    """Of batches, of results and of tables; `test_each_operation` has all operations."""
+    """Of batches, of results and of tables."""
     writes, before = [number for number, kind in enumerate(calm.asked, 1) if kind == "write"], calm.hits
     assert calm.harmed(writes[int(part * len(writes))], kills) == "" and calm.hits == before + 1
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize(
+    ("kills", "before", "options"),
+    [
+        (False, "", ()),
+        (True, "", ()),
+        (True, UNFOLDED, ()),
+        (True, UNFOLDED, ("--executor", "threads", "--workers", 2)),
+        (True, UNFOLDED, ("--executor", "serial", "--confirm", "a text")),
+    ],
+)
+def test_each_operation_that_fails_or_kills__is_one_line_or_nothing_lost(kills, before, options, tmp_path):
+    """Of a hundred over a run, one at a time."""
+    calm = Calm(tmp_path, before, *options)
+    numbers = range(1, len(calm.asked) + 1, max(1, len(calm.asked) // 100))
+    with ThreadPoolExecutor(os.cpu_count()) as forks:
+        wrong = [said for said in forks.map(lambda n: calm.harmed(n, kills), numbers) if said]
+    print(f"{calm.hits} operations {'killed' if kills else 'ended'} a run, {len(wrong)} of them with harm")
+    assert not wrong, "\n".join(wrong[:10])
