@@ -19,8 +19,6 @@ from threadpoolctl import ThreadpoolController
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.replicates.performance import Performance
-from simstudy.replicates.stopping import first_target, shortfall
 
 MEASURES = ("mse", "ensemble_variance")  # of which the one with the larger relative error counts
 SIZES = 1 << np.arange(2, 11)
@@ -73,6 +71,8 @@ def is_sooner_plain(grid: Sequence[PlannedCell]) -> bool:
     targets = {**precision.relative_mcse, **precision.absolute_mcse} if precision.stop == "precision" else {}
     if not (targets and first.controlled) or "control" in first.simulation.model_fields_set:
         return False
+    from simstudy.replicates.stopping import first_target, shortfall  # who looks at a study need not wait for it
+
     least = first.simulation.batch_size * first_target(precision, first.simulation.batch_size)
     for each in grid[:: -(-len(grid) // PILOT_CELLS)]:
         ways = [with_settings(each.cell, "simulation", control=way) for way in ("none", "expansion")]
@@ -101,7 +101,7 @@ def operations(cell: Cell) -> tuple[float, float]:
     return 7e5 + 300.0 * pairs + 0.4 * products + control, 1e3 + n * of_key + 2.5 * pairs + more
 
 
-def _pilot(cell: Cell, number: int) -> Performance | None:
+def _pilot(cell: Cell, number: int) -> Any:
     """Return what one batch tells of its own query points and heads; None if a replicate fails."""
     from simstudy.replicates.batch import simulate_batch
     from simstudy.replicates.population import measured
