@@ -265,6 +265,8 @@ class Layer:
         pulled = pulled.reshape(n_heads, -1, n_groups, dimension)[:, :, group]
         logits = np.einsum("htge,tge->thg", pulled, queries)
         logits += logits.mT
+        below = np.linalg.eigvalsh(logits)[:, :1, None].clip(max=0.0)  # by rounding, of fewer keys than heads
+        logits -= 2.0 * below * np.eye(n_heads)
         found = [logit_moments(each, max(int(n), 1), error=False) for each, n in zip(logits, counts, strict=True)]
         self.reason = next((each.reason for each in found if each.reason), "")
         return np.array([each.gram for each in found]), np.diagonal(logits, axis1=1, axis2=2)
@@ -312,12 +314,10 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
 def _of_layer(layer: Layer) -> dict[str, Any]:
     """Numbers of one attention, by source where they have one."""
     gram, own, half, sink = layer.gram, layer.correlation[1::2], layer.correlation[::2], layer.sink[1::2, :, 0]
-    even, odd = gram[::2], gram[1::2]
     theory, variance = layer.theory()
     exact, level, itself = _correlation(theory), _average(half), np.eye(gram.shape[-1])
     constant, of_constant = np.where(itself, 1.0, level.mean()), np.where(itself, 0.0, _error(level))
-    worth = [_effective_heads(each) for each in (odd, even, theory)]
-    effective = np.array([*worth[:2], (np.nan, np.nan), worth[2]])
+    effective = np.array([_effective_heads(each) for each in (gram[1::2], gram[::2], np.nan * gram, theory)])
     return {
         "weight_correlation": np.array([own.mean(axis=0), half.mean(axis=0), constant, exact.mean(axis=0)]),
         "weight_correlation_mcse": np.array([_error(own), _error(half), of_constant, _error(exact)]),
