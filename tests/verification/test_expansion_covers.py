@@ -36,61 +36,44 @@ def cell_of(**settings):
     return minimal_cell(**base | settings)
 
 
-CELLS = {
-    "noise, n = 30": {"n_keys": 30, "regression": "zero", "queries": {"kind": "origin"}},
-    "noise, n = 300": {"n_keys": 300, "regression": "zero", "head_dim": 2, "bandwidth": 0.5},
-    "noise, n = 1024, orthogonal": {
-        "n_keys": 1024, "regression": "zero", "head_dim": 2, "arrangement": "orthogonal", "queries": {"kind": "origin"},
-    },
-    "noise, n = 4096": {"n_keys": 4096, "regression": "zero", "queries": {"kind": "origin"}, "n_features": 2},
-    "wave, n = 30": {"n_keys": 30, "regression": RIDGE},
-    "wave, n = 100": {"n_keys": 100, "regression": RIDGE, "head_dim": 2, "noise_sd": 0.3},
-    "wave, n = 400, dot product": {"n_keys": 400, "regression": RIDGE, "logits": "dot_product", "bandwidth": 1.5},
-    "wave, n = 1024": {"n_keys": 1024, "regression": RIDGE, "bandwidth": 0.3, "n_features": 2},
-    "quadratic, n = 300, dot product": {
-        "n_keys": 300, "regression": "quadratic", "logits": "dot_product", "bandwidth": 1.0, "n_features": 2,
-        "arrangement": "orthogonal", "queries": {"kind": "points", "points": [[0.55, 0.55]]},
-    },
-    "linear, n = 50, opposite queries": {"n_keys": 50, "regression": "linear", "query_projections": "opposite"},
-    "quadratic, n = 100": {"n_keys": 100, "regression": "quadratic", "noise_sd": 0.5},
-    "quadratic, n = 200, three heads": {"n_keys": 200, "regression": "quadratic", "n_heads": 3, "bandwidth": 0.4},
-    "interaction, uneven noise": {"n_keys": 100, "regression": "interaction", "noise": {"kind": "heteroscedastic"}},
-}  # fmt: skip
+def at(*points):
+    return {"kind": "points", "points": [*map(list, points)]}
 
 
-UNIT = {"logits": "dot_product", "bandwidth": 1.0}
-ROW = {**UNIT, "regression": "zero"}
+ORIGIN, UNEVEN = {"kind": "origin"}, {"kind": "heteroscedastic"}
+CELLS = [
+    {"n_keys": 30, "regression": "zero", "queries": ORIGIN},
+    {"n_keys": 300, "regression": "zero", "head_dim": 2, "bandwidth": 0.5},
+    {"n_keys": 1024, "regression": "zero", "head_dim": 2, "arrangement": "orthogonal", "queries": ORIGIN},
+    {"n_keys": 4096, "regression": "zero", "queries": ORIGIN, "n_features": 2},
+    {"n_keys": 30, "regression": RIDGE},
+    {"n_keys": 100, "regression": RIDGE, "head_dim": 2, "noise_sd": 0.3},
+    {"n_keys": 400, "regression": RIDGE, "logits": "dot_product", "bandwidth": 1.5},
+    {"n_keys": 1024, "regression": RIDGE, "bandwidth": 0.3, "n_features": 2},
+    {"n_keys": 300, "regression": "quadratic", "logits": "dot_product", "bandwidth": 1.0, "n_features": 2,
+     "arrangement": "orthogonal", "queries": at((0.55, 0.55))},
+    {"n_keys": 50, "regression": "linear", "query_projections": "opposite"},
+    {"n_keys": 100, "regression": "quadratic", "noise_sd": 0.5},
+    {"n_keys": 200, "regression": "quadratic", "n_heads": 3, "bandwidth": 0.4},
+    {"n_keys": 100, "regression": "interaction", "noise": UNEVEN},
+]  # fmt: skip
 NEAR, FAR = ({"kind": "gaussian", "count": 4, "scale": scale} for scale in (0.8, 1.4))
-FOUR = {"n_features": 8, "head_dim": 4, "logits": "dot_product", "bandwidth": "attention", "regression": "zero"}
-LEFT_OUT = {
-    "noise, n = 30": {**ROW, "n_keys": 30, "queries": NEAR},
-    "noise, n = 400, three heads": {**ROW, "n_keys": 400, "queries": NEAR, "n_heads": 3},
-    "noise, n = 128, variance 4.8": {**ROW, "n_keys": 128, "queries": {"kind": "points", "points": [[2.2, 2.0]]}},
-    "noise, n = 128, four dimensions": {**FOUR, "n_keys": 128, "queries": {**FAR, "scale": 1.2}},
-    "noise, n = 300, variance 5.1": {**FOUR, "n_keys": 300, "queries": {**FAR, "count": 3}},
-    "wave, n = 64": {**UNIT, "n_keys": 64, "regression": RIDGE, "queries": NEAR},
-    "wave, n = 256": {**UNIT, "n_keys": 256, "regression": RIDGE, "queries": FAR, "noise_sd": 0.5},
-    "wave, n = 1024, variance 5.8": {
-        **UNIT, "n_keys": 1024, "n_features": 2, "regression": RIDGE,
-        "queries": {"kind": "points", "points": [[2.4, 1.0]]},
-    },
-    "linear, n = 128": {
-        **UNIT, "n_keys": 128, "regression": "linear",
-        "queries": {"kind": "points", "points": [[1.7, 1.7], [1.2, -1.0]]},
-    },
-    "linear, n = 50, opposite queries": {
-        **UNIT, "n_keys": 50, "regression": "linear", "queries": NEAR, "query_projections": "opposite",
-    },
-    "quadratic, n = 300": {
-        **UNIT, "n_keys": 300, "regression": "quadratic", "queries": {"kind": "points", "points": [[1.4, 0.7]]},
-    },
-    "quadratic, n = 128, variance 4": {
-        **UNIT, "n_keys": 128, "regression": "quadratic", "queries": {"kind": "points", "points": [[2.0, 0.7]]},
-    },
-    "interaction, uneven noise": {
-        **UNIT, "n_keys": 100, "regression": "interaction", "queries": NEAR, "noise": {"kind": "heteroscedastic"},
-    },
-}  # fmt: skip
+FOUR = {"n_features": 8, "head_dim": 4, "bandwidth": "attention"}
+LEFT_OUT = [{"logits": "dot_product", "bandwidth": 1.0, "regression": "zero"} | each for each in (
+    {"n_keys": 30, "queries": NEAR},
+    {"n_keys": 400, "queries": NEAR, "n_heads": 3},
+    {"n_keys": 128, "queries": at((2.2, 2.0))},  # of variance 4.8
+    {**FOUR, "n_keys": 128, "queries": {**FAR, "scale": 1.2}},
+    {**FOUR, "n_keys": 300, "queries": {**FAR, "count": 3}},
+    {"n_keys": 64, "regression": RIDGE, "queries": NEAR},
+    {"n_keys": 256, "regression": RIDGE, "queries": FAR, "noise_sd": 0.5},
+    {"n_keys": 1024, "n_features": 2, "regression": RIDGE, "queries": at((2.4, 1.0))},
+    {"n_keys": 128, "regression": "linear", "queries": at((1.7, 1.7), (1.2, -1.0))},
+    {"n_keys": 50, "regression": "linear", "queries": NEAR, "query_projections": "opposite"},
+    {"n_keys": 300, "regression": "quadratic", "queries": at((1.4, 0.7))},
+    {"n_keys": 128, "regression": "quadratic", "queries": at((2.0, 0.7))},
+    {"n_keys": 100, "regression": "interaction", "queries": NEAR, "noise": UNEVEN},
+)]  # fmt: skip
 
 
 def blocks_of(cell, first, n_blocks, length):
@@ -145,19 +128,19 @@ def coverage(settings, sizes=SIZES):
     (CELLS, SIZES, 0.90, 10.0), (LEFT_OUT, (256, 1024), 0.89, 1.5),
 ], ids=["expansion", "left out"])  # fmt: skip
 def test_intervals_cover_and_estimates_are_those_of_exact_theory(cells, sizes, least, ratio):
-    found = {name: coverage(settings, sizes) for name, settings in cells.items()}
-    for name, (covered, z, ratios, dropped) in found.items():
-        print(f"\n{name}: largest |z| {np.abs(z).max():.2f}, audited away {dropped:.4f}, ratios", *np.round(ratios, 3))
+    found = [coverage(settings, sizes) for settings in cells]
+    for settings, (covered, z, ratios, dropped) in zip(cells, found, strict=True):
+        print(f"\n{settings}: largest |z| {np.abs(z).max():.2f}, dropped {dropped:.4f}, ratios", *np.round(ratios, 3))
         print(*(f"{measure} at {size}: {share:.3f}" for (size, measure), share in covered.items()), sep="; ")
-    every = np.array([[covered[key] for key in sorted(covered)] for covered, *_ in found.values()])
+    every = np.array([[covered[key] for key in sorted(covered)] for covered, *_ in found])
     # Binomial at 0.95: a share below 0.90 has a chance of 2e-5, an average over cells is known to 0.003.  Intervals of
     # a squared bias are wide where it is near 0.  Where few keys carry weight, those of plain replicates are too short.
     assert len(every) >= 12 and every.min() > least
     averages = every.mean(axis=0)
     assert averages.min() > 0.93 and averages.max() < 0.98
-    z = np.concatenate([z for _, z, *_ in found.values()])
+    z = np.concatenate([z for _, z, *_ in found])
     assert len(z) >= 60 and np.abs(z).max() < 4.0
-    assert min(min(ratios) for _, _, ratios, _ in found.values()) > ratio
+    assert min(min(ratios) for _, _, ratios, _ in found) > ratio
 
 
 def random_attention(draw):
