@@ -8,7 +8,7 @@
 set -eu
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --disable-pip-version-check numpy==2.4.6 joblib distributed==2026.8.0
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check numpy==2.4.6 joblib==1.6.0 distributed==2026.8.0
 cat > "$work/draws.py" <<'PY'
 import concurrent.futures
 import multiprocessing
