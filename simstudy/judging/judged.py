@@ -104,9 +104,9 @@ class Verdicts:
         ratio = interval(any_looks, level)[1] / interval(one_look, level)[1]
         long, fewest = f"{ratio:.2g} times as long", f"{MIN_BLOCKS} {self.independent}s are needed"
         if not self._table.one_look:
-            are = f"intervals are {long} as" if math.isfinite(ratio) else f"{fewest}, not so"
+            are = f"intervals of means are {long} as" if math.isfinite(ratio) else f"{fewest}, not so"
             return f'Verdicts hold at {self.looks}: {are} at one look (looks = "one").'
-        would = f"intervals would be {long}" if math.isfinite(ratio) else fewest
+        would = f"intervals of means would be {long}" if math.isfinite(ratio) else fewest
         held = f"Verdicts hold at {self.looks}, at as many units as were fixed before; at any number of looks {would}."
         if not self._doubtful:
             return held

@@ -384,9 +384,11 @@ def test_difference_of_shares__has_an_interval_that_covers_whatever_they_are(n, 
 
 def test_what_looks_cost__is_said():
     frame = PAIR.assign(c=RNG.exponential(size=100) ** 2)
-    for looks, said in (("any", 'any number of looks: intervals are 1.7 times as long as at one look (looks = "one").'),
-                        ("one", "one look, at as many units as were fixed before; at any number of looks intervals "
-                                "would be 1.7 times as long.")):  # fmt: skip
+    for looks, said in (
+        ("any", "any number of looks: intervals of means are 1.7 times as long as at one look (looks = \"one\")."),
+        ("one", "one look, at as many units as were fixed before; at any number of looks intervals of means would be "
+                "1.7 times as long."),
+    ):  # fmt: skip
         found = simstudy.judge(frame, {"c": {"kind": "larger_than", **AGAINST}}, looks=looks)
         assert found.cost == f"Verdicts hold at {said}" and found.cost in repr(found)
     assert "100 units, 3 conditions" in repr(found) and "<table" in found._repr_html_()
