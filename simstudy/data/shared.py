@@ -67,8 +67,8 @@ class SharedData:
         """Values, and their variances where noise is integrated out: on the GPU if it draws the keys and knows both."""
         if cell.simulation.noise_treatment == "drawn":
             return self.values(cell), None
-        drawn, known = self._drawn(cell.data.n_keys), () if _coordinates(cell) else directions_of(cell)
-        if not (known and isinstance(drawn, Drawn)):
+        known = () if _coordinates(cell) else directions_of(cell)  # of coordinates no whole keys are drawn
+        if not (known and isinstance(drawn := self._drawn(cell.data.n_keys), Drawn)):
             return self.values(cell), self.variances(cell)
         return gpu_kernels().evaluate(*known, drawn)
 
