@@ -384,11 +384,9 @@ def test_difference_of_shares__has_an_interval_that_covers_whatever_they_are(n, 
 
 def test_what_looks_cost__is_said():
     frame = PAIR.assign(c=RNG.exponential(size=100) ** 2)
-    for looks, said in (
-        ("any", "any number of looks: intervals of means are 1.7 times as long as at one look (looks = \"one\")."),
-        ("one", "one look, at as many units as were fixed before; at any number of looks intervals of means would be "
-                "1.7 times as long."),
-    ):  # fmt: skip
+    means = "any number of looks{} intervals of means {} 1.7 times as long"
+    held = means.format(":", "are") + ' as at one look (looks = "one").', means.format("", "would be") + "."
+    for looks, said in ("any", held[0]), ("one", f"one look, at as many units as were fixed before; at {held[1]}"):
         found = simstudy.judge(frame, {"c": {"kind": "larger_than", **AGAINST}}, looks=looks)
         assert found.cost == f"Verdicts hold at {said}" and found.cost in repr(found)
     assert "100 units, 3 conditions" in repr(found) and "<table" in found._repr_html_()
