@@ -84,8 +84,8 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
     for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
         raise UserError(f"{store.folder / 'results.nc'}: {changed} has changed since; {_AGAIN}")
     figures = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
-    # Of batch sizes a run may choose some.
-    wanted = {n: np.array(column).tolist() for n, (_, column) in coordinates(design).items() if n != "batch_size"}
+    chosen = ("batch_size", "control")  # by a run, where designs state none
+    wanted = {n: np.array(column).tolist() for n, (_, column) in coordinates(design).items() if n not in chosen}
     wanted |= {"claim": list(design.claims), "figure": list(figures)}
     found = {name: results[name].values.tolist() if name in results.coords else [] for name in wanted}
     same = all(list(map(str, found[name])) == list(map(str, names)) for name, names in wanted.items())
