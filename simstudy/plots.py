@@ -117,7 +117,7 @@ def zip_plot(table: pd.DataFrame) -> np.ndarray:
     rows = table.reindex(columns=[*INTERVAL]).to_numpy(float)
     if not np.isfinite(rows).all(axis=1).any():
         raise UserError(f"no row has {', '.join(INTERVAL)}; give a table of simstudy.estimates")
-    return _panels(draw_zip(rows, None))
+    return _panels(draw_zip(rows))
 
 
 @own_style()

@@ -35,24 +35,23 @@ def literals(annotation: Any) -> list[str]:
     return [text for part in get_args(annotation) for text in literals(part)]
 
 
-def entry(name: str, field: Any) -> str:
-    """Return an entry with its default and, where they are texts, what else it may be."""
-    default = field.get_default(call_default_factory=True, validated_data={})
-    kinds = [tag for record in records_in(field.annotation) for tag in tags(record)]
-    if field.is_required() and name != "kind":
-        shown = name
-    else:
-        given = getattr(default, "kind", default)
-        value = str(given).lower() if isinstance(given, bool) else list(given) if isinstance(given, tuple) else given
-        shown = name if given in (None, {}, (), "") else f"{name} = {value}"
-    others = [text for text in literals(field.annotation) if text != default] if not kinds else []
-    return shown + (f" ({', '.join(others)})" if 0 < len(others) < 8 else "")
-
-
 def entries(record: Any, left_out: frozenset[str] = frozenset()) -> str:
-    """Return the entries of a record on one line."""
-    left_out = left_out | {"kind", "label", "code"}
-    return ", ".join(entry(name, field) for name, field in record.model_fields.items() if name not in left_out)
+    """Return the entries of a record on one line, with defaults and, where they are texts, what else they may be."""
+    told = []
+    for name, field in record.model_fields.items():
+        if name in left_out | {"kind", "label", "code"}:
+            continue
+        shown, default = name, field.get_default(call_default_factory=True, validated_data={})
+        if not field.is_required():
+            given = getattr(default, "kind", default)
+            value = (
+                str(given).lower() if isinstance(given, bool) else list(given) if isinstance(given, tuple) else given
+            )
+            shown = name if given in (None, {}, (), "") else f"{name} = {value}"
+        of_kinds = any(map(tags, records_in(field.annotation)))
+        others = [] if of_kinds else [text for text in literals(field.annotation) if text != default]
+        told.append(shown + (f" ({', '.join(others)})" if 0 < len(others) < 8 else ""))
+    return ", ".join(told)
 
 
 def kinds(annotation: Any, common: Any = None) -> Iterator[str]:

@@ -31,7 +31,7 @@ from simstudy.report.tables import (
     verdict_lines,
 )
 from simstudy.report.terminal import counted
-from simstudy.verdicts.comparisons import Comparison, Selected
+from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import Contrast, interval
 from simstudy.verdicts.judge import Judgement, judge_claim, tabled
@@ -206,7 +206,17 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
         judgement = judgement_of(claim, found.estimates, n_claims)
         further.append(_further(claim, found, judgement, n_claims))
         doubtful += sum(bool(each.doubt) for each in judgement.comparisons)
-        judgements[name] = _worded(judgement, table.independent)
+        # Reasons speak of units or clusters, which the engine calls blocks.
+        bounds = sum(math.isfinite(end) for each in judgement.comparisons for end in (each.lower, each.upper))
+        worded = []
+        for each in (judgement.decisive, *judgement.comparisons):
+            doubt = each.doubt.replace("blocks of replicates or draws", f"{table.independent}s")
+            doubt = doubt.replace("block", table.independent)
+            low, high = each.confidence(judgement.level)
+            if not doubt and bounds > 1 and (low > each.upper or high < each.lower):
+                doubt = f"outside, but what contradicts is corrected for {bounds} bounds"
+            worded.append(each._replace(doubt=doubt))
+        judgements[name] = judgement._replace(decisive=worded[0], comparisons=worded[1:])
     meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
     meaning += ", NaN if its errors are too uncertain to tell"
     further_columns: dict[str, Any] = {
@@ -214,8 +224,8 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
         "further_comparison": ("claim", [by for _, by in further], {"long_name": "by which other comparison"}),
     }
     dataset = tabled(stated.claims, judgements).assign(further_columns)
-    for each in dataset.data_vars.values() if table.one_look else ():
-        each.attrs["long_name"] = each.attrs["long_name"].replace("at all looks together", "at one look")
+    for column in dataset.data_vars.values() if table.one_look else ():
+        column.attrs["long_name"] = column.attrs["long_name"].replace("at all looks together", "at one look")
     return Verdicts(dataset, table, used, missing, doubtful)
 
 
@@ -253,21 +263,6 @@ def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) 
         return math.inf, ""
     by = then(times := float(multiples[place])).decisive.statistic
     return float(numbers.used.sum() * (times - 1.0)), by if by != now.decisive.statistic else ""
-
-
-def _worded(judgement: Judgement, independent: str) -> Judgement:
-    """The judgement with reasons that speak of units or clusters, which the engine calls blocks."""
-    bounds = sum(math.isfinite(end) for each in judgement.comparisons for end in (each.lower, each.upper))
-
-    def worded(each: Comparison) -> Comparison:
-        doubt = each.doubt.replace("blocks of replicates or draws", f"{independent}s").replace("block", independent)
-        low, high = each.confidence(judgement.level)
-        if not doubt and bounds > 1 and (low > each.upper or high < each.lower):
-            doubt = f"outside, but what contradicts is corrected for {bounds} bounds"
-        return each._replace(doubt=doubt)
-
-    decisive, comparisons = worded(judgement.decisive), list(map(worded, judgement.comparisons))
-    return judgement._replace(decisive=decisive, comparisons=comparisons)
 
 
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
