@@ -256,9 +256,9 @@ def open_executor(
             own, count = of_caller(executor, held, count)
             opened = DaskExecutor(own) if hasattr(own, "nthreads") else Executor(own, count)
         elif executor == "processes":
-            opened = DaskExecutor(held.enter_context(local_client({str(number): {} for number in range(count)})))
+            opened = DaskExecutor(held.enter_context(local_client({str(number): {} for number in range(count)}, 1)))
         elif executor == "cuda":
-            opened = DaskExecutor(held.enter_context(local_client(gpu_environments(workers))), "cuda")
+            opened = DaskExecutor(held.enter_context(local_client(*gpu_environments(workers))), "cuda")
         elif "://" in executor:
             opened = DaskExecutor(held.enter_context(remote_client(executor, trust_network)))
         else:
@@ -274,21 +274,22 @@ def no_workers(address: str) -> UserError:
     return UserError(f"{said}; start some (dask worker {address}), and run again: finished batches are stored")
 
 
-def gpu_environments(workers: int | None) -> dict[str, dict[str, str]]:
-    """Return the environments of processes that each see one GPU alone, by its name."""
-    from simstudy.kernels.devices import cuda_problem, visible_gpus
+def gpu_environments(workers: int | None) -> tuple[dict[str, dict[str, str]], int]:
+    """Return the environments of processes that each see one GPU alone, by its name, and the threads of each."""
+    from simstudy.kernels.devices import cuda_problem, cuda_simulated, visible_gpus
 
     if problem := cuda_problem():
         raise UserError(f"executor = 'cuda': {problem}, or choose another executor")
     gpus = visible_gpus()
     if workers is not None and workers > len(gpus):
         raise UserError(f"workers = {workers}: more than the GPUs that can be used ({len(gpus)}); leave it out for all")
-    return {name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}
+    # While one batch waits for the GPU, the other is made ready; the simulator runs one kernel at a time.
+    return {name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}, 1 if cuda_simulated() else 2
 
 
 @contextlib.contextmanager
-def local_client(environments: dict[str, dict[str, str]]) -> Iterator[Any]:
-    """Start a process on this machine for each name, with an environment of its own and one thread."""
+def local_client(environments: dict[str, dict[str, str]], n_threads: int) -> Iterator[Any]:
+    """Start a process on this machine for each name, with an environment of its own and so many threads."""
     import dask
     from distributed import Client, Security, SpecCluster
     from distributed.system import MEMORY_LIMIT
@@ -296,10 +297,9 @@ def local_client(environments: dict[str, dict[str, str]]) -> Iterator[Any]:
     from simstudy.execution.nodes import PagelessScheduler, PagelessWorker, PathlessNanny
 
     place = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
-    # One thread: a task keeps its GPU busy, and the simulator runs one kernel at a time.
     worker = {
-        **place, "worker_class": PagelessWorker, "nthreads": 1, "memory_limit": MEMORY_LIMIT // len(environments),
-        "silence_logs": logging.CRITICAL,
+        **place, "worker_class": PagelessWorker, "nthreads": n_threads, "silence_logs": logging.CRITICAL,
+        "memory_limit": MEMORY_LIMIT // len(environments),
     }  # fmt: skip
     nannies = {name: {"cls": PathlessNanny, "options": {**worker, "env": env}} for name, env in environments.items()}
     scheduler = {"cls": PagelessScheduler, "options": {**place, "dashboard_address": None}}

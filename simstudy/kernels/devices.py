@@ -56,9 +56,9 @@ def on_device(x: Any, real: Any) -> Any:
     """Return an array on the GPU, copied there unless it is there."""
     if is_on_gpu(x):
         return x
-    page, there = np.ascontiguousarray(x, real).reshape(-1), new_array(np.shape(x), real)
-    there.ravel().copy_to_device(page, stream=stream())
-    there.page = page  # which the stream may read later
+    # Memory that the system may move is copied before the call returns: the array need not live on.
+    there = new_array(np.shape(x), real)
+    there.ravel().copy_to_device(np.ascontiguousarray(x, real).reshape(-1), stream=stream())
     return there
 
 

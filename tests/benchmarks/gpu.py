@@ -1,66 +1,97 @@
-"""Heads on a GPU against torch on the same one, batches against a core: ``python tests/benchmarks/gpu.py``."""
+"""Parts of a batch on a GPU, moments beside torch, a study beside 16 cores: ``python tests/benchmarks/gpu.py``.
 
+In six minutes; with the argument ``tiny`` also on Numba's simulator.
+"""
+
+import collections
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS.parent), str(TESTS / "kernels")]
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from limits import Ratio, interleaved, ratio  # noqa: E402
+from limits import interleaved, ratio  # noqa: E402
+from peers import _augmented, _torch_augmented  # noqa: E402
 from workloads import SIZES, Size, cell, draw  # noqa: E402
 
-from simstudy.kernels import nw_moments, project  # noqa: E402
+from simstudy.design.settings.cell import Cell  # noqa: E402
+from simstudy.kernels import cuda, errors, nw_moments, project  # noqa: E402
 from simstudy.kernels.devices import computing_on, gpu_name, on_device, stream  # noqa: E402
 from simstudy.replicates.batch import simulate_batch  # noqa: E402
 
-REPLICATES = {"S1": 512, "S2": 64, "S3": 4096, "64 heads": 16}
-AT_ONCE = 2**28
-"""Bytes of weights that torch makes in one call."""
+TINY = sys.argv[1:] == ["tiny"]
+if TINY:
+    import simulated_memory  # noqa: F401
+S1, ROUNDS = (Size("S1", 24, 2, 2, 1, 1, 1), 1) if TINY else (replace(SIZES[0], replicates=32), 9)
+AT_ONCE = 2**28  # bytes of weights that torch makes in one call
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+PARTS = {"_start": "", "on_device": "copies to the GPU", "to_host": "copies to the host", "new_array": "allocations"}
 
 
-def ours(size: Size, with_gram: bool) -> Callable[[], None]:
+def milliseconds(made: Cell) -> float:
+    start = time.perf_counter()
+    for number in range(ROUNDS):
+        simulate_batch([made], number, "cuda")
+    return 1e3 * (time.perf_counter() - start) / ROUNDS
+
+
+def print_batch(name: str, made: Cell) -> None:
+    """Print the time of a batch; then of each kernel, of copies and allocations, each waited for, and of the rest."""
+    milliseconds(made)
+    print(f"{name}: {milliseconds(made):.3f} ms", flush=True)
+    spent: collections.Counter[str] = collections.Counter()
+
+    def timed(function: Callable[..., Any], told: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            found = function(*arguments)
+            stream().synchronize()
+            spent[told or arguments[0].__name__] += 1e3 * (time.perf_counter() - start) / ROUNDS
+            return found
+
+        return call
+
+    own = {part: timed(getattr(cuda, part), told) for part, told in PARTS.items()}
+    with mock.patch.multiple(cuda, **own), mock.patch.object(errors, "to_host", own["to_host"]):
+        spent["the host"] = milliseconds(made) - spent.total()
+    for part, each in spent.most_common():
+        print(f"  {part}: {each:.3f} ms", flush=True)
+
+
+def ours(size: Size) -> Callable[[], None]:
     arrays, real = draw(size), np.dtype(size.dtype)
     keys = project(on_device(arrays.keys, real), arrays.projections)
     values, ones = on_device(arrays.values, real), on_device(np.ones_like(arrays.values), real)
 
     def job() -> None:
-        nw_moments(keys, values, ones if with_gram else None, arrays.projected_points, arrays.bandwidth, "distance")
+        nw_moments(keys, values, ones, arrays.projected_points, arrays.bandwidth, "distance")
         stream().synchronize()
 
     return job
 
 
-def by_torch(size: Size, with_gram: bool, fused: bool) -> Callable[[], list[Any]]:
-    arrays, n_heads = draw(size), size.heads
+def by_torch(size: Size) -> Callable[[], list[Any]]:
+    arrays = draw(size)
+    stacked, queries = (torch.from_numpy(x.copy()).to(DEVICE) for x in _augmented(arrays))
     keys, values = (torch.from_numpy(x).to(DEVICE) for x in (arrays.keys, arrays.values))
-    stacked = torch.from_numpy(arrays.projections.transpose(0, 2, 1).reshape(n_heads * size.p, -1).copy()).to(DEVICE)
-    projected = (stacked @ keys).unflatten(1, (n_heads, -1))
-    # One more dimension stands for −|k|²/2, and zeros up to a multiple of 8, as fused attention wants.
-    keys = torch.cat([projected, -0.5 * projected.square().sum(2, keepdim=True)], dim=2)
-    points = np.pad(arrays.projected_points, ((0, 0), (0, 0), (0, 1)), constant_values=1.0) / arrays.bandwidth**2
-    queries = torch.from_numpy(points.transpose(1, 0, 2).astype(size.dtype)).to(DEVICE)
-    pad = (0, -queries.shape[-1] % 8)
-    step = max(1, AT_ONCE // (n_heads * size.queries * size.keys * values.itemsize))
+    keys, step = _torch_augmented(torch, keys, stacked, queries), AT_ONCE // (queries[..., 0].numel() * size.keys * 8)
 
-    def explicit(k: Any, y: Any) -> Any:
+    def moments(k: Any, y: Any) -> Any:
         rows = torch.softmax(queries @ k, dim=-1).transpose(1, 2).contiguous()
-        return rows @ y[:, None, :, None], rows @ rows.mT if with_gram else None
-
-    def attention(k: Any, y: Any) -> Any:
-        q, k = (torch.nn.functional.pad(x, pad) for x in (queries.expand(len(k), -1, -1, -1), k.mT))
-        v = torch.nn.functional.pad(y[:, None, :, None].expand(-1, n_heads, -1, 1), (0, k.shape[-1] - 1))
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
+        return rows @ y[:, None, :, None], rows @ rows.mT
 
     def job() -> list[Any]:
         with torch.inference_mode():
-            way, pieces = attention if fused else explicit, (keys.split(step), values.split(step))
-            found = [way(k, y) for k, y in zip(*pieces, strict=True)]
+            found = [moments(k, y) for k, y in zip(keys.split(step), values.split(step), strict=True)]
         if DEVICE == "cuda":
             torch.cuda.synchronize()
         return found
@@ -68,25 +99,27 @@ def by_torch(size: Size, with_gram: bool, fused: bool) -> Callable[[], list[Any]
     return job
 
 
-def contest(size: Size, with_gram: bool) -> Ratio:
-    """Time of torch, the better of its ways, over ours."""
-    with computing_on("cuda"):
-        theirs = [by_torch(size, with_gram, fused) for fused in {False, not with_gram}]
-        mine, *times = interleaved([ours(size, with_gram), *theirs], 15, time.perf_counter)
-    return ratio(min(times, key=sum), mine)
-
-
 def main() -> None:
     print(f"{gpu_name()}; torch {torch.__version__} on {DEVICE}")
-    for size in (*SIZES, Size("64 heads", 1024, 64, 64, 16, 1)):
+    made = cell(S1, "integrated")
+    control = made.simulation.model_copy(update={"control": "expansion"})
+    print_batch("batch, plain", made)
+    print_batch("batch, with control", made.model_copy(update={"simulation": control}))
+    for more in () if TINY else (4, 8):
+        print_batch(f"batch {more} times as large", cell(replace(S1, replicates=32 * more), "integrated"))
+    for n_heads, n_replicates in ((2, 1),) if TINY else ((4, 512), (8, 512), (16, 256), (64, 16)):
         for dtype in ("float32", "float64"):
-            big = replace(size, replicates=REPLICATES[size.name], dtype=dtype)
-            found = f"{contest(big, False)} for estimates, {contest(big, True)} for moments"
-            print(f"{size.name} {dtype}: torch takes {found}")
-        made = cell(replace(size, replicates=big.replicates // 16), "integrated")
-        jobs = [lambda made=made: simulate_batch([made], 0, "cuda"), lambda made=made: simulate_batch([made], 0)]
-        gpu, cpu = interleaved(jobs, 3, time.perf_counter)
-        print(f"{size.name}, batches of {made.simulation.batch_size}: a core takes {ratio(cpu, gpu)}")
+            size = replace(S1, heads=n_heads, replicates=n_replicates, dtype=dtype)
+            # Seconds that pass: the processor only waits.
+            with computing_on("cuda"), mock.patch.object(time, "process_time", time.perf_counter):
+                mine, theirs = interleaved([ours(size), by_torch(size)], ROUNDS)
+            print(f"moments of {n_heads} heads, {dtype}: torch takes {ratio(theirs, mine)}", flush=True)
+    for how in () if TINY else ("cuda", "processes --workers 16"):
+        with tempfile.TemporaryDirectory() as folder:
+            command = f"-m simstudy run principal-angles --profile full --output {folder} --executor {how}".split()
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *command], cwd=TESTS.parent, check=True, capture_output=True, timeout=150)
+            print(f"principal-angles, full, {how}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ simulator when it is imported.  Sizes are tiny because the simulator runs some t
 import json
 import os
 import re
-import weakref
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dask
@@ -25,7 +26,7 @@ from simstudy.data.addresses import Role, draw
 from simstudy.data.shared import SharedData
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import cuda_heads, project
-from simstudy.kernels.devices import computing_on, gpu_name, is_on_gpu, on_device
+from simstudy.kernels.devices import computing_on, gpu_name, is_on_gpu, on_device, stream
 from simstudy.kernels.errors import sum_blocks
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates import moments
@@ -37,9 +38,6 @@ if cuda_simulated():
     # Its threads take turns: on several cores every turn wakes another, which costs more than the work.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
-PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
-STREAM = "243f6a8885a308d313198a2e03707344"
-
 
 def on_both(compute):
     found = []
@@ -50,12 +48,12 @@ def on_both(compute):
     return found
 
 
-@PRECISIONS
+@pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("first", [0, 2**32 - 1, 2**56 - 2])
 def test_keys__are_drawn_where_they_are_projected_as_by_the_cpu(first, precision):
     """Rows, columns and replicates each beyond what one thread takes; a projection on single features gives these."""
     frame, n_columns = np.eye(7, 6, dtype=precision)[None], cuda_kernels.COLUMNS
-    keys = draw(STREAM, Role.KEYS, first, 2, 19, 7, precision)
+    keys = draw("243f6a8885a308d313198a2e03707344", Role.KEYS, first, 2, 19, 7, precision)
     with computing_on("cuda"):
         made, read = (np.asarray(project(x, frame)) for x in (keys, np.asarray(keys)))
     assert n_columns < 6 and len(np.unique(made)) == made.size
@@ -99,8 +97,7 @@ def test_moments__of_queries_for_each_replicate_and_far_ones(kind):
     assert_agree(problem((1, 1, 2, 2, 20), *kind, spread=100.0))
 
 
-AT_ONCE = cuda_heads.THREADS * cuda_heads.TOGETHER
-"""Keys of a block whose weights are summed in the type of the keys, at one query."""
+AT_ONCE = cuda_heads.THREADS * cuda_heads.TOGETHER  # keys whose weights are summed in their type, at one query
 
 
 @pytest.mark.parametrize("shape", [
@@ -183,20 +180,6 @@ def test_expansion__is_that_of_the_cpu_and_its_sums_leave_out_the_undefined(give
         np.testing.assert_allclose(sums, sum_blocks(expected, np.array(defined), 1), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("given", "on_gpu"), [
-    ({}, True),
-    ({"key_distribution": {"kind": "student_t", "df": 5.0}}, False),
-], ids=str)  # fmt: skip
-def test_outcomes__stay_on_the_device_where_it_knows_them(given, on_gpu):
-    cell = minimal_cell(n_keys=3, n_features=2, **given)
-    with computing_on("cuda"):
-        shared = SharedData(cell, 0, 1)
-        found = shared.outcomes(cell)
-        assert [is_on_gpu(each) for each in found] == [on_gpu, on_gpu]
-        for one, other in zip(found, (shared.values(cell), shared.variances(cell)), strict=True):
-            np.testing.assert_allclose(np.asarray(one), other, rtol=1e-6, atol=1e-6)
-
-
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
 BOUND = {"float32": 1e-5, "float64": 1e-13}
 TERMS = [
@@ -228,31 +211,39 @@ def test_batch__has_the_moments_of_the_cpu(given):
     assert np.abs(later.product_sum - gpu.product_sum).max() > 1e-3 * np.abs(gpu.product_sum).max()
 
 
-def test_array_of_the_host__lives_as_long_as_its_copy(monkeypatch):
-    """The stream may read it after the call; a copy in another precision belongs to nobody else."""
-    pages, array = [], type(on_device(np.zeros(1), "float64"))
-    monkeypatch.setattr(array, "copy_to_device", lambda to, x, stream: pages.append(weakref.ref(x)))
-    there = on_device(np.zeros(3, "float32"), "float64")
-    assert pages[0]() is not None
-    del there
-    assert pages[0]() is None
-
-
 def test_batch__moves_as_many_bytes_for_more_keys_and_few_for_each_replicate(monkeypatch):
     """Neither keys nor anything as long crosses the bus; the sums do, and three numbers of each replicate."""
-    sent, fetched, totals = [], [], []
+    sent, fetched, made, totals = [], [], [], []
     array = type(on_device(np.zeros(1), "float64"))
-    upload, fetch = array.copy_to_device, array.copy_to_host
+    upload, fetch, new = array.copy_to_device, array.copy_to_host, cuda_compiler().device_array
     monkeypatch.setattr(array, "copy_to_device", lambda to, x, **how: sent.append(x.nbytes) or upload(to, x, **how))
     monkeypatch.setattr(array, "copy_to_host", lambda x, *a, **how: fetched.append(x.nbytes) or fetch(x, *a, **how))
+    monkeypatch.setattr(cuda_compiler(), "device_array", lambda *x: made.append(x) or new(*x))
     for n_keys in (2, 4):
         cell = minimal_cell(**PLAIN | {"n_features": 2, "n_heads": 1, "head_dim": 1}, n_keys=n_keys)
         simulate_batch([cell], 1, "cuda")  # makes what all batches share
-        sent.clear(), fetched.clear()
+        sent.clear(), fetched.clear(), made.clear()
         (found,) = simulate_batch([cell], 0, "cuda")
         totals.append(sum(sent))
+        assert not made  # the memory of the batch before is used again
         assert sum(fetched) == found.error_sum.nbytes + found.product_sum.nbytes + 24 * PLAIN["batch_size"]
     assert totals[0] == totals[1] > 0
+
+
+def test_threads__have_streams_of_their_own_and_the_same_bits(monkeypatch):
+    start, turn, cell = cuda_kernels._start, threading.Lock(), minimal_cell(**PLAIN, n_keys=3)
+    batch = lambda number: (id(stream()), simulate_batch([cell], number, "cuda")[0].product_sum)  # noqa: E731
+
+    def start_in_turn(*arguments):  # as the simulator wants it
+        with turn:
+            return start(*arguments)
+
+    monkeypatch.setattr(cuda_kernels, "_start", start_in_turn)
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(batch, range(2)))
+    assert len({id(stream()), *(own for own, _ in found)}) == 3
+    for number, (_, sums) in enumerate(found):
+        np.testing.assert_array_equal(sums, batch(number)[1])
 
 
 ONE_BATCH = re.sub("(min|max)_replicates = .*", r"\1_replicates = 16", DESIGN.partition("[claims")[0])
@@ -272,19 +263,4 @@ def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monke
         seen.append(json.loads((tmp_path / "tiny" / "quick" / "provenance.json").read_text()))
     assert [each["run"]["batches_computed"] for each in seen] == [1, 0, 1]
     assert seen[0]["device"] == gpu_name() and seen[2]["device"] == "CPU"
-    assert seen[0]["engine"] != seen[2]["engine"] and seen[0]["run"]["workers"] == 1
-
-
-def test_kernels_run_where_they_should():
-    """On the device if this process has one: its memory holds the keys, and its code is machine code."""
-    given = problem((1, 1, 2, 2, 20))
-    with computing_on("cuda"):
-        keys = project(given.keys[:, 0], np.eye(2)[None])
-        given.moments()
-    heads = cuda_heads.heads_of("float64", True, 2, cuda_heads.tiling(1, 2, 2, np.dtype("float64"), False), True, False)
-    if cuda_simulated():
-        assert not hasattr(heads, "inspect_sass")
-    else:
-        cuda = cuda_compiler()
-        assert cuda.is_cuda_array(keys) and cuda.current_context().device.compute_capability >= (5, 0)
-        assert all(registers > 0 for registers in heads.get_regs_per_thread().values())
+    assert seen[0]["engine"] != seen[2]["engine"] and seen[0]["run"]["workers"] == (1 if cuda_simulated() else 2)

@@ -1,38 +1,28 @@
 """Compile all CUDA kernels for a GPU of compute capability 9.0, which need not be there, and print what they take.
 
 `test_cuda` runs this, and anybody may: it needs the extra `cuda` and the package `nvidia-cuda-nvdisasm`.  Registers are
-those that NVIDIA's linker reports; warps on a multiprocessor follow from its limits.  Instructions are those of a whole
-run of keys, on the shortest path through the loop that makes weights, for each weight.
+those that NVIDIA's linker reports.  Instructions are for each weight, on the shortest path through the loop over keys.
 """
 
 import heapq
 import re
 import site
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
-
-from simstudy.kernels.jit import cuda_compiler
-
-try:
-    import numba_cuda  # noqa: F401
-    from cuda.core import Linker, LinkerOptions, ObjectCode
-    from numba import boolean, float32, float64, types, uint32, uint64
-    from numba.cuda import dispatcher
-except ImportError as missing:
-    sys.exit(f"nothing here compiles for GPUs ({missing}); pip install 'simstudy[cuda]'")
+from cuda.core import Linker, LinkerOptions, ObjectCode
+from numba import boolean, float32, float64, types, uint32, uint64
+from numba.cuda import dispatcher
 
 from simstudy.kernels import cuda as kernels
 from simstudy.kernels import cuda_heads, philox
+from simstudy.kernels.jit import cuda_compiler
 
 CAPABILITY = (9, 0)
-REGISTERS, WARPS = 65_536, 64
-"""Of a multiprocessor of that capability."""
 
 
 def array(real, n_dims):
@@ -106,7 +96,7 @@ def instructions(cubin):
 
 def print_resources():
     device = SimpleNamespace(compute_capability=CAPABILITY)
-    print("| kernel | type | registers | local bytes | warps of 64 | instructions |\n|---|---|---|---|---|---|")
+    print("| kernel | type | registers | local bytes | instructions |\n|---|---|---|---|---|")
     with mock.patch.object(dispatcher, "get_current_device", lambda: device):
         for real in (float32, float64):
             for name, (kernel, arguments) in signatures(real).items():
@@ -114,12 +104,8 @@ def print_resources():
                 # Fast but rough divisions and roots would break the agreement with the CPU; powers of 2 err by 2 ulp.
                 assert ".target sm_90" in code and not re.search(r"(div|sqrt)\.approx", code)
                 cubin, registers, local = resources(code, kernel.targetoptions.get("max_registers") or 255)
-                # Registers are shared out by 8 a thread.
-                n_threads, count = cuda_heads.THREADS, instructions(cubin)
-                fit = min(REGISTERS // (n_threads * -(-registers // 8) * 8), WARPS // (n_threads // 32))
-                assert fit
-                counted = f"{count:.1f}" if count else "–"
-                print(f"| {name} | {real} | {registers} | {local} | {fit * n_threads // 32} | {counted} |")
+                count = instructions(cubin)
+                print(f"| {name} | {real} | {registers} | {local} | {f'{count:.1f}' if count else '–'} |")
 
 
 if __name__ == "__main__":

@@ -40,17 +40,20 @@ def assert_all_passed(result):
     assert re.search(r"^\d+ passed(, \d+ deselected)? in", result.stdout, re.MULTILINE), result.stdout
 
 
-def test_kernels__agree_with_the_cpu_on_the_simulator():
-    assert_all_passed(run_checks(**SIMULATED))
+@pytest.mark.parametrize("chosen", ["not rare", pytest.param("rare", marks=pytest.mark.rare)])
+def test_kernels__agree_with_the_cpu_on_the_simulator(chosen):
+    assert_all_passed(run_checks(chosen, **SIMULATED))
 
 
 @pytest.mark.rare
-def test_kernels__agree_with_the_cpu_on_the_simulator_in_all_other_cases():
-    assert_all_passed(run_checks("rare", **SIMULATED))
+def test_benchmark__prints_the_parts_of_a_batch_to_its_end():
+    pytest.importorskip("torch")
+    result = python("tests/benchmarks/gpu.py", "tiny", **SIMULATED)
+    parts = "plain: .*project_keys: .*with control: .*compute: .*_expand: .*copies .*moments of 2 heads, float64: "
+    assert result.returncode == 0 and re.search(parts, result.stdout, re.DOTALL), result.stderr
 
 
 def test_kernels__run_on_the_device_and_agree_with_the_cpu():
-    """The checks of the simulator, one of which looks at the memory and machine code of the device."""
     problem = "this process is on the simulator" if cuda_simulated() else cuda_problem()
     if problem:
         assert os.environ.get("SIMSTUDY_REQUIRE_CUDA") != "1", problem
@@ -63,7 +66,7 @@ def test_kernels__compile_for_a_gpu_that_is_not_there_with_few_instructions_for_
     """Types that the simulator does not see; a signed index would double the instructions."""
     result = python("tests/kernels/cuda_compile.py")
     assert result.returncode == 0, result.stderr
-    rows = re.findall(r"^\| (.*) \| (float\d\d) \| \d+ \| (\d+) \| \d+ \| (.*) \|$", result.stdout, re.MULTILINE)
+    rows = re.findall(r"^\| (.*) \| (float\d\d) \| \d+ \| (\d+) \| (.*) \|$", result.stdout, re.MULTILINE)
     counted = {name: float(count) for name, real, _, count in rows if real == "float32" and count != "–"}
     assert len(rows) == 36 and all(int(local) < 256 for _, _, local, _ in rows)
     assert counted["moments, 8 heads of 4, 64 queries"] <= 24 and counted["estimates, 8 heads of 4, 64 queries"] <= 18
