@@ -10,7 +10,7 @@ import numpy as np
 
 from simstudy.design.contents import OwnFiles, read_contents, try_functions
 from simstudy.design.document import MAX_CELLS, Document, Grid
-from simstudy.design.domain import Domain, drawn_cells
+from simstudy.design.domain import drawn_cells
 from simstudy.design.measures import RESERVED
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, path_of, validated
 from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table
@@ -40,7 +40,7 @@ def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) ->
     if grid.domain:
         drawn = ("seed",) if of_functions or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
         seed = grid.settings.get("seed", document.simulation.get("seed", 0))
-        cells = drawn_cells(name, Domain(laws=grid.domain, cells=grid.cells), drawn, [seed, drawn_from], cross)
+        cells = drawn_cells(name, grid.domain, grid.cells, drawn, [seed, drawn_from], cross)
     else:
         cells = cross({})
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.

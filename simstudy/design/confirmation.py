@@ -8,13 +8,11 @@ from simstudy.design.document import Confirmation, Design, PlannedCell
 from simstudy.errors import UserError
 
 
-def confirmatory(design: Design, text: str | None) -> Design:
-    """Return a design whose seeds follow from its text, the functions that it names, and a text; itself without one.
+def confirmatory(design: Design, text: str) -> Design:
+    """Return a design whose seeds follow from its text, the functions that it names, and a text.
 
     All else stays.  Equal seeds stay equal, so cells with common random numbers keep them.
     """
-    if text is None:
-        return design
     if not text.strip() or not text.isprintable():
         raise UserError(f"confirm = {text[:80]!r}: cannot be shown; give a text of printable characters in one line")
     pieces = (piece for planned in design.cells for _, piece in planned.cell.own)

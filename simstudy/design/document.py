@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from pydantic_core import PydanticCustomError
 
 from simstudy.design.claims import Claim, MeasureName
-from simstudy.design.domain import MIN_SETTINGS, Domain, Law
+from simstudy.design.domain import MIN_SETTINGS, Law
 from simstudy.design.figures import Figure
 from simstudy.design.mistakes import RULE
 from simstudy.design.settings.cell import Cell
@@ -135,6 +135,12 @@ class Grid(Record):
     by_query: bool = False
     exact: bool = False
 
+    def drawn(self, holds: Literal["everywhere", "on_average"]) -> str:
+        """Return the settings drawn from the domain that a claim is judged on, in words."""
+        laws = ", ".join(f"{setting} {law.words}" for setting, law in self.domain.items())
+        how = "in each of" if holds == "everywhere" else "on average over"
+        return f"{how} {self.cells} settings drawn with {laws}"
+
 
 class OwnMeasureText(Record):
     """Description of a measure that functions of the study give, for tables, figures and results.
@@ -197,7 +203,7 @@ class Design(Declared):
     cells: tuple[PlannedCell, ...]
     factors: dict[str, tuple[str, ...]]
     titles: dict[str, str]
-    domains: dict[str, Domain]
+    domains: dict[str, Grid]
     text: str
     path: Path | None
     confirmation: Confirmation | None = None

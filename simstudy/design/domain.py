@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
@@ -67,25 +67,14 @@ class Law(Record):
         return f"from {low:g} to {high:g}{' (uniform in the logarithm)' if self.log_uniform else ''}"
 
 
-class Domain(Record):
-    """The laws of a grid by setting, and how many settings are drawn from them."""
-
-    laws: dict[str, Law]
-    cells: int
-
-    def words(self, holds: Literal["everywhere", "on_average"]) -> str:
-        """Return the settings that a claim is judged on, in words."""
-        drawn = ", ".join(f"{setting} {law.words}" for setting, law in self.laws.items())
-        how = "in each of" if holds == "everywhere" else "on average over"
-        return f"{how} {self.cells} settings drawn with {drawn}"
-
-
 Cross = Callable[[dict[str, Any]], list[Any]]
 """From settings of a grid to its cells; raises DesignError where these are impossible."""
 
 
-def drawn_cells(name: str, domain: Domain, fresh: tuple[str, ...], seed: Any, cross: Cross) -> list[Any]:
-    """Return the cells of settings drawn from a domain; `DesignError` if too few are possible.
+def drawn_cells(
+    name: str, domain: dict[str, Law], count: int, fresh: tuple[str, ...], seed: Any, cross: Cross
+) -> list[Any]:
+    """Return the cells of so many settings drawn from a domain; `DesignError` if too few are possible.
 
     Each drawn setting has seeds of its own, named in ``fresh``.  What is impossible is no part of the domain: it is
     drawn again.  Equal ``seed``, equal settings.
@@ -94,8 +83,8 @@ def drawn_cells(name: str, domain: Domain, fresh: tuple[str, ...], seed: Any, cr
     rng = np.random.default_rng(int.from_bytes(digest))
     found: list[list[Any]] = []
     known: set[str] = set()
-    for _ in range(TRIES * domain.cells):
-        drawn = {setting: law.draw(rng) for setting, law in domain.laws.items()}
+    for _ in range(TRIES * count):
+        drawn = {setting: law.draw(rng) for setting, law in domain.items()}
         seeds = {each: int(rng.integers(1 << 62)) for each in fresh}
         if (key := repr(drawn)) in known:
             continue
@@ -106,7 +95,7 @@ def drawn_cells(name: str, domain: Domain, fresh: tuple[str, ...], seed: Any, cr
             if not found and len(known) > TRIES:
                 first = error.problems[0]
                 raise mistake(first.path.replace(".settings.", ".domain."), first.value, first.remedy) from None
-        if len(found) == domain.cells:
+        if len(found) == count:
             return [cell for cells in found for cell in cells]
     remedy = f"only {len(found)} different settings of the domain are possible; widen it, or ask for fewer cells"
-    raise mistake(f"grids.{name}.cells", domain.cells, remedy)
+    raise mistake(f"grids.{name}.cells", count, remedy)

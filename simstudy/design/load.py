@@ -18,7 +18,6 @@ from simstudy.design.cells import cells_of, require_few_cells
 from simstudy.design.confirmation import confirmatory
 from simstudy.design.contents import OwnFiles
 from simstudy.design.document import NAME, Declared, Design, Document, PlannedCell, Precision
-from simstudy.design.domain import Domain
 from simstudy.design.files import read_text
 from simstudy.design.mistakes import DesignError, Problem, Steps, hint, mistake, validated
 from simstudy.design.settings.cell import TABLES
@@ -87,7 +86,7 @@ def load_design(
         cells=tuple(planned),
         factors={name: grid.factors or () for name, grid in grids.items()},
         titles={name: grid.title for name, grid in document.grids.items()},
-        domains={n: Domain(laws=grid.domain, cells=grid.cells) for n, grid in document.grids.items() if grid.domain},
+        domains={name: grid for name, grid in document.grids.items() if grid.domain},
         text=text,
         path=path,
     )

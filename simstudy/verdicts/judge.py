@@ -68,7 +68,7 @@ def on_grid(
     positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
     found = [accounts[i] for i in positions]
     of = selected_by(claim, found, design.factors[claim.grid])
-    of = of._replace(drawn=tuple(design.domains[claim.grid].laws) if claim.grid in design.domains else ())
+    of = of._replace(drawn=tuple(design.domains[claim.grid].domain) if claim.grid in design.domains else ())
     if (source := getattr(claim, "source", None)) is not None:
         from simstudy.verdicts.predictions import predict, values_of
 
@@ -183,7 +183,7 @@ def judge(design: Design, accounts: Sequence[CellProgress], told: Told) -> xr.Da
         replicates = f"{_range({each.done * each.batch_size for each in chosen})} replicates" if chosen else ""
         draws = {each.done for each in chosen if each.planned.cell.population}
         domain = design.domains.get(claim.grid)
-        settings = domain.words(claim.holds) if domain else "at these settings"
+        settings = domain.drawn(claim.holds) if domain else "at these settings"
         parts = (
             settings,
             draws_of(claim, design.cells).text,
