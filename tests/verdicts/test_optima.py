@@ -124,8 +124,11 @@ def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
     gone = [c["n_keys"] == 32768 and c["head_dim"] >= 4 for c in coordinates]
     (comparison,) = optimum_slopes(stated, of(estimates, chosen, np.where(gone, np.nan, theory.values)))
     assert "along n_keys = 128, 512, 2048, 8192" in comparison.statistic and "32768" not in comparison.statistic
-    nowhere = np.where([c["head_dim"] >= 4 for c in coordinates], np.nan, theory.values)
-    assert not list(optimum_slopes(stated, of(estimates, chosen, nowhere)))
+    for beyond in ([c["head_dim"] >= 4 for c in coordinates], [c["n_keys"] > 128 for c in coordinates]):  # none, or one
+        assert not list(optimum_slopes(stated, of(estimates, chosen, np.where(beyond, np.nan, theory.values))))
+    power, _ = allocation(0.0, lambda n: 0.5 * n**0.25)
+    (comparison,) = optimum_slopes(stated.model_copy(update={"scale": "log_log"}), of(estimates, chosen, power.values))
+    assert comparison.claimed == pytest.approx(0.25, abs=1e-9)
 
 
 def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
