@@ -146,36 +146,26 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
 
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
     """Return the details of one cell, from the file beside the results that it came from."""
-    row = coordinates_of(results)[cell]
-    if path := results.encoding.get("source"):
+    row, path, places = coordinates_of(results)[cell], results.encoding.get("source"), []
+    if path:
         file = Path(path).with_name(DETAILS_FILE)
         state = file.stat() if file.exists() else None  # `read_tree` refuses one that is missing
         stored = _stored(file, state and (state.st_mtime_ns, state.st_size))
         same = all(stored.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
         if same and stored.attrs["numbers"] != results.attrs["numbers"]:
             raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
-        for position, other in enumerate(coordinates_of(stored) if same else ()):
-            if all(text_of(row, name) == text_of(other, name) for name in other):
-                return _of_one_cell(stored, position)
-    place = path or "the results were not read from a file"
-    remedy = "open the results with simstudy.open_results, and leave details.nc beside results.nc"
-    raise UserError(f"no details of cell {cell} ({place}); {remedy}")
-
-
-@lru_cache(maxsize=4)
-def _stored(file: Path, _state: tuple[int, int] | None) -> xr.Dataset:
-    """Details of all cells as long as time and size of their file stay the same: many contrasts read it once."""
-    return read_tree(file).to_dataset()
-
-
-def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
-    """Cut the rows of one cell out of those of all, and lay out its pairs of heads."""
+        rows = enumerate(coordinates_of(stored) if same else ())
+        places = [place for place, each in rows if all(text_of(row, name) == text_of(each, name) for name in each)]
+    if not places:
+        remedy = "open the results with simstudy.open_results, and leave details.nc beside results.nc"
+        raise UserError(f"no details of cell {cell} ({path or 'the results were not read from a file'}); {remedy}")
+    # The rows of one cell are cut out of those of all, and its pairs of heads laid out.
     part = stored
     for dimension, count in LENGTHS.items():
         if dimension in part.dims:
-            start, length = int(stored[count][:cell].sum()), int(stored[count][cell])
+            start, length = int(stored[count][: places[0]].sum()), int(stored[count][places[0]])
             part = part.isel({dimension: slice(start, start + length)})
-    part = part.isel(cell=cell)
+    part = part.isel(cell=places[0])
     heads = np.arange(int(part.n_members))
     if "feature" in part.dims:
         part = part.isel(feature=slice(int(part.n_features)))
@@ -186,3 +176,9 @@ def _of_one_cell(stored: xr.Dataset, cell: int) -> xr.Dataset:
     part = part.drop_dims("query") if part.sizes.get("query") == 0 else part
     unnamed = {name: size for name, size in part.sizes.items() if name != "index" and name not in part.coords}
     return described(part.assign_coords({name: np.arange(size) for name, size in unnamed.items()}))
+
+
+@lru_cache(maxsize=4)
+def _stored(file: Path, _state: tuple[int, int] | None) -> xr.Dataset:
+    """Details of all cells as long as time and size of their file stay the same: many contrasts read it once."""
+    return read_tree(file).to_dataset()
