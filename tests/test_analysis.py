@@ -85,14 +85,9 @@ def test_contrast__knows_the_covariance_of_cells_that_share_data_and_of_no_other
     for found, share in ((paired, shares[0] - shares[1]), (apart, np.concatenate([shares[0], shares[2]]))):
         assert found.mcse == pytest.approx(np.linalg.norm(share) * widening_of(share), rel=0.05)
     assert paired.paired and not apart.paired and "independent cells" in repr(apart)
+    assert apart.statistic == "mse at grid = angles, angle = 0, bandwidth = 0.5 minus grid = elsewhere"
     with pytest.raises(UserError, match=r"share replicates \(seed = 7\) in batches of different sizes"):
         simstudy.contrast(results, a, {"grid": "coarse"}, "mse")
-
-
-def test_contrast__across_grids_names_both(results):
-    here, there = PAIRS[0][1], {"grid": "elsewhere"}
-    told = simstudy.contrast(results, here, there, "mse").statistic
-    assert told == "mse at grid = angles, angle = 90, bandwidth = 0.5 minus grid = elsewhere"
 
 
 def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
