@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from test_moments import predict
 from theory_oracle import drawn_estimates, largest_score, make_cell
 
 from simstudy.design.settings import processes as s
@@ -42,13 +43,6 @@ def few_points(monkeypatch):
     monkeypatch.setattr(moments, "RANDOM_ERROR_LIMIT", 0.05)
 
 
-def predict(cell, heads, queries=QUERY):
-    prediction = exact_moments(cell, heads, heads, queries)
-    assert prediction.reason == ""
-    assert prediction.self_check.max() < 1e-8
-    return prediction
-
-
 def scores(prediction, mean, covariance):
     """Differences from known moments in units of the errors stated: of means, variances, covariance."""
     z = (prediction.bias + prediction.target[:, None] - mean) / prediction.bias_error
@@ -63,13 +57,13 @@ def scores(prediction, mean, covariance):
 def test_errors_stated_are_those_of_independent_scramblings(monkeypatch, few_points, n_keys, p, bandwidth):
     cell = make_cell(n_keys, 3, 2, p, "distance", bandwidth, regression=RIDGE, key_distribution=AUTOREGRESSIVE)
     heads = HEADS[:, :, :p]
-    known = predict(cell, heads)
+    known = predict(cell, heads, QUERY)
     assert known.covariance_error.max() < 1e-7
     monkeypatch.setattr(moments, "_quadratures", lambda _: [])
     z = []
     for seed in range(20, 52):
         monkeypatch.setattr(equal_keys, "_SEED", seed)
-        z.append(scores(predict(cell, heads), known.bias + known.target[:, None], known.covariance))
+        z.append(scores(predict(cell, heads, QUERY), known.bias + known.target[:, None], known.covariance))
     # Errors from 16 randomisations have 15 degrees of freedom.
     normal = stats.norm.ppf(stats.t.cdf(np.array(z), equal_keys.N_RANDOMISATIONS - 1))
     low, high = stats.chi2.ppf([0.001, 0.999], len(z))
@@ -81,7 +75,7 @@ def test_errors_stated_are_those_of_independent_scramblings(monkeypatch, few_poi
 
 def test_kernels_too_narrow_for_quadrature(few_points):
     cell = make_cell(5, 3, 2, 2, "distance", 0.3, regression=RIDGE)
-    prediction = predict(cell, HEADS)
+    prediction = predict(cell, HEADS, QUERY)
     assert 1e-6 < prediction.covariance_error.max() < 0.01
 
 
@@ -90,8 +84,8 @@ def test_dot_products_with_keys_on_a_sphere_are_distances():
     heads = np.linalg.qr(np.random.default_rng(6).normal(size=(2, 3, 3)))[0]
     cells = [make_cell(6, 3, 2, 3, logits, 0.7, regression=RIDGE, key_distribution=SPHERE)
              for logits in ("distance", "dot_product")]  # fmt: skip
-    by_distance, by_product = (predict(cell, heads) for cell in cells)
-    other = predict(make_cell(6, 3, 2, 3, "dot_product", 0.6, regression=RIDGE, key_distribution=SPHERE), heads)
+    by_distance, by_product = (predict(cell, heads, QUERY) for cell in cells)
+    other = predict(make_cell(6, 3, 2, 3, "dot_product", 0.6, regression=RIDGE, key_distribution=SPHERE), heads, QUERY)
     for name in ("bias", "covariance"):
         error = 4 * getattr(by_distance, f"{name}_error")
         assert (np.abs(getattr(by_product, name) - getattr(by_distance, name)) < error).all()
@@ -116,10 +110,10 @@ def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
         noise = s.GaussianNoise(kind="gaussian")
     cell = make_cell(n_keys, 3, 2, 2, "distance", 0.8, regression=RIDGE, key_distribution=keys, noise=noise)
     estimates = drawn_estimates(cell, HEADS, QUERY[0], drawn_keys(keys, rng, 60_000 * n_keys), rng)
-    assert largest_score(estimates, predict(cell, HEADS)) < 4
+    assert largest_score(estimates, predict(cell, HEADS, QUERY)) < 4
     other = MIXTURE if keys is SPHERE else SPHERE
     wrong = cell.model_copy(update={"data": cell.data.model_copy(update={"key_distribution": other})})
-    assert largest_score(estimates, predict(wrong, HEADS)) > 6
+    assert largest_score(estimates, predict(wrong, HEADS, QUERY)) > 6
 
 
 UNEVEN, QUADRATIC = s.HeteroscedasticNoise(kind="heteroscedastic"), s.Quadratic(kind="quadratic")
