@@ -81,23 +81,20 @@ def test_narrow_heads__are_blank_with_the_reason():
 
 
 @pytest.mark.parametrize(
-    "covariance, n_keys, said",
+    ("covariance", "n_keys", "known", "said"),
     [
-        ([[1.0, 2.0], [2.0, 1.0]], 5, "eigenvalue"),
-        ([[1.0, 0.2], [0.3, 1.0]], 5, "symmetric"),
-        ([1.0, 2.0], 5, "shape"),
-        ([[np.nan]], 5, "NaN"),
-        ([[1.0]], 0, "n_keys = 0"),
-        ([[1.0]], 2.5, "n_keys = 2.5"),
-        ([["a"]], 2, "dtype"),
+        ([[1.0, 2.0], [2.0, 1.0]], 5, None, "eigenvalue"),
+        ([[1.0, 0.2], [0.3, 1.0]], 5, None, "symmetric"),
+        ([1.0, 2.0], 5, None, "shape"),
+        ([[np.nan]], 5, None, "NaN"),
+        ([[1.0]], 0, None, "n_keys = 0"),
+        ([[1.0]], 2.5, None, "n_keys = 2.5"),
+        ([["a"]], 2, None, "dtype"),
+        ([[1.0]], 2, [1.0], "known has shape"),
+        ([[1.0]], 2, [[np.inf]], "finite"),
+        ([[1.0]], 2, [[1.0], [2.0]], "H = 1"),
     ],
 )
-def test_mistakes__are_refused(covariance, n_keys, said):
+def test_mistakes__are_refused(covariance, n_keys, known, said):
     with pytest.raises(ValueError, match=said):
-        logit_moments(covariance, n_keys)
-
-
-@pytest.mark.parametrize("known, said", [([1.0], "known has shape"), ([[np.inf]], "finite"), ([[1.0], [2.0]], "H = 1")])
-def test_known_logits_that_do_not_fit__are_refused(known, said):
-    with pytest.raises(ValueError, match=said):
-        logit_moments([[1.0]], 2, known=known)
+        logit_moments(covariance, n_keys, known=known)
