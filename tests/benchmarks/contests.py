@@ -1,6 +1,7 @@
 """The contests, and the rows of the table that come of them."""
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,8 +24,7 @@ from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import draw_of
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
-_CALLS = 8
-"""Calls of kernels in one round."""
+_CALLS = 8  # of kernels in one round
 
 
 def all_rows(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
@@ -33,8 +33,8 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
             yield from bound_rows(replace(size, dtype=dtype), rounds)
         for work in WORKS:
             yield from contest_rows(size, work, rounds)
-    for work in WORKS[:2]:
-        yield from contest_rows(workloads.LAYER, work, rounds)
+    for size, work in itertools.product(workloads.LAYERS, WORKS[:2]):
+        yield from contest_rows(size, work, rounds)
     yield from scaling_rows(rounds)
     yield from few_query_rows(rounds)
     yield from population_rows()
@@ -120,9 +120,10 @@ def scaling_rows(rounds: int) -> Iterator[Row]:
     """Estimates of projected keys where logits grow, keys are hidden and heads are many: ratios of our own times."""
     grown = [_heads(1024, 4, 64, 64, logits_by=factor) for factor in (1.0, 16.0)]
     yield Row("W0", "p = 64", "logits 16 times larger", ratio(*interleaved(grown, rounds)), "of the speed")
-    place, own = np.arange(1024), np.arange(1024)[:, None]
+    distance = np.arange(1024)[:, None] - np.arange(1024)
     size, half = "p = 64, 1024 queries", np.random.default_rng(1).random((1024, 1024)) < 0.5
-    for name, visible in (("causal mask", place <= own), ("band of 129 keys", abs(place - own) <= 64)):
+    bands = {f"band of {2 * width + 1} keys": abs(distance) <= width for width in (64, 16)}
+    for name, visible in {"causal mask": distance >= 0, **bands}.items():
         jobs = [_heads(1024, 4, 1024, 64), _heads(1024, 4, 1024, 64, visible=visible)]
         yield Row("W0", size, name, ratio(*interleaved(jobs, rounds)), "times the speed")
     masked = _heads(1024, 4, 1024, 64, visible=half)

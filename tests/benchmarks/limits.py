@@ -1,7 +1,6 @@
 """What this machine allows one core, measured on the spot, and interleaved timing."""
 
 import functools
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,9 +67,7 @@ def ratio(times: Sequence[float], reference: Sequence[float]) -> Ratio:
 
 
 def spread(found: Sequence[float]) -> Ratio:
-    if len(found) < 2:
-        return Ratio(found[0], found[0], found[0])
-    low, median, high = statistics.quantiles(found, n=4, method="inclusive")
+    low, median, high = map(float, np.quantile(found, [0.25, 0.5, 0.75]))
     return Ratio(median, low, high)
 
 

@@ -38,7 +38,7 @@ RATIOS = {
         ("W0", "layer", BEST): 1.03, ("W1", "layer", BEST): 1.10, ("W0", "p = 64", "logits 16 times larger"): 1.00,
         ("W0", "p = 64, 1024 queries", "causal mask"): 1.74,
         ("W0", "p = 64, 1024 queries", "band of 129 keys"): 4.78,
-        ("W0", "p = 64, 1024 queries", "half of the keys hidden, NumPy"): 1.80,
+        ("W0", "p = 64, 1024 queries", "half of the keys hidden, NumPy"): 1.80, ("W0", "layer, 16 queries", BEST): 0.97,
         ("W0", "256 keys, 4 queries", "256 heads for 64"): 0.95, ("W0", "S1", "C"): 1.46, ("W0", "S1", BEST): 3.90,
         ("W1", "S1", "C"): 1.58, ("W1", "S1", BEST): 5.70, ("W0", "S2", "C"): 1.85, ("W0", "S2", BEST): 3.50,
         ("W1", "S2", "C"): 1.78, ("W1", "S2", BEST): 4.50, ("W0", "S3", "C"): 1.18, ("W0", "S3", BEST): 5.20,
@@ -64,14 +64,9 @@ def lost(rows: Iterable[Row], kind: str = PROCESSOR) -> list[str]:
     return found
 
 
-def text(value: float | Ratio | None) -> str:
-    if value is None:
-        return "–"
-    return str(value) if isinstance(value, Ratio) else f"{value:.4g}"
-
-
 HEAD = f"Processor: {PROCESSOR}\n\n| work | size | who | value | unit |\n|---|---|---|---|---|"
 
 
 def line(row: Row) -> str:
-    return f"| {row.work} | {row.size} | {row.who} | {text(row.value)} | {row.unit} |"
+    value = "–" if row.value is None else row.value if isinstance(row.value, Ratio) else f"{row.value:.4g}"
+    return f"| {row.work} | {row.size} | {row.who} | {value} | {row.unit} |"

@@ -89,7 +89,7 @@ def test_bounds__count_by_hand():
 
 
 def test_runner__makes_the_table(monkeypatch):
-    monkeypatch.setattr(contests.workloads, "LAYER", replace(SMALL, logits="dot_product"))
+    monkeypatch.setattr(contests.workloads, "LAYERS", [replace(SMALL, logits="dot_product")])
     for name in ("simulations.simulation", "inspections.inspection", "precision.control", "precision.expansion"):
         monkeypatch.setattr(f"{name}_rows", lambda *_: iter(()))
     rows = list(contests.all_rows([SMALL], 1))

@@ -36,8 +36,11 @@ class Size:
 
 
 SIZES = (Size("S1", 1024, 32, 8, 64, 8), Size("S2", 4096, 64, 16, 64, 1), Size("S3", 256, 16, 4, 32, 64))
-# A layer of a transformer, at the temperature that it has.
-LAYER = Size("layer", 1024, 768, 12, 64, 1, 64, logits="dot_product")
+# Layers of transformers, at the temperature that they have.
+LAYERS = (
+    Size("layer", 1024, 768, 12, 64, 1, 64, logits="dot_product"),
+    Size("layer, 16 queries", 1024, 512, 8, 16, 1, 64, logits="dot_product"),
+)
 TINY = Size("tiny", 48, 9, 3, 5, 2)
 
 
