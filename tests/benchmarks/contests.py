@@ -124,7 +124,7 @@ def scaling_rows(rounds: int) -> Iterator[Row]:
     size, half = "p = 64, 1024 queries", np.random.default_rng(1).random((1024, 1024)) < 0.5
     bands = {f"band of {2 * width + 1} keys": abs(distance) <= width for width in (64, 16)}
     for name, visible in {"causal mask": distance >= 0, **bands}.items():
-        jobs = [_heads(1024, 4, 1024, 64), _heads(1024, 4, 1024, 64, visible=visible)]
+        jobs = [several(_heads(1024, 4, 1024, 64, visible=each), _CALLS) for each in (None, visible)]
         yield Row("W0", size, name, ratio(*interleaved(jobs, rounds)), "times the speed")
     masked = _heads(1024, 4, 1024, 64, visible=half)
     found = ratio(*interleaved([_numpy_masked(masked), masked], rounds))

@@ -38,6 +38,7 @@ RATIOS = {
         ("W0", "layer", BEST): 1.03, ("W1", "layer", BEST): 1.10, ("W0", "p = 64", "logits 16 times larger"): 1.00,
         ("W0", "p = 64, 1024 queries", "causal mask"): 1.74,
         ("W0", "p = 64, 1024 queries", "band of 129 keys"): 4.78,
+        ("W0", "p = 64, 1024 queries", "band of 33 keys"): 9.10,
         ("W0", "p = 64, 1024 queries", "half of the keys hidden, NumPy"): 1.80, ("W0", "layer, 16 queries", BEST): 0.97,
         ("W0", "256 keys, 4 queries", "256 heads for 64"): 0.95, ("W0", "S1", "C"): 1.46, ("W0", "S1", BEST): 3.90,
         ("W1", "S1", "C"): 1.58, ("W1", "S1", BEST): 5.70, ("W0", "S2", "C"): 1.85, ("W0", "S2", BEST): 3.50,
