@@ -102,7 +102,7 @@ def _outcome() -> int:
     except BaseException as error:
         # An import, or code in C, may turn the exception of a signal into one of its own.
         if _received or isinstance(error, (Interrupted, KeyboardInterrupt)):
-            _last_words("interrupted; finished batches are stored: run the same command again to continue")
+            _write_stderr("interrupted; finished batches are stored: run the same command again to continue")
             return EXIT_INTERRUPTED
         _tell(error)
         return EXIT_DEFECT
@@ -112,12 +112,12 @@ def _tell(error: BaseException) -> None:
     try:
         from simstudy.report.terminal import tell
     except Exception as reason:
-        _last_words(f"error: simstudy is not installed as it should be ({reason!a}); install it again")
+        _write_stderr(f"error: simstudy is not installed as it should be ({reason!a}); install it again")
     else:
         tell(error)
 
 
-def _last_words(text: str) -> None:
+def _write_stderr(text: str) -> None:
     """Print a text of our own without importing anything: what was interrupted may be an import."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode())

@@ -15,7 +15,7 @@ from simstudy.replicates.performance import Performance, block_lengths
 from simstudy.results import DERIVED, Results, Where, cells_of, factors_of, one_cell, text_of
 from simstudy.verdicts.comparisons import at, paired
 from simstudy.verdicts.estimates import estimates_from
-from simstudy.verdicts.evidence import doubt, interval
+from simstudy.verdicts.evidence import interval, why_no_verdict
 
 ERROR_RATE = 0.05
 """Of intervals of contrasts: how often they miss the truth at some look."""
@@ -29,16 +29,16 @@ class ExploratoryContrast(NamedTuple):
     estimate: float
     mcse: float
     # lower, upper: The truth lies between them with 95 %, at all looks at the study together; for this contrast
-    # alone, however many are asked for.  Infinite where `doubt` says why.
+    # alone, however many are asked for.  Infinite where `why_no_verdict` says why.
     lower: float
     upper: float
     # Whether the cells have their replicates in common, so that the error is that of differences block by block
     paired: bool
-    doubt: str = ""  # Why the error allows no interval; empty if it does
+    reason: str = ""  # Why the error allows no interval; empty if it does
 
     def __repr__(self) -> str:
         pairing = "paired block by block" if self.paired else "independent cells"
-        reach = self.doubt or f"95 % at all looks: {self.lower:.6g} to {self.upper:.6g}"
+        reach = self.reason or f"95 % at all looks: {self.lower:.6g} to {self.upper:.6g}"
         return f"exploratory: {self.statistic} = {self.estimate:.6g} ± {self.mcse:.2g} ({pairing}; {reach})"
 
 
@@ -133,15 +133,15 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     if one["grid"] == other["grid"]:
         settings = [name for name in one if name not in DERIVED]
         apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
-        told = [name for name in factors[one["grid"]] if name in one]
-        text = f"{at(one, told)}{word}{at(other, apart).removeprefix(' at')}"
+        settings = [name for name in factors[one["grid"]] if name in one]
+        text = f"{at(one, settings)}{word}{at(other, apart).removeprefix(' at')}"
     else:
         here, there = (at(row, ["grid", *factors[row["grid"]]]) for row in coordinates)
         text = f"{here}{word}{there.removeprefix(' at')}"
     numbers = float(difference.value), float(difference.mcse * difference.widening)
     reach = interval(difference, ERROR_RATE / 2)
     together = bool(one["seed"] == other["seed"])
-    return ExploratoryContrast(measure + text, *numbers, *reach, together, doubt(difference))
+    return ExploratoryContrast(measure + text, *numbers, *reach, together, why_no_verdict(difference))
 
 
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:

@@ -145,7 +145,7 @@ def _averages(
     settings: Estimator, bandwidth: float, keys: np.ndarray, values: np.ndarray, queries: np.ndarray,
     weights: np.ndarray, own: np.ndarray, visible: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """What each head averages, (query, head, component), and the Gram matrix of its weights."""
+    """Averages of each head, (query, head, component), and the Gram matrix of its weights."""
     if settings.logits == "distance" and np.array_equal(weights, own):
         # No distance changes, and none loses digits to what all keys have in common.
         common = common_part(keys)

@@ -1,4 +1,4 @@
-"""What Python users call: runs and plans that show how far they are, and results that show what they found.
+"""Functions for Python users: runs and plans that show how far they are, and results that show what they found.
 
 The results of a study are an `xarray.DataTree` and stay one; what is particular to a study is behind their accessor
 ``simstudy``, as xarray advises: a class of our own would be lost with the first selection, or break what analysts know.
@@ -112,8 +112,8 @@ def run(
     with ProgressDisplay(quiet=not is_watched()) as display:
         cells, status, notes = complete(loaded, output=output, observer=observer or display, **how)
     lines = [missed_line(status, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
-    for kind, told in ((PrecisionWarning, lines), (UserWarning, notes)):
-        if text := "\n".join(filter(None, told)):
+    for kind, texts in ((PrecisionWarning, lines), (UserWarning, notes)):
+        if text := "\n".join(filter(None, texts)):
             warnings.warn(text, kind, stacklevel=2)
     results = tree_of(cells)
     results.encoding = dict(cells.encoding)
@@ -170,7 +170,7 @@ class Plot(NamedTuple):
 
 @xr.register_datatree_accessor("simstudy")
 class Findings:
-    """What a study found: ``results.simstudy`` of what `simstudy.run` and `simstudy.open_results` return."""
+    """Results in words and plots: ``results.simstudy`` of what `simstudy.run` and `simstudy.open_results` return."""
 
     def __init__(self, results: xr.DataTree) -> None:
         self._results = cells_of(results)

@@ -169,8 +169,8 @@ def performance(
     critical = stats.t.ppf((1 + level) / 2, given[df] if isinstance(df, str) else df or np.inf)
     if "se" in arrays:
         half = critical * arrays["se"]
-        told = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
-        arrays = told | {"reject": (abs(arrays["estimate"]) >= half).astype(float)} | arrays
+        ends = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
+        arrays = ends | {"reject": (abs(arrays["estimate"]) >= half).astype(float)} | arrays
     defined = there & np.logical_and.reduce(
         [np.isfinite(arrays[name]) for name in ("estimate", "se") if name in arrays]
     )
@@ -214,9 +214,9 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.D
         found["rejection_rate"] = _share(values["reject"])
     made = xr.Dataset({"n_replicates": n.where(there.any("dataset")).assign_attrs(long_name="data sets that count")})
     for name, pair in found.items():
-        told = {"units": OF_FUNCTIONS[name].unit, "long_name": OF_FUNCTIONS[name].meaning}
-        made[name] = pair[0].assign_attrs(told)
-        made[f"{name}_mcse"] = pair[1].assign_attrs(told | {"long_name": f"Monte Carlo standard error of {name}"})
+        attributes = {"units": OF_FUNCTIONS[name].unit, "long_name": OF_FUNCTIONS[name].meaning}
+        made[name] = pair[0].assign_attrs(attributes)
+        made[f"{name}_mcse"] = pair[1].assign_attrs(attributes | {"long_name": f"Monte Carlo standard error of {name}"})
     return made
 
 

@@ -43,7 +43,7 @@ def netcdf(data: xr.Dataset | xr.DataTree) -> bytes:
 
 
 def _unlocked(file: netCDF4.Dataset, group: str) -> NetCDF4DataStore:
-    """Return what xarray reads from and writes to, while its lock is held: netCDF is not safe for threads."""
+    """A path that xarray may read from or write to, while its lock is held: netCDF is not safe for threads."""
     from xarray.backends import NetCDF4DataStore
     from xarray.backends.file_manager import DummyFileManager
 
@@ -51,7 +51,7 @@ def _unlocked(file: netCDF4.Dataset, group: str) -> NetCDF4DataStore:
 
 
 def loaded(content: bytes) -> xr.DataTree:
-    """Return what the bytes of a netCDF file hold, without an encoding, which would spoil what is saved again."""
+    """Data of the bytes of a netCDF file, without an encoding, which would spoil what is saved again."""
     import netCDF4
     import xarray as xr
     from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK

@@ -53,7 +53,7 @@ def plot(
     where
         Settings and the level that each must have, to select cells: ``{"n_keys": 400}``.
     **entries
-        Further entries of such figures: ``hue`` and ``panel``, factors told apart by colour and by panel; ``x_scale``
+        Further entries of such figures: ``hue`` and ``panel``, factors shown by colour and by panel; ``x_scale``
         and ``y_scale``, ``"linear"`` or ``"log"``; ``target``, such as 0.95 for coverage.
 
     Returns

@@ -37,7 +37,7 @@ def literals(annotation: Any) -> list[str]:
 
 def entries(record: Any, left_out: frozenset[str] = frozenset()) -> str:
     """Return the entries of a record on one line, with defaults and, where they are texts, what else they may be."""
-    told = []
+    words = []
     for name, field in record.model_fields.items():
         if name in left_out | {"kind", "label", "code"}:
             continue
@@ -50,8 +50,8 @@ def entries(record: Any, left_out: frozenset[str] = frozenset()) -> str:
             shown = name if given in (None, {}, (), "") else f"{name} = {value}"
         of_kinds = any(map(tags, records_in(field.annotation)))
         others = [] if of_kinds else [text for text in literals(field.annotation) if text != default]
-        told.append(shown + (f" ({', '.join(others)})" if 0 < len(others) < 8 else ""))
-    return ", ".join(told)
+        words.append(shown + (f" ({', '.join(others)})" if 0 < len(others) < 8 else ""))
+    return ", ".join(words)
 
 
 def kinds(annotation: Any, common: Any = None) -> Iterator[str]:
@@ -73,8 +73,8 @@ def sections() -> dict[str, list[str]]:
     for name, (union, common) in KINDS.items():
         found[name] = [f"In all kinds: {entries(common)}", *kinds(union, common)]
     of_heads = measures.MEASURES | measures.STATISTICS | measures.INDEXED_MEASURES
-    for name, told in {"measures of heads": of_heads, "measures of functions": measures.OF_FUNCTIONS}.items():
-        found[name] = [f"- {measure}: {each.meaning}" for measure, each in told.items()]
+    for name, group in {"measures of heads": of_heads, "measures of functions": measures.OF_FUNCTIONS}.items():
+        found[name] = [f"- {measure}: {each.meaning}" for measure, each in group.items()]
     return found
 
 

@@ -41,7 +41,7 @@ DERIVED = ("bandwidth_rule", "total_dim")
 Where = Mapping[str, Any] | int
 """One cell: levels of settings that no other cell has, or its number."""
 Results = xr.DataTree | xr.Dataset | str | Path
-"""What `simstudy.run` or `open_results` returned, or the folder, file or name of a study."""
+"""Results of `simstudy.run` or `open_results`, or the folder, file or name of a study."""
 
 
 def setting_of(dimension: str) -> str:
@@ -142,9 +142,9 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
     if not found:
         # Of each setting the levels beside the others asked for; of all cells, if there are none.
         others = {key: {k: v for k, v in where.items() if k != key} for key in where}
-        beside = {key: [row for row in rows if selected(row, rest)] for key, rest in others.items()}
-        told = {key: inside for key, inside in beside.items() if inside} or dict.fromkeys(where, rows)
-        exist = "; ".join(f"{key} may be {', '.join(levels(inside, key))}" for key, inside in told.items())
+        remaining = {key: [row for row in rows if selected(row, rest)] for key, rest in others.items()}
+        shown = {key: inside for key, inside in remaining.items() if inside} or dict.fromkeys(where, rows)
+        exist = "; ".join(f"{key} may be {', '.join(levels(inside, key))}" for key, inside in shown.items())
         raise UserError(f"{name} = {where}: no cell; {exist}")
     apart = {key: levels((rows[cell] for cell in found), key) for key in known if key not in DERIVED}
     options = "; ".join(f"{key} ({', '.join(each)})" for key, each in apart.items() if len(each) > 1)
@@ -170,8 +170,8 @@ def tree_of(cells: xr.Dataset) -> xr.DataTree:
     for dimension, group in (("claim", VERDICTS), ("comparison", COMPARISONS)):
         if dimension in cells.dims:
             own = {str(name): each.variable for name, each in cells.data_vars.items() if each.dims == (dimension,)}
-            told = xr.Dataset({name.removeprefix("comparison_"): each for name, each in own.items()})
-            groups[f"/{group}"] = told.assign_coords({dimension: cells[dimension].variable})
+            columns = xr.Dataset({name.removeprefix("comparison_"): each for name, each in own.items()})
+            groups[f"/{group}"] = columns.assign_coords({dimension: cells[dimension].variable})
     return xr.DataTree.from_dict(groups)
 
 

@@ -296,7 +296,7 @@ def _source_of(name: str, value: Any, own: dict[str, types.ModuleType]) -> str:
 
 
 def _installed(module: str) -> bool:
-    """Whether a module is Python's or an installed package's, for which a version stands in the identity of results."""
+    """True if a module is Python's or an installed package's, for which a version stands in the identity of results."""
     top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
     if top == __name__.partition(".")[0]:
         return True

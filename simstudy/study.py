@@ -80,8 +80,8 @@ def complete(
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_executor(executor, workers, trust_network, claim) as opened:
             design, meter = sized(design), Meter()
-            numbers: dict[int, Any] = {}
-            state, writer = open_state(design, store, opened.device, numbers), StatusWriter(store, design)
+            theories: dict[int, Any] = {}
+            state, writer = open_state(design, store, opened.device, theories), StatusWriter(store, design)
             simulate(state, opened, meter, writer, tell, budget=design.budget)
             writer.write(state)
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
@@ -89,8 +89,8 @@ def complete(
         store.flush()  # a disk that took no batch takes no results
         how |= {**state.tally(), **meter.read()}
         with threadpool_limits(limits=1):
-            joined, details = assemble(design, state.accounts, partial(tell, state), opened.device, numbers)
-            judged = judge(design, state.accounts, numbers)
+            joined, details = assemble(design, state.accounts, partial(tell, state), opened.device, theories)
+            judged = judge(design, state.accounts, theories)
         results = xr.merge([joined, judged, *_zipped(design)], combine_attrs="override")
         machine = provenance(opened.device, [planned.cell for planned in design.cells])
         how |= {name: machine[name] for name in ("device", "processor", "system")}
@@ -120,7 +120,7 @@ def require_trust(cells: Iterable[Cell]) -> None:
 
 
 def _found(design: Design, store: Store, device: str) -> Completed | None:
-    """Return what lies there already if a run would do nothing else than write it again.
+    """Results that lie there already, if a run would do nothing else than write them again.
 
     Results of another file that states a design of the same name are not written over.
     """
@@ -189,7 +189,7 @@ def run_share(
     return len(part.cells), store.place
 
 
-def open_state(design: Design, store: Store, device: str = "cpu", told: dict[int, Any] | None = None) -> RunState:
+def open_state(design: Design, store: Store, device: str = "cpu", theories: dict[int, Any] | None = None) -> RunState:
     """Return the state of a run with the rule of its claims and the control variate over query points, if any."""
     from simstudy.execution.state import RunState
 
@@ -197,7 +197,7 @@ def open_state(design: Design, store: Store, device: str = "cpu", told: dict[int
     if any(planned.precision.stop != "precision" for planned in design.cells):
         from simstudy.verdicts.judge import wanted_by_claims
 
-        given["rule"] = partial(wanted_by_claims, design, {} if told is None else told)
+        given["rule"] = partial(wanted_by_claims, design, {} if theories is None else theories)
     if any("queries" in planned.cell.population for planned in design.cells):
         from simstudy.verdicts.query_control import QueryControl
 

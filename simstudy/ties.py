@@ -27,7 +27,7 @@ class Ties(NamedTuple):
     pairs: pd.DataFrame
     """Numbers of rows ``first`` and ``second``, ``difference``, ``error`` and adjusted p-value ``p``."""
     note: str
-    """What the error rate is held to."""
+    """Bound on the error rate."""
 
     def __repr__(self) -> str:
         return f"{self.conditions.to_string(index=False)}\n{self.note}"
@@ -65,10 +65,10 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     first, second = np.triu_indices(n, 1)
     one_sided = np.minimum(p_above(apart, 0.0), p_below(apart, 0.0))[first, second]
     p = holm(np.minimum(2.0 * one_sided, 1.0))
-    told = p < LEVEL
+    different = p < LEVEL
     # The largest sets of which no two members differ, as bits (Piepho 2004), in the order of their first members.
     sets = {(1 << n) - 1}
-    for i, j in zip(first[told].tolist(), second[told].tolist(), strict=True):
+    for i, j in zip(first[different].tolist(), second[different].tolist(), strict=True):
         split = {each for each in sets if each >> i & 1 and each >> j & 1}
         sets -= split
         parts = {each & ~(1 << k) for each in split for k in (i, j)}

@@ -12,10 +12,10 @@ def affine(moment: Array) -> Array:
     differences = np.linalg.svd(uniform[None])[2][1:].T
     values, vectors = np.linalg.eigh(differences.T @ moment @ differences)
     # Directions in which heads do not differ, but for rounding, leave the weights as they are.
-    told_apart = values > 1e-12 * np.trace(moment, axis1=-2, axis2=-1)[..., None]
+    distinct = values > 1e-12 * np.trace(moment, axis1=-2, axis2=-1)[..., None]
     directions = differences @ vectors
     along = np.einsum("...hk,...h->...k", directions, moment @ uniform)
-    steps = np.where(told_apart, along, 0.0) / np.where(told_apart, values, 1.0)
+    steps = np.where(distinct, along, 0.0) / np.where(distinct, values, 1.0)
     weights: Array = uniform - np.einsum("...hk,...k->...h", directions, steps)
     return weights
 

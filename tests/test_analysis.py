@@ -72,7 +72,7 @@ def test_contrast__is_the_comparison_of_a_claim_to_the_last_bit(results, name):
     assert found.mcse == results.comparison_mcse.values[row]
     # The claim's interval is at the level of one of four claims, this one at 2.5 % on either side.
     assert results.comparison_confidence_lower.values[row] < found.lower < found.estimate < found.upper
-    assert found.paired and found.doubt == ""
+    assert found.paired and found.reason == ""
     shown = repr(found)
     assert shown.startswith("exploratory: mse at angle = 0, bandwidth = 0.5 ") and " angle = 90 = " in shown
     assert "paired block by block; 95 % at all looks: " in shown

@@ -78,7 +78,7 @@ class Expectations(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What all replicates of a cell have in common."""
+    """Means and factors that all replicates of a cell share."""
 
     log_scale: Array  # (query, head) ln (n E K_h)
     mean: Array  # (query, head)
@@ -91,7 +91,7 @@ class Known(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What all replicates of a cell with dot products have in common; kernels are K_h / E K_h."""
+    """Means and factors that all replicates of a cell with dot products share; kernels are K_h / E K_h."""
 
     log_mass: Array  # (query, head) ln E K_h
     mean: Array  # (query, head)
@@ -115,7 +115,7 @@ class _Tilted(NamedTuple):
 
 
 def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array | None:
-    """Return what is taken off errors and products (replicate, query, head + pair); None where `known_of` says why.
+    """The control variate of errors and products (replicate, query, head + pair); None where `known_of` says why.
 
     Of a cell that is `Cell.controlled`, means c_h and log_mass ln S_h (replicate, query, head), gram G_hg (replicate,
     query, head, head) and the inputs that these were computed of.  On a GPU if they are, but for dot products.
@@ -147,7 +147,7 @@ def expansion(cell: Cell, means: Array, gram: Array, log_mass: Array, inputs: In
 
 
 def known_of(cell: Cell) -> Known | LeftOut | str:
-    """Return what is known of a cell, or why there is no control variate."""
+    """Known means of a cell, or why there is no control variate."""
     return _left_out(cell) if cell.has_closed_forms and cell.estimator.logits == "dot_product" else _expanded(cell)
 
 
@@ -305,7 +305,7 @@ def _derivatives(nodes: Array, s: float, rows: NDArray[np.int64], columns: NDArr
 
 
 def _less_one_key(cell: Cell, known: LeftOut, means: Array, gram: Array, log_mass: Array, inputs: Inputs) -> Array:
-    """What is taken off: plain replicates less their averages over a key that is left out, and so for their terms."""
+    """The control variate: plain replicates less their averages over a key that is left out, and so for their terms."""
     n = cell.data.n_keys  # device arrays know no ellipsis
     last = inputs.keys[:, :, :, n - 1 : n], inputs.values[:, n - 1 : n]
     given = means, gram, log_mass, inputs.queries, *last

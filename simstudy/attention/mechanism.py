@@ -70,13 +70,13 @@ def _masked(compute: Callable[[Inputs], Estimates], inputs: Inputs, visible: Vis
 
 
 def _on_host(inputs: Inputs) -> Inputs:
-    """What a GPU has is fetched."""
+    """Arrays on a GPU are fetched."""
     variances = None if inputs.variances is None else np.asarray(inputs.variances)
     return Inputs(np.asarray(inputs.keys), np.asarray(inputs.values), variances, inputs.queries)
 
 
 def _moments(inputs: Inputs, bandwidth: float, logits: str, normaliser: Normaliser) -> tuple[Array, Array | None]:
-    """Return what the kernels return, for any normaliser: Σ_i w_hi Y_i, (r, q, h), and Σ_i w_hi w_gi Var_i."""
+    """Sums as kernels return them, for any normaliser: Σ_i w_hi Y_i, (r, q, h), and Σ_i w_hi w_gi Var_i."""
     n_replicates, n_heads, _, n_keys = inputs.keys.shape
     n_queries = inputs.queries.shape[-3]
     means = np.empty((n_replicates, n_queries, n_heads))

@@ -1,4 +1,4 @@
-"""What every learner or function gives for a number of replicates, and statistics of single replicates."""
+"""Estimates that every learner or function gives for a number of replicates, and statistics of single replicates."""
 
 import functools
 from collections.abc import Sequence

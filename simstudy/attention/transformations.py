@@ -1,4 +1,4 @@
-"""What keys, values and queries go through before logits: pure functions from `Inputs` to `Inputs`."""
+"""Transformations of keys, values and queries before logits: pure functions from `Inputs` to `Inputs`."""
 
 from typing import NamedTuple
 

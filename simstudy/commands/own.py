@@ -56,8 +56,8 @@ def judge(
         raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
     if as_json:
         table = found.to_dataframe().reset_index().astype(object)
-        told = table.mask(table.isin([math.nan, math.inf, -math.inf]), None).to_dict("records")
-        cli.say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": told})
+        rows = table.mask(table.isin([math.nan, math.inf, -math.inf]), None).to_dict("records")
+        cli.say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": rows})
     else:
         cli.say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)
     if page is not None and claims is not None:

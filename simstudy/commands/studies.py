@@ -133,8 +133,8 @@ def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: An
     cli.say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
     if loaded.confirmation:
         cli.say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
-    if told := [*filter(None, (missed_line(status, loaded), undecided_line(results, loaded), *notes))]:
-        warn(*told)
+    if warnings := [*filter(None, (missed_line(status, loaded), undecided_line(results, loaded), *notes))]:
+        warn(*warnings)
     if store.read_json(REPORT) != reported(status, store):
         # Imported and drawn here: nobody has to wait for pictures to read a verdict.
         from simstudy.report.page import write_report

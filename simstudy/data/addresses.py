@@ -19,7 +19,7 @@ from simstudy.kernels.philox import HALF_WORD, MASK, box_muller, box_muller_floa
 
 
 class Role(IntEnum):
-    """What a random number is used for; part of its address, so values must never change."""
+    """Use of a random number; part of its address, so values must never change."""
 
     KEYS = 0
     KEY_LATENT = 1

@@ -69,7 +69,7 @@ def common_part(keys: np.ndarray) -> np.ndarray:
 
 
 def key_offset(cell: Cell) -> np.ndarray:
-    """What (d,) is taken off keys and queries before heads project them: 0 unless keys are rows and distances all."""
+    """Centre (d,) subtracted from keys and queries before projection; 0 unless keys are rows and distances all."""
     heads, estimator = cell.heads, cell.estimator
     seen = estimator.logits, estimator.key_scale, estimator.transformation.kind, heads.query_projections
     if cell.file_rows is None or seen != ("distance", "raw", "none", "same"):

@@ -26,7 +26,7 @@ class SharedData:
         self._known: dict[tuple[Any, ...], Any] = {}
 
     def once(self, address: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-        """Return what is made once for all cells that ask for it by the same address."""
+        """An object that is made once for all cells that ask for it by the same address."""
         # Addresses hold records, whose digest takes longer than the look.
         found = self._known.get(address)
         if found is None:
@@ -132,7 +132,7 @@ class SharedData:
 
 
 def _own(cell: Cell) -> tuple[Any, ...]:
-    """Return what decides the projections of heads among cells that share data."""
+    """Settings that decide the projections of heads among cells that share data."""
     return cell.heads, cell.estimator.head_bandwidths
 
 

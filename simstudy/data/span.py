@@ -46,7 +46,7 @@ def n_coordinates(cell: Cell) -> int | None:
 
 @functools.lru_cache(maxsize=32)
 def span_of(cell: Cell) -> Span | None:
-    """Return what a cell sees of keys; None where `n_coordinates` is."""
+    """Coordinates of keys that a cell depends on; None where `n_coordinates` is."""
     keys, d, n_slopes = cell.data.key_distribution, cell.data.n_features, cell.heads.n_heads * cell.n_queries
     if (n := n_coordinates(cell)) is None:
         return None

@@ -156,7 +156,7 @@ class OwnMeasureText(Record):
 
 
 class Declared(Record):
-    """What a design declares beside its cells."""
+    """Declarations of a design other than its cells."""
 
     study: Study
     claims: dict[Name, Claim] = Field(default_factory=dict)

@@ -46,8 +46,8 @@ def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) 
     population = {part for cell in cells for part in cell.population} & {*looked_at}
     fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & {*looked_at}
     given = {part for cell in cells for part in cell.given} & {*looked_at}
-    told = [part for part in _NOUNS if part in fixed | given]
-    these = tuple(_named(part, [cell for cell in cells if part in cell.drawn | cell.given]) for part in told)
+    parts = [part for part in _NOUNS if part in fixed | given]
+    these = tuple(_named(part, [cell for cell in cells if part in cell.drawn | cell.given]) for part in parts)
     return Draws(tuple(sorted(population)), tuple(sorted(fixed)), these)
 
 

@@ -71,7 +71,7 @@ def load_design(
         require_answerable(document, grids)
     except DesignError as error:
         raise DesignError(place, [_in_profile(each, tables, profile) for each in error.problems]) from None
-    smooth = {name for name, told in document.measures.items() if not told.counted}
+    smooth = {name for name, text in document.measures.items() if not text.counted}
     planned = (
         PlannedCell(
             grid=name, cell=cell, precision=grid.precision, by_query=grid.by_query, exact=grid.exact,
@@ -115,7 +115,7 @@ def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]
 
 
 def declared(text: str, profile: str) -> Document:
-    """Return what a design declares, from its text as results hold it: valid, or there were none.
+    """Declarations of a design, from its text as results hold it: valid, or there were none.
 
     Functions of the study are not run: numbers of claims that they give are 1.
     """

@@ -171,8 +171,8 @@ def _parsed(catalogue: str) -> dict[str, dict[str, Variable]]:
         if line.startswith("["):
             group, _, dims = line.strip("[]").partition(": ")
         else:
-            name, *told = line.split(" | ")
-            groups.setdefault(group, {})[name] = Variable(tuple(dims.split()), *told)
+            name, *texts = line.split(" | ")
+            groups.setdefault(group, {})[name] = Variable(tuple(dims.split()), *texts)
     return groups
 
 
@@ -187,12 +187,12 @@ OCCASIONAL = ("regret",)
 """Measures of ensembles that results hold only where a cell has them."""
 
 
-def _derived(of: dict[str, Variable], told: dict[str, str], *dims: str) -> dict[str, Variable]:
+def _derived(of: dict[str, Variable], meanings: dict[str, str], *dims: str) -> dict[str, Variable]:
     """Variables that tell something of others, by suffix, in their unit; by default of their dimensions but source."""
     return {
         f"{name}_{suffix}": Variable(dims or each.dims[each.dims[0] == "source" :], each.unit, meaning.format(name))
         for name, each in of.items()
-        for suffix, meaning in told.items()
+        for suffix, meaning in meanings.items()
     }
 
 
@@ -256,10 +256,10 @@ _COORDINATES = {
 """Coordinates that are no settings, for which their own names do not do."""
 
 
-def measures_of_functions(cells: Iterable[Cell], told: Mapping[str, Any]) -> dict[str, Variable]:
-    """Measures that functions give in some cells, by name: as they are told, or of a name that says all."""
+def measures_of_functions(cells: Iterable[Cell], texts: Mapping[str, Any]) -> dict[str, Variable]:
+    """Measures that functions give in some cells, by name: described by their texts, or of a name that says all."""
     named = sorted({name for cell in cells if cell.functions is not None for name in cell.statistics})
-    known = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in told.items()}
+    known = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in texts.items()}
     known = OF_FUNCTIONS | known
     return {name: known.get(name) or Variable(_BY_SOURCE, "own unit", f"{name} by functions") for name in named}
 

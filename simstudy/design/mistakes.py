@@ -31,9 +31,9 @@ class Problem:
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {self.value!r}"
         shown = shown if len(shown) <= 83 else shown[:80] + "..."
-        told = printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy)
+        line = printable(f"{self.path}{shown}: {self.remedy}" if self.path else self.remedy)
         # A design may have made names longer than anybody reads.
-        return re.sub(rf"(\S{{{_MAX_ECHOED}}})\S+", r"\1...", told)
+        return re.sub(rf"(\S{{{_MAX_ECHOED}}})\S+", r"\1...", line)
 
     @classmethod
     def unknown(cls, path: str, value: Any, known: Iterable[str], what: str = "key") -> Self:

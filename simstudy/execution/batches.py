@@ -41,7 +41,7 @@ DRAWN = 40
 
 
 class Entry(NamedTuple):
-    """What an entry holds, and where its payload stands in which file."""
+    """Content of an entry, and where its payload stands in which file."""
 
     identity: str  # Of the cell, 20 hexadecimal digits
     halvings: int  # How often pairs of blocks were added
@@ -64,8 +64,8 @@ class Entry(NamedTuple):
 
     def head(self) -> bytes:
         """Bytes that precede the payload."""
-        told = MAGIC, bytes.fromhex(self.identity), *self[1:6]
-        return _HEAD.pack(*told, _digest(_HEAD.pack(*told, b""), 8))
+        header = MAGIC, bytes.fromhex(self.identity), *self[1:6]
+        return _HEAD.pack(*header, _digest(_HEAD.pack(*header, b""), 8))
 
 
 def _digest(content: bytes, size: int = 16) -> bytes:
@@ -78,7 +78,7 @@ def entry_of(identity: str, halvings: int, first: int, count: int, payload: byte
 
 
 class Stored(dict[int | str, Entry]):
-    """What is stored of a cell: single batches by their numbers, those ``folded`` together, and a ``summary``."""
+    """Stored batches of a cell: single ones by their numbers, those ``folded`` together, and a ``summary``."""
 
     @property
     def numbers(self) -> set[int]:
@@ -101,9 +101,9 @@ def scan(folder: Folder, name: str) -> Iterator[Entry]:
         size = os.fstat(file.fileno()).st_size
         while start + _HEAD.size <= size and searched < FARTHEST:
             file.seek(start)
-            told = _HEAD.unpack(file.read(_HEAD.size))
-            if told[0] == MAGIC and told[-1] == _digest(_HEAD.pack(*told[:-1], b""), 8):
-                entry = Entry._make([told[1].hex(), *told[2:-1], start + _HEAD.size, name])
+            header = _HEAD.unpack(file.read(_HEAD.size))
+            if header[0] == MAGIC and header[-1] == _digest(_HEAD.pack(*header[:-1], b""), 8):
+                entry = Entry._make([header[1].hex(), *header[2:-1], start + _HEAD.size, name])
                 if entry.stop > size or min(entry[2:4]) < 0 or entry.size < 0 or entry.halvings > DRAWN:
                     return
                 yield entry
@@ -116,7 +116,7 @@ def scan(folder: Folder, name: str) -> Iterator[Entry]:
 
 
 def index_of(folder: Folder, names: Iterable[str]) -> Index:
-    """Return what the files of these names hold, by cell."""
+    """Contents of the files of these names, by cell."""
     index: Index = defaultdict(Stored)
     for name in names:
         for entry in scan(folder, name):
@@ -139,8 +139,8 @@ def payloads(folder: Folder, entries: Iterable[Entry]) -> Iterator[tuple[Entry, 
 def pack(moments: Moments | Draw) -> bytes:
     """Return moments, or what was drawn, as a payload."""
     if isinstance(moments, Draw):
-        told = moments.n_defined, moments.averages is not None
-        parts = (np.array(told, float), *(moments.averages or ()), np.sort(moments.failed))
+        counts = moments.n_defined, moments.averages is not None
+        parts = (np.array(counts, float), *(moments.averages or ()), np.sort(moments.failed))
         return b"".join(np.asarray(each).tobytes() for each in parts)
     return b"".join(each.tobytes() for each in (*moments[:-1], np.sort(moments.failed)))
 

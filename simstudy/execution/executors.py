@@ -1,4 +1,4 @@
-"""What batches are submitted to: threads, processes, GPUs, a running scheduler of Dask, jobs of a batch system.
+"""Executors of batches: threads, processes, GPUs, a running scheduler of Dask, jobs of a batch system.
 
 Whoever reaches a scheduler or a worker of Dask can run code as its user.  So what is started here talks over TLS, with
 certificates of its own that end with it.
@@ -101,7 +101,7 @@ class Executor:
         return available()
 
     def result(self, future: Future) -> Any:
-        """Return what a call that has ended returned; UserError if that was lost."""
+        """Result of a call that has ended; UserError if that was lost."""
         try:
             return future.result()
         except BrokenExecutor as error:
@@ -156,7 +156,7 @@ class DaskExecutor(Executor):
         return min([*here, *(limit * self.workers() for limit in limits)], default=math.inf)
 
     def result(self, future: Future) -> Any:
-        """Return what a call that has ended returned; UserError if its workers died or the scheduler is lost."""
+        """Result of a call that has ended; UserError if its workers died or the scheduler is lost."""
         from distributed import KilledWorker
         from distributed.comm import CommClosedError
 
@@ -463,7 +463,7 @@ def _cluster_class(jobs: Jobs) -> Any:
 
 
 def _asked(jobs: Jobs) -> dict[str, Any]:
-    """Return what dask-jobqueue is told about a job, with what its configuration adds."""
+    """Arguments of dask-jobqueue for a job, with what its configuration adds."""
     import dask
 
     def stated(name: str) -> Any:  # by Dask, for which hyphens are underscores, as those in the environment have to be

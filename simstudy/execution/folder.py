@@ -56,7 +56,7 @@ class Folder:
         return Folder(self.root, self.below + names)
 
     def names(self) -> list[str]:
-        """Return what lies here, in order; nothing if there is no such folder."""
+        """Names of what lies here, in order; nothing if there is no such folder."""
         with contextlib.suppress(Missing), self._told(), self._opened() as folder:
             return sorted(os.listdir(folder))
         return []
@@ -242,7 +242,7 @@ def _in_the_way(path: Path, mode: int, wanted: str = "file") -> UserError:
 
 
 def refused(path: Path, error: Exception, what: str) -> UserError:
-    """Return what to tell of a path that cannot be ``read`` or ``written``."""
+    """Message about a path that cannot be ``read`` or ``written``."""
     remedies = {"written": "free space, mend permissions or name another folder"}
     remedy = remedies.get(what, "mend the disk or its permissions")
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):

@@ -23,7 +23,7 @@ class PagelessScheduler(_Private, Scheduler):
 
 
 class PathlessNanny(_Private, Nanny):
-    """What starts a worker process, and starts it again."""
+    """Nanny that starts a worker process, and starts it again."""
 
 
 class PagelessWorker(_Private, Worker):

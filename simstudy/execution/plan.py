@@ -1,4 +1,4 @@
-"""What a study will take: a pilot of a few batches of each cell, stored like any other, and what follows from it."""
+"""Plan of a study: a pilot of a few batches of each cell, stored like any other, and what follows from it."""
 
 import os
 from collections import defaultdict, deque
@@ -20,7 +20,7 @@ PILOT_BATCHES = 4
 
 @dataclass
 class GridPlan:
-    """What one grid will take: replicates and bytes in the end, batches and processor seconds still to be computed."""
+    """Work of one grid: replicates and bytes in the end, batches and processor seconds still to be computed."""
 
     grid: str
     cells: int = 0

@@ -51,7 +51,7 @@ class CellProgress:
 
     @property
     def finished(self) -> bool:
-        """Whether the stopping rule wants no further batch."""
+        """True if the stopping rule wants no further batch."""
         return self.done == self.target
 
     @property
@@ -78,7 +78,7 @@ class CellProgress:
 
     @property
     def reached(self) -> bool:
-        """Whether the precision wanted was reached, and no budget came before what else was wanted."""
+        """True if the precision wanted was reached, and no budget came before what else was wanted."""
         return not self.cut and self.shortfall is not None and self.shortfall.ratio <= 1.0
 
     @property
@@ -169,7 +169,7 @@ class RunState:
 
     @property
     def work_known(self) -> bool:
-        """Whether every cell has been looked at: before, nobody can tell how many batches its precision will take."""
+        """True if every cell has been looked at: before, nobody can tell how many batches its precision will take."""
         return all(account.done for account in self.accounts)
 
     def tally(self) -> dict[str, int]:
@@ -266,7 +266,7 @@ class RunState:
             self._store.replace(made.keys(), chain.from_iterable(made.values()))
 
     def _folded(self, identity: str, sharers: list[CellProgress]) -> Iterator[tuple[Entry, bytes]] | None:
-        """Return what is to be stored of a cell in the place of what is there; None if that stays."""
+        """Content to store of a cell in the place of what is there; None if that stays."""
         first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
         if any(each.cut or not each.finished for each in sharers):
             return None
@@ -283,8 +283,8 @@ class RunState:
 
         def entries() -> Iterator[tuple[Entry, bytes]]:
             rows = ((each, [*(each.performance or ()), each.failed] if alone else None) for each in sharers)
-            told = {each.name: {"looks": each.looks, "measures": measures} for each, measures in rows}
-            summary = json.dumps(told, default=np.ndarray.tolist).encode()
+            records = {each.name: {"looks": each.looks, "measures": measures} for each, measures in rows}
+            summary = json.dumps(records, default=np.ndarray.tolist).encode()
             yield entry_of(identity, 0, n * alone, 0, summary), summary
             if alone:
                 return
@@ -329,8 +329,8 @@ def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...
     of_blocks = {name: (n_blocks, *shape) for name, shape in averaged.items()}
     *fields, failed = known.measures
     try:
-        told = ({n: np.array(v, float)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
-        found = Performance._make(told)
+        values = ({n: np.array(v, float)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
+        found = Performance._make(values)
     except (ValueError, TypeError):
         return None
     tables, wanted = (found.estimate, found.mcse, found.widening or {}, found.contribution), (*[shapes] * 3, of_blocks)

@@ -86,10 +86,10 @@ class StatusWriter:
         status = status_of(state, self._origin)
         known, (done, expected, *_) = state.work_known, state.standing
         self._found = done if self._found is None else self._found
-        told: dict[str, Any] = {"results": _digest_of_results(self._store, device) if device else ""}
+        changes: dict[str, Any] = {"results": _digest_of_results(self._store, device) if device else ""}
         if known and done > self._found:
-            told["seconds_left"] = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
-        status = status.model_copy(update=told)
+            changes["seconds_left"] = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
+        status = status.model_copy(update=changes)
         self._store.write_text(FILE, status.model_dump_json(), flush=False)
         return status
 
@@ -109,7 +109,7 @@ def read_status(design: Design, store: Store) -> Status | None:
 
 
 def is_done(status: Status | None, store: Store, device: str) -> bool:
-    """Whether a run would compute and judge nothing, and write what is there already."""
+    """True if a run would compute and judge nothing, and write what is there already."""
     if status is None or not status.results or any(cell.cut or not cell.finished for cell in status.cells):
         return False
     return store.is_whole() and status.results == _digest_of_results(store, device)
@@ -152,10 +152,10 @@ def status_of(state: RunState, origin: str) -> Status:
     """Return where a study stands, as of the last look at each cell."""
     cells = []
     for account in state.accounts:
-        told = {name: getattr(account, name) for name in ("identity", "batch_size", "target", "expected", "cut")}
+        entries = {name: getattr(account, name) for name in ("identity", "batch_size", "target", "expected", "cut")}
         if worst := account.shortfall:
-            told |= {name: getattr(worst, name) for name in ("measure", "mcse", "wanted")}
-        told |= {
+            entries |= {name: getattr(worst, name) for name in ("measure", "mcse", "wanted")}
+        entries |= {
             "stored": account.target - account.missing,
             "looked": account.done > 0,
             "finished": account.finished and not account.cut,
@@ -164,12 +164,12 @@ def status_of(state: RunState, origin: str) -> Status:
             "failed": len(account.failed),
             "first_failed": account.failed[0] if account.failed else None,
         }
-        cells.append(CellStatus(**told))
+        cells.append(CellStatus(**entries))
     return Status(origin=origin, as_of=time.time(), cells=tuple(cells))
 
 
 def reported(status: Status, store: Store) -> dict[str, Any]:
-    """Return what page, tables and figures were made of if that was now, and digests of those that lie there."""
+    """Identity of all that page, tables and figures would rest on now, and digests of those that lie there."""
     names = [name for name in store.files.names() if name.endswith((".html", ".csv"))]
     names += [f"figures/{name}" for name in store.files.at("figures").names()]
     files = {name: hashlib.sha256(store.files.read(name, MAX_RESULTS_BYTES)).hexdigest() for name in names}

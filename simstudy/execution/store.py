@@ -67,7 +67,7 @@ class Owner(Record):
 
     @property
     def alive(self) -> bool | None:
-        """Whether the process still runs; None if it is on another machine, where this cannot be told."""
+        """True if the process still runs; None if it is on another machine, where this cannot be told."""
         import psutil
 
         if self.host != platform.node():
@@ -80,7 +80,7 @@ class Owner(Record):
 
 
 class Finished(Record):
-    """What is known of a finished cell: when it was looked at, and its measures if no moments are stored."""
+    """Record of a finished cell: when it was looked at, and its measures if no moments are stored."""
 
     looks: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]  # Numbers of batches
     measures: Kept | None  # Fields of `Performance`, and replicates that failed
@@ -143,7 +143,7 @@ class Store:
 
     @property
     def index(self) -> batches.Index:
-        """What is stored, by cell: what others wrote as of the first look at it, and all that was written from here."""
+        """Stored batches by cell: those of others as of the first look at it, and all that was written from here."""
         if self._index is None:
             names = [f"batches/{name}" for name in self.files.at("batches").names() if not name.endswith(".lock")]
             # One's own counts where it stands in several.
@@ -151,7 +151,7 @@ class Store:
         return self._index
 
     def stored(self, identity: str) -> Stored:
-        """Return what is stored of a cell."""
+        """Stored batches of a cell."""
         return self.index.get(identity) or Stored()
 
     def write_batch(self, identity: str, batch: int, moments: Moments | Draw) -> None:
@@ -190,14 +190,14 @@ class Store:
         return {key: moments for key, moments in read if moments is not None}
 
     def summary(self, identity: str) -> dict[str, Finished]:
-        """Return what is known of finished cells by their names; nothing of none, or if that is damaged."""
+        """Records of finished cells by their names; nothing of others, or if that is damaged."""
         with contextlib.suppress(ValueError, StopIteration, KeyError):
             entry = self.stored(identity)["summary"]
             return SUMMARY.validate_json(next(batches.payloads(self.files, [entry]))[1])
         return {}
 
     def is_whole(self) -> bool:
-        """Whether no payload that counts is damaged."""
+        """True if no payload that counts is damaged."""
         entries = [each for stored in self.index.values() for each in stored.values()]
         return sum(1 for _ in batches.payloads(self.files, entries)) == len(entries)
 
@@ -236,7 +236,7 @@ class Store:
         return self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Return what a JSON file holds; nothing if it is missing or no such file."""
+        """Content of a JSON file; nothing if it is missing or no such file."""
         try:
             content = json.loads(self.files.read(name, MAX_JSON_BYTES))
         except (Missing, ValueError, RecursionError):  # the last: nested beyond what the parser bears

@@ -41,7 +41,7 @@ DOUBLINGS, STEPS = 14, 64
 
 
 class Verdicts:
-    """What `simstudy.judge` found: shown as a table by Python and by notebooks.
+    """Result of `simstudy.judge`, shown as a table by Python and by notebooks.
 
     Attributes
     ----------
@@ -205,17 +205,17 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
         used, missing = used | found.used, missing | found.missing
         judgement = judgement_of(claim, found.estimates, n_claims)
         further.append(_further(claim, found, judgement, n_claims))
-        doubtful += sum(bool(each.doubt) for each in judgement.comparisons)
+        doubtful += sum(bool(each.reason) for each in judgement.comparisons)
         # Reasons speak of units or clusters, which the engine calls blocks.
         bounds = sum(math.isfinite(end) for each in judgement.comparisons for end in (each.lower, each.upper))
         worded = []
         for each in (judgement.decisive, *judgement.comparisons):
-            doubt = each.doubt.replace("blocks of replicates or draws", f"{table.independent}s")
-            doubt = doubt.replace("block", table.independent)
+            reason = each.reason.replace("blocks of replicates or draws", f"{table.independent}s")
+            reason = reason.replace("block", table.independent)
             low, high = each.confidence(judgement.level)
-            if not doubt and bounds > 1 and (low > each.upper or high < each.lower):
-                doubt = f"outside, but what contradicts is corrected for {bounds} bounds"
-            worded.append(each._replace(doubt=doubt))
+            if not reason and bounds > 1 and (low > each.upper or high < each.lower):
+                reason = f"outside, but what contradicts is corrected for {bounds} bounds"
+            worded.append(each._replace(reason=reason))
         judgements[name] = judgement._replace(decisive=worded[0], comparisons=worded[1:])
     meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
     meaning += ", NaN if its errors are too uncertain to tell"
@@ -250,8 +250,8 @@ def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) 
     if now.verdict != "undecided":
         return 0.0, ""
     # Of units that are all alike, or skewed, it is known what more of them would say.
-    doubts = (each.doubt for each in (now.decisive, *now.comparisons))
-    if any(doubt and not doubt.startswith(("all ", "blocks are")) for doubt in doubts):
+    reasons = (each.reason for each in (now.decisive, *now.comparisons))
+    if any(reason and not reason.startswith(("all ", "blocks are")) for reason in reasons):
         return math.nan, ""
     multiples = 2.0 ** (np.arange(1, DOUBLINGS * STEPS + 1) / STEPS)
 

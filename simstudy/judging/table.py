@@ -91,8 +91,8 @@ def table_of(numbers: Any, columns: Columns) -> Table:
     codes = np.arange(len(wide)) if clusters is None else pd.factorize(clusters)[0]
     if (codes < 0).any():
         raise UserError(f"{columns.cluster}: empty for a unit; name the cluster of each unit")
-    told = "unit" if clusters is None else "cluster", columns.missing, columns.looks == "one"
-    return Table(conditions, wide.index, values, codes, *told)
+    rest = "unit" if clusters is None else "cluster", columns.missing, columns.looks == "one"
+    return Table(conditions, wide.index, values, codes, *rest)
 
 
 def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) -> Numbers:
@@ -146,9 +146,9 @@ def _means(
     for part in parts:
         kept = there[:, part].all(axis=1)
         if not kept.any():
-            beside = " and all conditions compared with it" if len(part) > 1 else ""
+            others = " and all conditions compared with it" if len(part) > 1 else ""
             remedy = "give them, or select other conditions in where"
-            raise UserError(f"numbers: no unit has numbers under {table.at(part[0])}{beside}; {remedy}")
+            raise UserError(f"numbers: no unit has numbers under {table.at(part[0])}{others}; {remedy}")
         inside, clusters = table.values[np.ix_(kept, part)], table.clusters[kept]
         first = inside[0]
         values[part] = first + (inside - first).mean(axis=0)  # centred, since a sum of large numbers loses digits

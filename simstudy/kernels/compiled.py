@@ -70,7 +70,7 @@ class Unstated(Exception):
 
 
 def key_of(kernel: Any, arguments: tuple[types.Type, ...]) -> bytes:
-    """Return what tells the code of a kernel for types of arguments from all other code of the same digest."""
+    """Identity of a kernel's code for types of arguments, among all code of the same digest."""
     return "\n".join([_stated(kernel), *map(_kind, arguments)]).encode()
 
 

@@ -1,4 +1,4 @@
-"""What a GPU computes of a replicate: projected keys, functions of keys, Nadaraya–Watson heads, sums over replicates.
+"""Replicates on a GPU: projected keys, functions of keys, Nadaraya–Watson heads, sums over replicates.
 
 Arrays stay there until something on the host asks for them.  Random keys are never written: they are drawn where they
 are projected.  The order of all sums depends on nothing but the numbers of keys, heads, queries and replicates.

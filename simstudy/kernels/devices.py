@@ -38,7 +38,7 @@ def computing_on(device: str) -> Iterator[None]:
 
 
 def on_cuda() -> bool:
-    """Whether a GPU computes here."""
+    """True if a GPU computes here."""
     return _device.get() == "cuda"
 
 
@@ -48,7 +48,7 @@ def gpu_kernels() -> Any:
 
 
 def is_on_gpu(x: object) -> bool:
-    """Whether an array lies in the memory of a GPU; `numpy.asarray` fetches it."""
+    """True if an array lies in the memory of a GPU; `numpy.asarray` fetches it."""
     return hasattr(x, "copy_to_host")
 
 
@@ -86,7 +86,7 @@ def to_host(*arrays: Any) -> list[np.ndarray]:
 
 @functools.cache
 def hardware(device: str) -> str:
-    """Return what decides the last bits on a device: type and features of the processor, GPU and its compiler."""
+    """All that decides the last bits on a device: type and features of the processor, GPU and its compiler."""
     return processor() if device == "cpu" else f"{processor()} + {gpu_name()}"
 
 

@@ -82,7 +82,7 @@ def cuda_exp2_of(real: str) -> Any:
 
 
 def cuda_simulated() -> bool:
-    """Whether Numba's simulator stands in for a GPU (the environment has NUMBA_ENABLE_CUDASIM=1)."""
+    """True if Numba's simulator stands in for a GPU (the environment has NUMBA_ENABLE_CUDASIM=1)."""
     return bool(numba.config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 

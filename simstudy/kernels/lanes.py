@@ -37,7 +37,7 @@ ROW = STRIP + 1
 _GROWTH = 30.0
 """Exponent that a weight may reach before sums become relative to it: sums of products are finite."""
 _AHEAD = VECTOR_BYTES == 64
-"""Whether exponents wait in registers: of 16 they spill to the stack, which took up to half as much time again."""
+"""True if exponents wait in registers: of 16 they spill to the stack, which took up to half as much time again."""
 
 
 def _exp2(powers):

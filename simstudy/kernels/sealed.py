@@ -37,7 +37,7 @@ class SealedFolder:
         self.path = path
 
     def read(self, key: bytes) -> bytes | None:
-        """Return what was written under a key, None if nothing is there that can be trusted."""
+        """Content written under a key, None if nothing is there that can be trusted."""
         try:
             with self._opened() as folder:
                 file = os.open(_name(key), os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)

@@ -45,7 +45,7 @@ def sized(design: Design) -> Design:
 
 
 def states_size(cell: Cell) -> bool:
-    """Whether replicates in a batch are stated, or those by default as there is no population."""
+    """True if replicates in a batch are stated, or those by default as there is no population."""
     return not cell.simulation.population or "batch_size" in cell.simulation.model_fields_set
 
 
@@ -77,10 +77,10 @@ def is_sooner_plain(grid: Sequence[PlannedCell]) -> bool:
     for each in grid[:: -(-len(grid) // PILOT_CELLS)]:
         ways = [with_settings(each.cell, "simulation", control=way) for way in ("none", "expansion")]
         pilot = with_settings(ways[0], "simulation", batch_size=min(max(4, least // 64), N_BLOCKS))
-        if (told := _pilot(pilot, FIRST_DRAW)) is None:
+        if (performance := _pilot(pilot, FIRST_DRAW)) is None:
             return False
         # The control is taken to need no more than the least.
-        wanted = min(told.n_replicates * shortfall(told, precision).ratio ** 2, precision.max_replicates)
+        wanted = min(performance.n_replicates * shortfall(performance, precision).ratio ** 2, precision.max_replicates)
         replicates = max(least, wanted), least
         costs += [fixed + n * one for n, (fixed, one) in zip(replicates, map(operations, ways), strict=True)]
     return bool(costs[0] <= costs[1])
@@ -102,23 +102,23 @@ def operations(cell: Cell) -> tuple[float, float]:
 
 
 def _pilot(cell: Cell, number: int) -> Any:
-    """Return what one batch tells of its own query points and heads; None if a replicate fails."""
+    """Averages of one batch at its own query points and heads; None if a replicate fails."""
     from simstudy.replicates.batch import simulate_batch
     from simstudy.replicates.population import measured
 
     with _libraries().limit(limits=1):
-        told = measured(with_settings(cell, "simulation", population=()), simulate_batch([cell], number))
-    return None if told is None or told.n_failed else told
+        performance = measured(with_settings(cell, "simulation", population=()), simulate_batch([cell], number))
+    return None if performance is None or performance.n_failed else performance
 
 
 def variances(cell: Cell) -> Any:
     """Return variances between and within draws over squared means, (2, measure); None if a replicate fails."""
     draws = range(FIRST_DRAW, FIRST_DRAW + PILOT_DRAWS)
     cell = with_settings(cell, "simulation", batch_size=N_BLOCKS)
-    told = [each for number in draws if (each := _pilot(cell, number))]
-    if len(told) < PILOT_DRAWS:
+    pilots = [each for number in draws if (each := _pilot(cell, number))]
+    if len(pilots) < PILOT_DRAWS:
         return None
-    found = [[[table[name] for name in MEASURES] for table in (each.estimate, each.mcse)] for each in told]
+    found = [[[table[name] for name in MEASURES] for table in (each.estimate, each.mcse)] for each in pilots]
     estimates, errors = np.moveaxis(np.array(found), 1, 0)
     error = (errors**2).mean(axis=0)
     both = np.stack([np.maximum(estimates.var(axis=0, ddof=1) - error, 0.0), (N_BLOCKS - 1) * error])

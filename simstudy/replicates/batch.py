@@ -29,11 +29,11 @@ leave the cache, which costs a fifth of the time."""
 GPU_PIECE_BYTES = 256 << 20
 """Takes the place of both for heads on a GPU, where each piece costs some calls of a millisecond in all."""
 NUMERICAL_FAILURES = (np.linalg.LinAlgError, ArithmeticError)
-"""What a replicate may raise and be counted as failed; anything else is a defect of the program and stops it."""
+"""Errors of a replicate that count as its failure; anything else is a defect of the program and stops it."""
 
 
 def shares_data(cell: Cell, device: str = "cpu") -> tuple[Any, ...]:
-    """Return what two cells have in common if one drawing serves both: all but n_keys, and pieces, for the rounding."""
+    """Identity that two cells share if one drawing serves both: all but n_keys, and pieces, for the rounding."""
     simulation, limits = cell.simulation, _limits(cell, device)
     sizes = cell.data.n_features, simulation.batch_size, simulation.dtype, *limits, _piece_length(cell, limits[1])
     # Data hold what heads make of the keys: cells of one task have the same heads by the same name.

@@ -56,7 +56,7 @@ def measured(
 
 
 def draw_of(cell: Cell, number: int, batch: Moments) -> Draw:
-    """Return what a batch of a population tells: averages of one geometry without bias, by a jackknife over blocks."""
+    """Averages of the one geometry of a batch of a population, without bias, by a jackknife over blocks."""
     n_defined, (used, sums) = int(batch.n_defined.sum()), defined(batch)
     if used.sum() < 2:  # blocks, which an estimate without bias takes
         return Draw(n_defined, None, batch.failed)

@@ -35,8 +35,8 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
         studies.append(describe(results, design, pictures) | {"own_page": link})
     if not studies:
         raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
-    told = [line for study in studies for line in study["verdicts"]]
+    verdicts = [line for study in studies for line in study["verdicts"]]
     page = template("studies.html").render(
-        studies=studies, profile=profile, n_claims=len(told), headline=count_verdicts(told), error_rate=LEVEL
+        studies=studies, profile=profile, n_claims=len(verdicts), headline=count_verdicts(verdicts), error_rate=LEVEL
     )
     return Store(output).write_text(f"report-{profile}.html", page)

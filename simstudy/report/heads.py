@@ -27,14 +27,14 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
         layer = found.isel(layer=number)
         observed, theory = layer.sel(source="observed"), layer.sel(source="exact")
         sink = int(np.nanargmax(layer.sink_share.values))
-        told = {
+        entry = {
             "module": str(layer.module.values),
             "effective": _of(observed, "effective_heads"),
             "theory": _of(theory, "effective_heads"),
             "correlation": _of(observed, "layer_correlation"),
             "sink": f"{_of(layer.isel(head=sink), 'sink_share')} (head {sink})",
         }
-        layers.append(told)
+        layers.append(entry)
     with own_style():
         drawing, grid = canvas(1, 3.0)
         axes, places = grid.flat[0], np.arange(found.sizes["layer"])

@@ -168,7 +168,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         if further := reasons.total() - sum(count for _, count in listed):
             why.append(f"others in {further} cells")
         theories.append({"name": labels.THEORY_NAMES[source], "n_applies": applies, "reasons": "; ".join(why)})
-    told = [source for source, theory in zip(THEORIES, theories, strict=True) if theory["n_applies"]]
+    with_theory = [source for source, theory in zip(THEORIES, theories, strict=True) if theory["n_applies"]]
     relative, absolute = precision.relative_mcse.items(), precision.absolute_mcse.items()
     bounds = [f"{each} ≤ {labels.number(100 * most)} % of the estimate" for each, most in relative]
     bounds += [f"{each} ≤ {labels.number(most)}" for each, most in absolute]
@@ -178,7 +178,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     # By columns: to take one cell of a data set copies its hundred variables.
     part, shown = cells.isel(cell=slice(MAX_ROWS)), []
     for measure in measures:
-        estimate, *theory = (part[measure].sel(source=source).values.tolist() for source in ("empirical", *told))
+        estimate, *theory = (part[measure].sel(source=source).values.tolist() for source in ("empirical", *with_theory))
         texts = map(labels.with_error, estimate, part[f"{measure}_mcse"].values.tolist())
         shown.append(zip(texts, *(map(labels.number, column) for column in theory), strict=True))
     counts = (part[each].values.tolist() for each in ("n_replicates", "n_failed", "precision_reached"))
@@ -187,7 +187,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     size = "{}, {:,} replicates, {} failed, {} short of the target".format(counted(len(levels), "cell"), *sizes)
     return {
         "errors": "; ".join(dict.fromkeys(cells["error_over"].values.tolist())),
-        "told": [f"{labels.THEORY_NAMES[source]} theory" for source in told],
+        "with_theory": [f"{labels.THEORY_NAMES[source]} theory" for source in with_theory],
         "measures": [labels.measure_name(measure) for measure in measures],
         "name": name,
         "title": design.titles[name],

@@ -234,11 +234,11 @@ def status_record(status: Status, design: Design, store: Store) -> dict[str, Any
     owner, cells = store.owner(), []
     for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=True)):
         names = ("failed", "finished", "reached", "measure", "mcse", "wanted")
-        told = {"cell": number, "grid": planned.grid} | {name: getattr(cell, name) for name in names}
-        told |= {"replicates": cell.stored * cell.batch_size, "expected_replicates": cell.expected * cell.batch_size}
+        entry = {"cell": number, "grid": planned.grid} | {name: getattr(cell, name) for name in names}
+        entry |= {"replicates": cell.stored * cell.batch_size, "expected_replicates": cell.expected * cell.batch_size}
         levels = {name: level(planned.cell.coordinates, name) for name in design.factors[planned.grid]}
         levels = {name: str(each) if _beyond_json(each) else each for name, each in levels.items()}
-        cells.append({k: None if _beyond_json(v) else v for k, v in told.items()} | {"levels": levels})
+        cells.append({k: None if _beyond_json(v) else v for k, v in entry.items()} | {"levels": levels})
     return {
         "study": design.study.name,
         "profile": design.profile,

@@ -64,7 +64,7 @@ def pictures(compared: Sequence[dict[str, Any]]) -> list[Picture | None]:
     return found
 
 
-def _told(found: dict[str, Any]) -> dict[str, str]:
+def _worded(found: dict[str, Any]) -> dict[str, str]:
     """Numbers of a comparison as text, with the digits that its error allows."""
     estimate, mcse = found["estimate"], found["mcse"]
     return {
@@ -86,7 +86,7 @@ def verdict_lines(results: xr.Dataset) -> list[Any]:
         statistic, why = claim["standing_statistic"] or claim["statistic"], claim["no_verdict_because"]
         shown = compared.get((claim["claim"], statistic), dict.fromkeys(_NUMBERS, math.nan))
         as_expected = claim["verdict"] == claim["expected_verdict"]
-        told = {
+        words = {
             "expected": claim["expected_verdict"],
             "as_expected": as_expected,
             "said": f"{claim['verdict']}, {'as expected' if as_expected else 'not as expected'}",
@@ -97,8 +97,8 @@ def verdict_lines(results: xr.Dataset) -> list[Any]:
             "level": level_of(len(claims)),
             "picture": pictures([shown])[0],
         }
-        told |= {name: "< 0.0001" if claim[name] < 1e-4 else number(claim[name], 2) for name in _P_VALUES}
-        lines.append(SimpleNamespace(**claim | told | _told(shown)))
+        words |= {name: "< 0.0001" if claim[name] < 1e-4 else number(claim[name], 2) for name in _P_VALUES}
+        lines.append(SimpleNamespace(**claim | words | _worded(shown)))
     return lines
 
 
@@ -107,12 +107,12 @@ def comparison_lines(results: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
     axes, lines = defaultdict[Any, list[Any]](list), defaultdict[str, list[dict[str, Any]]](list)
     for row in comparison_frame(results).to_dict("records"):
         side = "outside" if row["p_against"] < LEVEL else "inside" if row["p_in_favour"] < LEVEL else "undecided"
-        told = {"statistic": row["statistic"], "finding": row["no_verdict_because"] or side} | _told(row)
-        lines[row["claim"]].append(told)
-        axes[row["claim"], row["claimed_lower"], row["claimed_upper"]].append((row, told))
+        words = {"statistic": row["statistic"], "finding": row["no_verdict_because"] or side} | _worded(row)
+        lines[row["claim"]].append(words)
+        axes[row["claim"], row["claimed_lower"], row["claimed_upper"]].append((row, words))
     for alike in axes.values():
-        for (_, told), picture in zip(alike, pictures([row for row, _ in alike]), strict=True):
-            told["picture"] = picture
+        for (_, words), picture in zip(alike, pictures([row for row, _ in alike]), strict=True):
+            words["picture"] = picture
     return lines
 
 
@@ -146,9 +146,9 @@ def verdict_table(lines: Sequence[Any], error: str = "MCSE", looks: str = "any n
     for line in lines:
         decided = f"decided by {line.decided_by}" if line.decided_by else ""
         foreseen = "as expected" if line.as_expected else f"not {line.expected}!"
-        told = (line.statistic, "dim"), (decided, "dim"), (line.verdict_draws, "italic"), (line.why, "yellow")
+        parts = (line.statistic, "dim"), (decided, "dim"), (line.verdict_draws, "italic"), (line.why, "yellow")
         table.add_row(
-            entry((line.claim, "bold"), *(each for each in told if each[0])),
+            entry((line.claim, "bold"), *(each for each in parts if each[0])),
             entry((line.verdict, f"bold {VERDICT_COLOURS[line.verdict] if line.as_expected else 'red'}"), foreseen),
             entry(line.estimate, f"claimed {line.claimed}", f"within {line.confidence}"),
         )
@@ -163,9 +163,9 @@ def measure_words(results: xr.Dataset, design: Design) -> str:
     values, errors = results[asked[0]].sel(source="empirical").values, results[f"{asked[0]}_mcse"].values
     known = np.flatnonzero(np.isfinite(values))
     ends = dict.fromkeys(known[np.argsort(values[known])][[0, -1]].tolist()) if len(known) else {}
-    told = " to ".join(with_error(float(values[end]), float(errors[end])) for end in ends)
+    between = " to ".join(with_error(float(values[end]), float(errors[end])) for end in ends)
     over = "; ".join(dict.fromkeys(results["error_over"].values.tolist()))
-    return f"{measure_name(asked[0])}: {told or 'undefined'} ({over})"
+    return f"{measure_name(asked[0])}: {between or 'undefined'} ({over})"
 
 
 def verdict_frame(results: xr.Dataset) -> pd.DataFrame:

@@ -52,7 +52,7 @@ class Function(NamedTuple):
 
     @property
     def flat(self) -> bool:
-        """Whether the polynomial part is a constant."""
+        """True if the polynomial part is a constant."""
         return not (self.gradient.any() or self.curvature.any())
 
 

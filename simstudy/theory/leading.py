@@ -37,7 +37,7 @@ MIN_EFFECTIVE_SIZE = 20.0
 
 
 class Prediction(NamedTuple):
-    """What theory says of one cell; NaN at queries where the formula does not apply.
+    """Predictions of theory for one cell; NaN at queries where the formula does not apply.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
 
 
 def damped_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
-    """Return what leading order says at every query, valid there or not: a function of the query to compare with.
+    """Leading order at every query, valid there or not: a function of the query to compare with.
 
     Where few keys are near, the variance of a head would grow without bound; so
     it is divided by 1 + R_hh/n, which makes it that of one key at most and leaves correlations as they are.  For a
@@ -233,7 +233,7 @@ def masked(
     query_projections: Array,
     queries: Array,
 ) -> Prediction | ExactPrediction:
-    """Return what a theory says of a cell, whose queries may each see some of the keys.
+    """Predictions of a theory for a cell, whose queries may each see some of the keys.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class Heads:
     projected_queries: Array
 
     def coincide(self, query: int, first: int, second: int) -> bool:
-        """Whether two heads are one: b^2 log K = c'W'x - x'WW'x / 2 up to a constant; dot products have no square."""
+        """True if two heads are one: b^2 log K = c'W'x - x'WW'x / 2 up to a constant; dot products have no square."""
         one, two = self.projections[first], self.projections[second]
         pulled, other = one @ self.projected_queries[first, query], two @ self.projected_queries[second, query]
         squares = self.logits == "dot_product" or np.allclose(one @ one.T, two @ two.T, _COINCIDENT, _COINCIDENT)

@@ -91,7 +91,7 @@ def capture(model: Any, visit: Callable[[Call], None], *, tile: int = TILE) -> I
 
 
 class Seen:
-    """What passed through the doors, and the doors themselves."""
+    """Calls of attention that were seen, and the functions that see them."""
 
     def __init__(self, visit: Callable[[Call], None], tile: int) -> None:
         self.visit, self.tile = visit, tile
@@ -384,6 +384,6 @@ def _put(doors: contextlib.ExitStack, place: Any, name: str, new: Any, old: Any)
 
 
 def _here(ours: Any, theirs: Any = lambda *_, **__: None) -> Any:
-    """Return what does ours in this thread, and theirs in others, which may run the same model."""
+    """A function that is ours in this thread, and theirs in others, which may run the same model."""
     here = threading.get_ident()
     return lambda *args, **kwargs: (ours if threading.get_ident() == here else theirs)(*args, **kwargs)

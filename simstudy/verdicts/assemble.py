@@ -22,7 +22,7 @@ from simstudy.design.settings.cell import ATTENDED, TABLE_OF
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
 from simstudy.verdicts.figure_data import stored_numbers
-from simstudy.verdicts.predictions import Theory, Told, predict, values_of
+from simstudy.verdicts.predictions import Theory, TheoryByCell, predict, values_of
 
 _NUMERIC = {
     "n_keys", "n_features", "noise_sd", "n_heads", "head_dim", "total_dim", "angle", "spread", "head_seed", "bandwidth",
@@ -38,12 +38,12 @@ def assemble(
     accounts: Sequence[CellProgress],
     tell: Callable[[int], None] = lambda _: None,
     device: str = "cpu",
-    told: Told | None = None,
+    theory_by_cell: TheoryByCell | None = None,
 ) -> tuple[xr.Dataset, xr.Dataset]:
     """Return all measures of all cells, empirical and theoretical, and their details; ``tell`` counts cells."""
     theories: list[dict[str, Theory]] = []
     cells = [account.planned.cell for account in accounts]
-    predicted = predict([account.planned for account in accounts], told)
+    predicted = predict([account.planned for account in accounts], theory_by_cell)
     for _ in accounts:
         tell(len(theories))
         theories.append(next(predicted))
@@ -199,8 +199,8 @@ def _queries(account: CellProgress, theories: Mapping[str, Theory]) -> dict[str,
     for measure in MEASURES:
         name = f"{measure}_by_query"
         undefined = np.full(n_queries, np.nan)
-        told = [theories[source].by_query.get(measure, undefined) for source in THEORIES]
-        arrays[name] = np.array([measured.estimate[name], *told])
+        by_theory = [theories[source].by_query.get(measure, undefined) for source in THEORIES]
+        arrays[name] = np.array([measured.estimate[name], *by_theory])
         arrays[f"{name}_mcse"] = measured.printed(name)
         arrays[f"{name}_numerical_error"] = theories["exact"].errors_by_query.get(measure, undefined)
     return arrays

@@ -1,4 +1,4 @@
-"""What claims come down to: estimates with their error, the interval in which a claim puts the truth, the evidence.
+"""Comparisons of claims: estimates with their error, the interval in which a claim puts the truth, the evidence.
 
 And the kinds of claims that compare smooth functions of estimates: one function each, which yields comparisons.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope
 from simstudy.design.settings.levels import by_levels, label, level, selected
 from simstudy.verdicts.estimates import Estimates
-from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, all_hold, doubt, evidence_between, interval
+from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, all_hold, evidence_between, interval, why_no_verdict
 
 Bounds = tuple[float, float]
 
@@ -29,7 +29,7 @@ class Predictions(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """What a claim speaks of: all that the engine knows."""
+    """Cells of a claim, with all that is known of them."""
 
     estimates: Estimates  # The measure under all conditions of the grid, which are called its cells
     chosen: list[int]  # The cells that the claim selects
@@ -77,7 +77,7 @@ class Comparison(NamedTuple):
     # From a level to the bounds beyond which the truth lies with less probability on each side, at all looks
     confidence: Callable[[float], Bounds]
     cells: tuple[int, ...] = ()  # What it is computed from
-    doubt: str = ""  # Why there can be no verdict; empty if there can
+    reason: str = ""  # Why there can be no verdict; empty if there can
     widening: float = 1.0  # Error as it is printed, over the standard error
 
 
@@ -85,14 +85,14 @@ def inside(statistic: str, contrast: Contrast, bounds: Bounds, stated: float, ce
     """Return the comparison of a contrast with the interval in which a claim puts it; infinite bounds are none."""
     evidence, reach = all_hold(evidence_between(contrast, bounds)), partial(interval, contrast)
     value, mcse = float(contrast.value), float(contrast.mcse)
-    why, wider = doubt(contrast), float(contrast.widening)
+    why, wider = why_no_verdict(contrast), float(contrast.widening)
     return Comparison(statistic, value, mcse, *bounds, stated, evidence, reach, tuple(cells), why, wider)
 
 
 def undecided(statistic: str, why: str) -> Comparison:
     """Return a comparison that no replicate decides: a single cell on its line must not pass for support."""
     nothing = (np.nan, np.nan, np.nan, np.nan, np.nan)
-    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), doubt=why)
+    return Comparison(statistic, *nothing, NOTHING, lambda _: (-np.inf, np.inf), reason=why)
 
 
 def agreement(claim: AgreesWithTheory, of: Selected) -> Iterator[Comparison]:

@@ -70,7 +70,7 @@ class Contrast(NamedTuple):
 
     @property
     def few_decide(self) -> Any:
-        """Whether one block holds so much of the squared error that no normal law is to be trusted."""
+        """True if one block holds so much of the squared error that no normal law is to be trusted."""
         blocks = np.clip(np.asarray(self.degrees) + 1.0, 1.0, MIN_BLOCKS)
         return np.asarray(self.largest_share) > LARGEST_SHARE * np.sqrt(MIN_BLOCKS / blocks)
 
@@ -91,7 +91,7 @@ class Contrast(NamedTuple):
         return Contrast(*(np.broadcast_to(field, np.shape(self.value))[place] for field in self))
 
 
-def doubt(contrast: Contrast) -> str:
+def why_no_verdict(contrast: Contrast) -> str:
     """Return why a contrast allows no verdict, or none but on what is far off; empty if it does."""
     if np.isfinite(contrast.plus):
         return ""

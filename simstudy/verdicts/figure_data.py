@@ -1,4 +1,4 @@
-"""What figures show of draws of the estimates, which results do not hold: a run computes and stores it."""
+"""Numbers that figures show of draws of the estimates, which results do not hold: a run computes and stores it."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ SHARE_DRAWS = 999
 
 
 def stored_numbers(figure: BaseFigure, accounts: list[CellProgress], factors: tuple[str, ...]) -> dict[str, Array]:
-    """Return what a figure shows of draws of the estimates, by name; NaN in cells that it does not select."""
+    """Numbers that a figure shows of draws of the estimates, by name; NaN in cells that it does not select."""
     estimates = estimates_of(accounts, figure.y)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, figure.where)]
     of = Selected(estimates, chosen, factors)

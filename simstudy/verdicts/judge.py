@@ -54,7 +54,7 @@ from simstudy.verdicts.paths import optimum_slopes
 
 if TYPE_CHECKING:
     from simstudy.execution.state import CellProgress
-    from simstudy.verdicts.predictions import Told
+    from simstudy.verdicts.predictions import TheoryByCell
 
 NOTHING_COMPARED = "nothing to compare: no selected cell has both values, or a cell to compare with"
 SIMULATED = 0.1
@@ -62,7 +62,7 @@ SIMULATED = 0.1
 
 
 def on_grid(
-    claim: BaseClaim, design: Design, accounts: Sequence[CellProgress], told: Told
+    claim: BaseClaim, design: Design, accounts: Sequence[CellProgress], theory_by_cell: TheoryByCell
 ) -> tuple[list[int], Selected]:
     """Return the cells of the grid of a claim by their number, and what the claim speaks of in them."""
     positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
@@ -72,14 +72,14 @@ def on_grid(
     if (source := getattr(claim, "source", None)) is not None:
         from simstudy.verdicts.predictions import predict, values_of
 
-        theories = list(predict([account.planned for account in found], told))
+        theories = list(predict([account.planned for account in found], theory_by_cell))
         errors = np.array([float(theory[source].errors.get(claim.measure, 0.0)) for theory in theories])
         of = of._replace(theory=Predictions(values_of(theories, source, claim.measure), errors))
     return positions, of
 
 
 def selected_by(claim: BaseClaim, accounts: Sequence[CellProgress], factors: tuple[str, ...]) -> Selected:
-    """Return what a claim speaks of in the cells of its grid, without theory."""
+    """Cells of a claim in its grid, without theory."""
     estimates = estimates_of(accounts, claim.measure, claim.index)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, claim.where)]
     diversity = estimates_of(accounts, "hdi", claim.against) if isinstance(claim, ViolatedPairs) else None
@@ -144,7 +144,7 @@ def judge_claim(claim: BaseClaim, of: Selected, n_claims: int) -> Judgement:
         # A comparison on a doubtful cell has no evidence; one of no cells of its own rests on all.
         if whys := [why for cell, why in of.doubtful.items() if cell in (each.cells or of.doubtful)]:
             nowhere = undecided("", "").confidence
-            comparisons[k] = each._replace(evidence=NOTHING, confidence=nowhere, cells=(), doubt=whys[0])
+            comparisons[k] = each._replace(evidence=NOTHING, confidence=nowhere, cells=(), reason=whys[0])
     return decide(list(averaged(comparisons)) if on_average else comparisons, level)
 
 
@@ -170,14 +170,14 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return result
 
 
-def judge(design: Design, accounts: Sequence[CellProgress], told: Told) -> xr.Dataset:
+def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: TheoryByCell) -> xr.Dataset:
     """Return a verdict on every claim of the design, along ``claim``, and all comparisons, along ``comparison``.
 
-    What theories were ``told`` to say of cells is not evaluated again.
+    Theory that ``theory_by_cell`` has is not evaluated again.
     """
     judgements, about = {}, {}
     for name, claim in design.claims.items():
-        positions, of = on_grid(claim, design, accounts, told)
+        positions, of = on_grid(claim, design, accounts, theory_by_cell)
         judgements[name] = judge_claim(claim, of, len(design.claims))
         chosen = [accounts[positions[i]] for i in of.chosen]
         replicates = f"{_range({each.done * each.batch_size for each in chosen})} replicates" if chosen else ""
@@ -230,7 +230,7 @@ def tabled(
 def _row(found: Comparison, evidence: Evidence, level: float, decided: bool) -> dict[str, Any]:
     low, high = found.confidence(level)
     return {
-        "statistic": found.statistic, "no_verdict_because": "" if decided else found.doubt,
+        "statistic": found.statistic, "no_verdict_because": "" if decided else found.reason,
         "estimate": found.estimate, "mcse": found.mcse * found.widening,
         "claimed_lower": found.lower, "claimed_upper": found.upper, "confidence_lower": low, "confidence_upper": high,
         **{f"p_{side}": float(min(p * LEVEL / level, 1.0)) for side, p in evidence._asdict().items()},
@@ -247,12 +247,12 @@ def _range(numbers: set[int]) -> str:
     return str(max(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
 
 
-def wanted_by_claims(design: Design, told: Told, accounts: Sequence[CellProgress]) -> list[int]:
+def wanted_by_claims(design: Design, theory_by_cell: TheoryByCell, accounts: Sequence[CellProgress]) -> list[int]:
     """Return the batches that bring the score of each open comparison to a verdict, in all its cells alike."""
     wanted = [account.target for account in accounts]
     by_precision = {each.planned.grid for each in accounts if each.planned.precision.stop == "precision"}
     for claim in (claim for claim in design.claims.values() if claim.grid not in by_precision):
-        positions, of = on_grid(claim, design, accounts, told)
+        positions, of = on_grid(claim, design, accounts, theory_by_cell)
         judged = judge_claim(claim, of, len(design.claims))
         if judged.verdict == "undecided":
             for comparison in judged.comparisons:

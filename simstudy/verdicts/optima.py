@@ -9,7 +9,7 @@ from simstudy.design.claims import Optimum, OptimumClaim
 from simstudy.design.settings.levels import level
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, undecided
 from simstudy.verdicts.estimates import Array
-from simstudy.verdicts.evidence import doubt, least_among, p_above, possible_minima
+from simstudy.verdicts.evidence import least_among, p_above, possible_minima, why_no_verdict
 
 NEVER = 0.01
 """Share of draws below which a value of the factor is not among the possible optima."""
@@ -28,7 +28,7 @@ class Profile(NamedTuple):
 
     @property
     def in_sight(self) -> bool:
-        """Whether the neighbours of the optimum have a value, so that it is not where values end."""
+        """True if the neighbours of the optimum have a value, so that it is not where values end."""
         return bool(np.isfinite(self.values[max(self.least - 1, 0) : self.least + 2]).all())
 
     @property
@@ -50,10 +50,10 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
     for every_cell in of.groups(*tuning):
         value = claim.value
         if of.theory is not None:
-            told = told_of(of, every_cell, claim)
-            if not told.in_sight:
+            predicted = theory_profile(of, every_cell, claim)
+            if not predicted.in_sight:
                 continue
-            value = float(told.levels[told.least])
+            value = float(predicted.levels[predicted.least])
         assert value is not None  # the design refuses a claim with neither
         # A level without a value is none: the measure is conditional on there being estimates.
         cells = [cell for cell in every_cell if np.isfinite(of.estimates.values[cell])]
@@ -73,12 +73,12 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
             possible = levels[possible_minima(larger) >= level]
             return float(possible.min()), float(possible.max())
 
-        why = next(filter(None, (doubt(apart.at(other, best)) for other in np.flatnonzero(~within).tolist())), "")
+        why = next(filter(None, (why_no_verdict(apart.at(far, best)) for far in np.flatnonzero(~within).tolist())), "")
         found, evidence = float(levels[np.argmin(values)]), least_among(within, larger)
         yield Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), why)
 
 
-def told_of(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:
+def theory_profile(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:
     """Profile by theory of cells that differ in x and in what is tuned alone."""
     assert of.theory is not None  # asked of claims that name a source alone
     columns = [[level(of.estimates.conditions[cell], name) for cell in cells] for name in (claim.x, *claim.tune)]
@@ -92,6 +92,6 @@ def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -
     for each in distinct:
         inside = np.flatnonzero(levels == each)
         best = inside[np.argmin(known[inside])]
-        beside = np.abs(ranks[:, inside] - ranks[:, [best]]).sum(axis=0) <= 1
-        least.append(known[best] if np.isfinite(known[inside][beside]).all() else np.inf)
+        neighbours = np.abs(ranks[:, inside] - ranks[:, [best]]).sum(axis=0) <= 1
+        least.append(known[best] if np.isfinite(known[inside][neighbours]).all() else np.inf)
     return Profile(distinct, np.array(least))

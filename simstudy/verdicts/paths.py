@@ -21,13 +21,13 @@ from simstudy.verdicts.evidence import (
     Contrast,
     Evidence,
     all_hold,
-    doubt,
     evidence_between,
     interval,
     p_above,
     possible_minima,
+    why_no_verdict,
 )
-from simstudy.verdicts.optima import told_of
+from simstudy.verdicts.optima import theory_profile
 
 DOUBT = 0.2
 """Share of the level that is spent on which levels may be least; the rest is for the statistic."""
@@ -68,9 +68,9 @@ def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
         profiles = [Profile(z, np.log(sorted(by_x)), [by_x[x] for x in sorted(by_x)]) for z, by_x in table.items()]
         optima = np.array([])
         if claim.source:
-            told = [told_of(of, each.all_cells, claim) for each in profiles]
-            profiles = [each for each, by_theory in zip(profiles, told, strict=True) if by_theory.in_sight]
-            optima = np.array([by_theory.refined for by_theory in told if by_theory.in_sight])
+            predicted = [theory_profile(of, each.all_cells, claim) for each in profiles]
+            profiles = [each for each, by_theory in zip(profiles, predicted, strict=True) if by_theory.in_sight]
+            optima = np.array([by_theory.refined for by_theory in predicted if by_theory.in_sight])
         if len(profiles) >= 2:
             yield _compared(claim, of, profiles, optima, of.place(cells[0], claim.along, claim.x, *claim.tune))
 
@@ -109,7 +109,7 @@ def _compared(claim: OptimumSlope, of: Selected, profiles: list[Profile], optima
     if ways:
         each = evidence_between(Contrast(*(np.array(column, float) for column in zip(*ways, strict=True))), bounds)
         evidence = all_hold(Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))
-        why = next(filter(None, map(doubt, ways)), "")
+        why = next(filter(None, map(why_no_verdict, ways)), "")
 
     def confidence(level: float) -> Bounds:
         reach = [interval(way, (1.0 - DOUBT) * level) for way in ways]
@@ -118,8 +118,8 @@ def _compared(claim: OptimumSlope, of: Selected, profiles: list[Profile], optima
     cells = tuple(itertools.chain(*(each.all_cells for each in profiles)))
     kind = "log-log slope" if log_log else "slope in the logarithm"
     text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{each.z:g}' for each in profiles)}{place}"
-    told = Comparison(text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why)
-    return told._replace(widening=float(found.widening))
+    result = Comparison(text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why)
+    return result._replace(widening=float(found.widening))
 
 
 def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:

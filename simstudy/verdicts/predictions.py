@@ -1,4 +1,4 @@
-"""What each theory says of planned cells: their measures, their numerical errors, or why it does not apply."""
+"""Predictions of each theory for planned cells: measures, their numerical errors, or why it does not apply."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,27 +28,27 @@ class Theory(NamedTuple):
     reason: str
 
 
-Told = dict[int, dict[str, Theory]]
-"""What theories say of the planned cells with these identities (`id`)."""
+TheoryByCell = dict[int, dict[str, Theory]]
+"""Predictions of all theories for the planned cells with these identities (`id`)."""
 
 
-def predict(planned: Sequence[PlannedCell], told: Told | None = None) -> Iterator[dict[str, Theory]]:
+def predict(planned: Sequence[PlannedCell], theory_by_cell: TheoryByCell | None = None) -> Iterator[dict[str, Theory]]:
     """Yield the measures of each cell by each theory; cells that differ in weights alone share moments of heads."""
-    told = {} if told is None else told
-    waiting = Counter(_moments_of(each) for each in planned if id(each) not in told)
+    theory_by_cell = {} if theory_by_cell is None else theory_by_cell
+    waiting = Counter(_moments_of(each) for each in planned if id(each) not in theory_by_cell)
     known: dict[tuple[bool, str], Moments] = defaultdict(dict)
     for each in planned:
-        if id(each) not in told:
+        if id(each) not in theory_by_cell:
             key = _moments_of(each)
-            told[id(each)] = {name: _theory(name, each, known[key]) for name in THEORIES}
+            theory_by_cell[id(each)] = {name: _theory(name, each, known[key]) for name in THEORIES}
             waiting[key] -= 1
             if not waiting[key]:
                 known.pop(key)
-        yield told[id(each)]
+        yield theory_by_cell[id(each)]
 
 
 def values_of(theories: Iterable[Mapping[str, Theory]], source: str, measure: str) -> np.ndarray:
-    """Return what a theory says of a measure in each cell; NaN where it says nothing."""
+    """Predictions of a theory for a measure, one for each cell; NaN where there is none."""
     return np.array([float(each[source].measures.get(measure, np.nan)) for each in theories])
 
 

@@ -98,7 +98,7 @@ def _log2_most(cell: Cell) -> int:
 
 
 def applies(cell: Cell) -> bool:
-    """Whether leading order is derived for a cell whose query points alone are a population, and pays."""
+    """True if leading order is derived for a cell whose query points alone are a population, and pays."""
     estimator = cell.estimator
     if cell.data.regression.kind == "zero" or any(cell.own):
         return False

@@ -120,7 +120,7 @@ def test_mean_over_a_domain__has_the_spread_between_settings_as_its_error():
     paired = judged(values, 1e-6, kind="equals", value=90.0, margin=1e-3, where={"angle": 90.0}, versus={"angle": 0.0})
     (step,) = paired.comparisons
     assert step.statistic == "mean over 16 settings of mse at angle = 90 minus angle = 0"
-    assert judged(values[:15], 1e-6, kind="larger_than").decisive.doubt.startswith("15 blocks of replicates or draws")
+    assert judged(values[:15], 1e-6, kind="larger_than").decisive.reason.startswith("15 blocks of replicates or draws")
     # Settings that are all alike do not prove that the domain is.
     alike = judged(np.zeros(16), 0.0, kind="equals", value=0.0, margin=0.1, where={"angle": 0.0})
     assert alike.verdict == "undecided"

@@ -12,7 +12,6 @@ from simstudy.verdicts.evidence import (
     anytime_p,
     anytime_score,
     at_most_fail,
-    doubt,
     interval,
     least_among,
     normal_score,
@@ -21,6 +20,7 @@ from simstudy.verdicts.evidence import (
     possible_minima,
     skewness_corrected,
     students_of,
+    why_no_verdict,
 )
 
 
@@ -64,10 +64,10 @@ def test_bounds__are_where_the_p_value_is_the_level(skewness):
 
 def test_evidence__is_none_where_the_error_is_in_doubt_and_certain_without_error():
     sound = Contrast(9.0, 1.0, 64, 63, 0.0, 0.2)
-    assert p_above(sound, 0.0) < 1e-6 and doubt(sound) == ""
+    assert p_above(sound, 0.0) < 1e-6 and why_no_verdict(sound) == ""
     for change in ({"degrees": 62}, {"value": np.nan}, {"value": np.inf}):
         poor = sound._replace(**change)
-        assert p_above(poor, 0.0) == p_below(poor, 100.0) == 1.0 and doubt(poor)
+        assert p_above(poor, 0.0) == p_below(poor, 100.0) == 1.0 and why_no_verdict(poor)
         assert interval(poor, 0.05) == (-np.inf, np.inf)
     exact = Contrast(2.0, 0.0, 64, 63, 0.0, 0.0)
     assert p_above(exact, 1.0) == p_below(exact, 3.0) == 0.0
@@ -76,7 +76,7 @@ def test_evidence__is_none_where_the_error_is_in_doubt_and_certain_without_error
 
 def test_few_blocks_that_hold_the_error__leave_the_evidence_of_a_variance_alone():
     few = Contrast(9.0, 1.0, 64, 63, 0.4, 0.201)
-    assert doubt(few).startswith("one block of 64 holds 20 %")
+    assert why_no_verdict(few).startswith("one block of 64 holds 20 %")
     assert p_above(few, 0.0) == pytest.approx(2 * 2 / 81) and p_below(few, 0.0) == 1.0  # by Kolmogorov, first share 1/2
     assert p_above(few, 12.0) == p_below(few, 6.0) == 1.0  # on the other side
     assert p_above(few._replace(n_blocks=127), 0.0) == pytest.approx(2 * 2 / 81)
@@ -90,7 +90,7 @@ def test_few_blocks_that_hold_the_error__leave_the_evidence_of_a_variance_alone(
 def test_blocks_that_are_alike__leave_what_an_unseen_exception_could_explain():
     """Of 200 replicates that move the value by 2 each, none is an exception: 100 replicates a unit."""
     alike = Contrast(0.5, 1e-10, 64, 63, 0.0, 0.0, unseen=100.0)
-    assert doubt(alike).startswith("all 64 blocks are alike")
+    assert why_no_verdict(alike).startswith("all 64 blocks are alike")
     assert p_below(alike, 0.53) == p_above(alike, 0.47) == pytest.approx(np.exp(-3.0))  # the rule of three
     assert p_below(alike, 0.53) > (1 - 0.03 / 2.0) ** 200
     assert p_above(alike, 0.5) == p_above(alike, 0.6) == 1.0

@@ -49,7 +49,7 @@ MISSING[1].performance = None
 
 
 @pytest.mark.parametrize(
-    ("entries", "accounts", "expected", "doubt"),
+    ("entries", "accounts", "expected", "why_no_verdict"),
     [
         (EQUALS | {"value": 1.0, "margin": 0.5}, cells([1.0, 1.1]), "supported", ""),
         (EQUALS | {"value": 2.0, "margin": 0.5}, cells([1.0, 2.0]), "contradicted", ""),
@@ -79,9 +79,9 @@ MISSING[1].performance = None
         (LARGER, blocks(1.0, n_blocks=63), "undecided", "63 blocks of replicates or draws, 64"),
     ],
 )  # fmt: skip
-def test_verdict__on_known_truth(entries, accounts, expected, doubt):
+def test_verdict__on_known_truth(entries, accounts, expected, why_no_verdict):
     found = decide(compare(claim(**entries), accounts), LEVEL)
-    assert found.verdict == expected and found.decisive.doubt.startswith(doubt)
+    assert found.verdict == expected and found.decisive.reason.startswith(why_no_verdict)
 
 
 def test_interval_claimed__is_left_at_either_end_and_held_at_both():
@@ -316,7 +316,7 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
 def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_else(monkeypatch):
     stated, both = claim(kind="larger_than"), cells([1.0, 1.2])
     judged = judge_claim(stated, selected_by(stated, both, ("x",))._replace(doubtful={1: "no error"}), 1)
-    assert judged.verdict == "undecided" and judged.decisive.doubt == "no error"
+    assert judged.verdict == "undecided" and judged.decisive.reason == "no error"
     sound, doubted = judged.comparisons
     assert sound.evidence.in_favour < LEVEL and doubted.evidence == NOTHING
     assert doubted.confidence(LEVEL) == (-np.inf, np.inf) and (doubted.lower, doubted.claimed) == (0.0, 0.0)

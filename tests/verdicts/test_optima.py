@@ -77,7 +77,7 @@ def test_optimum__is_found_with_what_is_tuned_and_judged_by_its_draws():
     assert decide(list(optima(right, of(vague, chosen))), 0.01).verdict == "undecided"
     estimates.n_blocks[:] = 63
     few = list(optima(right, of(estimates, chosen)))
-    assert all(each.doubt.startswith("63 blocks") for each in few)
+    assert all(each.reason.startswith("63 blocks") for each in few)
 
 
 def one_profile(values: list[float], **entries) -> Comparison:
@@ -88,9 +88,9 @@ def one_profile(values: list[float], **entries) -> Comparison:
 
 
 def test_optimum__without_a_choice_or_a_value_says_so():
-    assert one_profile([2.0, 1.0, 2.0], value=2.0, ratio=2.0).doubt == "every level with a value lies within the ratio"
+    assert one_profile([2.0, 1.0, 2.0], value=2.0, ratio=2.0).reason == "every level with a value lies within the ratio"
     nowhere = one_profile([2.0, np.nan, 3.0], value=2.0, ratio=1.1)
-    assert nowhere.doubt == "no level with a value lies within the ratio"
+    assert nowhere.reason == "no level with a value lies within the ratio"
     assert decide([one_profile([2.0, 1.0, np.nan], value=2.0, ratio=1.1)], 0.01).verdict == "supported"
 
 
@@ -229,7 +229,7 @@ def test_values_of_an_index_that_rounding_tells_apart__are_one():
 
 @pytest.mark.parametrize("bound", [0.16, 0.1661, 0.1673, 0.33, 0.335, 0.59, 0.99])
 def test_interval__is_from_the_last_contradicted_to_the_first_supported_bound_and_holds_the_estimate(bound):
-    of = selected([100.0, 0.0, 200.0, 200.1], range(4))  # one pair violated, one in doubt, of six
+    of = selected([100.0, 0.0, 200.0, 200.1], range(4))  # one pair violated, one in why_no_verdict, of six
     found = wrong_share(of, at_most=bound)
     low, high = found.confidence(0.01)
     assert (low, high) == (pytest.approx(1 / 6), pytest.approx(1 / 3))
@@ -358,12 +358,12 @@ def test_optimum_at_an_end__is_certain_there():
     found = slope(of, 2.0, 0.01)
     assert found.estimate == pytest.approx(2.0) and found.evidence.in_favour == 0.0 and found.mcse == 0.0
     of.estimates.n_blocks[3] = 63
-    assert slope(of, 2.0, 0.01).doubt.startswith("63 blocks")
+    assert slope(of, 2.0, 0.01).reason.startswith("63 blocks")
 
 
 def test_too_many_ways__give_no_verdict_and_say_why():
     found = slope(profiles_in([[1.0] * 5] * 4, z=2.0 ** np.arange(4)))
-    assert found.evidence == (1.0, 1.0) and found.doubt == f"levels may be least in more than {MOST_WAYS} ways"
+    assert found.evidence == (1.0, 1.0) and found.reason == f"levels may be least in more than {MOST_WAYS} ways"
 
 
 def test_levels_of_another_factor__are_judged_apart_and_cells_without_a_value_left_out():
@@ -374,4 +374,4 @@ def test_levels_of_another_factor__are_judged_apart_and_cells_without_a_value_le
     found = list(optimum_slopes(claim(**stated), of))
     assert [each.statistic.rpartition(" at ")[2] for each in found] == ["h = 0", "h = 1"]
     assert [each.estimate for each in found] == pytest.approx([0.0, 0.0], abs=1e-12)
-    assert not any(each.doubt for each in found) and len(found[1].cells) == 9
+    assert not any(each.reason for each in found) and len(found[1].cells) == 9

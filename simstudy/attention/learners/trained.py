@@ -55,7 +55,7 @@ def train(learner: TrainedLearner, bandwidth: float, x: Array, y: Array, project
 
 
 def tokens_of(learned: str, x: Array, y: Array) -> Array:
-    """What learned values are linear in: tokens (k, j), none of them under the frozen average."""
+    """Tokens that learned values are linear in: (k, j), none of them under the frozen average."""
     centred = (y - y.mean())[None]
     return {"projections": centred[:0], "output": centred, "values": np.concatenate([centred, x.T])}[learned]
 

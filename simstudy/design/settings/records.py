@@ -54,7 +54,7 @@ def records_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def tags(kind: Any) -> tuple[str, ...]:
-    """Return the kind, if any, by which a record is told apart from the other members of a union."""
+    """Return the kind, if any, by which a record is distinguished from the other members of a union."""
     field = getattr(kind, "model_fields", {}).get("kind")
     return get_args(field.annotation) if field else ()
 
@@ -73,7 +73,7 @@ class Record(BaseModel):
 
 
 class Choice(Record):
-    """One alternative of a setting, told apart by its kind; its label is what tables call it and decides no number."""
+    """One alternative of a setting, known by its kind; its label is what tables call it and decides no number."""
 
     kind: str
     label: Line = Field("", exclude=True, min_length=1, max_length=60)
@@ -102,7 +102,7 @@ def _brief(value: Any) -> str:
 
 @dataclass(frozen=True)
 class tagged_union:
-    """Alternatives told apart by ``kind``, of which one may be left out.
+    """Alternatives distinguished by ``kind``, of which one may be left out.
 
     A text is short for a table of that kind; a value of a ``bare`` type for the one parameter of the kind left out.
     """

@@ -97,7 +97,7 @@ class Place(NamedTuple):
     optimum: float
     lowest: float
     highest: float
-    told: dict[str, float]
+    predicted: dict[str, float]
 
 
 def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
@@ -114,10 +114,10 @@ def places(figure: OptimumFigure, cells: xr.Dataset) -> list[Place]:
         possible = [each for each in np.unique(levels) if shares[levels == each].sum() >= NEVER]
         tuned = [[level(rows[cell], name) for cell in inside] for name in figure.tune]
         profiles = {source: told_profile(levels, tuned, values[source]) for source in THEORIES}
-        told = {name: profile.refined if profile.in_sight else np.nan for name, profile in profiles.items()}
+        predicted = {name: profile.refined if profile.in_sight else np.nan for name, profile in profiles.items()}
         known, distinct = np.where(np.isnan(values["empirical"]), np.inf, values["empirical"]), np.unique(levels)
         optimum = Profile(distinct, np.array([known[levels == each].min() for each in distinct])).refined
-        found.append(Place(float(x), optimum, min(possible), max(possible), told))
+        found.append(Place(float(x), optimum, min(possible), max(possible), predicted))
     return found
 
 
@@ -143,7 +143,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
                 bars = np.maximum([best - ends[0], ends[1] - best], 0.0)
                 shared.draw_marks(axes, looks[hue], moved, best, yerr=bars, capsize=2.5)
                 for source in THEORIES:
-                    theory = np.array([place.told[source] for place in path])
+                    theory = np.array([place.predicted[source] for place in path])
                     _draw_theory(axes, moved, theory, source, looks[hue], markersize=9)
         axes.set_xlabel(setting_name(figure.x))
         shared.set_scales(axes, figure.x_scale, "log")
@@ -159,7 +159,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
     sets = f"bars: levels that are best in {NEVER:.0%} or more of the draws from the joint distribution of estimates"
     entries: Entries = [(RING, text), ({"marker": "|", "markersize": 10, "linestyle": ""}, sets)]
-    told = [source for source in THEORIES if source in shared.drawn_in(drawn)]
-    entries += [(THEORY_LINES[each], f"line: {THEORY_NAMES[each]}, where it has an optimum") for each in told]
+    with_theory = [source for source in THEORIES if source in shared.drawn_in(drawn)]
+    entries += [(THEORY_LINES[each], f"line: {THEORY_NAMES[each]}, where it has an optimum") for each in with_theory]
     shared.legends(drawing, looks, entries + _not_told_apart(hidden), figure.hue)
     return drawing

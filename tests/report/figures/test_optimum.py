@@ -78,7 +78,7 @@ def test_places__are_optima_with_the_levels_that_draws_allow(design, results):
     # The parabola through the least value and its neighbours is exact; at the first level the optimum is that level.
     assert [place.optimum for place in found] == pytest.approx([4.0, 2.0, 1.0])
     assert [(place.lowest, place.highest) for place in found] == [(4, 8), (2, 4), (1, 2)]
-    assert [place.told["leading"] for place in found] == pytest.approx([4.0, 2.0, np.nan], nan_ok=True)
+    assert [place.predicted["leading"] for place in found] == pytest.approx([4.0, 2.0, np.nan], nan_ok=True)
 
 
 def test_bandwidths__are_numbers_on_both_axes(design, results):
