@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from simstudy.design.settings.processes import FileKeys, FittedRegression, ResidualNoise
 from simstudy.errors import UserError, require_extra
@@ -61,8 +62,7 @@ def _digest(table: Array, n_held_out: int) -> str:
     return hashlib.blake2b(heading + np.ascontiguousarray(table, "<f8").tobytes(), digest_size=16).hexdigest()
 
 
-FOLDS = 5
-"""Parts of the rows, each predicted by a fit to the others."""
+FOLDS = 5  # parts of the rows, each predicted by a fit to the others
 
 
 def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
@@ -82,9 +82,8 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
         raise UserError(f"{len(raw.keys)} rows are too few for held_out = {held_out} and 2 others; lower held_out")
     features, values, residuals = raw.keys, raw.values, raw.residuals
     if standardise:
-        scale = features[kept].std(axis=0)
         # A column that is constant except in held-out rows has no scale.
-        scale = np.where(np.ptp(features[kept], axis=0) > 0.0, scale, 1.0)
+        scale = np.where(np.ptp(features[kept], axis=0) > 0.0, features[kept].std(axis=0), 1.0)
         features = (features - features[kept].mean(axis=0)) / scale
     if not learner:
         return Rows(features[kept], values[kept], residuals[kept], features[out], values[out])
@@ -94,13 +93,14 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
     if len(kept) < 2 * FOLDS:
         raise UserError(f"{len(kept)} rows are too few to be fitted; {2 * FOLDS} are needed")
     x, y = features[kept], values[kept]
-    values, left = _learner(learner).fit(x, y).predict(features), np.full(len(kept), np.nan)
-    if crossed:
-        # The seed of folds and learners is not that of the study: they are part of how the target is made.
-        left = y - cross_val_predict(_learner(learner), x, y, cv=KFold(FOLDS, shuffle=True, random_state=0))
-        if not np.ptp(left) > 0.0:
-            raise UserError(f"{learner} leaves no residuals; use another noise")
-        left = left - left.mean()
+    with threadpool_limits(1):  # last bits may depend on their number, and so few rows take longer with more
+        values, left = _learner(learner).fit(x, y).predict(features), np.full(len(kept), np.nan)
+        if crossed:
+            # The seed of folds and learners is not that of the study: they are part of how the target is made.
+            left = y - cross_val_predict(_learner(learner), x, y, cv=KFold(FOLDS, shuffle=True, random_state=0))
+            if not np.ptp(left) > 0.0:
+                raise UserError(f"{learner} leaves no residuals; use another noise")
+            left = left - left.mean()
     return Rows(x, values[kept], left, features[out], values[out])
 
 
