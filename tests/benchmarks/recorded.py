@@ -44,8 +44,8 @@ RATIOS = {
         ("W1", "S1", "C"): 1.58, ("W1", "S1", BEST): 5.70, ("W0", "S2", "C"): 1.85, ("W0", "S2", BEST): 3.50,
         ("W1", "S2", "C"): 1.78, ("W1", "S2", BEST): 4.50, ("W0", "S3", "C"): 1.18, ("W0", "S3", BEST): 4.55,
         ("W1", "S3", "C"): 1.24, ("W1", "S3", BEST): 5.10,
-        ("whole W1", "4096 keys, 768 features, 12 heads, 4 queries", "NumPy, coordinates drawn"): 3.56,
-        ("whole W1", "4096 keys, 768 features, 12 heads, 4 queries", "NumPy, keys drawn"): 43.8,
+        ("whole W1", "4096 keys, 768 features, 12 heads, 4 queries", "NumPy, coordinates drawn"): 4.26,
+        ("whole W1", "4096 keys, 768 features, 12 heads, 4 queries", "NumPy, keys drawn"): 59.0,
         ("heads", "12 layers, 8 texts of 512 tokens", "eager forward"): 0.95,
     },
 }  # fmt: skip
