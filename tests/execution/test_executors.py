@@ -325,7 +325,7 @@ def test_plain_cluster__lets_a_second_user_in():
     assert {"as_client tcp", "as_peer tcp", "as_worker tcp"} <= set(ways) and users == ["uid-0"]
 
 
-ELSEWHERE = ("tcp://10.77.0.1:8786", "tcp://host:8786", "tcp://127.0.0.1.org:1", "ws://host:1")
+ELSEWHERE = ("tcp://10.77.0.1:1", "tcp://host:1", "tcp://127.0.0.1.org:1", "tcp://localhost.org:1", "ws://host:1")
 HERE = ("tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1")
 
 
