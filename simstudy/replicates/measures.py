@@ -117,7 +117,21 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     attended = values.pop(ATTENDED, np.full(len(covariance), np.nan))
     likeness = np.stack([average.value_cosine, attended, _scaled(average.output).mean(axis=(-2, -1))], axis=-1)
     likeness[np.isnan(variance)] = np.nan  # functions have no heads
-    outputs = (1.0 - values["correlation"][:, None], _spectral_indices(covariance), -likeness)
+    correlation, identity = _scaled(covariance), np.eye(n_heads)
+    undefined = ~np.isfinite(correlation)
+    blank = undefined.any(axis=(-2, -1))
+    spectrum = np.linalg.eigvalsh(np.where(undefined, 0.0, correlation))
+    # Heads that agree leave eigenvalues of 0, up to rounding.
+    spectrum = np.maximum(spectrum, np.finfo(float).tiny) + np.where(blank, np.nan, 0.0)[:, None]
+    share = spectrum / n_heads
+    # Effective rank (Roy and Vetterli 2007), geometric mean and H²/Σ λ² of the spectrum of correlations.
+    rank, determinant = np.exp(-(share * np.log(share)).sum(axis=-1)), np.exp(np.log(spectrum).mean(axis=-1))
+    spectral = np.stack([rank, determinant, n_heads**2 / (spectrum**2).sum(axis=-1)], axis=-1)
+    outputs = (1.0 - values["correlation"][:, None], spectral, -likeness)
+    # Squared multiple correlation of a head with the others; of heads that agree rounding would decide on an inverse.
+    blank |= n_heads == 1
+    regular = np.where(blank[:, None, None], identity, correlation) + SINGULAR * identity
+    inverse = np.diagonal(np.linalg.inv(regular), axis1=-2, axis2=-1)
     if "direct_mse" in names:
         # Relative errors of decompositions of the uniform average, by what they take for C̄; and equivalent heads.
         between, direct, share = values["mean_covariance"], values["direct_mse"], 1.0 / n_heads
@@ -134,7 +148,7 @@ def measures_of(average: Averages, combine: Combine, names: Sequence[str]) -> Me
     return values | {
         "combination_weight": weights,
         "hdi": np.concatenate([indices, *outputs], axis=-1),
-        "linear_predictability": _linear_predictability(covariance),
+        "linear_predictability": np.where(blank, np.nan, (1.0 - 1.0 / inverse).mean(axis=-1)),
         "head_squared_bias": np.diagonal(average.bias_product, axis1=-2, axis2=-1),
         "head_covariance": covariance,
         "head_error_moment": average.second,
@@ -145,29 +159,6 @@ def _of_excess(weights: Array, bias_target: Array, target_square: Array) -> Arra
     """Part of the squared bias by which weights (..., head) that do not sum to 1 shrink or inflate the target."""
     excess = weights.sum(axis=-1) - 1.0
     return np.asarray(2.0 * excess * (weights * bias_target).sum(axis=-1) + excess**2 * target_square)
-
-
-def _spectral_indices(covariance: Array) -> Array:
-    """Effective rank (Roy and Vetterli 2007), geometric mean and H²/Σ λ² of the spectrum of correlations, (case, 3)."""
-    correlation = _scaled(covariance)
-    undefined = ~np.isfinite(correlation)
-    spectrum = np.linalg.eigvalsh(np.where(undefined, 0.0, correlation))
-    # Heads that agree leave eigenvalues of 0, up to rounding.
-    spectrum = np.maximum(spectrum, np.finfo(float).tiny) + np.where(undefined.any(axis=(-2, -1)), np.nan, 0.0)[:, None]
-    share, n_heads = spectrum / spectrum.shape[-1], spectrum.shape[-1]
-    effective_rank = np.exp(-(share * np.log(share)).sum(axis=-1))
-    determinant = np.exp(np.log(spectrum).mean(axis=-1))
-    return np.stack([effective_rank, determinant, n_heads**2 / (spectrum**2).sum(axis=-1)], axis=-1)
-
-
-def _linear_predictability(covariance: Array) -> Array:
-    """Squared multiple correlation of a head with the others, averaged over heads, (case,); NaN for a single head."""
-    correlation, identity = _scaled(covariance), np.eye(covariance.shape[-1])
-    undefined = np.asarray(~np.isfinite(correlation).all(axis=(-2, -1))) | (len(identity) == 1)
-    # Of heads that agree rounding would decide whether there is an inverse.
-    regular = np.where(undefined[:, None, None], identity, correlation) + SINGULAR * identity
-    inverse = np.diagonal(np.linalg.inv(regular), axis1=-2, axis2=-1)
-    return np.where(undefined, np.nan, (1.0 - 1.0 / inverse).mean(axis=-1))
 
 
 def _of_moments(

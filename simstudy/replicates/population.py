@@ -28,7 +28,19 @@ def measured(
     combine, estimator, draws = combine_heads(cell), PLAIN, cast(Sequence[Draw], batches)
     if isinstance(batches[0], Moments):
         whole = cast(Sequence[Moments], batches)
-        blocks, estimator = _less_control(cell, whole)
+        blocks = stack(list(whole))
+        if not cell.controlled:
+            blocks = blocks._replace(control_sum=blocks.control_sum[..., :0])
+        else:
+            blocks, estimator = controlled(blocks)
+            if estimator == PLAIN:
+                # Imported here: it compiles, which those who read plain moments need not wait for.
+                from simstudy.attention.expansion import known_of
+
+                known: Any = known_of(cell)
+                if not isinstance(known, str):
+                    known = "replicates do not differ" if cell.even_noise else "outcomes are noise of uneven variance"
+                estimator = f"{PLAIN}: {known}"
         if not cell.population:
             given = _overlap(cell), lengths, cell.functions.of_means if cell.functions else None
             usable = np.count_nonzero(blocks.n_defined) >= 2
@@ -66,23 +78,6 @@ def draw_of(cell: Cell, number: int, batch: Moments) -> Draw:
     own = (len(size) * each[0] - ((1.0 - part) * each[1:]).sum(axis=0) for each, part in zip(found, parts, strict=True))
     pairs = np.triu_indices(sums.error_sum.shape[-1])
     return Draw(n_defined, tuple(each[pairs] if each.ndim == 2 else each for each in own), batch.failed)
-
-
-def _less_control(cell: Cell, batches: Sequence[Moments]) -> tuple[Moments, str]:
-    """Blocks of all batches less their control, and the estimator in words."""
-    blocks = stack(list(batches))
-    if not cell.controlled:
-        return blocks._replace(control_sum=blocks.control_sum[..., :0]), PLAIN
-    blocks, estimator = controlled(blocks)
-    if estimator == PLAIN:
-        # Imported here: it compiles, which those who read plain moments need not wait for.
-        from simstudy.attention.expansion import known_of
-
-        known: Any = known_of(cell)
-        if not isinstance(known, str):
-            known = "replicates do not differ" if cell.even_noise else "outcomes are noise of uneven variance"
-        estimator = f"{PLAIN}: {known}"
-    return blocks, estimator
 
 
 def _overlap(cell: Cell) -> Array:

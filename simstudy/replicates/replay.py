@@ -50,8 +50,16 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     if cell.functions is None:
         # Heads that are drawn anew for each replicate have one axis more.
         drawn = (each[0] if each.ndim > 3 else each for each in projections_of(cell, replicate))
+        n, d, span = cell.data.n_keys, cell.data.n_features, span_of(cell)
+        if span is None or not span.basis.size:
+            keys = shared.keys(n)[0]
+        else:  # of a cell that draws coordinates alone, some keys that have these
+            rest = np.linalg.qr(span.basis, mode="complete")[0][:, span.basis.shape[1] :]
+            keys = np.concatenate([span.basis, rest], axis=1) @ shared.keys(n, d)[0]
+            root = root_of(cell.data.key_distribution, d)
+            keys = keys if root is None else root @ keys
         arrays = {
-            "keys": _keys_of(cell, shared),
+            "keys": keys,
             "values": shared.values(cell)[0],
             "noise": shared.noise(cell)[0],
             "noise_variance": shared.variances(cell)[0],
@@ -88,14 +96,3 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     coordinates |= {"quantity": list(cell.statistics)} if "number" in arrays else {}
     settings = {name: str(value) for name, value in cell.coordinates.items()}
     return xr.Dataset(variables, coordinates, {"replicate": replicate, "failure": failure, **settings})
-
-
-def _keys_of(cell: Cell, shared: SharedData) -> np.ndarray:
-    """Keys of the only replicate, (feature, key): of a cell that draws coordinates alone, some keys that have these."""
-    n, d = cell.data.n_keys, cell.data.n_features
-    if (span := span_of(cell)) is None or not span.basis.size:
-        return shared.keys(n)[0]
-    rest = np.linalg.qr(span.basis, mode="complete")[0][:, span.basis.shape[1] :]
-    keys = np.concatenate([span.basis, rest], axis=1) @ shared.keys(n, d)[0]
-    root = root_of(cell.data.key_distribution, d)
-    return keys if root is None else root @ keys

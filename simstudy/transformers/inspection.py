@@ -5,7 +5,7 @@ Index legend: l attention of the model, in the order in which it is computed; h,
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -214,28 +214,26 @@ class Layer:
             if call is None or self.reason:
                 continue
             self.scale = call.scale
-            if len(self.means) % 2 == 0:
-                self._add_queries(call.query[text], np.flatnonzero(valid[text]), seen[text])
-            else:
-                self._add_keys(call.key[text], seen[text].any(axis=0))
-
-    def _add_keys(self, key: Any, seen: Array) -> None:
-        rows = _numbers(key if seen.all() else key[:, np.flatnonzero(seen)]).swapaxes(0, 1).reshape(seen.sum(), -1)
-        rows = rows - rows.mean(axis=0)  # no softmax sees what all keys of a text have in common
-        (syrk,) = get_blas_funcs(("syrk",), (rows,))
-        self._freedom += len(rows) - 1
-        sums = np.zeros(2 * rows.shape[1:], rows.dtype, "F") if self._products is None else self._products
-        self._products = syrk(1.0, rows.T, beta=1.0, c=sums, overwrite_c=1)
-
-    def _add_queries(self, query: Any, places: Any, seen: Array) -> None:
-        """Keep a random sample of all queries so far, of constant size."""
-        kept = self._n_seen + np.arange(len(places))
-        late = kept >= QUERIES
-        kept[late] = self._rng.integers(kept[late] + 1)
-        self._n_seen += len(places)
-        for number, place in dict(zip(kept, places, strict=True)).items():
-            if number < QUERIES:
-                self._queries[number] = _numbers(query[:, place]).astype(float), int(seen[place].sum())
+            if len(self.means) % 2:
+                key, known = call.key[text], seen[text].any(axis=0)
+                rows = _numbers(key if known.all() else key[:, np.flatnonzero(known)])
+                rows = rows.swapaxes(0, 1).reshape(known.sum(), -1)
+                rows = rows - rows.mean(axis=0)  # no softmax sees what all keys of a text have in common
+                (syrk,) = get_blas_funcs(("syrk",), (rows,))
+                self._freedom += len(rows) - 1
+                sums = np.zeros(2 * rows.shape[1:], rows.dtype, "F") if self._products is None else self._products
+                self._products = syrk(1.0, rows.T, beta=1.0, c=sums, overwrite_c=1)
+                continue
+            # A random sample of all queries so far, of constant size.
+            places = np.flatnonzero(valid[text])
+            kept = self._n_seen + np.arange(len(places))
+            late = kept >= QUERIES
+            kept[late] = self._rng.integers(kept[late] + 1)
+            self._n_seen += len(places)
+            for number, place in dict(zip(kept.tolist(), places, strict=True)).items():
+                if number < QUERIES:
+                    query = _numbers(call.query[text][:, place]).astype(float)
+                    self._queries[number] = query, int(seen[text][place].sum())
 
     def gather(self, n_texts: int, name: str) -> None:
         """Give the numbers of each text: of its windows together, if attention is computed in windows."""
@@ -282,8 +280,13 @@ def _numbers(tensor: Any) -> Array:
 def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     found = {name: _of_layer(each) for name, each in layers.items()}
     averages = [each.pop("averages") for each in found.values()]
-    names = next(iter(found.values())).keys()
-    columns: dict[str, Any] = {name: _stacked([each[name] for each in found.values()]) for name in names}
+    columns: dict[str, Any] = {}
+    for name in next(iter(found.values())):  # filled up with NaN where an attention has fewer heads than another
+        parts = [each[name] for each in found.values()]
+        shape = np.max([each.shape for each in parts], axis=0)
+        missing = [[(0, int(more)) for more in shape - each.shape] for each in parts]
+        padded = (np.pad(each, pad, constant_values=np.nan) for each, pad in zip(parts, missing, strict=True))
+        columns[name] = np.array([*padded])
     correlation, observed = columns["weight_correlation"], columns.pop("per_text")
     columns["layer_correlation"] = np.array([_average(each["weight_correlation"]) for each in found.values()])
     columns["layer_correlation_mcse"] = np.array([[_error(units) for units in layer] for layer in averages])
@@ -330,13 +333,6 @@ def _of_layer(layer: Layer) -> dict[str, Any]:
         "per_text": own,
         "averages": [_average(own), level, level, _average(exact)],
     }
-
-
-def _stacked(arrays: Sequence[Array]) -> Array:
-    """Arrays of several attentions, filled up with NaN where one has fewer heads than another."""
-    shape = np.max([each.shape for each in arrays], axis=0)
-    missing = [[(0, int(more)) for more in shape - each.shape] for each in arrays]
-    return np.array([np.pad(each, pad, constant_values=np.nan) for each, pad in zip(arrays, missing, strict=True)])
 
 
 def _error(units: Array) -> Any:

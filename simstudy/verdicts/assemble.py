@@ -92,17 +92,10 @@ def assemble(
         for name, values in numbers.items():
             whole = np.full((len(figures), len(accounts), *values.shape[1:]), np.nan)
             arrays.setdefault(name, whole)[position, inside] = values
-    attributes = _attributes(design, device)
-    # Details belong to the results of the same numbers.
-    attributes["numbers"] = hashlib.blake2b(arrays["failure_rate"].tobytes() + arrays["mse"].tobytes()).hexdigest()[:16]
-    return labelled(arrays, coords, attributes), details(accounts, theories, coordinates(design), attributes)
-
-
-def _attributes(design: Design, device: str) -> dict[str, Any]:
     source = provenance(device, [planned.cell for planned in design.cells])
     known = {name: Variable((), each.unit, each.meaning, each.formula) for name, each in design.measures.items()}
     known = measures.measures_of_functions((planned.cell for planned in design.cells), known)
-    return {
+    attributes = {
         "seed": ", ".join(map(str, sorted({planned.cell.simulation.seed for planned in design.cells}))),
         "confirmation_text": design.confirmation.text if design.confirmation else "",
         "confirmation_digest": design.confirmation.digest if design.confirmation else "",
@@ -121,7 +114,10 @@ def _attributes(design: Design, device: str) -> dict[str, Any]:
         "factors": "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items()),
         "measures": json.dumps({name: [each.unit, each.meaning, each.formula] for name, each in known.items()}),
         "missing_values": "NaN where a measure is undefined or a formula does not apply; see `inapplicable`",
+        # Details belong to the results of the same numbers.
+        "numbers": hashlib.blake2b(arrays["failure_rate"].tobytes() + arrays["mse"].tobytes()).hexdigest()[:16],
     }
+    return labelled(arrays, coords, attributes), details(accounts, theories, coordinates(design), attributes)
 
 
 def coordinates(design: Design) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def estimates_from(
     rows: list[tuple[Any, ...]] = []
     for p in measured:
         if p is None:
-            rows.append((np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0))
+            rows.append((np.nan, np.zeros(0), 0, 0.0, np.inf, 0.0, 1))
             continue
         value: Any = np.asarray(p.estimate[measure])[place] if measure in p.estimate else np.nan
         share = p.contribution[measure][place] if measure in p.contribution else np.zeros(0)
@@ -207,9 +207,8 @@ def estimates_from(
         error = HEADS_ROUNDING if of_heads else OWN_ROUNDING
         if square := {"variance": value, "empirical_se": value**2}.get(measure):  # a difference of squares
             error *= 1.0 + p.estimate.get("bias", 0.0) ** 2 / abs(square)
-        rows.append((value, share, count, p.remainder.get(measure, 0.0), seen, error))
-    values, contributions, n_blocks, remainders, trials, roundings = map(list, zip(*rows, strict=True))
-    numbers = np.array(n_blocks), np.array(remainders), np.array(trials)
-    lengths = np.array([p.block_length if p else 1 for p in measured])
-    rounding = np.array(roundings)
-    return Estimates(conditions, np.array(values), contributions, streams, *numbers, rounding=rounding, lengths=lengths)
+        rows.append((value, share, count, p.remainder.get(measure, 0.0), seen, error, p.block_length))
+    values, contributions, *others = zip(*rows, strict=True)
+    names = ("n_blocks", "remainders", "trials", "rounding", "lengths")
+    columns: dict[str, Any] = dict(zip(names, map(np.array, others), strict=True))
+    return Estimates(conditions, np.array(values), [*contributions], streams, **columns)

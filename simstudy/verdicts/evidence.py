@@ -36,8 +36,6 @@ SPENT = 0.1
 """Share of the level that is spent on how many units differ, of a difference of shares of events."""
 SKEWED = 0.2
 """Skewness of a mean beyond which Student's interval is no longer trusted."""
-
-
 NEWTON_STEPS = 6
 """After which a score is exact to rounding, at any level and number of blocks."""
 
@@ -77,9 +75,8 @@ class Contrast(NamedTuple):
     @property
     def widening(self) -> Any:
         """Error as it is printed, over the standard error."""
-        return (
-            1.0 if np.any(self.one_look) else widening(self.skewness, self.concentration, np.asarray(self.degrees) + 1)
-        )
+        known = np.any(self.one_look)  # Student's t as it is
+        return 1.0 if known else widening(self.skewness, self.concentration, np.asarray(self.degrees) + 1)
 
     @property
     def error(self) -> Any:

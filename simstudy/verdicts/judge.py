@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from simstudy.execution.state import CellProgress
     from simstudy.verdicts.predictions import TheoryByCell
 
-NOTHING_COMPARED = "nothing to compare: no selected cell has both values, or a cell to compare with"
 SIMULATED = 0.1
 """Share of the squared error of a mean over a domain below which more replicates are not asked for."""
 
@@ -151,7 +150,8 @@ def judge_claim(claim: BaseClaim, of: Selected, n_claims: int) -> Judgement:
 def decide(comparisons: list[Comparison], level: float) -> Judgement:
     """Return the verdict that comparisons give at a level, and the comparison that decides it."""
     if not comparisons:
-        return Judgement("undecided", NOTHING, undecided("", NOTHING_COMPARED), [], level)
+        nothing = undecided("", "nothing to compare: no selected cell has both values, or a cell to compare with")
+        return Judgement("undecided", NOTHING, nothing, [], level)
     each = Evidence(*(np.array(side) for side in zip(*(found.evidence for found in comparisons), strict=True)))
     evidence = all_hold(each)
     if evidence.against < level:
@@ -184,12 +184,8 @@ def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: Theo
         draws = {each.done for each in chosen if each.planned.cell.population}
         domain = design.domains.get(claim.grid)
         settings = domain.drawn(claim.holds) if domain else "at these settings"
-        parts = (
-            settings,
-            draws_of(claim, design.cells).text,
-            replicates + (f" in {_range(draws)} draws" if draws else ""),
-        )
-        about[name] = {"draws": ", ".join(filter(None, parts))}
+        replicates += f" in {_range(draws)} draws" if draws else ""
+        about[name] = {"draws": ", ".join(filter(None, (settings, draws_of(claim, design.cells).text, replicates)))}
         if claim.stands is not None:
             cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}
             shown = (each.statistic for each in judgements[name].comparisons if cells & {*each.cells})
@@ -254,22 +250,18 @@ def wanted_by_claims(design: Design, theory_by_cell: TheoryByCell, accounts: Seq
     for claim in (claim for claim in design.claims.values() if claim.grid not in by_precision):
         positions, of = on_grid(claim, design, accounts, theory_by_cell)
         judged = judge_claim(claim, of, len(design.claims))
-        if judged.verdict == "undecided":
-            for comparison in judged.comparisons:
-                for cell, target in _targets(comparison, [accounts[i] for i in positions], judged.level):
-                    wanted[positions[cell]] = max(wanted[positions[cell]], target)
+        for comparison in judged.comparisons if judged.verdict == "undecided" else ():
+            if comparison.evidence.in_favour < judged.level or not comparison.cells:
+                continue
+            places = [positions[cell] for cell in comparison.cells]
+            cells = [accounts[place] for place in places]
+            done = max(each.done for each in cells)
+            n_blocks = max(min(p.n_blocks if (p := each.performance) else 0 for each in cells), 1)
+            p_value = float(min(comparison.evidence))
+            ratio = anytime_score(judged.level, n_blocks) / anytime_score(p_value, n_blocks)
+            # Cells are compared by the blocks that they have in common: those that lag behind come first.
+            further = done if min(each.done for each in cells) < done else max(math.ceil(done * ratio**2), done + 1)
+            for place, each in zip(places, cells, strict=True):
+                ceiling = -(-each.planned.precision.max_replicates // each.batch_size)
+                wanted[place] = max(wanted[place], min(further, ceiling))
     return wanted
-
-
-def _targets(comparison: Comparison, accounts: Sequence[CellProgress], level: float) -> Iterator[tuple[int, int]]:
-    if comparison.evidence.in_favour < level or not comparison.cells:
-        return
-    cells = [accounts[cell] for cell in comparison.cells]
-    done = max(each.done for each in cells)
-    n_blocks = max(min(p.n_blocks if (p := each.performance) else 0 for each in cells), 1)
-    p_value = min(float(comparison.evidence.in_favour), float(comparison.evidence.against))
-    ratio = anytime_score(level, n_blocks) / anytime_score(p_value, n_blocks)
-    # Cells are compared by the blocks that they have in common: those that lag behind come first.
-    further = done if min(each.done for each in cells) < done else max(math.ceil(done * ratio**2), done + 1)
-    for cell, each in zip(comparison.cells, cells, strict=True):
-        yield cell, min(further, -(-each.planned.precision.max_replicates // each.batch_size))

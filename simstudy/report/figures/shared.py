@@ -131,15 +131,15 @@ CLOSE_TO_ZERO = 0.4
 """Of the largest value: an axis whose least value is no larger begins at 0."""
 
 
-def settle_y(panels: Sequence[Axes], scale: str, text: str, always: bool = False) -> None:
+def settle_y(panels: Sequence[Axes], scale: str, text: str) -> None:
     """Give panels one y axis, with its name; it begins at 0 where that costs little.
 
-    Each has its own if some would else be squeezed to less than an eighth of their height, unless ``always``.
+    Each has its own if some would else be squeezed to less than an eighth of their height.
     """
     drawn = [axes for axes in panels if axes.has_data()]
     limits = np.array([axes.get_ylim() for axes in drawn]).reshape(-1, 2)
     ends = np.log(limits) if scale == "log" else limits
-    if len(drawn) and (always or np.diff(ends).min() >= np.ptp(ends) / 8):
+    if len(drawn) and np.diff(ends).min() >= np.ptp(ends) / 8:
         limits[:] = limits[:, 0].min(), limits[:, 1].max()
     for axes, (low, high) in zip(drawn, limits.tolist(), strict=True):
         axes.set_ylim(0.0 if scale == "linear" and 0 < low <= CLOSE_TO_ZERO * high else low, high)
