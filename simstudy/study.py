@@ -62,8 +62,19 @@ def complete(
     """Run a study as `simstudy.run` says, and also return where its cells stand."""
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
-    if done := _found(design, store, "cuda" if executor == "cuda" else "cpu"):
-        return done
+    names = store.files.names()
+    if names and design.path is not None and (other := store.design_file) is not None and other.is_file():
+        name = ""
+        with contextlib.suppress(UserError):  # it is no design any more
+            name = name_of(read_design(other).tables)
+        if name == design.study.name and not os.path.samefile(other, design.path):
+            remedy = "give one of them another name, or choose another --output"
+            raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
+    if STATUS_FILE in names:  # there is nothing to do if all that a run would write lies there
+        with store.locked():
+            status = read_status(design, store)
+            if status is not None and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
+                return Completed(read_cells(store), status, [])
     from simstudy.execution.loop import Meter
     from simstudy.execution.memory import require_memory
     from simstudy.verdicts.assemble import assemble
@@ -117,29 +128,6 @@ def require_trust(cells: Iterable[Cell]) -> None:
         for _, piece in cell.own:
             if piece.code is not None:
                 piece.code.require_trust()
-
-
-def _found(design: Design, store: Store, device: str) -> Completed | None:
-    """Results that lie there already, if a run would do nothing else than write them again.
-
-    Results of another file that states a design of the same name are not written over.
-    """
-    if not (names := store.files.names()):
-        return None
-    other, name = store.design_file, ""
-    if design.path is not None and other is not None and other.is_file():
-        with contextlib.suppress(UserError):  # it is no design any more
-            name = name_of(read_design(other).tables)
-        if name == design.study.name and not os.path.samefile(other, design.path):
-            remedy = "give one of them another name, or choose another --output"
-            raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
-    if STATUS_FILE not in names:
-        return None
-    with store.locked():
-        status = read_status(design, store)
-        if status is None or not is_done(status, store, device):
-            return None
-        return Completed(read_cells(store), status, [])
 
 
 def _zipped(design: Design) -> Iterator[xr.Dataset]:

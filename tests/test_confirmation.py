@@ -7,8 +7,7 @@ from stored import batches, remove
 import simstudy
 from simstudy.data import addresses
 from simstudy.data.addresses import Role
-from simstudy.design.confirmation import confirmatory
-from simstudy.design.load import load_design
+from simstudy.design.load import confirmatory, load_design
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.results import cells_of

@@ -11,9 +11,8 @@ from commands import ROOT, simstudy
 import simstudy as package
 from simstudy.data.heads import key_projections
 from simstudy.design import contents
-from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import PlannedCell, Precision
-from simstudy.design.load import load_design
+from simstudy.design.load import confirmatory, load_design
 from simstudy.design.mistakes import DesignError
 from simstudy.errors import UserError
 from simstudy.execution.store import Store

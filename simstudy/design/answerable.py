@@ -214,21 +214,14 @@ def _nothing_selected(selection: claims.Selection, grid: PlannedGrid) -> str:
 def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> None:
     """Refuse claims, figures and target errors that name what the grids lack, or that cells cannot answer."""
     entries = {f"claims.{name}": claim for name, claim in document.claims.items()}
-    references = refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()})
-    if problems := [*_unanswerable(document, grids, references)]:
-        raise DesignError("", problems)
-
-
-def _unanswerable(
-    document: Document, grids: Mapping[str, PlannedGrid], references: Sequence[Reference]
-) -> Iterator[Problem]:
-    for each in references:
+    problems: list[Problem] = []
+    for each in refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()}):
         if isinstance(each.entry, claims.BaseClaim):
             if why := lacking(each.cells, order_of(each.entry)):
-                yield each.problem("measure", f"need not exist: {why}; use lighter tails or another measure")
-            yield from _lacked(f"{each.path}.measure", each.entry.measure, each.cells)
+                problems.append(each.problem("measure", f"need not exist: {why}; use lighter tails or another measure"))
+            problems += _lacked(f"{each.path}.measure", each.entry.measure, each.cells)
         else:
-            yield from _lacked(f"{each.path}.y", each.entry.y, each.cells, by_all=True)
+            problems += _lacked(f"{each.path}.y", each.entry.y, each.cells, by_all=True)
     wanted: dict[tuple[str, str], list[Cell]] = {}
     # What holds for all grids is right if one of them can have it: under another profile it may not.
     cells = [cell for grid in grids.values() for cell in grid.cells]
@@ -240,22 +233,20 @@ def _unanswerable(
         new_points = {"gaussian": "queries", "held_out": "held_out"}
         if grid.by_query and any(new_points.get(cell.queries.queries.kind) in cell.population for cell in grid.cells):
             why = "query points are a population, new in each batch; remove it"
-            yield Problem(f"grids.{name}.by_query", True, why)
+            problems.append(Problem(f"grids.{name}.by_query", True, why))
     for (path, measure), of in wanted.items():
-        yield from _lacked(path, measure, of, by_all=True)
-
-
-def _possible_measures(cell: Cell) -> list[str]:
-    """Names of the measures that a cell can have: numbers of its functions, or those of an ensemble."""
-    if cell.functions is not None:
-        return [*cell.statistics, "failure_rate"]
-    without = {*_OF_LEARNERS} - {*cell.statistics}
-    without |= set(_GAPS if "direct_mse" in without else ())
-    return [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in without]
+        problems += _lacked(path, measure, of, by_all=True)
+    if problems:
+        raise DesignError("", problems)
 
 
 def _lacked(path: str, measure: str, cells: Sequence[Cell], by_all: bool = False) -> Iterator[Problem]:
-    possible = [_possible_measures(cell) for cell in cells]
+    possible: list[list[str]] = []  # numbers of the functions of each cell, or measures of its ensemble
+    for cell in cells:
+        absent = {*_OF_LEARNERS} - {*cell.statistics}
+        absent |= set(_GAPS if "direct_mse" in absent else ())
+        ensemble = [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in absent]
+        possible.append(ensemble if cell.functions is None else [*cell.statistics, "failure_rate"])
     without = [cell for cell, names in zip(cells, possible, strict=True) if measure not in names]
     if by_all and len(without) < len(cells):
         having = [cell for cell, names in zip(cells, possible, strict=True) if measure in names]

@@ -1,6 +1,8 @@
 """The cells of a grid: factors crossed, each cell validated once, and the rules that tie several settings together."""
 
+import hashlib
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +12,6 @@ import numpy as np
 
 from simstudy.design.contents import OwnFiles, read_contents, try_functions
 from simstudy.design.document import MAX_CELLS, Document, Grid
-from simstudy.design.domain import drawn_cells
 from simstudy.design.measures import RESERVED
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, path_of, validated
 from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table
@@ -22,6 +23,8 @@ from simstudy.design.settings.records import LARGEST, SMALLEST, Impossible
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
+TRIES = 100
+"""Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
 Broken = Iterator[tuple[str, str]]
 """Of each rule that is broken, the setting to change and the remedy."""
 
@@ -32,17 +35,10 @@ def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) ->
     of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
     if misnamed := [*_misnamed(name, grid, of_functions)]:
         raise DesignError("", misnamed)
-
-    def cross(drawn: dict[str, Any]) -> list[Cell]:
-        each = grid.model_copy(update={"settings": grid.settings | drawn})
-        return _crossed(document, name, each, files, of_functions)
-
     if grid.domain:
-        drawn = ("seed",) if of_functions or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
-        seed = grid.settings.get("seed", document.simulation.get("seed", 0))
-        cells = drawn_cells(name, grid.domain, grid.cells, drawn, [seed, drawn_from], cross)
+        cells = _drawn(document, name, files, of_functions, drawn_from)
     else:
-        cells = cross({})
+        cells = _crossed(document, name, grid, files, of_functions)
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
     if not all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
         cells = [
@@ -51,7 +47,14 @@ def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) ->
             else cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"control": "none"})})
             for cell in cells
         ]
-    _require_different(f"grids.{name}.factors", (*grid.domain, *grid.factors), cells)
+    path, factors, rows = f"grids.{name}.factors", (*grid.domain, *grid.factors), [cell.coordinates for cell in cells]
+    for first, *others in by_levels(rows, factors, range(len(cells))):
+        if others:
+            levels = tuple(level(rows[first], factor) for factor in factors)
+            raise mistake(path, levels, "two cells have these values; remove or relabel one")
+    shared = {(cell.simulation.seed, cell.simulation.batch_size) for cell in cells}
+    if len(shared) > len({seed for seed, _ in shared}):
+        raise mistake(path, None, "cells share replicates in batches of different sizes; use one batch_size")
     return cells
 
 
@@ -67,6 +70,37 @@ def require_few_cells(document: Document) -> None:
         raise mistake(f"grids.{largest}.factors", sizes[largest], remedy)
 
 
+def _drawn(document: Document, name: str, files: OwnFiles, of_functions: bool, drawn_from: Any) -> list[Cell]:
+    """Return the cells of so many settings drawn from the domain of a grid; `DesignError` if too few are possible.
+
+    Each drawn setting has seeds of its own.  What is impossible is no part of the domain: it is drawn again.
+    """
+    grid = document.grids[name]
+    stated = grid.settings.get("seed", document.simulation.get("seed", 0))
+    digest = hashlib.blake2b(json.dumps([[stated, drawn_from], name]).encode(), digest_size=16).digest()
+    rng = np.random.default_rng(int.from_bytes(digest))
+    fresh = ("seed",) if of_functions or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
+    found: list[list[Cell]] = []
+    known: set[str] = set()
+    for _ in range(TRIES * grid.cells):
+        drawn = {setting: law.draw(rng) for setting, law in grid.domain.items()}
+        seeds = {each: int(rng.integers(1 << 62)) for each in fresh}
+        if (key := repr(drawn)) in known:
+            continue
+        known.add(key)
+        try:
+            each = grid.model_copy(update={"settings": grid.settings | drawn | seeds})
+            found.append(_crossed(document, name, each, files, of_functions))
+        except DesignError as error:
+            if not found and len(known) > TRIES:
+                first = error.problems[0]
+                raise mistake(first.path.replace(".settings.", ".domain."), first.value, first.remedy) from None
+        if len(found) == grid.cells:
+            return [cell for cells in found for cell in cells]
+    remedy = f"only {len(found)} different settings of the domain are possible; widen it, or ask for fewer cells"
+    raise mistake(f"grids.{name}.cells", grid.cells, remedy)
+
+
 def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_functions: bool) -> list[Cell]:
     base: dict[str, dict[str, Any]] = {table: getattr(document, table) for table in TABLES}
     if of_functions:
@@ -77,12 +111,23 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
     changed = [TABLE_OF.get(factor.partition(".")[0]) for factor in grid.factors]
     cells = []
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
-        tables = {table: dict(content) for table, content in base.items()}
         levels = {factor: grid.factors[factor][index] for factor, index in zip(grid.factors, indices, strict=True)}
         if any(all(levels[factor] == value for factor, value in each.items()) for each in grid.drop):
             continue
-        for setting, value in [*grid.settings.items(), *levels.items()]:
-            _assign(tables, setting, value)
+        # Raw tables, in which a setting or a parameter of one is another; those of the document stay as they are.
+        tables = {table: dict(content) for table, content in base.items()}
+        for stated, value in [*grid.settings.items(), *levels.items()]:
+            setting, _, parameter = stated.partition(".")
+            functions = tables.get("functions")
+            # An entry of [functions] is a parameter where [functions.parameters] names it too.
+            if functions is not None and setting in OF_FUNCTIONS and setting not in functions["parameters"]:
+                functions[setting] = value
+            elif functions is not None and setting not in ("seed", "batch_size"):
+                functions["parameters"] = functions["parameters"] | {setting: value}
+            else:
+                table = tables[TABLE_OF[setting]]
+                whole = table[setting] if isinstance(table.get(setting), dict) else {}
+                table[setting] = {**whole, parameter: value} if parameter else value
         at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
         held = {
             table: (table, *(index for index, of in zip(indices, changed, strict=True) if of == table))
@@ -104,17 +149,6 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
     return cells
 
 
-def _require_different(path: str, factors: tuple[str, ...], cells: list[Cell]) -> None:
-    coordinates = [cell.coordinates for cell in cells]
-    for first, *others in by_levels(coordinates, factors, range(len(cells))):
-        if others:
-            levels = tuple(level(coordinates[first], factor) for factor in factors)
-            raise mistake(path, levels, "two cells have these values; remove or relabel one")
-    shared = {(cell.simulation.seed, cell.simulation.batch_size) for cell in cells}
-    if len(shared) > len({seed for seed, _ in shared}):
-        raise mistake(path, None, "cells share replicates in batches of different sizes; use one batch_size")
-
-
 def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
     """Yield names of no setting or factor; parameters of functions may have nearly any name."""
     if name in ("settings", "verdicts", "comparisons"):
@@ -134,21 +168,6 @@ def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
             yield Problem(f"grids.{name}.drop[{number}]", each, remedy)
     for twice in sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
         yield Problem(f"grids.{name}.domain.{twice}", None, "also a factor or setting of the grid; state one")
-
-
-def _assign(tables: dict[str, dict[str, Any]], setting: str, value: Any) -> None:
-    """Set a setting, or one parameter of it or of functions, in raw tables, without changing the settings."""
-    name, _, parameter = setting.partition(".")
-    functions = tables.get("functions")
-    # An entry of [functions] is a parameter where [functions.parameters] names it too.
-    if functions is not None and name in OF_FUNCTIONS and name not in functions["parameters"]:
-        functions[name] = value
-    elif functions is not None and name not in ("seed", "batch_size"):
-        functions["parameters"] = functions["parameters"] | {name: value}
-    else:
-        table = tables[TABLE_OF[name]]
-        before = table.get(name)
-        table[name] = {**(before if isinstance(before, dict) else {}), parameter: value} if parameter else value
 
 
 def _place(name: str, grid: Grid, levels: dict[str, int], steps: Steps) -> Steps:
@@ -184,37 +203,37 @@ def features_needed(heads: Heads) -> int:
 
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     """Return the setting and the remedy of every rule that the settings of a cell break together."""
-    if cell.functions is None:
-        rules = (_rows, _heads, _estimator, _needs, _regression, _sizes)
-        found = [broken for rule in rules for broken in rule(cell)]
-    else:
+    if cell.functions is not None:
         remedy = "is the name of something else in the results; give the number another name"
-        found = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
-        found += cell.functions.impossibilities()
-    size, short = cell.simulation.batch_size, (4, 8) if cell.population else ()
-    if size % N_BLOCKS and size not in short:
-        found.append(("batch_size", "must be a multiple of 16; of a population also 4 or 8"))
+        named = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
+        return [*named, *cell.functions.impossibilities(), *_sizes(cell)]
+    found = [broken for rule in (_rows, _heads, _estimator, _sizes) for broken in rule(cell)]
+    # What settings need of others: without it they have no meaning, or errors that nobody has derived.
+    estimator, noise, combination = cell.estimator, cell.data.noise, cell.estimator.combination
+    heads, distance, dot_product = 'learner = "nadaraya_watson"', 'logits = "distance"', 'logits = "dot_product"'
+    raw, drawn, untransformed = 'key_scale = "raw"', 'noise_treatment = "drawn"', 'transformation = "none"'
+    plain = (untransformed, 'normaliser = "softmax"', "no product of kernels")
+    met = {f'{name} = "{getattr(value, "kind", value)}"' for name, value in (*estimator, *cell.simulation)}
+    met |= {f'a population without "{name}"' for name in ("heads", "rows") if name not in cell.population}
+    met |= {"no product of kernels"} if combination.kind != "product" else set()
+    met |= {"weights that are not fitted"} if combination.kind != "fitted" else set()
+    met |= {"fixed weights of heads"} if combination.kind not in ("optimal", "fitted", "product") else set()
+    values = (heads, 'combination = "uniform"', 'reference = "none"')
+    for setting, holds, needs in (
+        ("learner", estimator.learner.kind != "nadaraya_watson", (drawn, *plain)),
+        ("learner", estimator.learner.kind == "trained", (distance, raw)),
+        ("normaliser", estimator.normaliser.kind == "compact", (distance,)),
+        ("transformation", getattr(estimator.transformation, "method", "") == "scores", (dot_product,)),
+        ("head_bandwidths", estimator.head_bandwidths is not None, (heads, raw)),
+        ("combination", combination.kind == "fitted", (heads, drawn)),
+        ("combination", combination.kind == "optimal", ('a population without "heads"',)),
+        ("noise", isinstance(noise, ResidualNoise) and not noise.paired, ('a population without "rows"',)),
+        ("reference", estimator.reference != "none", (heads, *plain, "fixed weights of heads")),
+        ("mask", estimator.mask.kind != "none", (heads, untransformed, "weights that are not fitted")),
+        ("value_projections", cell.heads.value_projections.kind != "none", values),
+    ):
+        found += [(setting, f"needs {need}; change one of the two") for need in needs if holds and need not in met]
     return found
-
-
-def _regression(cell: Cell) -> Broken:
-    d = cell.data.n_features
-    for term in cell.data.terms:
-        needed = 0
-        if term.kind in ("linear", "quadratic"):
-            needed = len(term.coefficients)
-        elif term.kind == "ridge":
-            needed = len(term.direction)
-            if not any(term.direction):
-                yield "regression", "the direction of a ridge function must not be zero"
-        elif term.kind == "additive":
-            needed = term.n_active or 0
-        elif term.kind == "interaction":
-            needed = max(term.coordinates)
-            if term.coordinates[0] == term.coordinates[1]:
-                yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
-        if needed > d:
-            yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
 
 
 def _rows(cell: Cell) -> Broken:
@@ -287,48 +306,6 @@ def _estimator(cell: Cell) -> Broken:
         yield "value_projections", remedy
 
 
-def _needs(cell: Cell) -> Broken:
-    """Yield what settings need of others: without it they have no meaning, or errors that nobody has derived."""
-    estimator, noise, values = cell.estimator, cell.data.noise, cell.heads.value_projections
-    learner, combination, normaliser = estimator.learner, estimator.combination, estimator.normaliser
-    heads, distance, raw = 'learner = "nadaraya_watson"', 'logits = "distance"', 'key_scale = "raw"'
-    drawn, untransformed = 'noise_treatment = "drawn"', 'transformation = "none"'
-    plain = (untransformed, 'normaliser = "softmax"', "no product of kernels")
-    met = {
-        heads: learner.kind == "nadaraya_watson",
-        distance: estimator.logits == "distance",
-        'logits = "dot_product"': estimator.logits == "dot_product",
-        raw: estimator.key_scale == "raw",
-        drawn: cell.simulation.noise_treatment == "drawn",
-        untransformed: estimator.transformation.kind == "none",
-        'normaliser = "softmax"': normaliser.kind == "softmax",
-        "no product of kernels": combination.kind != "product",
-        "weights that are not fitted": combination.kind != "fitted",
-        "fixed weights of heads": combination.kind not in ("optimal", "fitted", "product"),
-        'combination = "uniform"': combination.kind == "uniform",
-        'reference = "none"': estimator.reference == "none",
-        'a population without "heads"': "heads" not in cell.population,
-        'a population without "rows"': "rows" not in cell.population,
-    }
-    of_learner = (drawn, *plain, *((distance, raw) if learner.kind == "trained" else ()))
-    scores = estimator.transformation.kind == "low_rank" and estimator.transformation.method == "scores"
-    for setting, holds, needs in (
-        ("learner", learner.kind != "nadaraya_watson", of_learner),
-        ("normaliser", normaliser.kind == "compact", (distance,)),
-        ("transformation", scores, ('logits = "dot_product"',)),
-        ("head_bandwidths", estimator.head_bandwidths is not None, (heads, raw)),
-        ("combination", combination.kind == "fitted", (heads, drawn)),
-        ("combination", combination.kind == "optimal", ('a population without "heads"',)),
-        ("noise", isinstance(noise, ResidualNoise) and not noise.paired, ('a population without "rows"',)),
-        ("reference", estimator.reference != "none", (heads, *plain, "fixed weights of heads")),
-        ("mask", estimator.mask.kind != "none", (heads, untransformed, "weights that are not fitted")),
-        ("value_projections", values.kind != "none", (heads, 'combination = "uniform"', 'reference = "none"')),
-    ):
-        for need in needs if holds else ():
-            if not met[need]:
-                yield setting, f"needs {need}; change one of the two"
-
-
 def _sizes(cell: Cell) -> Broken:
     data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
     d, keys, queries = data.n_features, data.key_distribution, cell.queries.queries
@@ -336,8 +313,21 @@ def _sizes(cell: Cell) -> Broken:
         yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
     if queries.kind == "points" and max(map(len, queries.points)) > d:
         yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
+    for term in data.terms:
+        lists = [getattr(term, name, ()) for name in ("coefficients", "direction")]
+        coordinates = getattr(term, "coordinates", ())
+        needed = max(*map(len, lists), getattr(term, "n_active", None) or 0, *coordinates)
+        if needed > d:
+            yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
+        if term.kind == "ridge" and not any(term.direction):
+            yield "regression", "the direction of a ridge function must not be zero"
+        if len({*coordinates}) < len(coordinates):
+            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
     if not SMALLEST <= cell.bandwidth <= LARGEST:
         yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+    size, short = cell.simulation.batch_size, (4, 8) if cell.population else ()
+    if size % N_BLOCKS and size not in short:
+        yield "batch_size", "must be a multiple of 16; of a population also 4 or 8"
     numbers = {
         # Keys as drawn, and as projected by every head.
         "n_keys": data.n_keys * max(d, n_heads * p),
@@ -350,5 +340,5 @@ def _sizes(cell: Cell) -> Broken:
         numbers["value_projections"] = n_heads * values.value_dim * max(values.n_components, n_heads * values.value_dim)
     for setting, count in numbers.items():
         if 8 * count > MAX_ARRAY_BYTES:
-            size = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
-            yield setting, f"{size}; use fewer"
+            array = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
+            yield setting, f"{array}; use fewer"

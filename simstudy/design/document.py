@@ -3,21 +3,26 @@
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from simstudy.design.claims import Claim, MeasureName
-from simstudy.design.domain import MIN_SETTINGS, Law
 from simstudy.design.figures import Figure
 from simstudy.design.mistakes import RULE
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.code import FunctionName
+from simstudy.design.settings.levels import label
 from simstudy.design.settings.records import Line, Paragraphs, Positive, Record
 
 MAX_CELLS = 20_000
 """Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
+MIN_SETTINGS = 16
+"""Settings that are drawn from a domain by default, and the fewest of which a mean is judged."""
+DIGITS = 4
+"""Significant digits of a number that is drawn."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
 
@@ -115,6 +120,51 @@ class Budget(Record):
         """The limits in words; empty without any."""
         limits = {"of processor time": self.processor_seconds, "on the clock": self.wall_seconds}
         return " and ".join(f"{limit:g} s {what}" for what, limit in limits.items() if limit is not None)
+
+
+def _ends(ends: list[Any]) -> list[Any]:
+    numbers = [end for end in ends if type(end) in (int, float) and math.isfinite(end)]
+    if len(numbers) != 2 or len(ends) != 2 or not ends[0] < ends[1]:
+        raise PydanticCustomError(RULE, "must be two numbers, [lowest, highest]")
+    return ends
+
+
+Ends = Annotated[list[Any], AfterValidator(_ends)]
+
+
+class Law(Record):
+    """The law of one setting: a table with one entry, [lowest, highest] or values; whole ends give whole numbers."""
+
+    uniform: Ends | None = None
+    log_uniform: Ends | None = None
+    one_of: list[Any] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_entry(self) -> Self:
+        if sum(map(bool, (self.uniform, self.log_uniform, self.one_of))) != 1:
+            raise PydanticCustomError(RULE, "must have one entry: uniform, log_uniform or one_of")
+        if self.log_uniform and self.log_uniform[0] <= 0:
+            raise PydanticCustomError(RULE, "must be positive, as it has a logarithm; raise the lowest")
+        return self
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Return one value."""
+        if self.one_of:
+            return self.one_of[rng.integers(len(self.one_of))]
+        low, high = self.log_uniform or self.uniform or (0.0, 0.0)
+        whole = isinstance(low, int) and isinstance(high, int)
+        span = np.array([low, high + whole])
+        drawn = float(np.exp(rng.uniform(*np.log(span))) if self.log_uniform else rng.uniform(*span))
+        return min(int(drawn), int(high)) if whole else float(f"{drawn:.{DIGITS}g}")
+
+    @property
+    def words(self) -> str:
+        """The law in words."""
+        if self.one_of:
+            each = (label(v) if not isinstance(v, dict) else v.get("label", v.get("kind", v)) for v in self.one_of)
+            return f"of {', '.join(map(str, each))}"
+        low, high = self.log_uniform or self.uniform or (0.0, 0.0)
+        return f"from {low:g} to {high:g}{' (uniform in the logarithm)' if self.log_uniform else ''}"
 
 
 class Grid(Record):

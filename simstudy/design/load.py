@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -15,9 +16,8 @@ import numpy as np
 
 from simstudy.design.answerable import PlannedGrid, require_answerable
 from simstudy.design.cells import cells_of, require_few_cells
-from simstudy.design.confirmation import confirmatory
 from simstudy.design.contents import OwnFiles
-from simstudy.design.document import NAME, Declared, Design, Document, PlannedCell, Precision
+from simstudy.design.document import NAME, Confirmation, Declared, Design, Document, PlannedCell, Precision
 from simstudy.design.files import read_text
 from simstudy.design.mistakes import DesignError, Problem, Steps, hint, mistake, validated
 from simstudy.design.settings.cell import TABLES
@@ -91,6 +91,41 @@ def load_design(
         path=path,
     )
     return loaded if confirm is None else confirmatory(loaded, confirm)
+
+
+def confirmatory(design: Design, text: str) -> Design:
+    """Return a design whose seeds follow from its text, the functions that it names, and a text.
+
+    All else stays.  Equal seeds stay equal, so cells with common random numbers keep them.
+    """
+    if not text.strip() or not text.isprintable():
+        raise UserError(f"confirm = {text[:80]!r}: cannot be shown; give a text of printable characters in one line")
+
+    def digest_of(*parts: Any) -> str:
+        return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
+    def seed(stated: int) -> int:
+        return int(digest_of(digest, stated), 16) >> 1  # below 2⁶³, as every seed
+
+    def reseeded(planned: PlannedCell) -> PlannedCell:
+        simulation = planned.cell.simulation
+        seeded = simulation.model_copy(update={"seed": seed(simulation.seed)})
+        return planned.model_copy(update={"cell": planned.cell.model_copy(update={"simulation": seeded})})
+
+    def selecting(record: Any) -> Any:
+        stated = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}
+        changed = {name: each | {"seed": seed(int(each["seed"]))} for name, each in stated.items() if "seed" in each}
+        return record.model_copy(update=changed)
+
+    pieces = (piece for planned in design.cells for _, piece in planned.cell.own)
+    digest = digest_of(design.text, sorted({piece.code.text for piece in pieces if piece.code is not None}), text)
+    changes = {
+        "confirmation": Confirmation(text=text, digest=digest),
+        "cells": tuple(map(reseeded, design.cells)),
+        "claims": {name: selecting(claim) for name, claim in design.claims.items()},
+        "figures": {name: selecting(figure) for name, figure in design.figures.items()},
+    }
+    return design.model_copy(update=changes)
 
 
 def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:

@@ -30,8 +30,7 @@ import xarray as xr
 
 from simstudy.design.answerable import lacking, order_of
 from simstudy.design.claims import LEVEL, BaseClaim, OptimumSlope, ViolatedPairs
-from simstudy.design.document import Design
-from simstudy.design.domain import MIN_SETTINGS
+from simstudy.design.document import MIN_SETTINGS, Design
 from simstudy.design.draws import draws_of
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.settings.levels import selected

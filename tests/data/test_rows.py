@@ -15,10 +15,9 @@ from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
 from simstudy.design.cells import impossibilities
-from simstudy.design.confirmation import confirmatory
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.draws import draws_of
-from simstudy.design.load import load_design
+from simstudy.design.load import confirmatory, load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.replay import replay

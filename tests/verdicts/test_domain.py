@@ -11,7 +11,7 @@ from exact_estimates import account, claim
 from rich.console import Console
 
 from simstudy.design.claims import LEVEL
-from simstudy.design.domain import Law
+from simstudy.design.document import Law
 from simstudy.design.load import load_design
 from simstudy.report.tables import verdict_frame, verdict_lines, verdict_table
 from simstudy.verdicts.judge import averaged, decide, judge_claim, selected_by
