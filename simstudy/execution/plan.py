@@ -58,17 +58,16 @@ def pilot(state: RunState, executor: Executor, track: Callable[[Iterable[Any], i
     planned: dict[str, int] = defaultdict(int)
     state.cut()  # which looks at each cell as it stands
     for account in state.accounts:
-        first = planned[account.identity]
-        last = planned[account.identity] = max(first, account.expected) if account.cut else first
-        missing = last - first - sum(first <= batch < last for batch in account.stored)
         grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
-        grid.cells += 1
-        grid.replicates += account.expected * account.batch_size
         cell, n = account.planned.cell, account.expected
-        if cell.population:
-            grid.bytes += n * size_of(cell, 1, 0 if cell.controlled else DRAWN)
-        else:
-            grid.bytes += size_of(cell, n, halvings_of(n))
+        if account.identity not in planned:
+            drawn = 0 if cell.controlled else DRAWN
+            grid.bytes += n * size_of(cell, 1, drawn) if cell.population else size_of(cell, n, halvings_of(n))
+        first = planned[account.identity]
+        last = planned[account.identity] = max(first, n) if account.cut else first
+        missing = last - first - sum(first <= batch < last for batch in account.stored)
+        grid.cells += 1
+        grid.replicates += n * account.batch_size
         grid.batches += missing
         # The first batch on a worker waits for the compiler: the median does not.
         grid.cpu_seconds += missing * float(np.median(seconds.get(account.identity, 0.0)))
