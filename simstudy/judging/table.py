@@ -84,7 +84,22 @@ def table_of(numbers: Any, columns: Columns) -> Table:
     if numbers.empty:
         raise UserError("numbers: empty; give a number for each unit and condition")
     wide, clusters = (_from_wide if columns.value is None else _from_long)(numbers, columns)
-    conditions = _conditions(wide.columns)
+    names = wide.columns
+    levels = [names.get_level_values(k).to_numpy() for k in range(names.nlevels)]
+    factors = [str(each) if each is not None else "condition" for each in names.names]
+    if len(set(factors)) < len(factors):
+        raise UserError("numbers: several levels of columns without a name; name them, as their factors")
+    rows = zip(*(pd.Series(column).tolist() for column in levels), strict=True)
+    # Levels of factors in each column: text where names are text.
+    plain = ((each if isinstance(each, bool | int | float) else printable(str(each)) for each in row) for row in rows)
+    conditions: list[Coordinates] = [dict(zip(factors, row, strict=True)) for row in plain]
+    if len(conditions) > MOST:
+        raise UserError(f"numbers: {len(conditions):,} conditions; judge at most {MOST:,} together, in several tables")
+    if undefined := [name for each in conditions for name, level in each.items() if level != level]:
+        raise UserError(f"{undefined[0]}: a level is NaN, which no claim can select; name it, or remove the column")
+    if not conditions or names.has_duplicates:
+        found = f"two columns {conditions[names.duplicated().argmax()]}" if conditions else "no column"
+        raise UserError(f"numbers: {found}; give one for each condition")
     values = np.empty(wide.shape)
     for j in range(len(conditions)):
         values[:, j] = _real(printable(str(wide.columns[j])), wide.iloc[:, j])
@@ -226,25 +241,6 @@ def _column(frame: pd.DataFrame, key: str, name: str) -> NDArray:
         known = [str(each) for each in (*frame.index.names, *frame.columns) if isinstance(each, str)]
         raise UserError(f"{key} = {name!r}: no column of the numbers; {hint(name, known)}")
     return frame[name].to_numpy()
-
-
-def _conditions(names: pd.Index) -> list[Coordinates]:
-    """Levels of factors in each column: text where names are text."""
-    levels = [names.get_level_values(k).to_numpy() for k in range(names.nlevels)]
-    factors = [str(each) if each is not None else "condition" for each in names.names]
-    if len(set(factors)) < len(factors):
-        raise UserError("numbers: several levels of columns without a name; name them, as their factors")
-    rows = zip(*(pd.Series(column).tolist() for column in levels), strict=True)
-    plain = ((each if isinstance(each, bool | int | float) else printable(str(each)) for each in row) for row in rows)
-    conditions = [dict(zip(factors, row, strict=True)) for row in plain]
-    if len(conditions) > MOST:
-        raise UserError(f"numbers: {len(conditions):,} conditions; judge at most {MOST:,} together, in several tables")
-    if undefined := [name for each in conditions for name, level in each.items() if level != level]:
-        raise UserError(f"{undefined[0]}: a level is NaN, which no claim can select; name it, or remove the column")
-    if not conditions or names.has_duplicates:
-        found = f"two columns {conditions[names.duplicated().argmax()]}" if conditions else "no column"
-        raise UserError(f"numbers: {found}; give one for each condition")
-    return conditions
 
 
 def _real(name: str, column: pd.Series) -> NDArray[np.float64]:

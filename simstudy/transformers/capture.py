@@ -155,6 +155,8 @@ class Seen:
 
     def watch(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a function of torch, and look at it if it is attention."""
+        import torch
+
         if self._busy:
             return function(*args, **kwargs)
         if function is self._product:
@@ -163,12 +165,8 @@ class Seen:
             bound = inspect.signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             return self._multi_head(function, bound.arguments)
-        return self._follow(getattr(function, "__name__", ""), args, kwargs, function(*args, **kwargs))
-
-    def _follow(self, name: str, args: Any, kwargs: Any, out: Any) -> Any:
-        """Follow a softmax over the last axis until it multiplies values, and show it then."""
-        import torch
-
+        # A softmax over the last axis is followed until it multiplies values, and shown then.
+        name, out = getattr(function, "__name__", ""), function(*args, **kwargs)
         if name == "softmax" and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, out.ndim - 1):
             self._soft = {id(out): (out, out.shape)}
         elif not self._soft or not args or not torch.is_tensor(out):

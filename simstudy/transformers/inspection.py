@@ -295,7 +295,16 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     errors = [_error(np.mean(each, axis=0)) if len({*map(len, each)}) == 1 else np.nan for each in by_source]
     columns["mean_correlation_mcse"] = np.array(errors)  # NaN where layers have no units in common
     first, second = np.triu_indices(correlation.shape[-1], 1)
-    columns |= _agreement(correlation[..., first, second], observed[..., first, second])
+    # Rank correlation and error of each source over all pairs of heads, with jackknife errors over judged texts.
+    predicted = correlation[..., first, second].swapaxes(0, 1).reshape(len(SOURCES), -1).copy()  # (source, pair)
+    predicted[0] = np.nan  # what is observed predicts nothing
+    texts = observed[..., first, second].swapaxes(0, 1).reshape(observed.shape[1], -1)  # (text, pair of any layer)
+    whole, n_texts = _scores(predicted, texts.mean(axis=0)), len(texts)
+    others = (np.delete(texts, text, axis=0).mean(axis=0) for text in range(n_texts))
+    left_out = np.array([_scores(predicted, each) for each in others])
+    error = np.sqrt((n_texts - 1) / n_texts * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0))
+    names = ("prediction_rank", "prediction_error", "prediction_rank_mcse", "prediction_error_mcse")
+    columns |= zip(names, (*whole.T, *error.T), strict=True)
     values = correlation[:, 0][:, first, second]
     order = np.argsort(-values, axis=None, kind="stable")[: np.isfinite(values).sum()]
     layer, pair = np.divmod(order, max(len(first), 1))
@@ -309,8 +318,7 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
         said = f"standard error: {meaning}" if name.endswith("_mcse") else meaning
         variables[name] = (dims, array, {"long_name": said, "units": "1", "formula": formula})
     coordinates = {"source": list(SOURCES), "module": ("layer", list(layers))}
-    texts = len(next(iter(layers.values())).gram)
-    counts = {"n_judged": texts // 2, "n_fitted": texts - texts // 2}
+    counts = {"n_judged": n_texts, "n_fitted": len(next(iter(layers.values())).gram) - n_texts}
     return xr.Dataset(variables, coordinates, counts).set_coords(["pair_layer", "pair_head_i", "pair_head_j"])
 
 
@@ -359,26 +367,12 @@ def _effective_heads(grams: Array) -> tuple[float, float]:
     return n_heads * ratio, n_heads * float(_error(own - ratio * whole)) / abs(whole.mean())
 
 
-def _agreement(correlation: Array, observed: Array) -> dict[str, Array]:
-    """Rank correlation and error of each source over all pairs of heads, with jackknife errors over judged texts."""
-    predicted = correlation.swapaxes(0, 1).reshape(len(SOURCES), -1).copy()  # from (l, source, pair)
-    predicted[0] = np.nan  # what is observed predicts nothing
-    texts = observed.swapaxes(0, 1).reshape(observed.shape[1], -1)  # (text, pair of any layer)
-
-    def scores(seen: Array) -> Array:
-        return np.array([_score(each, seen) for each in predicted])
-
-    whole, n_texts = scores(texts.mean(axis=0)), len(texts)
-    left_out = np.array([scores(np.delete(texts, text, axis=0).mean(axis=0)) for text in range(n_texts)])
-    error = np.sqrt((n_texts - 1) / n_texts * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0))
-    names = ("prediction_rank", "prediction_error", "prediction_rank_mcse", "prediction_error_mcse")
-    return dict(zip(names, (*whole.T, *error.T), strict=True))
-
-
-def _score(predicted: Array, observed: Array) -> tuple[float, float]:
-    both = np.isfinite(predicted) & np.isfinite(observed)
-    if both.sum() < 2:
-        return np.nan, np.nan
-    with np.errstate(invalid="ignore", divide="ignore"):  # of what is all the same
-        rank = np.corrcoef(rankdata(predicted[both]), rankdata(observed[both]))[0, 1]
-    return float(rank), float(np.sqrt(((predicted - observed)[both] ** 2).mean()))
+def _scores(predicted: Array, observed: Array) -> Array:
+    """Rank correlation and root mean squared error of each source (source, pair) with what is observed (pair,)."""
+    found = np.full((len(predicted), 2), np.nan)
+    for each, score in zip(predicted, found, strict=True):
+        if (both := np.isfinite(each) & np.isfinite(observed)).sum() > 1:
+            with np.errstate(invalid="ignore", divide="ignore"):  # of what is all the same
+                rank = np.corrcoef(rankdata(each[both]), rankdata(observed[both]))[0, 1]
+            score[:] = rank, np.sqrt(((each - observed)[both] ** 2).mean())
+    return found

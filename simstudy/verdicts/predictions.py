@@ -75,7 +75,19 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
         leading = theory.leading_order if cell.estimator.plain else theory.compact_leading_order
         known[name] = theory.masked(theory.exact_moments if name == "exact" else leading, *heads, query_points(cell))
     prediction = known[name]
-    through = _weights(cell, prediction), overlap(cell)
+    combination = cell.estimator.combination
+    if combination.kind == "product":
+        weights = np.ones(1)
+    elif combination.kind != "optimal":
+        weights = np.array(cell.weights)
+    elif prediction.reason:
+        weights = np.full(cell.heads.n_heads, np.nan)
+    elif combination.within == "unconstrained":
+        weights = weighting.unconstrained_weights(weighting.error_moments(prediction)).weights
+    else:
+        errors_of_heads = weighting.error_moments(prediction).errors
+        weights = weighting.optimal_weights(errors_of_heads, combination.within).weights
+    through = weights, overlap(cell)
     errors, errors_by_query = {}, {}
     if isinstance(prediction, ExactPrediction):
         errors = theory.predicted_measure_errors(prediction, *through)
@@ -102,17 +114,3 @@ def _outside_theory(cell: Cell) -> str:
     if cell.estimator.combination.kind == "fitted":
         return "weights are fitted in every replicate: theory holds for given weights"
     return ""
-
-
-def _weights(cell: Cell, prediction: Prediction | ExactPrediction) -> np.ndarray:
-    combination = cell.estimator.combination
-    if combination.kind == "product":
-        return np.ones(1)
-    if combination.kind != "optimal":
-        return np.array(cell.weights)
-    if prediction.reason:
-        return np.full(cell.heads.n_heads, np.nan)
-    moments = weighting.error_moments(prediction)
-    if combination.within == "unconstrained":
-        return weighting.unconstrained_weights(moments).weights
-    return weighting.optimal_weights(moments.errors, combination.within).weights

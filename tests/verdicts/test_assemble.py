@@ -50,7 +50,7 @@ def results(tmp_path_factory):
     return run(loaded(folder, few_keys_text()), output=folder, executor="serial")
 
 
-def test_exact_theory__stands_beside_leading_order(results):
+def test_exact_theory__stands_beside_leading_order_and_a_grid_beyond_theory_says_why(results):
     inside = results.isel(cell=results.grid.values == "angles")
     exact, leading = (inside.sel(source=source) for source in THEORIES)
     few = inside.n_keys.values == 3
@@ -59,6 +59,9 @@ def test_exact_theory__stands_beside_leading_order(results):
     assert inside.sel(source="leading").inapplicable[few].str.contains("effective sample size").all()
     close = exact.ensemble_variance[~few] / leading.ensemble_variance[~few]
     assert (abs(close - 1) < 0.05).all() and (close != 1).all()
+    other = results.isel(cell=results.grid.values == "other")
+    assert all("redrawn" in reason for reason in other.inapplicable.sel(source=list(THEORIES)).values.flat)
+    assert np.isnan(other.mse.sel(source="exact")).all() and np.isnan(other.mse_numerical_error).all()
 
 
 def test_exact_theory__agrees_with_monte_carlo_in_its_error(results):
@@ -88,17 +91,6 @@ def test_measures_by_query__average_to_those_of_the_cell(results):
         np.testing.assert_allclose(by_query.mean("query"), averaged, rtol=1e-12)
     other = details(results, {"grid": "other", "n_keys": 40})
     assert "query" not in other.dims and "query_point" not in other
-
-
-def test_grid_beyond_theory__says_why_and_not_how_to_ask(results):
-    other = results.isel(cell=results.grid.values == "other")
-    assert all("redrawn" in reason for reason in other.inapplicable.sel(source=["exact", "leading"]).values.flat)
-    assert np.isnan(other.mse.sel(source="exact")).all() and np.isnan(other.mse_numerical_error).all()
-
-
-def test_agreement__is_supported(results):
-    assert results.verdict.sel(claim="exact").item() == "supported"
-    assert " / exact at n_keys" in results.statistic.sel(claim="exact").item()
 
 
 def test_theory__of_cells_that_differ_in_the_weights_of_heads_alone_is_computed_once(tmp_path, monkeypatch):
@@ -154,22 +146,15 @@ CELL = {"n_keys": 400, "n_features": 4, "queries": TWO_QUERIES,
         "regression": {"kind": "ridge", "frequency": 1.3, "direction": [1.0, 0.6]}}  # fmt: skip
 
 
-def predicted_for(*cells):
-    planned = [PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=True) for cell in cells]
-    return list(predict(planned))
-
-
 @pytest.mark.parametrize(("logits", "widening"), [("sum", 1.0), ("mean", 2.0**0.5)])
-def test_product__has_measures_of_one_estimate(logits, widening):
+def test_product__has_measures_of_one_estimate_and_no_theory_under_another_normaliser(logits, widening):
     product = minimal_cell(**CELL, combination={"kind": "product", "logits": logits})
     joint = minimal_cell(**CELL, n_heads=1, head_dim=4, bandwidth=widening * product.bandwidth)
-    found, single = predicted_for(product, joint)
-    for source in ("exact", "leading"):
+    other = minimal_cell(combination="product", normaliser={"kind": "compact", "power": 1})
+    how = {"grid": "g", "precision": Precision(), "by_query": False, "exact": True}
+    found, single, refused = predict([PlannedCell(cell=cell, **how) for cell in (product, joint, other)])
+    assert "softmax" in refused["exact"].reason and not refused["exact"].measures
+    for source in THEORIES:
         for name in ("mse", "squared_bias", "ensemble_variance"):
             value = found[source].measures[name]
             assert value == pytest.approx(single[source].measures[name], rel=1e-6) and np.isfinite(value)
-
-
-def test_product__has_no_theory_under_another_normaliser():
-    (refused,) = predicted_for(minimal_cell(combination="product", normaliser={"kind": "compact", "power": 1}))
-    assert "softmax" in refused["exact"].reason and not refused["exact"].measures

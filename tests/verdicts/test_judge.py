@@ -146,21 +146,17 @@ def test_versus__compares_the_cell_with_equal_other_factors():
     assert decide(comparisons, LEVEL).verdict == "supported"
 
 
-def rule_cells():
+def test_bandwidth_rule__is_one_line_whatever_its_number():
     """Two rules crossed with p: the number b differs with p under the first, but it is one level of the factor."""
     rng = np.random.default_rng(4)
-    return [
+    cells = [
         averaged({"x": p, "bandwidth": b, "bandwidth_rule": rule}, p + 0.01 * rng.normal(size=N_BLOCKS))
         for p in (1.0, 2.0, 4.0)
         for rule, b in (("attention", p**0.25), ("fixed(value=0.5)", 0.5))
     ]
-
-
-def test_bandwidth_rule__is_one_line_whatever_its_number():
-    stated = claim(kind="monotone", x="x", direction="increasing")
-    assert len(compare(stated, rule_cells(), ("x", "bandwidth"))) == 4
+    assert len(compare(claim(**RISING), cells, ("x", "bandwidth"))) == 4
     stated = claim(kind="equals", value=-1.0, margin=0.1, where={"x": 1.0}, versus={"x": 2.0})
-    comparisons = compare(stated, rule_cells(), ("x", "bandwidth"))
+    comparisons = compare(stated, cells, ("x", "bandwidth"))
     assert len(comparisons) == 2 and decide(comparisons, LEVEL).verdict == "supported"
 
 
@@ -179,30 +175,21 @@ def test_claim_of_several_comparisons__is_contradicted_at_their_share_of_the_lev
     assert verdict(stated, [outside] + [true] * 8) == "undecided"
 
 
-@pytest.mark.parametrize(
-    ("against", "in_favour", "expected"),
-    [
-        (1.0, 0.0099, "supported"),
-        (1.0, 0.0101, "undecided"),
-        (0.0099, 1.0, "contradicted"),
-        (0.0101, 1.0, "undecided"),
-        (0.01, 0.01, "undecided"),
-    ],
-)
-def test_decision__falls_at_the_level(against, in_favour, expected):
+def comparison(against: float, in_favour: float) -> Comparison:
     evidence = Evidence(np.array(against), np.array(in_favour))
-    one = Comparison("s", 1.0, 0.1, 0.0, np.inf, 0.0, evidence, lambda _: (0.0, 2.0))
-    assert decide([one], 0.01).verdict == expected
+    return Comparison("s", 1.0, 0.1, 0.0, np.inf, 0.0, evidence, lambda _: (0.0, 2.0))
+
+
+def test_decision__falls_at_the_level():
+    p_values = (1.0, 0.0099), (1.0, 0.0101), (0.0099, 1.0), (0.0101, 1.0), (0.01, 0.01)
+    found = [decide([comparison(*each)], 0.01).verdict for each in p_values]
+    assert found == ["supported", "undecided", "contradicted", "undecided", "undecided"]
 
 
 def test_decisive__is_the_surest_against_and_the_least_sure_in_favour():
-    surely, hardly = (
-        Comparison(name, 1.0, 0.1, 0.0, np.inf, 0.0, Evidence(np.array(p), np.array(p)), lambda _: (0.0, 2.0))
-        for name, p in (("surely", 1e-6), ("hardly", 1e-3))
-    )
-    both = [surely, hardly]
+    both = [comparison(p, p) for p in (1e-6, 1e-3)]
     for order in (both, both[::-1]):
-        assert decide(order, 0.01).verdict == "contradicted" and decide(order, 0.01).decisive is surely
+        assert decide(order, 0.01).verdict == "contradicted" and decide(order, 0.01).decisive is both[0]
     against = [each._replace(evidence=each.evidence._replace(against=np.array(1.0))) for each in both]
     assert decide(against, 0.01).verdict == "supported" and decide(against, 0.01).decisive is against[1]
 
@@ -329,9 +316,7 @@ def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_els
 
 def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeypatch):
     """It names no cells of its own then, and rests on all."""
-    monkeypatch.setattr("simstudy.verdicts.judge.comparisons_of", lambda *_: [sure])
-    proven = Evidence(np.array(1.0), np.array(0.0))
-    sure = Comparison("order", 0.0, 0.1, -np.inf, 1.0, 1.0, proven, lambda _: (0.0, 0.1))
+    monkeypatch.setattr("simstudy.verdicts.judge.comparisons_of", lambda *_: [comparison(1.0, 0.0)])
     of = Selected(exact_estimates([{}], [1.0], 1.0), [0], ())
     for doubtful, expected in (({}, "supported"), ({7: "no error"}, "undecided")):
         assert judge_claim(claim(kind="larger_than"), of._replace(doubtful=doubtful), 1).verdict == expected
