@@ -198,18 +198,13 @@ def index(found, name):
     return found.estimate["hdi"][INDICES.index(name)], found.mcse["hdi"][INDICES.index(name)]
 
 
-def attended_together():
-    cell, total = minimal_cell(**NOISE), []
+def test_disagreement_of_positions__is_the_error_under_noise_alone():
+    found, cell, together = measured(), minimal_cell(**NOISE), []
     for keys, x in itertools.product(SharedData(cell, 0, 16).keys(cell.data.n_keys), query_points(cell)):
         weights = [naive.weights(keys.T, x, w, w, cell.bandwidth, "distance") for w in key_projections(cell)]
-        total += [one @ other for one in weights for other in weights]
-    return np.mean(total)
-
-
-def test_disagreement_of_positions__is_the_error_under_noise_alone():
-    found = measured()
+        together += [one @ other for one in weights for other in weights]
     value, error = index(found, "disagreement_positions")
-    assert value == pytest.approx(-attended_together(), rel=1e-6)
+    assert value == pytest.approx(-np.mean(together), rel=1e-6)
     assert found.estimate["mse"] == pytest.approx(-(0.7**2) * value, rel=1e-9)
     assert error == pytest.approx(found.mcse["mse"] / 0.7**2, rel=1e-9) and error > 0
     # The control: with a signal the error is another; the overlap of attention is the same.

@@ -44,18 +44,8 @@ def results(design):
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    design = build_design(tmp_path_factory.mktemp("plain"), WITHOUT_FIGURES)
-    return design, build_results(design)
-
-
-@pytest.fixture(scope="module")
-def stored(results, tmp_path_factory):
-    return cells_of(Store(tmp_path_factory.mktemp("stored")).write_dataset("results.nc", tree_of(results)))
-
-
-@pytest.fixture(scope="module")
-def folder(design, stored, tmp_path_factory):
+def folder(design, results, tmp_path_factory):
+    stored = cells_of(Store(tmp_path_factory.mktemp("stored")).write_dataset("results.nc", tree_of(results)))
     folder = tmp_path_factory.mktemp("report")
     assert write_report(stored, design, Store(folder)) == folder / "report.html"
     return folder
@@ -137,10 +127,10 @@ def test_page__says_of_each_grid_its_size_target_factors_and_where_theory_applie
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_page__lists_a_few_reasons_and_counts_the_others(plain, tmp_path):
-    design, results = plain
-    many = results.copy(deep=True)
-    many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(results.sizes["cell"])]
+def test_page__lists_a_few_reasons_and_counts_the_others(tmp_path):
+    design = build_design(tmp_path, WITHOUT_FIGURES)
+    many = build_results(design)
+    many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(many.sizes["cell"])]
     text = write_report(many, design, Store(tmp_path)).read_text(encoding="utf-8")
     listed = " ".join(Page(text).text.split())
     told = "applies to 0 of 28 cells; elsewhere: reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells"
@@ -189,8 +179,7 @@ def test_verdicts__round_trip_through_csv(folder, results):
 
 
 def test_design_without_claims_and_figures__has_a_report(tmp_path):
-    bare = re.sub(r"\[(claims|figures)\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
-    design = build_design(tmp_path, bare)
+    design = build_design(tmp_path, re.sub(r"\[claims\..*?(?=\n\[profiles)", "", WITHOUT_FIGURES, flags=re.DOTALL))
     results = build_results(design).drop_dims(["claim", "comparison"])
     text = write_report(results, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "The design makes no claim." in text and verdict_lines(results) == []

@@ -5,8 +5,6 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import pytest
-from builders_results import build_design, build_results
 
 from simstudy.report.labels import OVERVIEW
 from simstudy.report.page import figure_files
@@ -59,19 +57,13 @@ def test_counts__say_whether_verdicts_are_as_expected(results):
     assert count_verdicts(lines).endswith("1 undecided; 1 not as expected") and opens.expected == "supported"
 
 
-@pytest.fixture
-def twofold(tmp_path):
-    """A run in which the first claim has two comparisons, and is decided by the first."""
-    found = build_results(build_design(tmp_path))
+def test_what_the_design_names__stands_before_what_decides(results):
+    """Where the first claim has two comparisons, and is decided by the first."""
+    found = results.copy()
     found["comparison_claim"] = "comparison", ["falls", "falls", "agrees"]
     found["comparison_statistic"] = "comparison", ["first", "second", str(found.statistic.values[1])]
     found["statistic"] = "claim", ["first", *found.statistic.values.tolist()[1:]]
-    return found
-
-
-def test_what_the_design_names__stands_before_what_decides(twofold):
-    line = verdict_lines(twofold)[0]
-    assert (line.statistic, line.decided_by, line.estimate) == ("first", "", "0.500 ± 0.012")
-    twofold["standing_statistic"] = "claim", ["second", "", ""]
-    line = verdict_lines(twofold)[0]
-    assert (line.statistic, line.decided_by, line.estimate) == ("second", "first", "0.600 ± 0.012")
+    named = found.assign(standing_statistic=("claim", ["second", "", ""]))
+    for given, expected in ((found, ("first", "", "0.500 ± 0.012")), (named, ("second", "first", "0.600 ± 0.012"))):
+        line = verdict_lines(given)[0]
+        assert (line.statistic, line.decided_by, line.estimate) == expected
