@@ -80,28 +80,29 @@ def test_levels_in_a_file__are_numbers_unless_they_are_written_as_no_number_is(h
     assert in_process("judge", "numbers.csv", "one.toml", "--unit", "task", *options).returncode == 0
 
 
+AS_CSV = "UTF-8 with a header, commas between columns"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("question,near,near\n1,2,3\n", "two columns 'near'; give each its own name"),
         ("near,dummy\n1,2\n", "unit = 'question': no column of the numbers"),
         ("question,near,dummy\n1,2,\n2,1,1\n", "unit 1, condition = dummy: no number, and 1 of 2 units lack one"),
+        ("", AS_CSV),
+        ("a,b\n1,2\n1,2,3\n", AS_CSV),
+        ("\ufeffa;b\r\n0,5;1\r\n", AS_CSV),
+        ("a\tb\n1\t2\n", AS_CSV),
+        ("\udcff\udcfea,b\n", AS_CSV),
     ],
 )
-def test_mistakes_in_a_table__name_its_file(here, in_process, text, said):
-    (here / "answers.csv").write_text(text)
-    refused = in_process("judge", "answers.csv", "claims.toml")
-    assert refused.returncode == 2 and refused.stderr.startswith(f"error: answers.csv: {said}")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "a,b\n1,2\n1,2,3\n", "\ufeffa;b\r\n0,5;1\r\n", "a\tb\n1\t2\n", "\udcff\udcfea,b\n"]
-)
-def test_files_that_are_no_table__are_refused_in_one_line_that_says_how_to_save_them(here, in_process, text):
+def test_files_that_are_no_table__are_refused_in_one_line_that_names_them_and_says_what_to_do(
+    here, in_process, text, said
+):
     (here / "answers.csv").write_bytes(text.encode(errors="surrogateescape"))
     refused = in_process("judge", "answers.csv", "claims.toml")
-    assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "error: answers.csv: " in refused.stderr
-    assert "UTF-8 with a header, commas between columns" in refused.stderr and "\\n" not in refused.stderr
+    assert refused.returncode == 2 and refused.stderr.startswith("error: answers.csv: ") and said in refused.stderr
+    assert refused.stderr.count("\n") == 1 and "\\n" not in refused.stderr
 
 
 def test_page__replaces_neither_numbers_nor_claims(here, in_process):

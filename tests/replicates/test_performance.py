@@ -119,11 +119,13 @@ def test_quadratic_part_of_a_squared_bias__is_that_of_the_covariance_of_mean_err
     pseudo = 32 * mean**2 - 31 * ((32 * mean - by_block) / 31) ** 2
     by_query = np.hypot(stats.sem(pseudo), np.sqrt(2) * np.diag(covariance))
     assert found.mcse["squared_bias_by_query"] == pytest.approx(by_query)
-    # Of heads by themselves, each with a value vector of its own length.
-    lengths = np.array([1.0, 2.0, 3.0])
-    of_heads = performance(blocks_of(errors, target, 32), weights, STATISTICS, np.diag(lengths**2))
-    covariance = np.cov((errors * lengths).reshape(32, 10, -1).mean(axis=1).T) / 32
-    assert of_heads.remainder["mean_squared_bias"] == pytest.approx(np.sqrt(2 * (covariance**2).sum()) / (2 * 3))
+    # Of vectors, through maps that heads share in part: of each component, and of heads by themselves.
+    through = (maps := np.random.default_rng(4).normal(size=(3, 3))) @ maps.T
+    of_vectors = performance(blocks_of(errors, target, 32), weights, STATISTICS, through).remainder
+    together, apart = errors * weights @ maps, errors * np.sqrt(np.diag(through))
+    for name, each, n_heads in (("squared_bias", together, 1), ("mean_squared_bias", apart, 3)):
+        covariance = np.cov(each.reshape(32, 10, -1).mean(axis=1).T) / 32
+        assert of_vectors[name] == pytest.approx(np.sqrt(2 * (covariance**2).sum()) / (2 * n_heads))
 
 
 @pytest.mark.parametrize("defined", [[4] * 15 + [1], [4, 3] * 6 + [4] * 4, [4] * 15 + [0]])

@@ -166,10 +166,10 @@ def test_grid__is_plain_where_the_precision_is_there_sooner_and_nothing_else_wan
 
 RANDOM = edited(DESIGN, "[simulation]", '[queries]\nqueries = { kind = "gaussian", count = 4 }\n\n[simulation]')
 POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
-BY_QUERY = edited(POPULATION, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
 
 
 def test_draws__are_told_where_they_are_fixed_and_have_no_measures_by_query_where_new(tmp_path):
     design = loaded(tmp_path, RANDOM, "quick")
     assert draws_of(design.claims["mse-falls"], design.cells).text == "for these 4 query points"
-    assert "new in each batch" in mistakes(tmp_path, BY_QUERY)
+    by_query = edited(POPULATION, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
+    assert "new in each batch" in mistakes(tmp_path, by_query)

@@ -7,8 +7,7 @@ from builders import arrays_of, batches_of, estimated, minimal_cell
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, overlap, query_points
-from simstudy.replicates.moments import Moments
-from simstudy.replicates.performance import performance, quadratic_errors
+from simstudy.replicates.performance import performance
 from simstudy.replicates.population import measured
 from simstudy.theory import exact_moments, predicted_measure_errors, predicted_measures
 
@@ -35,14 +34,10 @@ def cell_of(kind, **settings):
     return minimal_cell(**base | stated | settings)
 
 
-def test_overlap__has_mean_1():
-    for kind in KINDS:
-        assert overlap(cell_of(kind)).mean() == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("output", ["own", "transposed"])
-def test_random_projections__are_as_alike_as_uniform_draws(output):
-    """tr(A_h'A_g) of independent draws is k²/v on average where W_O is W_V transposed, and 0 where it is not."""
+def test_overlap__has_mean_1_and_random_projections_are_as_alike_as_uniform_draws(output):
+    """tr(A_h'A_g) of independent draws is k²/v on average where W_O is W_V transposed, and 0 where not."""
+    assert [overlap(cell_of(kind)).mean() for kind in KINDS] == pytest.approx([1.0] * 3)
     settings = {"n_heads": 40, "arrangement": "aligned", "angle": None}
     found = overlap(cell_of("random", value_projections=RANDOM | {"output": output}, **settings))
     np.testing.assert_allclose(np.diagonal(found), found[0, 0])
@@ -98,24 +93,6 @@ def test_estimates_of_nw_ensemble__come_out_of_the_same_maps():
     alone = nw_ensemble(keys, values, points, heads, 0.8).head_estimate.values
     mapped = nw_ensemble(keys, values, points, heads, 0.8, value_projections=VALUE, output_projections=OUTPUT)
     np.testing.assert_allclose(mapped.estimate, np.einsum("qhv,hvc->qc", alone, MAPS))
-
-
-def test_error_of_a_squared_bias__counts_each_component():
-    rng, through = np.random.default_rng(4), overlap(cell_of("random"))
-    errors, weights, n_blocks, ones = rng.normal(size=(32, 2, H)), np.array([0.5, 0.3, 0.2]), 32, np.ones(32)
-    factor = np.linalg.cholesky(through)
-    apart = np.einsum("bqh,h,hc->bqc", errors, weights, factor).reshape(n_blocks, 2 * H, 1)
-
-    def blocks_of(sums):
-        empty = np.zeros((n_blocks, 0))
-        return Moments(np.ones(n_blocks, int), sums, empty, empty, empty, empty, np.zeros(0, int))
-
-    found = quadratic_errors(blocks_of(errors), weights, through, ones)
-    by_component = quadratic_errors(blocks_of(apart), np.ones(1), np.ones((1, 1)), ones)
-    assert found["squared_bias"] == pytest.approx(H * by_component["squared_bias"])
-    spread = np.einsum("bqc,bqe->qce", *[apart.reshape(32, 2, H) - apart.reshape(32, 2, H).mean(axis=0)] * 2)
-    expected = np.sqrt(2) / 32 / 31 * np.linalg.norm(spread, axis=(1, 2))
-    np.testing.assert_allclose(found["squared_bias_by_query"], expected)
 
 
 def test_population_of_heads__draws_their_value_projections_with_them():

@@ -153,16 +153,14 @@ def test_replicates__are_spent_on_the_cells_of_an_open_claim_alone(first):
     assert (np.diff(looks, axis=1)[looks[:, 1:] > 0] > 0).all() and counts.max() == looks.shape[1] > counts.min() == 1
 
 
-def test_decided_claims__want_nothing_beyond_the_floor(tmp_path, near):
-    results = run(design_of(tmp_path, near - 1.0), output=tmp_path, executor="serial")
+def test_decided_claims__want_nothing_beyond_the_floor_and_precision_may_be_asked_for_beside(tmp_path, near):
+    stops = ("verdict", "both", "precision")
+    results, both, alone = (
+        run(design_of(tmp_path, near - 1.0, stop), output=tmp_path / stop, executor="serial") for stop in stops
+    )
     assert set(used(results).values()) == {FLOOR} and set(results.verdict.values) == {"supported"}
     assert results.precision_reached.all()  # none was asked for
-
-
-def test_precision__may_be_asked_for_beside(tmp_path, near):
-    results = run(design_of(tmp_path, near - 1.0, "both"), output=tmp_path, executor="serial")
-    alone = run(design_of(tmp_path, near - 1.0, "precision"), output=tmp_path / "alone", executor="serial")
-    assert used(results) == used(alone) and max(used(alone).values()) > FLOOR
+    assert used(both) == used(alone) and max(used(alone).values()) > FLOOR
 
 
 def test_cells_that_were_folded_and_others__are_judged_again_as_before(tmp_path):

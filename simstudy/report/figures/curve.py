@@ -49,9 +49,9 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
     entries += [({"linestyle": ":"}, "dotted: joins points without theory")] if "joined" in seen else []
     entries += _not_told_apart(hidden)
     entries += shared.left_out(figure, cells[figure.x].values.astype(float), by_source(cells, figure.y, "empirical"))
-    shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += beside_theory.strip_entries(found, limit, margin)
-    shared.legends(drawing, looks, [*entries, *shared.said_of_y(drawn, figure.y_scale)], figure.hue)
+    notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
+    entries += [*beside_theory.strip_entries(found, limit, margin), *notes]
+    shared.legends(drawing, looks, entries, figure.hue)
     return drawing
 
 

@@ -66,9 +66,9 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
         for axes in drawn:
             axes.axhline(figure.target, zorder=1, label="target", **_AIM)
         entries.append((_AIM, f"black dots: aimed at, {number(figure.target)}"))
-    shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += beside_theory.strip_entries(found, limit, margin)
-    shared.legends(drawing, looks, [*entries, *shared.said_of_y(drawn, figure.y_scale)], figure.hue)
+    notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
+    entries += [*beside_theory.strip_entries(found, limit, margin), *notes]
+    shared.legends(drawing, looks, entries, figure.hue)
     return drawing
 
 

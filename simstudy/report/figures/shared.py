@@ -131,8 +131,8 @@ CLOSE_TO_ZERO = 0.4
 """Of the largest value: an axis whose least value is no larger begins at 0."""
 
 
-def settle_y(panels: Sequence[Axes], scale: str, text: str) -> None:
-    """Give panels one y axis, with its name; it begins at 0 where that costs little.
+def settle_y(panels: Sequence[Axes], scale: str, text: str) -> list[str]:
+    """Give panels one y axis, with its name, that begins at 0 where that costs little; return notes where it does not.
 
     Each has its own if some would else be squeezed to less than an eighth of their height.
     """
@@ -144,6 +144,10 @@ def settle_y(panels: Sequence[Axes], scale: str, text: str) -> None:
     for axes, (low, high) in zip(drawn, limits.tolist(), strict=True):
         axes.set_ylim(0.0 if scale == "linear" and 0 < low <= CLOSE_TO_ZERO * high else low, high)
     label_y(panels, text)
+    settled = [axes.get_ylim() for axes in drawn]
+    cut = [low for low, high in settled if scale == "linear" and (low > 0 or high < 0)]
+    words = ["y does not begin at 0" + ("" if len(cut) == len(settled) else " in every panel")] if cut else []
+    return words + (["panels have y axes of their own"] if len(set(settled)) > 1 else [])
 
 
 def label_y(panels: Sequence[Axes], text: str) -> None:
@@ -160,14 +164,6 @@ def is_first(axes: Axes) -> bool:
     """Return true if a panel or strip is the first of its row."""
     place = axes.get_subplotspec()
     return place is not None and place.is_first_col()
-
-
-def said_of_y(panels: Sequence[Axes], scale: str) -> list[str]:
-    """Return notes on y axes: where they begin, and that they differ."""
-    limits = [axes.get_ylim() for axes in panels if axes.has_data()]
-    cut = [low for low, high in limits if scale == "linear" and (low > 0 or high < 0)]
-    words = ["y does not begin at 0" + ("" if len(cut) == len(limits) else " in every panel")] if cut else []
-    return words + (["panels have y axes of their own"] if len(set(limits)) > 1 else [])
 
 
 class Look(NamedTuple):
