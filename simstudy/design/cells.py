@@ -1,4 +1,4 @@
-"""The cells of a grid: factors crossed, each cell validated once, and the rules that tie several settings together."""
+"""The cells of a grid: settings drawn from its domain, factors crossed, and each cell validated once."""
 
 import hashlib
 import itertools
@@ -10,23 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.design.contents import OwnFiles, read_contents, try_functions
+from simstudy.design.contents import impossibilities, read_contents
 from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.measures import RESERVED
 from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, path_of, validated
-from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table
+from simstudy.design.own import OwnFiles, try_functions
+from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Table
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.levels import by_levels, level
-from simstudy.design.settings.mechanisms import RandomValueProjections
-from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, ResidualNoise
-from simstudy.design.settings.records import LARGEST, SMALLEST, Impossible
+from simstudy.design.settings.records import Impossible
 
-MAX_ARRAY_BYTES = 8 << 30
-"""Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 TRIES = 100
 """Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
-Broken = Iterator[tuple[str, str]]
-"""Of each rule that is broken, the setting to change and the remedy."""
 
 
 def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[Cell]:
@@ -189,156 +184,3 @@ def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Ste
     value = cell.coordinates.get(setting, "")
     steps: Steps = [TABLE_OF[setting], setting] if setting in TABLE_OF else ["functions", *inside]
     return Problem(path_of(at(steps)), None if value == "" else value, remedy)
-
-
-def features_needed(heads: Heads) -> int:
-    """Return the smallest d: p directions for the first head, and for each other one more for each nonzero angle."""
-    turned = {
-        "orthogonal": heads.head_dim,
-        "rotated": heads.head_dim if heads.angle else 0,
-        "principal_angles": sum(angle > 0 for angle in heads.principal_angles or ()),
-    }
-    return heads.head_dim + (heads.n_heads - 1) * turned.get(heads.arrangement, 0)
-
-
-def impossibilities(cell: Cell) -> list[tuple[str, str]]:
-    """Return the setting and the remedy of every rule that the settings of a cell break together."""
-    if cell.functions is not None:
-        remedy = "is the name of something else in the results; give the number another name"
-        named = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
-        return [*named, *cell.functions.impossibilities(), *_sizes(cell)]
-    found = [broken for rule in (_rows, _heads, _estimator, _sizes) for broken in rule(cell)]
-    # What settings need of others: without it they have no meaning, or errors that nobody has derived.
-    estimator, noise, combination = cell.estimator, cell.data.noise, cell.estimator.combination
-    heads, distance, dot_product = 'learner = "nadaraya_watson"', 'logits = "distance"', 'logits = "dot_product"'
-    raw, drawn, untransformed = 'key_scale = "raw"', 'noise_treatment = "drawn"', 'transformation = "none"'
-    plain = (untransformed, 'normaliser = "softmax"', "no product of kernels")
-    met = {f'{name} = "{getattr(value, "kind", value)}"' for name, value in (*estimator, *cell.simulation)}
-    met |= {f'a population without "{name}"' for name in ("heads", "rows") if name not in cell.population}
-    met |= {"no product of kernels"} if combination.kind != "product" else set()
-    met |= {"weights that are not fitted"} if combination.kind != "fitted" else set()
-    met |= {"fixed weights of heads"} if combination.kind not in ("optimal", "fitted", "product") else set()
-    values = (heads, 'combination = "uniform"', 'reference = "none"')
-    for setting, holds, needs in (
-        ("learner", estimator.learner.kind != "nadaraya_watson", (drawn, *plain)),
-        ("learner", estimator.learner.kind == "trained", (distance, raw)),
-        ("normaliser", estimator.normaliser.kind == "compact", (distance,)),
-        ("transformation", getattr(estimator.transformation, "method", "") == "scores", (dot_product,)),
-        ("head_bandwidths", estimator.head_bandwidths is not None, (heads, raw)),
-        ("combination", combination.kind == "fitted", (heads, drawn)),
-        ("combination", combination.kind == "optimal", ('a population without "heads"',)),
-        ("noise", isinstance(noise, ResidualNoise) and not noise.paired, ('a population without "rows"',)),
-        ("reference", estimator.reference != "none", (heads, *plain, "fixed weights of heads")),
-        ("mask", estimator.mask.kind != "none", (heads, untransformed, "weights that are not fitted")),
-        ("value_projections", cell.heads.value_projections.kind != "none", values),
-    ):
-        found += [(setting, f"needs {need}; change one of the two") for need in needs if holds and need not in met]
-    return found
-
-
-def _rows(cell: Cell) -> Broken:
-    keys, data, queries, rows = cell.data.key_distribution, cell.data, cell.queries.queries, cell.file_rows
-    by_rows, fitted = isinstance(data.regression, FileRegression | FittedRegression), data.regression.kind == "fitted"
-    if isinstance(data.noise, ResidualNoise) and not fitted:
-        yield "noise", 'residuals are those of a fit; use regression = "fitted"'
-    if by_rows and queries.kind != "held_out":
-        yield "queries", f'regression = "{data.regression.kind}" is known at rows only; use kind = "held_out"'
-    if not isinstance(keys, FileKeys) or rows is None:
-        if by_rows or queries.kind == "held_out":
-            remedy = 'speaks of rows of data; use key_distribution = { kind = "file", path = "FILE" }'
-            yield "regression" if by_rows else "queries", remedy
-        return
-    if queries.kind == "held_out" and queries.count > keys.held_out:
-        remedy = f"count = {queries.count} exceeds held_out = {keys.held_out}; lower count or raise held_out"
-        yield "queries", remedy
-    if data.n_features != (found := rows.keys.shape[1]):
-        yield "n_features", f"the data have {found} columns of features; state their number, or other columns"
-    needed = data.n_keys + getattr(cell.estimator.combination, "n_validation", 0)
-    kept = len(rows.keys) + len(rows.points) - keys.held_out
-    if keys.sampling == "without" and needed > kept:
-        yield "n_keys", f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
-
-
-def _heads(cell: Cell) -> Broken:
-    heads, d, p, angles = cell.heads, cell.data.n_features, cell.heads.head_dim, cell.heads.principal_angles
-    needed = features_needed(heads)
-    if p > d:
-        yield "head_dim", f"exceeds n_features = {d}; lower head_dim or raise n_features"
-    elif d < needed:
-        them = f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {p} take up {needed} features'
-        yield "n_heads", f"{them}; n_features is {d}: raise it, or use fewer or smaller heads"
-    if heads.total_dim not in (None, heads.n_heads * p):
-        remedy = f"must be n_heads·head_dim = {heads.n_heads}·{p}; state a multiple, and one of the two alone"
-        yield "total_dim", remedy
-    needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
-    wanted = needs.get(heads.arrangement, heads.arrangement)
-    for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
-        if (getattr(heads, setting) is None) == (setting == wanted):
-            what = "state" if setting == wanted else "remove"
-            yield setting, f'{what} {setting} for arrangement = "{heads.arrangement}"'
-    # A head that spans no p-space has no angles.
-    ranks = np.linalg.matrix_rank(np.array(cell.file_projections)) if cell.file_projections else [p]
-    if min(ranks) < p:
-        yield "file", f"head {np.argmin(ranks)} has rank {min(ranks)}; give head_dim = {p}"
-    if angles is not None and len(angles) != p:
-        yield "principal_angles", f"state head_dim = {p} angles"
-
-
-def _estimator(cell: Cell) -> Broken:
-    estimator, n_heads, d, p = cell.estimator, cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
-    combination, factors, learner = estimator.combination, estimator.head_bandwidths, estimator.learner
-    normaliser, transformation, values = estimator.normaliser, estimator.transformation, cell.heads.value_projections
-    if combination.kind == "given" and len(combination.weights) != n_heads:
-        remedy = f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
-        yield "combination", remedy
-    if factors is not None and len(factors) != n_heads:
-        yield "head_bandwidths", f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
-    if learner.kind == "random_forest" and learner.max_features > d:
-        yield "learner", f"max_features = {learner.max_features} exceeds n_features = {d}; lower it"
-    if learner.kind == "trained" and cell.data.n_keys < 3:
-        yield "n_keys", "training leaves one pair out; use at least 3"
-    if normaliser.kind == "compact" and normaliser.power > 8 and cell.simulation.dtype == "float32":
-        yield "dtype", f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
-    if transformation.kind == "low_rank" and transformation.rank > p:
-        yield "transformation", f"rank = {transformation.rank} exceeds head_dim = {p}; lower it"
-    if isinstance(values, RandomValueProjections) and values.value_dim > values.n_components:
-        remedy = f"value_dim = {values.value_dim} of n_components = {values.n_components}; lower it"
-        yield "value_projections", remedy
-
-
-def _sizes(cell: Cell) -> Broken:
-    data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
-    d, keys, queries = data.n_features, data.key_distribution, cell.queries.queries
-    if keys.kind == "mixture" and keys.n_components > d:
-        yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
-    if queries.kind == "points" and max(map(len, queries.points)) > d:
-        yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
-    for term in data.terms:
-        lists = [getattr(term, name, ()) for name in ("coefficients", "direction")]
-        coordinates = getattr(term, "coordinates", ())
-        needed = max(*map(len, lists), getattr(term, "n_active", None) or 0, *coordinates)
-        if needed > d:
-            yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
-        if term.kind == "ridge" and not any(term.direction):
-            yield "regression", "the direction of a ridge function must not be zero"
-        if len({*coordinates}) < len(coordinates):
-            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
-    if not SMALLEST <= cell.bandwidth <= LARGEST:
-        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
-    size, short = cell.simulation.batch_size, (4, 8) if cell.population else ()
-    if size % N_BLOCKS and size not in short:
-        yield "batch_size", "must be a multiple of 16; of a population also 4 or 8"
-    numbers = {
-        # Keys as drawn, and as projected by every head.
-        "n_keys": data.n_keys * max(d, n_heads * p),
-        # Query points, and the moments of every pair of heads at each.
-        "queries": cell.n_queries * max(d, N_BLOCKS * n_heads**2),
-        # Both bases of every pair of heads.
-        "n_heads": n_heads**2 * d * p,
-    }
-    if isinstance(values := cell.heads.value_projections, RandomValueProjections):
-        numbers["value_projections"] = n_heads * values.value_dim * max(values.n_components, n_heads * values.value_dim)
-    for setting, count in numbers.items():
-        if 8 * count > MAX_ARRAY_BYTES:
-            array = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
-            yield setting, f"{array}; use fewer"

@@ -1,7 +1,6 @@
 """Records of a design file, and of the design that it becomes."""
 
 import math
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -29,12 +28,6 @@ NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 
 Replicates = Annotated[int, Field(ge=1, le=160_000_000)]
 """Replicates of a cell: at most ten million batches, of sixteen each."""
-
-
-def _name(name: str) -> str:
-    if not re.fullmatch(NAME, name) or len(name) > 64:
-        raise PydanticCustomError(RULE, "must be lower-case letters and digits, joined by single hyphens")
-    return name
 
 
 def _of_range(value: Any) -> Any:
@@ -67,7 +60,7 @@ def _factor(name: str) -> str:
     return name
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, Field(pattern=NAME, max_length=64)]
 Factor = Annotated[str, AfterValidator(_factor)]
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range), AfterValidator(_levels)]
 
@@ -226,6 +219,7 @@ class Document(Declared):
     simulation: dict[str, Any] = Field(default_factory=dict)
     precision: Precision = Precision()
     grids: Annotated[dict[Name, Grid], Field(min_length=1)]
+    profiles: dict[Name, dict[str, Any]] = Field(default_factory=dict)
 
 
 class PlannedCell(Record):

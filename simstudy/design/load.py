@@ -16,10 +16,10 @@ import numpy as np
 
 from simstudy.design.answerable import PlannedGrid, require_answerable
 from simstudy.design.cells import cells_of, require_few_cells
-from simstudy.design.contents import OwnFiles
 from simstudy.design.document import NAME, Confirmation, Declared, Design, Document, PlannedCell, Precision
 from simstudy.design.files import read_text
 from simstudy.design.mistakes import DesignError, Problem, Steps, hint, mistake, validated
+from simstudy.design.own import OwnFiles
 from simstudy.design.settings.cell import TABLES
 from simstudy.errors import UserError
 
@@ -256,20 +256,15 @@ def find_design(design: str | Path) -> Path:
 
 
 def _under_profile(tables: dict[str, Any], profile: str) -> dict[str, Any]:
-    profiles = tables.get("profiles", {})
-    if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
-        raise mistake("profiles", profiles, "write each profile as a table [profiles.NAME]")
+    """Return tables with the entries of a profile; as they are where no profile is stated as `Document` requires."""
     if tables and tables.keys() <= {"claims", "numbers"}:
         raise mistake("", None, "claims about numbers of your own, and no design; give them to simstudy judge")
-    if profile not in profiles:
-        known = (*Document.model_fields, "profiles")
-        for name in (name for name in tables if name not in known):
-            raise DesignError("", [Problem.unknown(name, None, known)])
+    profiles = tables.get("profiles", {})
+    changes = profiles.get(profile) if isinstance(profiles, dict) else None
+    if isinstance(profiles, dict) and profile not in profiles and tables.keys() <= Document.model_fields.keys():
         remedy = f"no such profile; the design has: {', '.join(profiles) or 'none; add [profiles.' + profile + ']'}"
         raise mistake("profiles", profile, remedy)
-    if not re.fullmatch(NAME, profile):
-        raise mistake("profiles", profile, "lower-case letters, digits and single hyphens only")
-    return _overlay({name: table for name, table in tables.items() if name != "profiles"}, profiles[profile])
+    return _overlay(tables, changes) if isinstance(changes, dict) else tables
 
 
 def _overlay(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from simstudy.attention import mechanism, members_of
 from simstudy.attention.normalisers import entmax
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.data.span import span_of
-from simstudy.design.cells import impossibilities
+from simstudy.design.contents import impossibilities
 from simstudy.replicates.replay import replay
 
 POWERS = [1, 2, 3, 10, 100]

@@ -14,7 +14,7 @@ from simstudy.attention import members_of
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
-from simstudy.design.cells import impossibilities
+from simstudy.design.contents import impossibilities
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.draws import draws_of
 from simstudy.design.load import confirmatory, load_design

@@ -47,16 +47,6 @@ class Table(Record):
                 labels |= {f"{name}.{key}": label(parameter) for key, parameter in of_choice}
         return labels
 
-    @cached_property
-    def own(self) -> tuple[tuple[str, OwnCode], ...]:
-        """The user's own functions, each with the setting that states it."""
-        found: list[tuple[str, OwnCode]] = []
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            terms = value.terms if isinstance(value, processes.Sum) else (value,)
-            found += [(name, each) for each in terms if isinstance(each, OwnCode)]
-        return tuple(found)
-
 
 class Data(Table):
     """Data-generating process: n_keys pairs (X_i, Y_i), Y = m(X) + ε, of n_features features.
@@ -249,11 +239,14 @@ class Cell(Record):
         """Names of the settings of tables that the cell has: those of functions draw no heads."""
         return tuple(TABLE_OF) if self.functions is None else _OF_ALL
 
-    @property
+    @cached_property
     def own(self) -> list[tuple[str, OwnCode]]:
         """The user's own functions, each with the setting that states it."""
-        found: list[tuple[str, OwnCode]] = [] if self.functions is None else [("functions", self.functions)]
-        return [*found, *(entry for table in TABLES for entry in getattr(self, table).own)]
+        found: list[tuple[str, Any]] = [("functions", self.functions)]
+        for name, table in TABLE_OF.items():
+            value = getattr(getattr(self, table), name)
+            found += [(name, each) for each in (value.terms if isinstance(value, processes.Sum) else (value,))]
+        return [(name, each) for name, each in found if isinstance(each, OwnCode)]
 
     @property
     def statistics(self) -> tuple[str, ...]:

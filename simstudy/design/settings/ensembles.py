@@ -124,7 +124,7 @@ Combination = Annotated[
 
 
 class Learner(Choice):
-    """Members of an ensemble: settings that decide none of their numbers, and what they tell beside estimates."""
+    """Members of an ensemble: random heads and bandwidths that they ignore, and what they tell beside estimates."""
 
     ignores: ClassVar[frozenset[str]] = frozenset()
     statistics: ClassVar[tuple[str, ...]] = ()
@@ -136,10 +136,7 @@ class NadarayaWatsonLearner(Learner):
     kind: Literal["nadaraya_watson"]
 
 
-_OF_HEADS = frozenset({
-    "head_dim", "arrangement", "angle", "principal_angles", "spread", "head_seed", "heads_function",
-    "query_projections", "logits", "bandwidth", "key_scale",
-})  # fmt: skip
+_OF_HEADS = frozenset({"arrangement", "query_projections", "bandwidth"})
 
 
 class TrainedLearner(Learner):
@@ -197,8 +194,7 @@ class AntColonyLearner(Learner):
     evaporation: Probability = 0.05  # share of pheromone lost in a step
     enthusiasm: Positive = 0.2  # recruitment for one unit of quality above the mean
 
-    # Its ants observe the qualities of sites themselves, with Gaussian noise.
-    ignores = _OF_HEADS | {"key_distribution", "noise"}
+    ignores = _OF_HEADS
     statistics = ("regret",)
 
 
