@@ -6,6 +6,7 @@ The results of a study are an `xarray.DataTree` and stay one; what is particular
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import warnings
@@ -109,8 +110,8 @@ def run(
         raise UserError("confirm: stated with a loaded design; load the design with it")
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
     how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
-    with ProgressDisplay(quiet=not is_watched()) as display:
-        cells, status, notes = complete(loaded, output=output, observer=observer or display, **how)
+    with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as told:
+        cells, status, notes = complete(loaded, output=output, observer=told, **how)
     lines = [missed_line(status, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
     for kind, texts in ((PrecisionWarning, lines), (UserWarning, notes)):
         if text := "\n".join(filter(None, texts)):

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from simstudy.design.document import Budget, Design
+from simstudy.design.document import Design
 from simstudy.design.figures import ZIPPED, ZipFigure
 from simstudy.design.load import name_of, read_design
 from simstudy.design.measures import labelled
@@ -23,7 +22,7 @@ from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.levels import level, selected
 from simstudy.errors import UserError, require_extra
-from simstudy.execution.executors import Executor, Jobs, open_executor
+from simstudy.execution.executors import Jobs, open_executor
 from simstudy.execution.provenance import provenance
 from simstudy.execution.shares import Share, require_same_engine
 from simstudy.execution.status import FILE as STATUS_FILE
@@ -33,7 +32,6 @@ from simstudy.replicates.allocation import sized
 from simstudy.results import one_cell, read_cells, tree_of
 
 if TYPE_CHECKING:
-    from simstudy.execution.loop import Meter
     from simstudy.execution.state import RunState
 
 # What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
@@ -93,7 +91,7 @@ def complete(
             design, meter = sized(design), Meter()
             theories: dict[int, Any] = {}
             state, writer = open_state(design, store, opened.device, theories), StatusWriter(store, design)
-            simulate(state, opened, meter, writer, tell, budget=design.budget)
+            state.run(opened, meter, writer, tell, budget=design.budget)
             writer.write(state)
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
             how: dict[str, Any] = {"executor": by, "workers": opened.workers()}
@@ -173,7 +171,7 @@ def run_share(
     claim = partial(require_memory, part.cells)
     with open_executor(executor, workers, trust_network, claim) as opened, store.locked():
         require_same_engine(design, store)
-        simulate(RunState(part, store), opened, Meter(), observer or (lambda *_: None), budget=part.budget)
+        RunState(part, store).run(opened, Meter(), *([observer] if observer else []), budget=part.budget)
     return len(part.cells), store.place
 
 
@@ -191,30 +189,6 @@ def open_state(design: Design, store: Store, device: str = "cpu", theories: dict
 
         given["control"] = QueryControl(design.cells)
     return RunState(design, store, device, **given)
-
-
-def simulate(
-    state: RunState, executor: Executor, meter: Meter, *observers: Callable[[RunState], Any], budget: Budget
-) -> None:
-    """Compute batches until the stopping rule wants no more of any cell, or the budget is spent.
-
-    Observers are called after each task.
-    """
-    from simstudy.execution.loop import run_tasks
-
-    streams = deque([state.first_tasks()])
-    for observer in observers:
-        observer(state)
-    for task, outcome in run_tasks(executor, streams):
-        meter.add(outcome)
-        streams.append(state.record(task, outcome.batches))
-        used = meter.read()
-        if spent := budget.spent(used["cpu_seconds"], used["wall_seconds"]):
-            state.cut()
-        for observer in observers:
-            observer(state)
-        if spent:
-            break
 
 
 def select(design: Design, selection: str) -> int:

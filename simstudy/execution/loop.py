@@ -66,11 +66,6 @@ def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell], device: str
     return list(groups.values())
 
 
-def of_one_task(sharers: list[T]) -> Iterator[list[T]]:
-    """Yield what one task evaluates of cells that share data, or of anything that stands for one."""
-    return (sharers[start : start + CELLS_PER_TASK] for start in range(0, len(sharers), CELLS_PER_TASK))
-
-
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | Unlike:
     """Return the outcomes of tasks on whatever worker this runs, unless its engine is another than wanted."""
     if (here := engine(device)) != wanted:

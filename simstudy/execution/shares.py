@@ -40,13 +40,14 @@ class Share(NamedTuple):
     def of(self, design: Design) -> Design:
         """Return the design with the cells of this share only: none, if there are more shares than cells."""
         # Imported here: who looks at a study need not wait for what computes it.
-        from simstudy.execution.loop import of_one_task, sharing_data
+        from simstudy.execution.loop import CELLS_PER_TASK, sharing_data
 
         alike: dict[str, list[PlannedCell]] = defaultdict(list)
         for planned in design.cells:
             alike[identity_of(planned.cell)].append(planned)
         groups = sharing_data(alike.values(), lambda cells: cells[0].cell)
-        units = [list(chain.from_iterable(unit)) for group in groups for unit in of_one_task(group)]
+        starts = ((group, start) for group in groups for start in range(0, len(group), CELLS_PER_TASK))
+        units = [[*chain(*group[start : start + CELLS_PER_TASK])] for group, start in starts]
         if len(units) < self.total:
             units = list(alike.values())
         cells = chain.from_iterable(units[self.number - 1 :: self.total])

@@ -4,17 +4,18 @@ A design may want ten million batches of a cell: tasks are made as they are need
 """
 
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Self
 
-from simstudy.design.document import Design, PlannedCell
+from simstudy.design.document import Budget, Design, PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.batches import Entry, entry_of, pack, payloads
-from simstudy.execution.loop import Task, of_one_task, sharing_data
+from simstudy.execution.executors import Executor
+from simstudy.execution.loop import CELLS_PER_TASK, Meter, Task, run_tasks, sharing_data
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Store
 from simstudy.replicates.allocation import operations
@@ -124,6 +125,25 @@ class RunState:
             sharers.append(account)
             self.accounts.append(account)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
+
+    def run(self, executor: Executor, meter: Meter, *observers: Callable[[Self], Any], budget: Budget) -> None:
+        """Compute batches until the stopping rule wants no more of any cell, or the budget is spent.
+
+        Observers are called at the start and after each task.
+        """
+        streams = deque([self.first_tasks()])
+        for observer in observers:
+            observer(self)
+        for task, outcome in run_tasks(executor, streams):
+            meter.add(outcome)
+            streams.append(self.record(task, outcome.batches))
+            used = meter.read()
+            if spent := budget.spent(used["cpu_seconds"], used["wall_seconds"]):
+                self.cut()
+            for observer in observers:
+                observer(self)
+            if spent:
+                break
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
         """Look at what is stored and return the tasks to begin with, made as they are asked for.
@@ -294,6 +314,6 @@ class RunState:
                 cell_of = {each.identity: each.planned.cell for each in wanted if batch not in each.stored}
                 fresh = [pair for pair in cell_of.items() if (pair[0], batch) not in self._queued]
                 self._queued.update((identity, batch) for identity, _ in fresh)
-                for together in of_one_task(fresh):
-                    identities, cells = zip(*together, strict=True)
+                for start in range(0, len(fresh), CELLS_PER_TASK):
+                    identities, cells = zip(*fresh[start : start + CELLS_PER_TASK], strict=True)
                     yield Task(cells, batch, identities)

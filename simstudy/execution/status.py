@@ -90,7 +90,7 @@ class StatusWriter:
         if known and done > self._found:
             changes["seconds_left"] = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
         status = status.model_copy(update=changes)
-        self._store.write_text(FILE, status.model_dump_json(), flush=False)
+        self._store.files.write(FILE, status.model_dump_json().encode(), flush=False)
         return status
 
 

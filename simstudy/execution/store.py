@@ -219,9 +219,9 @@ class Store:
         content = netcdf(dataset)
         return self.files.write(name, (content, hashlib.sha256(content).hexdigest().encode()))
 
-    def write_text(self, name: str, text: str, flush: bool = True) -> Path:
-        """Store a text file of the study and return its path; not flushed, a loss of power may spoil it."""
-        return self.files.write(name, text.encode(), flush)
+    def write_text(self, name: str, text: str) -> Path:
+        """Store a text file of the study and return its path."""
+        return self.files.write(name, text.encode())
 
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""
