@@ -171,9 +171,9 @@ def submit(
     design: cli.DesignArgument,
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
-    system: Annotated[str, typer.Option(help="Batch system: slurm, pbs, sge or lsf.")] = "slurm",
-    jobs: Annotated[int, typer.Option(help="Number of jobs to keep running.")] = 2,
-    threads: Annotated[int, typer.Option(help="Cores of each job.")] = 1,
+    system: Annotated[Literal["slurm", "pbs", "sge", "lsf"], typer.Option(help="Batch system.")] = "slurm",
+    jobs: Annotated[int, typer.Option(min=1, help="Number of jobs to keep running.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="Cores of each job.")] = 1,
     memory: Annotated[str, typer.Option(help="Memory of each job; simstudy plan predicts it.")] = "2GB",
     walltime: Annotated[str, typer.Option(help="Longest time of a job, as hours:minutes:seconds.")] = "01:00:00",
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
@@ -187,8 +187,8 @@ def submit(
     job-script-prologue.
     """
     _import_xarray_without_dask()
-    from simstudy.execution.executors import Jobs, job_script
     from simstudy.execution.folder import Folder
+    from simstudy.execution.jobs import Jobs, job_script
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
     logs, keys = store.folder.absolute() / "logs", Folder(store.folder.absolute())

@@ -10,8 +10,9 @@ from builders import DESIGN, edited, minimal_cell, write_design
 from commands import simstudy
 
 from simstudy.errors import UserError
-from simstudy.execution import executors
-from simstudy.execution.executors import Jobs, open_executor
+from simstudy.execution import jobs
+from simstudy.execution.executors import open_executor
+from simstudy.execution.jobs import Jobs
 from simstudy.execution.memory import taken
 from simstudy.replicates.batch import simulate_batch
 
@@ -95,7 +96,7 @@ def test_memory_of_dask_and_of_jobs__is_what_they_were_given(monkeypatch):
         seen.append(given)
         raise UserError("seen")
 
-    monkeypatch.setattr(executors.shutil, "which", lambda name: name)
+    monkeypatch.setattr(jobs.shutil, "which", lambda name: name)
     with LocalCluster(
         n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0", memory_limit="1GB"
     ) as cluster:
