@@ -14,7 +14,7 @@ from builders import write_design
 from clusters import ENDLESS, PATIENCE, Calm, Slurm, wait_until
 from commands import command, environment
 from stored import FOLDER, rows
-from strangers import Listener, break_in, listeners, readable_by_others
+from strangers import Listener, answering, listeners, readable_by_others
 
 from simstudy.execution.store import Store
 
@@ -98,7 +98,7 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
             opened = listeners(process.pid) | of_the_jobs(output)
             # Scheduler, nanny and worker, and nothing that serves pages.
             assert len(opened) == 3 and {one.host for one in opened} == {"127.0.0.1"}
-            assert break_in(opened) == ([], [])
+            assert answering(opened) == []
             readable = readable_by_others(output)
             (key,) = (output / FOLDER / ".partial").glob("tls-*")
             assert any(path.name == "run" for path in readable) and key not in readable
