@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import stat
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _HELD = ("", "figures", ASIDE, "logs", "replays", "batches")
 _DELETED = re.compile(r"batches/[0-9]+-of-[0-9]+|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
 """Names that the program deletes: no others are."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_ABSENT = (FileNotFoundError, NotADirectoryError, ValueError)  # the last of a name with a zero byte
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -37,6 +39,12 @@ class Missing(UserError):
 
 class Held(UserError):
     """Another process holds the lock."""
+
+
+def due(began: float, seconds: float, share: float) -> float:
+    """Return when to do again what began then: in so many seconds, or in more, for it to take a share of the time."""
+    ended = time.monotonic()
+    return ended + max(seconds, (ended - began) / share)
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Folder:
 
     def names(self) -> list[str]:
         """Names of what lies here, in order; nothing if there is no such folder."""
-        with contextlib.suppress(Missing), self._told(), self._opened() as folder:
+        with self._told(), contextlib.suppress(*_ABSENT), self._opened() as folder:
             return sorted(os.listdir(folder))
         return []
 
@@ -153,7 +161,7 @@ class Folder:
         """Refuse links, pipes and files of others where the program writes."""
         for name in _HELD:
             folder = self.at(name) if name else self
-            with contextlib.suppress(Missing), folder._told(), folder._opened() as opened:
+            with folder._told(), contextlib.suppress(*_ABSENT), folder._opened() as opened:
                 for entry in sorted(os.listdir(opened)):
                     self._require_ours(f"{name}/{entry}" if name else entry, opened, entry, folders=True)
 
@@ -162,8 +170,8 @@ class Folder:
         """Say of what cannot be ``read`` or ``written`` where it is."""
         try:
             yield
-        except (OSError, ValueError) as error:  # the latter of a name with a zero byte
-            if what == "read" and isinstance(error, (FileNotFoundError, NotADirectoryError, ValueError)):
+        except (OSError, ValueError) as error:
+            if what == "read" and isinstance(error, _ABSENT):
                 raise Missing(f"{self.path / name}: cannot be read: No such file or directory") from None
             raise refused(self.path / name, error, what) from error
 

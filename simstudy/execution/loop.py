@@ -8,16 +8,16 @@ import queue
 import resource
 import sys
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.provenance import engine
-from simstudy.replicates.batch import shares_data, simulate_batch
+from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.moments import Draw, Moments
 from simstudy.replicates.population import draw_of
 
@@ -30,7 +30,6 @@ TURN_SECONDS, WAIT_SECONDS = 0.5, 1.0
 """Processor time that a worker is given work for at a time; time without an outcome before workers are looked for."""
 CELLS_PER_TASK = 8
 """Cells that one task evaluates on shared data: more would save little drawing and make tasks long."""
-T = TypeVar("T")
 
 
 class Task(NamedTuple):
@@ -56,14 +55,6 @@ class Unlike(NamedTuple):
     engine: str
     host: str
     address: str
-
-
-def sharing_data(entries: Iterable[T], cell_of: Callable[[T], Cell], device: str = "cpu") -> list[list[T]]:
-    """Return the entries in groups whose cells draw the same data on a device."""
-    groups: dict[tuple, list[T]] = defaultdict(list)
-    for entry in entries:
-        groups[shares_data(cell_of(entry), device)].append(entry)
-    return list(groups.values())
 
 
 def compute(tasks: Sequence[Task], device: str, wanted: str) -> list[Outcome] | Unlike:

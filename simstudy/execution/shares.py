@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
@@ -40,18 +40,21 @@ class Share(NamedTuple):
     def of(self, design: Design) -> Design:
         """Return the design with the cells of this share only: none, if there are more shares than cells."""
         # Imported here: who looks at a study need not wait for what computes it.
-        from simstudy.execution.loop import CELLS_PER_TASK, sharing_data
+        from simstudy.execution.loop import CELLS_PER_TASK
+        from simstudy.replicates.batch import shares_data
 
         alike: dict[str, list[PlannedCell]] = defaultdict(list)
         for planned in design.cells:
             alike[identity_of(planned.cell)].append(planned)
-        groups = sharing_data(alike.values(), lambda cells: cells[0].cell)
-        starts = ((group, start) for group in groups for start in range(0, len(group), CELLS_PER_TASK))
+        sharing: dict[Any, list[list[PlannedCell]]] = defaultdict(list)
+        for cells in alike.values():
+            sharing[shares_data(cells[0].cell)].append(cells)
+        starts = ((group, start) for group in sharing.values() for start in range(0, len(group), CELLS_PER_TASK))
         units = [[*chain(*group[start : start + CELLS_PER_TASK])] for group, start in starts]
         if len(units) < self.total:
             units = list(alike.values())
-        cells = chain.from_iterable(units[self.number - 1 :: self.total])
-        return design.model_copy(update={"cells": tuple(cells)})
+        own = chain.from_iterable(units[self.number - 1 :: self.total])
+        return design.model_copy(update={"cells": tuple(own)})
 
 
 def require_same_engine(design: Design, store: Store) -> None:

@@ -15,10 +15,11 @@ from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.batches import Entry, entry_of, pack, payloads
 from simstudy.execution.executors import Executor
-from simstudy.execution.loop import CELLS_PER_TASK, Meter, Task, run_tasks, sharing_data
+from simstudy.execution.loop import CELLS_PER_TASK, Meter, Task, run_tasks
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Store
 from simstudy.replicates.allocation import operations
+from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
 from simstudy.replicates.population import measured
@@ -303,8 +304,11 @@ class RunState:
 
     def _tasks(self, accounts: Iterable[CellProgress], most: int | None = None) -> Iterator[Task]:
         """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
-        unfinished = [account for account in accounts if not account.finished]
-        for sharers in sharing_data(unfinished, lambda account: account.planned.cell, self._device):
+        sharing: dict[Any, list[CellProgress]] = defaultdict(list)
+        for account in accounts:
+            if not account.finished:
+                sharing[shares_data(account.planned.cell, self._device)].append(account)
+        for sharers in sharing.values():
             stops = [account.target for account in sharers]
             if most is not None:
                 missing = ((b for b in range(each.target) if b not in each.stored) for each in sharers)

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
-from simstudy.execution.folder import Missing
+from simstudy.execution.folder import Missing, due
 from simstudy.execution.provenance import PACKAGE, contents, identity_of, installation
-from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store, due
+from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store
 from simstudy.replicates.allocation import SIZES, states_size, with_settings
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from simstudy.design.settings.records import Record
 from simstudy.errors import UserError
 from simstudy.execution import batches
 from simstudy.execution.batches import Entry, Stored
-from simstudy.execution.folder import ASIDE, Folder, Held, Missing
+from simstudy.execution.folder import ASIDE, Folder, Held, Missing, due
 from simstudy.netcdf import loaded, netcdf
 from simstudy.replicates.moments import Draw, Moments
 
@@ -48,12 +48,6 @@ MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 """Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
 DEFAULT_OUTPUT = Path("outputs")
-
-
-def due(began: float, seconds: float, share: float) -> float:
-    """Return when to do again what began then: in so many seconds, or in more, for it to take a share of the time."""
-    ended = time.monotonic()
-    return ended + max(seconds, (ended - began) / share)
 
 
 class Owner(Record):

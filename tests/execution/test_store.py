@@ -25,10 +25,11 @@ from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import loop, state
 from simstudy.execution.executors import open_executor
+from simstudy.execution.folder import due
 from simstudy.execution.loop import Task, run_tasks
 from simstudy.execution.state import RunState
 from simstudy.execution.status import status_of
-from simstudy.execution.store import RUN, Store, due, read_tree
+from simstudy.execution.store import RUN, Store, read_tree
 from simstudy.replicates.moments import Moments, empty
 from simstudy.report.progress import status_line, status_table
 
