@@ -70,17 +70,21 @@ def gaussian_grid(covariance, extent=10.0, step=0.1):
 
 def kernel_values(cell, key_projection, query_projection, query, points):
     pulled, keys = query_projection.T @ query, points @ key_projection
-    if cell.estimator.logits == "distance":
-        return np.exp(-np.sum((keys - pulled) ** 2, axis=1) / (2 * cell.bandwidth**2))
-    return np.exp(keys @ pulled / cell.bandwidth**2)
+    if cell.estimator.logits == "dot_product":
+        return np.exp(keys @ pulled / cell.bandwidth**2)
+    squares, normaliser = np.sum((keys - pulled) ** 2, axis=1) / cell.bandwidth**2, cell.estimator.normaliser
+    if normaliser.kind == "compact":
+        return np.maximum(1 - squares / normaliser.window**2, 0) ** normaliser.power
+    return np.exp(-squares / 2)
 
 
-def brute_leading_order(cell, key_projections, query_projections, queries, step=0.1):
-    """Parts of the leading order: population bias, drift (Q, H); noise and signal covariance (Q, H, H)."""
-    points, weights = gaussian_grid(covariance_matrix(cell.data.key_distribution, cell.data.n_features), step=step)
+def discrepancy(prediction, cell, key_projections, query_projections, queries, **grid):
+    """Largest error of a leading order, relative to the scale at which bias and covariance matter at this n."""
+    points, weights = gaussian_grid(covariance_matrix(cell.data.key_distribution, cell.data.n_features), **grid)
     m, v, n = regression_values(cell.data.regression, points), variance_values(cell.data, points), cell.data.n_keys
     target = regression_values(cell.data.regression, queries)
-    parts = {name: [] for name in ("population", "drift", "noise", "signal")}
+    np.testing.assert_allclose(prediction.target, target, atol=1e-14)
+    bias, covariance = [], []
     for query, truth in zip(queries, target, strict=True):
         kernels = [
             kernel_values(cell, w, u, query, points) for w, u in zip(key_projections, query_projections, strict=True)
@@ -88,12 +92,13 @@ def brute_leading_order(cell, key_projections, query_projections, queries, step=
         kernels = np.array([kernel / np.sum(weights * kernel) for kernel in kernels])
         smooth = kernels @ (weights * m)
         errors = m - smooth[:, None]
-        parts["population"].append(smooth - truth)
-        parts["drift"].append(-(kernels**2 * errors) @ weights / n)
-        parts["noise"].append(np.einsum("hx,gx,x->hg", kernels, kernels, weights * v, optimize=True) / n)
+        bias.append(smooth - truth - (kernels**2 * errors) @ weights / n)
         moved = kernels * errors
-        parts["signal"].append(np.einsum("hx,gx,x->hg", moved, moved, weights, optimize=True) / n)
-    return {name: np.array(values) for name, values in parts.items()}
+        noise = np.einsum("hx,gx,x->hg", kernels, kernels, weights * v, optimize=True)
+        covariance.append((noise + np.einsum("hx,gx,x->hg", moved, moved, weights, optimize=True)) / n)
+    variance = np.abs(prediction.covariance).max()
+    bias_error = np.abs(prediction.bias - bias).max() / np.sqrt(variance)
+    return max(bias_error, np.abs(prediction.covariance - covariance).max() / variance)
 
 
 def exact_moments(kernel, m, v, weights, n):

@@ -6,7 +6,6 @@ from kernel_problems import naive_moments, problem
 
 from simstudy.kernels import compact_moments
 
-PRECISIONS = pytest.mark.parametrize("precision", ["float32", "float64"])
 # (R, Q, H, p, n): one of everything, odd counts, p on either side of 2, 4 and 6, n on either side of the tile of 512.
 SHAPES = [
     (1, 1, 1, 1, 1), (2, 3, 1, 1, 7), (2, 2, 3, 2, 33), (1, 3, 5, 3, 130), (2, 2, 2, 4, 64), (1, 2, 4, 5, 97),
@@ -18,6 +17,7 @@ def arrays_of(given):
     return given.keys, given.values, given.variances, given.queries
 
 
+TOLERANCE = {"float32": 2e-5, "float64": 2e-13}
 # Each is compiled by itself, for seconds: powers and precisions do not know of one another.
 COMPILED = [
     (1, "float64"), (1, "float32"), (2, "float64"), (3, "float64"), (7, "float32"),
@@ -25,21 +25,27 @@ COMPILED = [
 ]  # fmt: skip
 
 
+def assert_solved(given, radius, power):
+    """Compare with the naive solution, and return the means."""
+    keys, values, _, queries = arrays_of(given)
+    means, grams = naive_moments(given, radius, power)
+    found, found_grams = compact_moments(*arrays_of(given), radius, power)
+    alone = compact_moments(keys, values, None, queries, radius, power)[0]
+    for one, expected in ((found, means), (found_grams, grams), (alone, means)):
+        np.testing.assert_allclose(one, expected, rtol=0, atol=TOLERANCE[keys.dtype.name])
+    np.testing.assert_array_equal(found_grams, found_grams.swapaxes(-1, -2))
+    return found
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("power", "precision"), COMPILED)
 def test_moments__are_the_formula(shape, power, precision):
     given = problem(shape, precision=precision, spread=0.5, own_queries=shape[3] == 4)
-    keys, values, _, queries = arrays_of(given)
     radius = 2.0 * np.sqrt(shape[3]) + 1.0
-    means, grams = naive_moments(given, radius, power)
-    tolerance = {"float32": 2e-5, "float64": 2e-13}[precision]
-    found_means, found_grams = compact_moments(*arrays_of(given), radius, power)
-    alone, wider = (compact_moments(keys, values, None, queries, r, power)[0] for r in (radius, 1.2 * radius))
-    for found, expected in ((found_means, means), (found_grams, grams), (alone, means)):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
-    np.testing.assert_array_equal(found_grams, found_grams.swapaxes(-1, -2))
+    means = assert_solved(given, radius, power)
     if shape[4] > 7:
-        assert np.abs(wider - means).max() > 10 * tolerance
+        wider = compact_moments(*arrays_of(given), 1.2 * radius, power)[0]
+        assert np.abs(wider - means).max() > 10 * TOLERANCE[precision]
 
 
 def test_replicates__do_not_depend_on_one_another():
@@ -70,16 +76,12 @@ def test_window__holds_keys_nearer_than_its_radius_and_no_others():
     assert [each.item() for each in alone] == pytest.approx([2.0, 1.0])
 
 
-@PRECISIONS
+@pytest.mark.parametrize("precision", TOLERANCE)
 def test_empty_window_and_nan_key__have_no_estimate(precision):
-    keys, values, variances, queries = arrays_of(problem((2, 2, 2, 2, 20), precision=precision, spread=0.5))
-    queries[1] = 50.0
-    keys[1, 0, 0, 3] = np.nan
-    means, grams = compact_moments(keys, values, variances, queries, 3.0, 1)
-    undefined = np.isnan(means)
-    assert undefined[:, 1].all() and undefined[1, 0].tolist() == [True, False] and not undefined[0, 0].any()
-    assert np.isnan(grams[1, 0, 0]).all() and np.isfinite(grams[1, 0, 1, 1])
-    np.testing.assert_array_equal(np.isnan(compact_moments(keys, values, None, queries, 3.0, 1)[0]), undefined)
+    given = problem((2, 2, 2, 2, 20), precision=precision, spread=0.5)
+    given.queries[1], given.keys[1, 0, 0, 3] = 50.0, np.nan
+    undefined = np.isnan(assert_solved(given, 3.0, 1))
+    assert undefined[:, 1].all() and undefined[:, 0].tolist() == [[False, False], [True, False]]
 
 
 def test_windows_that_do_not_meet__have_covariance_zero_exactly():
