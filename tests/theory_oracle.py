@@ -122,23 +122,3 @@ def directions(*degrees):
     """Heads of dimension 1 in the plane, shape (H, 2, 1)."""
     radians = np.radians(degrees)
     return np.stack([np.cos(radians), np.sin(radians)], axis=1)[:, :, None]
-
-
-def drawn_estimates(cell, heads, query, keys, rng):
-    """Head estimates (R, H) at a query, from keys (R n, d) and noise drawn for them."""
-    noise = rng.normal(size=len(keys)) * np.sqrt(variance_values(cell.data, keys))
-    values = (regression_values(cell.data.regression, keys) + noise).reshape(-1, cell.data.n_keys)
-    weights = [kernel_values(cell, w, w, query, keys).reshape(values.shape) for w in heads]
-    return np.stack([(w * values).sum(axis=1) / w.sum(axis=1) for w in weights], axis=1)
-
-
-def largest_score(estimates, prediction):
-    """Largest |z| of means and covariances; both the estimates and the prediction have an error."""
-    root = np.sqrt(len(estimates))
-    # About the predicted mean, products are unbiased for the predicted covariance.
-    centred = estimates - prediction.bias[0] - prediction.target
-    products = centred[:, :, None] * centred[:, None, :]
-    mean_error = np.hypot(estimates.std(axis=0) / root, prediction.bias_error[0])
-    error = np.hypot(products.std(axis=0) / root, prediction.covariance_error[0])
-    z = (products.mean(axis=0) - prediction.covariance[0]) / error
-    return max(np.abs(centred.mean(axis=0) / mean_error).max(), np.abs(z).max())

@@ -1,10 +1,11 @@
-"""Exact moments by quasi-Monte Carlo and against plain Monte Carlo; their errors, also of measures; what is refused."""
+"""Exact moments by quasi-Monte Carlo and against simulation; their errors, also of measures; what is refused."""
 
 import numpy as np
 import pytest
+from builders import arrays_of, estimated, minimal_cell
 from scipy import stats
 from test_moments import predict
-from theory_oracle import drawn_estimates, largest_score, make_cell
+from theory_oracle import make_cell
 
 from simstudy.design.settings import processes as s
 from simstudy.theory import (
@@ -24,6 +25,7 @@ SPHERE = s.SphereKeys(kind="sphere", radius=1.7)
 STUDENT = s.StudentKeys(kind="student_t", df=5.0)
 MIXTURE = s.MixtureKeys(kind="mixture", n_components=3, separation=2.5)
 AUTOREGRESSIVE = s.GaussianKeys(structure="autoregressive", correlation=0.6)
+UNEVEN, QUADRATIC = s.HeteroscedasticNoise(kind="heteroscedastic"), s.Quadratic(kind="quadratic")
 OTHERS = (SPHERE, STUDENT, MIXTURE)
 
 
@@ -92,31 +94,19 @@ def test_dot_products_with_keys_on_a_sphere_are_distances():
         assert (np.abs(getattr(other, name) - getattr(by_distance, name)) > 2 * error).all()
 
 
-def drawn_keys(keys, rng, count):
-    z = rng.normal(size=(count, 3))
-    if keys.kind == "sphere":
-        return 1.7 * z / np.sqrt((z**2).sum(axis=1))[:, None]
-    if keys.kind == "student_t":
-        return z * np.sqrt(3 / rng.chisquare(5, size=count))[:, None]
-    return z + 2.5 * (np.eye(3)[rng.integers(3, size=count)] - 1 / 3)
-
-
 @pytest.mark.parametrize("n_keys", [3, pytest.param(30, marks=pytest.mark.rare)])
 @pytest.mark.parametrize("keys", OTHERS, ids=names)
-def test_monte_carlo_agrees_and_rejects_other_keys(keys, n_keys):
-    rng = np.random.default_rng(7)
-    noise = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
-    if keys is STUDENT:
-        noise = s.GaussianNoise(kind="gaussian")
-    cell = make_cell(n_keys, 3, 2, 2, "distance", 0.8, regression=RIDGE, key_distribution=keys, noise=noise)
-    estimates = drawn_estimates(cell, HEADS, QUERY[0], drawn_keys(keys, rng, 60_000 * n_keys), rng)
-    assert largest_score(estimates, predict(cell, HEADS, QUERY)) < 4
-    other = MIXTURE if keys is SPHERE else SPHERE
-    wrong = cell.model_copy(update={"data": cell.data.model_copy(update={"key_distribution": other})})
-    assert largest_score(estimates, predict(wrong, HEADS, QUERY)) > 6
-
-
-UNEVEN, QUADRATIC = s.HeteroscedasticNoise(kind="heteroscedastic"), s.Quadratic(kind="quadratic")
+def test_simulation_agrees_and_rejects_other_keys(keys, n_keys):
+    settings = {"n_keys": n_keys, "n_features": 3, "arrangement": "haar", "regression": RIDGE, "batch_size": 4096}
+    settings |= {"noise": "gaussian" if keys is STUDENT else UNEVEN, "queries": {"kind": "points", "points": QUERY}}
+    found, far = estimated(minimal_cell(**settings, key_distribution=keys), 16), MIXTURE if keys is SPHERE else SPHERE
+    for law, least, most in ((keys, 0.0, 4.0), (far, 6.0, np.inf)):
+        cell = minimal_cell(**settings, key_distribution=law)
+        given = exact_moments(cell, *arrays_of(cell)), cell.weights
+        expected, errors = predicted_measures(*given), predicted_measure_errors(*given)
+        z = [(found.estimate[name] - expected[name]) / np.hypot(found.mcse[name], errors[name])
+             for name in ("squared_bias", "mean_squared_bias", "mean_variance", "mean_covariance", "mse")]  # fmt: skip
+        assert least < np.abs(z).max() < most
 
 
 @pytest.mark.parametrize(
@@ -142,7 +132,6 @@ def test_what_is_beyond_it__is_blank_with_the_reason(settings, limit, said, monk
 
 
 RNG = np.random.default_rng(20240612)
-AT_QUERY = np.array([0.6, -0.3, 0.8])
 
 
 def test_queries_without_convergence_are_blank():
@@ -158,7 +147,7 @@ def test_queries_without_convergence_are_blank():
 def test_neither_noise_nor_signal_leaves_zero_variance():
     for p in (1, 2):
         heads = HEADS[:, :, :p]
-        prediction = exact_moments(make_cell(5, 3, 2, p, noise_sd=0.0), heads, heads, AT_QUERY[None])
+        prediction = exact_moments(make_cell(5, 3, 2, p, noise_sd=0.0), heads, heads, QUERY)
         assert prediction.reason == ""
         assert not prediction.covariance.any()
 
