@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import naive
 import numpy as np
 import pytest
 import xarray as xr
@@ -140,6 +141,22 @@ def estimated(cell: Cell, n_batches: int = 1) -> Any:
     from simstudy.replicates.population import measured
 
     return measured(cell, batches_of(cell, n_batches))
+
+
+def solved(cell: Cell, mechanism: dict[str, Any], replicate: int) -> tuple[Any, Any]:
+    """Naive means (q, h) and Gram matrices (q, h, g) of one replicate, from what its replay shows."""
+    from simstudy.replicates.replay import replay
+
+    seen = replay(cell, replicate)
+    keys = np.einsum("jn,hjk->hnk", seen["keys"], seen["key_projections"])
+    points = np.einsum("qj,hjk->qhk", seen["query_points"], seen["query_projections"])
+    data, parts = (seen["values"].values, seen["noise_variance"].values), [(slice(None), slice(None))]
+    if cell.visible is not None:
+        parts = [([q], keys_seen) for q, keys_seen in enumerate(cell.visible)]
+    found = [naive.moments(mechanism, keys[:, key], *(x[key] for x in data), points[q], cell.bandwidth)
+             for q, key in parts]  # fmt: skip
+    means, grams = map(np.concatenate, zip(*found, strict=True))
+    return means, grams
 
 
 def write_design(folder: Path, text: str = DESIGN) -> Path:

@@ -5,11 +5,11 @@ import math
 import naive
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, solved
 
 from simstudy.attention import mechanism, members_of
 from simstudy.attention.normalisers import entmax
-from simstudy.data.shared import SharedData, projections_of
+from simstudy.data.shared import SharedData
 from simstudy.data.span import span_of
 from simstudy.design.contents import impossibilities
 from simstudy.replicates.replay import replay
@@ -67,22 +67,6 @@ def cell_of(mechanism, **settings):
     return minimal_cell(**base | mechanism | settings)
 
 
-def solved(cell, mechanism, first, count):
-    shared = SharedData(cell, first, count)
-    heads = [projections_of(cell, first + r if cell.heads.redrawn else 0) for r in range(count)]
-    points = np.zeros((3, 6))
-    for row, point in zip(points, QUERIES["points"], strict=True):
-        row[: len(point)] = point
-    found = []
-    for r in range(count):
-        key, query = (part.reshape(-1, *part.shape[-2:]) for part in heads[r])
-        keys = np.array([(shared.keys(22)[r].T @ w) for w in key])
-        images = np.array([[x @ w for w in query] for x in points])
-        data = shared.regression(cell)[r], shared.variances(cell)[r]
-        found.append(naive.moments(mechanism, keys, *data, images, cell.bandwidth))
-    return (np.array(part) for part in zip(*found, strict=True))
-
-
 REDRAWN = {"arrangement": "haar_redrawn", "query_projections": "haar"}
 
 
@@ -91,12 +75,12 @@ REDRAWN = {"arrangement": "haar_redrawn", "query_projections": "haar"}
 def test_mechanism__is_the_loop_over_its_formula(mechanism, heads):
     cell = cell_of(mechanism, **heads)
     members = members_of(cell, SharedData(cell, 3, 4))
-    means, gram = solved(cell, mechanism, 3, 4)
-    assert np.isfinite(means).all()
-    np.testing.assert_allclose(members.means, means, atol=1e-10)
-    np.testing.assert_allclose(members.gram, gram, atol=1e-10)
-    plain, _ = solved(cell, {}, 3, 4)
-    assert np.abs(means - plain).max() > 1e-3  # the control: the piece matters
+    for r in range(4):
+        means, gram = solved(cell, mechanism, 3 + r)
+        assert np.isfinite(means).all()
+        np.testing.assert_allclose(members.means[r], means, atol=1e-10)
+        np.testing.assert_allclose(members.gram[r], gram, atol=1e-10)
+        assert np.abs(means - solved(cell, {}, 3 + r)[0]).max() > 1e-3  # the control: the piece matters
 
 
 def test_queries_in_parts__change_no_bit(monkeypatch):
@@ -204,8 +188,7 @@ def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys
         key, query = found["key_projections"].values, found["query_projections"].values
         inputs = found["keys"].values, found["values"].values, found["noise_variance"].values
         points = np.einsum("qj,hjk->qhk", found["query_points"].values, query)
-        heads = np.einsum("jn,hjk->hnk", inputs[0], key)
-        means, gram = naive.moments({"logits": "dot_product"}, heads, *inputs[1:], points, cell.bandwidth)
+        means, gram = solved(cell, {"logits": "dot_product"}, 3)
         for estimates in (members.means[0], found["head_estimate"]):
             np.testing.assert_allclose(estimates, means, rtol=1e-9)
         np.testing.assert_allclose(members.gram[0], gram, rtol=1e-9)

@@ -3,15 +3,13 @@
 import importlib.util
 import itertools
 
-import naive
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, edited, estimated, minimal_cell, mistakes, write_design
+from builders import DESIGN, arrays_of, edited, estimated, minimal_cell, mistakes, solved, write_design
 
 from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
-from simstudy.data.heads import query_points
-from simstudy.data.shared import SharedData, projections_of
+from simstudy.data.shared import SharedData
 from simstudy.design.load import load_design
 from simstudy.execution.provenance import contents
 from simstudy.theory import exact_moments, leading_order, masked
@@ -114,19 +112,12 @@ def test_mask__lets_each_query_see_the_keys_that_it_says(mask):
 @pytest.mark.parametrize("mask", MASKS)
 def test_masked_query__has_the_estimates_of_the_keys_that_it_sees(mask, mechanism, noise_treatment):
     cell = cell_of(mask, noise_treatment=noise_treatment, **MECHANISMS[mechanism])
-    shared = SharedData(cell, 3, 2)
-    found = members_of(cell, shared)
-    key, query = projections_of(cell)
-    values, variances = shared.values(cell), shared.variances(cell)
+    found = members_of(cell, SharedData(cell, 3, 2))
     for r in range(2):
-        for q, (point, seen) in enumerate(zip(query_points(cell), np.array(VISIBLE[mask]), strict=True)):
-            keys = np.array([shared.keys(N)[r].T[seen] @ w for w in key])
-            images = np.array([[point @ w for w in query]])
-            data = values[r, seen], variances[r, seen]
-            means, gram = naive.moments(MECHANISMS[mechanism], keys, *data, images, cell.bandwidth)
-            np.testing.assert_allclose(found.means[r, q], means[0], atol=1e-10)
-            if noise_treatment == "integrated":
-                np.testing.assert_allclose(found.gram[r, q], gram[0], atol=1e-10)
+        means, gram = solved(cell, MECHANISMS[mechanism], 3 + r)
+        np.testing.assert_allclose(found.means[r], means, atol=1e-10)
+        if noise_treatment == "integrated":
+            np.testing.assert_allclose(found.gram[r], gram, atol=1e-10)
 
 
 @pytest.mark.parametrize(
