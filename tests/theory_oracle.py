@@ -4,18 +4,12 @@ Never imports simstudy.theory.
 """
 
 import numpy as np
-
-from simstudy.design.settings import cell as tables
-from simstudy.design.settings.cell import Cell
+from builders import minimal_cell
 
 
 def make_cell(n_keys=100_000, n_features=2, n_heads=2, head_dim=1, logits="distance", bandwidth=0.8, **data):
-    heads = tables.Heads(n_heads=n_heads, head_dim=head_dim, arrangement="haar")
-    return Cell(
-        data=tables.Data(n_keys=n_keys, n_features=n_features, **data),
-        heads=heads,
-        estimator=tables.Estimator(logits=logits, bandwidth=bandwidth),
-    )
+    shape = {"n_keys": n_keys, "n_features": n_features, "n_heads": n_heads, "head_dim": head_dim}
+    return minimal_cell(**shape, arrangement="haar", logits=logits, bandwidth=bandwidth, **data)
 
 
 def regression_values(record, points):

@@ -50,8 +50,8 @@ def _fill_words(words, half, block, start, c2, c3, k0, k1):
         words[0, i + half], words[1, i + half], words[2, i + half], words[3, i + half] = b
 
 
-def _pair_filler(transform):
-    """Kernel that fills two columns with what ``transform`` makes of their words."""
+def _filler(transform):
+    """Kernel that fills an array with what ``transform`` makes of pairs of words."""
 
     @kernel
     def fill_whole(words, others, x, y):
@@ -66,13 +66,6 @@ def _pair_filler(transform):
             fill_whole(words[whole : whole + _TILE], others[whole : whole + _TILE], tile[0], tile[1])
             for i in range(x.size - whole):
                 x[whole + i], y[whole + i] = tile[0, i], tile[1, i]
-
-    return fill_pair
-
-
-def _filler(transform):
-    """Kernel that fills an array with what ``transform`` makes of pairs of words."""
-    fill_pair = _pair_filler(transform)
 
     @kernel
     def fill(out, k0, k1, role, first, words, tile, spare):

@@ -6,7 +6,6 @@ features but on the sphere, and replicates may be drawn in any grouping with the
 one feature at a time: a library's reduction may add in an order that depends on the shape of the array.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,16 +30,47 @@ from simstudy.kernels.elementary import wave
 
 def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any:
     """Return keys X (R, d, n), or uncorrelated coordinates of them; independent normals for a GPU `Drawn`."""
-    data, dtype, rows = cell.data, cell.simulation.dtype, (first, count, cell.data.n_keys)
-    if isinstance(data.key_distribution, FileKeys):
+    keys, dtype, rows = cell.data.key_distribution, cell.simulation.dtype, (first, count, cell.data.n_keys)
+    if isinstance(keys, FileKeys):
         table = cell.rows.keys.T.astype(dtype)
         return table[:, draw_rows(cell, first, count)].swapaxes(0, 1)
-    n_features, structure = n_coordinates or data.n_features, getattr(data.key_distribution, "structure", "")
+    n_features, structure = n_coordinates or cell.data.n_features, getattr(keys, "structure", "")
     if structure == "identity" or (structure and n_coordinates):
         return (draw if on_cuda() else normals)(cell.data_id, Role.KEYS, *rows, n_features, dtype)
-    z = normals(cell.data_id, Role.KEYS, *rows, n_features)
-    latent = (cell.data_id, Role.KEY_LATENT, *rows, 1)
-    return shape_keys(data.key_distribution, z, lambda draw: draw(*latent)).astype(dtype)
+    # For each key one number more, of which some are made.
+    z, latent = normals(cell.data_id, Role.KEYS, *rows, n_features), (cell.data_id, Role.KEY_LATENT, *rows, 1)
+    match keys:
+        case GaussianKeys(structure="equicorrelated"):
+            # One common factor, which leaves every feature in its place when features are added.
+            z = np.sqrt(keys.correlation) * normals(*latent) + np.sqrt(1.0 - keys.correlation) * z
+        case GaussianKeys():
+            innovation = np.sqrt((1.0 - keys.correlation) * (1.0 + keys.correlation))
+            for j in range(1, n_features):
+                z[:, j] = keys.correlation * z[:, j - 1] + innovation * z[:, j]
+        case SphereKeys():
+            square = np.zeros_like(z[:, 0])
+            for j in range(n_features):
+                square += z[:, j] * z[:, j]
+            z *= (keys.radius / np.sqrt(square))[:, None]
+        case StudentKeys():
+            # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
+            chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, uniforms(*latent))
+            z *= np.sqrt((keys.df - 2.0) / chi_square)
+        case MixtureKeys():
+            component = np.floor(keys.n_components * uniforms(*latent)[:, 0])
+            for j in range(keys.n_components):
+                z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
+        case AutoregressiveKeys():
+            innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
+            # Of stationary variance from the first key on; the filter walks along keys, so that fewer are a prefix.
+            z[..., 0] /= innovation
+            # Imported here: it takes half a second, which a command that draws no such keys need not wait for.
+            from scipy import signal
+
+            z = signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
+        case _:
+            raise TypeError(f"no key distribution {keys!r}")
+    return z.astype(dtype)
 
 
 def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
@@ -61,43 +91,6 @@ def draw_rows(cell: Cell, first: int, count: int) -> np.ndarray:
 def _any_rows(size: int, address: tuple) -> np.ndarray:
     """Return one of so many rows, all equally likely, for each address: (R, n)."""
     return np.floor(size * uniforms(*address)[:, 0]).astype(np.intp)
-
-
-def shape_keys(keys: Any, z: np.ndarray, latent: Callable[[Callable[..., np.ndarray]], np.ndarray]) -> np.ndarray:
-    """Turn normals z (R, d, n), which may be overwritten, into keys; ``latent`` makes one more number for each."""
-    match keys:
-        case GaussianKeys(structure="equicorrelated"):
-            # One common factor, which leaves every feature in its place when features are added.
-            return np.sqrt(keys.correlation) * latent(normals) + np.sqrt(1.0 - keys.correlation) * z
-        case GaussianKeys():
-            rho = keys.correlation
-            innovation = np.sqrt((1.0 - rho) * (1.0 + rho))
-            for j in range(1, z.shape[1]):
-                z[:, j] = rho * z[:, j - 1] + innovation * z[:, j]
-            return z
-        case SphereKeys():
-            square = np.zeros_like(z[:, 0])
-            for j in range(z.shape[1]):
-                square += z[:, j] * z[:, j]
-            return z * (keys.radius / np.sqrt(square))[:, None]
-        case StudentKeys():
-            # z sqrt(df / C) has covariance df / (df - 2) I for C ~ chi-square(df), by inverse distribution function.
-            chi_square = 2.0 * special.gammaincinv(0.5 * keys.df, latent(uniforms))
-            return z * np.sqrt((keys.df - 2.0) / chi_square)
-        case MixtureKeys():
-            component = np.floor(keys.n_components * latent(uniforms)[:, 0])
-            for j in range(keys.n_components):
-                z[:, j] += keys.separation * ((component == j) - 1.0 / keys.n_components)
-            return z
-        case AutoregressiveKeys():
-            innovation = np.sqrt((1.0 - keys.coefficient) * (1.0 + keys.coefficient))
-            # Of stationary variance from the first key on; the filter walks along keys, so that fewer are a prefix.
-            z[..., 0] /= innovation
-            # Imported here: it takes half a second, which a command that draws no such keys need not wait for.
-            from scipy import signal
-
-            return signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
-    raise TypeError(f"no key distribution {keys!r}")
 
 
 def draw_noise(cell: Cell, first: int, count: int) -> np.ndarray:

@@ -104,19 +104,13 @@ def cos_sin(t, quarter):
 
 
 @device_function
-def cos_sin_turn(word):
-    """(cos, sin) of the angle 2 pi (word + 1/2)/2^32."""
-    # The nearest quarter turn is split off in integers, where it is exact.
-    shifted = (word + _EIGHTH) & MASK
-    rest = np.float64(shifted & _QUARTER_MASK) - (2.0**29 - 0.5)
-    return cos_sin(rest * (_TURN * _SCALE), shifted >> _QUARTER_WIDTH)
-
-
-@device_function
 def box_muller(w0, w1):
     """Two independent standard normals from two random 32-bit words."""
     radius = math.sqrt(2.0 * minus_log((np.float64(w0) + 0.5) * _SCALE))
-    cosine, sine = cos_sin_turn(w1)
+    # Of the angle 2 pi (w1 + 1/2)/2^32 the nearest quarter turn is split off in integers, where it is exact.
+    shifted = (w1 + _EIGHTH) & MASK
+    rest = np.float64(shifted & _QUARTER_MASK) - (2.0**29 - 0.5)
+    cosine, sine = cos_sin(rest * (_TURN * _SCALE), shifted >> _QUARTER_WIDTH)
     return radius * cosine, radius * sine
 
 

@@ -47,18 +47,16 @@ class Weighting(NamedTuple):
     Attributes
     ----------
     weights : (H,) array
+        If there are several such, those with the smallest sum of squares.
     risk : float
         Mean squared error of the ensemble with these weights.
     rank : int
-        Numerical rank of the moment matrix that was minimised over.
-    reason : str
-        Empty if the minimiser is unique by full rank, else one sentence that says which minimiser this is.
+        Numerical rank of the moment matrix that was minimised over; below H there may be several best weights.
     """
 
     weights: Array
     risk: float
     rank: int
-    reason: str
 
 
 def error_moments(prediction: Prediction | ExactPrediction) -> ErrorMoments:
@@ -135,14 +133,7 @@ def optimal_weights(
         scaled = matrix / trace if trace > 0 else matrix
         solved = scaled + (_RIDGE * np.eye(n_heads) if rank < n_heads else 0.0)
     weights = CLASSES[within](solved)
-    least, reason = float(weights @ matrix @ weights), ""
-    if rank < n_heads and within != "affine":
-        reason = f"rank {rank} of {n_heads}: of several minimisers, the one with the smallest sum of squares"
-    elif rank < n_heads and least <= RANK_TOLERANCE * trace:
-        reason = f"rank {rank} of {n_heads}: errors cancel, and the weights are the smallest with risk 0"
-    elif rank < n_heads:
-        reason = f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many optimal weights"
-    return Weighting(weights, least, rank, reason)
+    return Weighting(weights, float(weights @ matrix @ weights), rank)
 
 
 def unconstrained_weights(moments: ErrorMoments) -> Weighting:
@@ -169,9 +160,8 @@ def unconstrained_weights(moments: ErrorMoments) -> Weighting:
     """
     aligned = moments.target + moments.cross
     gram = semidefinite("S of moments", moments.errors + moments.cross[:, None] + aligned)
-    weights, rank, n_heads = least_squares(gram, aligned), _rank(gram), len(gram)
-    reason = "" if rank == n_heads else f"rank {rank} of {n_heads}: pseudo-inverse, the smallest of many solutions"
-    return Weighting(weights, mean_squared_error(weights, moments), rank, reason)
+    weights = least_squares(gram, aligned)
+    return Weighting(weights, mean_squared_error(weights, moments), _rank(gram))
 
 
 def _rank(matrix: Array) -> int:

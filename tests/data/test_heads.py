@@ -117,14 +117,6 @@ def make(d=20, seed=0, queries="origin", keys="gaussian", **heads):
     return minimal_cell(n_features=d, seed=seed, queries=queries, key_distribution=keys, **heads)
 
 
-def angles_between(u, v):
-    """Principal angles in degrees, ascending; from sines where the cosine is insensitive."""
-    u, v = np.linalg.qr(u)[0], np.linalg.qr(v)[0]
-    cosines = np.linalg.svd(u.T @ v, compute_uv=False)
-    sines = np.linalg.svd(v - u @ (u.T @ v), compute_uv=False)[::-1]
-    return np.degrees(np.arctan2(sines, cosines))
-
-
 ARRANGEMENTS = [
     ({"arrangement": "aligned"}, (0, 0, 0)),
     ({"arrangement": "orthogonal"}, (90, 90, 90)),
@@ -144,7 +136,7 @@ def test_any_two_heads_have_the_angles_asked_for(n_heads, setting, wanted):
     assert w.shape == (n_heads, 20, 3)
     np.testing.assert_allclose(np.swapaxes(w, 1, 2) @ w, np.broadcast_to(np.eye(3), (n_heads, 3, 3)), atol=1e-15)
     for h, g in itertools.combinations(range(n_heads), 2):
-        np.testing.assert_allclose(angles_between(w[h], w[g]), wanted, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(np.degrees(principal_angles(w)[h, g]), wanted, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("setting", "wanted"), ARRANGEMENTS)

@@ -2,16 +2,7 @@
 
 import numpy as np
 import pytest
-from theory_oracle import (
-    directions,
-    discrepancy,
-    exact_moments,
-    gaussian_grid,
-    kernel_values,
-    make_cell,
-    regression_values,
-    variance_values,
-)
+from theory_oracle import directions, discrepancy, make_cell
 
 from simstudy import theory
 from simstudy.design.settings import processes as s
@@ -80,15 +71,10 @@ def against_exact(target, logits, bandwidth, query, n_keys):
     cell = make_cell(n_keys, 1, 1, 1, logits, bandwidth, regression=regression, noise_sd=noise_sd)
     head, queries = np.ones((1, 1, 1)), np.array([[query]])
     prediction = leading_order(cell, head, head, queries)
-    points, weights = gaussian_grid(np.eye(1), step=0.02)
-    kernel = kernel_values(cell, head[0], head[0], queries[0], points)
-    values = regression_values(regression, points)
-    mean, variance, one = exact_moments(kernel, values, variance_values(cell.data, points), weights, n_keys)
-    assert abs(one - 1) < 1e-7
-    errors = (
-        prediction.covariance[0, 0, 0] / variance - 1,
-        (prediction.bias[0, 0] + prediction.target[0] - mean) / np.sqrt(variance),
-    )
+    exact = theory.exact_moments(cell, head, head, queries)
+    assert exact.reason == "" and exact.self_check < 1e-8
+    variance = exact.covariance[0, 0, 0]
+    errors = prediction.covariance[0, 0, 0] / variance - 1, (prediction.bias - exact.bias).item() / np.sqrt(variance)
     return prediction, *errors
 
 

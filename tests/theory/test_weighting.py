@@ -47,7 +47,7 @@ def test_optimal_weights_meet_the_condition_and_others_do_not(n_heads):
     best = w.optimal_weights(moment)
     assert best.weights.sum() == pytest.approx(1, abs=1e-12)
     assert sums_to_one_residual(moment, best.weights) < 1e-12
-    assert (best.rank, best.reason) == (n_heads, "")
+    assert best.rank == n_heads
     assert best.risk == pytest.approx(1 / np.linalg.inv(moment).sum(), rel=1e-9)
     if n_heads > 1:
         assert sums_to_one_residual(moment, np.full(n_heads, 1 / n_heads)) > 1e-3
@@ -59,7 +59,6 @@ def test_identical_heads_share_their_weight_and_are_reported():
     alone, best = w.optimal_weights(moment), w.optimal_weights(doubled)
     np.testing.assert_allclose(best.weights, alone.weights[[0, 0, 1, 2]] / [2, 2, 1, 1], atol=1e-12)
     assert best.rank == 3
-    assert "rank 3 of 4" in best.reason
     np.testing.assert_allclose(w.optimal_weights(np.ones((5, 5))).weights, 0.2)
     np.testing.assert_allclose(w.optimal_weights(np.zeros((5, 5))).weights, 0.2)
 
@@ -70,7 +69,6 @@ def test_cancelling_errors_leave_no_risk_where_the_pseudo_inverse_does():
     best = w.optimal_weights(moment)
     np.testing.assert_allclose(best.weights, [2, -1])
     assert best.risk == pytest.approx(0, abs=1e-15)
-    assert "cancel" in best.reason
     naive = np.linalg.pinv(moment).sum(axis=1)
     assert naive @ moment @ naive / naive.sum() ** 2 > 1
 
@@ -110,7 +108,6 @@ def test_simplex_weights_meet_the_kkt_conditions(n_heads, scale):
         best = simplex_weights(moment)
         assert simplex_residual(moment, best.weights) < 1e-12
         assert best.risk >= w.optimal_weights(moment).risk * (1 - 1e-12)
-        assert best.reason == ""
 
 
 def test_a_general_solver_finds_no_better_front_greater_weights():
@@ -152,8 +149,7 @@ def test_unconstrained_weights_are_least_squares():
         w.ErrorMoments(moments.errors[doubled], moments.cross[[0, 0, 1, 2]], moments.target)
     )
     np.testing.assert_allclose(twins.weights, expected[[0, 0, 1, 2]] / [2, 2, 1, 1], rtol=1e-9)
-    assert "rank 3 of 4" in twins.reason
-    assert twins.risk == pytest.approx(best.risk)
+    assert twins.rank == 3 and twins.risk == pytest.approx(best.risk)
 
 
 def make_prediction(bias, covariance, target):

@@ -108,7 +108,8 @@ def qmc_law(
 
     def law(randomisation: int, log2_points: int) -> EqualKeysLaw:
         rng = np.random.default_rng([_SEED, randomisation])
-        sobol = scipy.stats.qmc.Sobol(n_uniforms(keys, len(directions)), rng=rng)
+        n_uniforms = len(directions) + isinstance(keys, StudentKeys | MixtureKeys)
+        sobol = scipy.stats.qmc.Sobol(n_uniforms, rng=rng)
         # Half a step of the generator away from 0, which has no quantile.
         points = keys_at(keys, sobol.random_base2(log2_points) + 2.0**-31, directions)
         return EqualKeysLaw(heads, points, regression(points), variance(points), n_keys)
@@ -141,13 +142,8 @@ def _heavy_tails(heads: Heads, keys: Keys, regression: Function, variance: Funct
     return ""
 
 
-def n_uniforms(keys: Keys, n_features: int) -> int:
-    """Count the uniform numbers that one key takes."""
-    return n_features + isinstance(keys, (StudentKeys, MixtureKeys))
-
-
 def keys_at(keys: Keys, uniforms: Array, directions: Array) -> Array:
-    """Keys (N, d) at points (N, n_uniforms) of the unit cube; the directions (d, k) take the first uniforms."""
+    """Keys (N, d) at points (N, uniform) of the unit cube; the directions (d, k) take the first uniforms."""
     gaussian, d = isinstance(keys, GaussianKeys), len(directions)
     root = np.linalg.cholesky(key_covariance(keys, d)) if gaussian else np.eye(d)
     # Rotations leave standard normal vectors what they are.

@@ -104,7 +104,9 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
     reasons = []
     if isinstance(data.key_distribution, GaussianKeys):
         covariance = key_covariance(data.key_distribution, data.n_features)
-        for method in _quadratures(heads):
+        # Methods, the first of which that is not too large is taken.
+        one_number = heads.logits == "dot_product" or heads.projections.shape[2] == 1
+        for method in (ScalarLaw,) * one_number + (MellinLaw,) * (heads.logits == "distance"):
             law = functools.partial(method, heads, covariance, *functions, data.n_keys)
             if not (reason := law(1.0).too_large()):
                 return _prediction(*_refined(law, heads, data.n_keys), target, ERROR_LIMIT)
@@ -118,13 +120,6 @@ def exact_moments(cell: Cell, key_projections: Array, query_projections: Array, 
     errors = [values.std(axis=0, ddof=1) / np.sqrt(len(runs)) for values in (mean, second, check)]
     average = mean.mean(axis=0), second.mean(axis=0), check.max(axis=0)
     return _prediction(average, errors, target, RANDOM_ERROR_LIMIT)
-
-
-def _quadratures(heads: Heads) -> list[type[ScalarLaw | MellinLaw]]:
-    """Methods for Gaussian keys, the first of which that is not too large is taken."""
-    if heads.logits == "dot_product":
-        return [ScalarLaw]
-    return [MellinLaw] if heads.projections.shape[2] > 1 else [ScalarLaw, MellinLaw]
 
 
 def _refined(law: Callable[[float], Law], heads: Heads, n_keys: int) -> tuple[_Computed, list[Array]]:
