@@ -56,16 +56,22 @@ def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monke
     assert '"batches_computed": 4, "batches_damaged": 3' in results.attrs["run"]
 
 
+def holder(folder: Path, before: str = "pass") -> subprocess.Popen:
+    """A process that holds the lock of a folder until it is told to end."""
+    code = (
+        f"{before}; import sys; from pathlib import Path; from simstudy.execution.store import Store\n"
+        "with Store(Path(sys.argv[1])).locked(): print('held', flush=True); sys.stdin.read()"
+    )
+    command, pipe = [sys.executable, "-c", code, folder], subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
 def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monkeypatch):
     store = store_of(design, tmp_path)
     before = batches(tmp_path)
-    other = (
-        "import sys; from simstudy.execution.store import Store; from pathlib import Path\n"
-        "with Store(Path(sys.argv[1])).locked(): print('held', flush=True); sys.stdin.read()"
-    )
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", other, store.folder], stdin=pipe, stdout=pipe, cwd=ROOT) as process:
-        assert process.stdout.readline() == b"held\n"
+    with holder(store.folder) as process:
         with pytest.raises(UserError, match=rf"in use by process {process.pid} on .* since .*; wait for it, or choose"):
             run(design, output=tmp_path, executor="serial")
         assert store.owner().alive and store.owner().pid == process.pid
@@ -78,41 +84,32 @@ def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monke
     assert calls == [] and batches(tmp_path) == before and store.owner() is None
 
 
-ANOTHER_HOST = """
-import fcntl, pathlib, platform, sys
-from simstudy.execution.store import Store
-platform.node = lambda: "another host"
-fcntl.flock = fcntl.flock if sys.argv[2] == "held" else lambda *_: None
-with Store(pathlib.Path(sys.argv[1])).locked(): print("held", flush=True); sys.stdin.read()
-"""
+def test_file_system_without_locks__is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    lacking = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
+    monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", lacking)
+    with pytest.raises(UserError, match="no file locks; mount it with locks"):
+        run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+    assert not (tmp_path / FOLDER / "batches").exists()
 
 
-@pytest.mark.parametrize("lock", ["held", "not there", "lost"])
-def test_two_hosts_on_one_folder__are_refused_or_right_and_never_both_write(lock, tiny, tmp_path, monkeypatch):
-    """As on a network file system, which may have no locks, or lose them when its server starts anew."""
-    design, others, refused = load_design(write_design(tmp_path)), [], ""
+ELSEWHERE = "import fcntl, platform; fcntl.flock = lambda *_: None; platform.node = lambda: 'another host'"
+
+
+def test_two_hosts_that_have_lost_their_locks__do_not_both_write(tiny, tmp_path, monkeypatch):
+    """As on a network file system, whose server started anew."""
+    design, others = load_design(write_design(tmp_path)), []
     path = store_of(design, tmp_path).folder / "batches" / "run"
-    lacking = OSError(errno.ENOLCK, "No locks available") if lock == "not there" else None
-    if lock != "held":
-        monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", Mock(side_effect=lacking))
 
     def begin_elsewhere(*_):
         if path.exists() and not others:
-            process, pipe = [sys.executable, "-c", ANOTHER_HOST, path.parents[1], lock], subprocess.PIPE
-            others.append(subprocess.Popen(process, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT))
-            assert others[0].stdout.readline() == ("" if lock == "held" else "held\n")
+            others.append(holder(path.parents[1], ELSEWHERE))
 
-    try:
+    monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", Mock())
+    with pytest.raises(UserError) as refused:
         run(design, output=tmp_path, executor="serial", observer=begin_elsewhere)
-    except UserError as error:
-        refused = str(error)
-    refused += "".join(other.communicate()[1] for other in others)
-    told = {
-        "held": f"in use by process {os.getpid()} on .* since .*; wait for it",
-        "not there": "no file locks; mount it with locks",
-        "lost": rf"the lock is lost to process {others and others[0].pid} on another host; wait for it, and run again",
-    }
-    assert re.search(told[lock], refused) and path.exists() == (lock != "not there"), refused
+    said = rf"the lock is lost to process {others[0].pid} on another host; wait for it, and run again"
+    assert re.search(said, str(refused.value))
+    others[0].communicate()
     monkeypatch.undo()
     results = run(design, output=tmp_path, executor="serial")
     assert results.drop_attrs().identical(tiny.results.drop_attrs())

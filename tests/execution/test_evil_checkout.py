@@ -20,7 +20,7 @@ from simstudy.execution.store import Store
 FILES = (
     "results.nc", "details.nc", "report.html", "verdicts.csv", "comparisons.csv", "cells.csv", "provenance.json",
     ".lock", ".status.json", ".report.json", "figures/a.png", "replays/a.nc", "batches/run", "batches/1-of-2",
-    "logs/array.sh",
+    "batches/1-of-2.lock",     "logs/array.sh",
 )  # fmt: skip
 FOLDERS = ("figures", ".partial", "logs", "replays", "batches", "confirmed")
 KINDS: dict[str, Callable[[Path, Path], None]] = {
@@ -91,19 +91,6 @@ def test_link_or_pipe_where_a_writer_expects_its_own__is_one_line_and_changes_no
         with store.locked():
             store.write_text(name, "overwritten")
     assert name.split("/")[0] in str(refused.value) and contents(home) == before and os.path.lexists(place)
-
-
-@pytest.mark.parametrize(("name", "kind"), [("run", "file"), ("1-of-2", "pipe"), ("1-of-2.lock", "dangling")])
-def test_link_or_pipe_among_batches__is_one_line_for_every_command(name, kind, home, tmp_path, tiny, in_process):
-    study = tiny.copied(tmp_path / "out") / "tiny" / "quick"
-    (study / "batches" / name).unlink(missing_ok=True)
-    KINDS[kind](study / "batches" / name, home)
-    path, before = write_design(tmp_path), contents(home)
-    for command in (["run", path, "--executor", "serial"], ["run", path, "--share", "1/2"], ["plan", path]):
-        given = [*command, "--output", tmp_path / "out"]
-        result = in_process(*given)
-        assert result.returncode == 2 and result.stderr.count("\n") == 1, (command[0], result.stderr, result.stdout)
-    assert contents(home) == before
 
 
 @pytest.mark.parametrize("level", ["tiny", "tiny/quick"])
