@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from builders import write_design
 from commands import ROOT
+from scipy.stats import binom
 
 import simstudy
 from simstudy import plots
@@ -285,31 +286,19 @@ class Trimmed:
     def __init__(self, k):
         self.k = k
 
-    def __call__(self, x):
-        return {"estimate": np.sort(x, axis=-1)[:, self.k : N - self.k].mean(axis=-1)}
-
-    def median(self, x, /):
-        return {"estimate": np.median(x, axis=-1)}
+    def inner(self, x, /):
+        return {"estimate": np.sort(x, axis=-1)[:, self.k : N - self.k].sum(axis=-1) / (N - 2 * self.k)}
 
 
 def shrunk(x, by):
     return {"estimate": by * x.mean(axis=-1)}
 
 
-def scaled(c):
-    def closure(x):
-        return {"estimate": c * x.mean(axis=-1)}
-
-    return closure
-
-
 @pytest.mark.usefixtures("warm_processes")
 def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_what_it_rests_on(tmp_path):
     def run(by, executor="serial", **how):
-        methods = {
-            "half": functools.partial(shrunk, by=by), "own": lambda x: {"estimate": x.mean(axis=-1)},
-            "twice": scaled(2.0), "trimmed": Trimmed(3), "middle": Trimmed(3).median,
-        }  # fmt: skip
+        own = {"own": lambda x: {"estimate": x.mean(axis=-1)}, "trimmed": Trimmed(3).inner}
+        methods = {"half": functools.partial(shrunk, by=by), **own}
         given = ["bias", "failure_rate"], {"n": [N], "shift": [0.5]}
         return simstudy.simulate("any", sample, methods, given[0], factors=given[1], min_replicates=BATCH,
                                  batch_size=BATCH, output=tmp_path, executor=executor, **how)  # fmt: skip
@@ -317,9 +306,9 @@ def test_any_callable__gives_its_own_numbers_on_other_processes_and_is_known_by_
     found = run(0.5, "processes", workers=1)
     x = AddressedDraw(load_design(tmp_path / "any" / "design.json").cells[0].cell.data_id, 0, BATCH).normals(N) + 0.5
     middle = np.sort(x, axis=1)[:, 3 : N - 3].mean()
-    means = [0.5 * x.mean(), x.mean(), 2.0 * x.mean(), middle, np.median(x, axis=1).mean()]
+    means = [0.5 * x.mean(), x.mean(), middle]
     n = json.loads(found.attrs["run"])["batches_computed"]
-    assert found["simulation"].bias.values.ravel()[:5] + 0.5 == pytest.approx(means, abs=1e-2)
+    assert found["simulation"].bias.values.ravel() + 0.5 == pytest.approx(means, abs=1e-2)
     assert (found["simulation"].failure_rate.values == 0.0).all()
     # Other objects of the same kind are the same methods; with another value that is bound they are others.
     assert run(0.5).attrs["run"] == found.attrs["run"]  # with its seconds: nothing was run again
@@ -445,13 +434,11 @@ def test_example__finds_what_it_declares_in_sixty_lines(name, tmp_path):
 
 
 def covered(method, n, p):
-    total, z = 0.0, 1.959963984540054
-    for x in range(n + 1):
-        if method == "wilson":
-            inside = abs(x / n - p) <= z * math.sqrt(p * (1 - p) / n)
-        else:
-            more = z**2 if method == "agresti_coull" else 0.0
-            m = (x + more / 2) / (n + more)
-            inside = abs(m - p) <= z * math.sqrt(m * (1 - m) / (n + more))
-        total += math.comb(n, x) * p**x * (1 - p) ** (n - x) * inside
-    return total
+    x, z = np.arange(n + 1), 1.959963984540054
+    if method == "wilson":
+        inside = abs(x / n - p) <= z * math.sqrt(p * (1 - p) / n)
+    else:
+        more = z**2 if method == "agresti_coull" else 0.0
+        m = (x + more / 2) / (n + more)
+        inside = abs(m - p) <= z * np.sqrt(m * (1 - m) / (n + more))
+    return binom.pmf(x, n, p) @ inside

@@ -30,22 +30,12 @@ def test_philox_gives_the_published_answers(counter, key, answer):
     assert tuple(int(w) for w in words) == answer
 
 
-def reference_words(counter, key):
-    """Philox4x32-10 in Python integers, written from the paper."""
-    (a, b, c, d), (k, m) = counter, key
-    for _ in range(10):
-        x, y = 0xD2511F53 * a, 0xCD9E8D57 * c
-        a, b, c, d = (y >> 32) ^ b ^ k, y & ONES, (x >> 32) ^ d ^ m, x & ONES
-        k, m = (k + 0x9E3779B9) & ONES, (m + 0xBB67AE85) & ONES
-    return a, b, c, d
-
-
 def reference_pair(role, replicate, row, column):
     key = int(STREAM[:16], 16)
     counter = (column // 4, row, replicate & ONES, (role << 24) | (replicate >> 32))
-    words = reference_words(counter, (key & ONES, key >> 32))
+    words = philox.philox(*map(np.uint64, (*counter, key & ONES, key >> 32)))
     at = column % 4 // 2 * 2
-    return tuple((w + 0.5) / 2**32 for w in words[at : at + 2])
+    return tuple((int(w) + 0.5) / 2**32 for w in words[at : at + 2])
 
 
 def reference_normal(role, replicate, row, column):
@@ -115,10 +105,8 @@ def make(keys="gaussian", n=50, d=D, **settings):
 
 
 def covariance(name):
-    apart, centres = (
-        np.abs(np.subtract.outer(np.arange(D), np.arange(D))),
-        2.0 * (np.eye(3, D) - (np.arange(D) < 3) / 3),
-    )
+    apart = np.abs(np.subtract.outer(np.arange(D), np.arange(D)))
+    centres = 2.0 * (np.eye(3, D) - (np.arange(D) < 3) / 3)
     return {
         "equicorrelated": np.where(apart, 0.4, 1.0),
         "autoregressive": 0.6**apart,

@@ -88,9 +88,8 @@ def test_cancelling_errors_leave_no_risk_where_the_pseudo_inverse_does():
     ],
 )
 def test_what_is_no_moment_matrix_is_refused(moment, word):
-    for solver in (w.optimal_weights, simplex_weights, front_greater_weights):
-        with pytest.raises(ValueError, match=word):
-            solver(moment)
+    with pytest.raises(ValueError, match=word):
+        w.optimal_weights(moment)
 
 
 def simplex_residual(moment, weights):

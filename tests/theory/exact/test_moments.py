@@ -4,11 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import minimal_cell
 from theory_oracle import directions, gaussian_grid, kernel_values, make_cell, regression_values, variance_values
 from theory_oracle import exact_moments as brute_moments
 
-from simstudy.data.heads import key_projections, query_projections
 from simstudy.design.settings import processes as s
 from simstudy.design.settings.rows import Rows
 from simstudy.theory import exact_moments, leading_order
@@ -152,19 +150,6 @@ def test_mellin_transforms_agree_with_grids(monkeypatch, n_keys, bandwidth, degr
     mellin = predict(cell, heads, QUERIES[1:2])
     assert (mellin.covariance != grids.covariance).any()
     assert off_by(grids, mellin.bias + mellin.target[:, None], mellin.covariance) < 1e-7
-
-
-@pytest.mark.parametrize("method", [exact_moments, leading_order])
-def test_heads_of_their_own_bandwidths_have_the_moments_of_cells_of_these(method):
-    settings = {"regression": "linear", "n_features": 2, "head_dim": 1, "n_keys": 4000, "arrangement": "haar"}
-    cells = [
-        minimal_cell(**settings, bandwidth=1.0, head_bandwidths=(1.0, 2.0)),
-        *(minimal_cell(**settings, bandwidth=bandwidth) for bandwidth in (1.0, 2.0)),
-    ]
-    own, plain, wide = (method(cell, key_projections(cell), query_projections(cell), QUERIES) for cell in cells)
-    for h, other in enumerate((plain, wide)):
-        np.testing.assert_allclose(own.bias[:, h], other.bias[:, h], rtol=1e-9)
-        np.testing.assert_allclose(own.covariance[:, h, h], other.covariance[:, h, h], rtol=1e-9)
 
 
 ROW_RNG = np.random.default_rng(11)
