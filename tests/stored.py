@@ -1,71 +1,47 @@
-"""What a study has stored: batches one by one, named as if each had a file, and the numbers of its results."""
+"""What a study has stored: batches one by one, and the numbers of its results."""
 
 import os
 from pathlib import Path
 
 import xarray as xr
 
-from simstudy.execution.batches import Entry, index_of
+from simstudy.execution.batches import _HEAD, index_of
 from simstudy.execution.folder import Folder
 
 FOLDER = Path("tiny") / "quick"
+Name = tuple[str, str, int]
+"""Of a batch: folder of its study, cell and number."""
 
 
-def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("batches/*") if path.suffix != ".lock")
-
-
-def entries(folder: Path) -> dict[str, tuple[Path, Entry]]:
-    """Names of all single batches below a folder, each with its file and place: elsewhere once it is stored again."""
+def rows(folder: Path) -> dict[Name, tuple[Path, int, int]]:
+    """File of each single batch below a folder, and where it begins and ends: elsewhere once it is stored again."""
     found = {}
-    for path in files(folder):
-        study = path.parent.parent
-        name = "" if study == folder else f"{study.relative_to(folder).as_posix()}/"
+    for path in sorted(path for path in folder.rglob("batches/*") if path.suffix != ".lock"):
+        study = str(path.parent.parent.relative_to(folder))
         for identity, stored in index_of(Folder(path.parent), [path.name]).items():
-            for entry in (each for each in stored.values() if each.n_batches == 1):
-                found[f"{name}batches/{identity}/{entry.first:07d}.batch"] = path, entry
+            single = (entry for entry in stored.values() if entry.n_batches == 1)
+            found |= {(study, identity, entry.first): (path, entry.start, entry.stop) for entry in single}
     return found
 
 
-def rows(folder: Path) -> dict[str, int]:
-    return {name: entry.start for name, (_, entry) in entries(folder).items()}
+def batches(folder: Path) -> dict[Name, bytes]:
+    return {name: path.read_bytes()[start:stop] for name, (path, start, stop) in rows(folder).items()}
 
 
-def batches(folder: Path) -> dict[str, bytes]:
-    return {name: path.read_bytes()[entry.start : entry.stop] for name, (path, entry) in entries(folder).items()}
-
-
-def record(batch: Path) -> bytes:
-    path, entry = _place(batch)
-    return path.read_bytes()[entry.start : entry.stop]
-
-
-def overwrite(batch: Path, content: bytes) -> None:
-    """Put other bytes in the place of a batch; those that lack are zero, as of a block that a disk has lost."""
-    path, entry = _place(batch)
-    _put(path, entry.start, content[: entry.size].ljust(entry.size, b"\0"))
-
-
-def flip(batch: Path, place: int = 0) -> None:
-    content = bytearray(record(batch))
-    content[place] ^= 1
-    overwrite(batch, bytes(content))
-
-
-def remove(batch: Path) -> None:
-    """Let a batch be none, and all others be where they are."""
-    path, entry = _place(batch)
-    _put(path, entry.start - len(entry.head()), b"\0")
-
-
-def _put(path: Path, place: int, content: bytes) -> None:
+def overwrite(folder: Path, name: Name, content: bytes, place: int = 0) -> None:
+    """Put other bytes from a place of a batch on, and leave all others where they are."""
+    path, start, _ = rows(folder)[name]
     with path.open("r+b") as file:
-        os.pwrite(file.fileno(), content, place)
+        os.pwrite(file.fileno(), content, start + place)
 
 
-def _place(batch: Path) -> tuple[Path, Entry]:
-    study = batch.parent.parent.parent
-    return entries(study)[batch.relative_to(study).as_posix()]
+def flip(folder: Path, name: Name) -> None:
+    overwrite(folder, name, bytes([batches(folder)[name][0] ^ 1]))
+
+
+def remove(folder: Path, name: Name) -> None:
+    """Let a batch be none, as its head is none."""
+    overwrite(folder, name, b"\0", -_HEAD.size)
 
 
 def numbers(results: Path) -> dict[str, str]:

@@ -6,11 +6,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from commands import ROOT, environment
+from commands import FORKS, ROOT, environment
 from distributed import Security, rpc
 
 
@@ -40,7 +41,11 @@ def answering(sockets: Iterable[Listener]) -> list[str]:
 
     Whoever is answered can run code there: all that come are let in, or not, by one listener.
     """
+    with ProcessPoolExecutor(1, FORKS) as stranger:  # whose sockets end with it
+        return stranger.submit(_answering, [f"{one.host}:{one.port}" for one in sockets]).result()
 
+
+def _answering(places: list[str]) -> list[str]:
     async def answers(address: str, security: Security | None) -> bool:
         how = security.get_connection_args("client") if security else {}
         with contextlib.suppress(Exception):
@@ -52,7 +57,7 @@ def answering(sockets: Iterable[Listener]) -> list[str]:
         return await asyncio.gather(*(answers(*each) for each in tried))
 
     ways = (("tcp", None), ("tls", Security.temporary()))
-    tried = [(f"{kind}://{one.host}:{one.port}", security) for one in sockets for kind, security in ways]
+    tried = [(f"{kind}://{place}", security) for place in places for kind, security in ways]
     return [address for (address, _), found in zip(tried, asyncio.run(all_answers()), strict=True) if found]
 
 

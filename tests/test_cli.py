@@ -139,7 +139,7 @@ def test_run_in_use__is_told_by_status(in_process, tmp_path):
 
 def test_damaged_batches__are_told(in_process, tmp_path, tiny):
     path, output = write_design(tmp_path), tiny.copied(tmp_path / "out")
-    flip(output / min(rows(output)))
+    flip(output, min(rows(output)))
     result = in_process("run", path, "--output", output, "--executor", "serial")
     assert result.returncode in (0, 3) and "1 stored batches were damaged" in result.stderr
 

@@ -102,7 +102,7 @@ def test_confirm__has_its_own_folder_resumes_there_and_leaves_the_run_as_it_was(
     assert "Confirmed with the text “a text”" in (folder / "report.html").read_text()
     whole = batches(folder)
     for name in list(whole)[::2]:
-        remove(folder / name)
+        remove(folder, name)
     assert len(batches(folder)) < len(whole)
     again = confirm("a text")
     assert again[0] == folder and again[1].assign_attrs(run="").identical(first.assign_attrs(run=""))

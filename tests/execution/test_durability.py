@@ -13,7 +13,7 @@ import pytest
 from builders import DESIGN, edited, run, write_design
 from commands import ROOT
 from faults import UNFOLDED, Calm
-from stored import FOLDER, batches, flip, overwrite, record, remove
+from stored import FOLDER, batches, flip, overwrite, remove
 
 from simstudy import plan
 from simstudy.design.load import load_design
@@ -45,11 +45,11 @@ def computed(monkeypatch) -> list[tuple]:
 
 def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monkeypatch):
     wanted = batches(tmp_path)
-    stored = [tmp_path / name for name in sorted(wanted)]
-    overwrite(stored[0], record(stored[0])[:1000])
-    flip(stored[1])
-    overwrite(stored[2], record(stored[3]))
-    remove(stored[4])
+    cut, flipped, another, doubled, removed, *_ = sorted(wanted)
+    overwrite(tmp_path, cut, bytes(len(wanted[cut]) - 1000), 1000)
+    flip(tmp_path, flipped)
+    overwrite(tmp_path, another, wanted[doubled])
+    remove(tmp_path, removed)
     calls = computed(monkeypatch)
     results = run(design, output=tmp_path, executor="serial")
     assert len(calls) == 4 and batches(tmp_path) == wanted

@@ -68,7 +68,7 @@ def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished,
     design, store = finished
     assert read_status(design, store) is not None
     if gone:
-        remove(store.folder / min(rows(store.folder)))
+        remove(store.folder, min(rows(store.folder)))
     else:
         (store.folder / FILE).write_text(json.dumps({"origin": "x"}))
     assert read_status(design, Store(store.folder)) is None

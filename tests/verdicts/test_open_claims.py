@@ -177,7 +177,7 @@ def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, f
     folder, results = first
     study = folder / "tiny" / "quick"
     for name in sorted(rows(study))[::3]:
-        remove(study / name)
+        remove(study, name)
     for where, how in ((folder, {"executor": "serial"}), (tmp_path, {"executor": "threads", "workers": 2})):
         other = run(design_of(where, near), output=where, **how)
         xr.testing.assert_identical(results.drop_attrs(), other.drop_attrs())
