@@ -77,16 +77,20 @@ def key_offset(cell: Cell) -> np.ndarray:
     return common_part(cell.rows.keys)
 
 
+@functools.lru_cache(maxsize=8)  # each batch asks several times
 def query_points(cell: Cell) -> np.ndarray:
     """Query points (Q, d), fixed over the replicates of a batch and, for one seed, over the cells of a study."""
     queries, d = cell.queries.queries, cell.data.n_features
     if isinstance(queries, GaussianQueries):
         geometry = cell.geometry if "queries" in cell.population else 0
-        return queries.scale * normals(_stream(cell), Role.QUERIES, geometry, 1, queries.count, d)[0].T
-    if isinstance(queries, HeldOutQueries):
-        return cell.rows.points[: queries.count]
-    points = queries.points if isinstance(queries, GivenQueries) else ((),)
-    return np.array([np.pad(np.array(point, float), (0, d - len(point))) for point in points])
+        found = queries.scale * normals(_stream(cell), Role.QUERIES, geometry, 1, queries.count, d)[0].T
+    elif isinstance(queries, HeldOutQueries):
+        found = cell.rows.points[: queries.count]
+    else:
+        points = queries.points if isinstance(queries, GivenQueries) else ((),)
+        found = np.array([np.pad(np.array(point, float), (0, d - len(point))) for point in points])
+    found.flags.writeable = False
+    return found
 
 
 def _stream(cell: Cell, draw: int = 0) -> str:

@@ -52,9 +52,9 @@ class SharedData:
     def _seen(self, cell: Cell) -> np.ndarray:
         """Keys, or those first features of them of which their values and variances are made."""
         n, span = cell.data.n_keys, span_of(cell)
-        if span is None or not span.basis.size:
+        if span is None or not span.directions.size:
             return self.keys(n)
-        keys, features = self.keys(n, span.basis.shape[1]), span.features
+        keys, features = self.keys(n, span.directions.shape[1]), span.features
         return self.once(("seen", n, *_coordinates(cell)), lambda: np.asarray(project(keys, features))[:, 0])
 
     def values(self, cell: Cell) -> np.ndarray:
@@ -67,7 +67,7 @@ class SharedData:
         """Values, and their variances where noise is integrated out: on the GPU if it draws the keys and knows both."""
         if cell.simulation.noise_treatment == "drawn":
             return self.values(cell), None
-        known = () if _coordinates(cell) else directions_of(cell)  # of coordinates no whole keys are drawn
+        known = () if _coordinates(cell) else directions_of(cell.data)  # of coordinates no whole keys are drawn
         if not (known and isinstance(drawn := self._drawn(cell.data.n_keys), Drawn)):
             return self.values(cell), self.variances(cell)
         return gpu_kernels().evaluate(*known, drawn)

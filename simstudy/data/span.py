@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.data import heads, regression
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import Cell, Data
 from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys, Keys, ResidualNoise, StudentKeys
 
 Array = NDArray[np.float64]
@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
     slopes: Array  # (head, feature or coordinate, query)
     features: Array  # (1, coordinate, feature): the first ones, which the target and the noise see
-    basis: Array  # (feature, coordinate): no coordinate where keys are drawn whole
+    directions: Array  # (feature, coordinate) R'V, whose basis B is; no coordinate where keys are drawn whole
 
 
 @functools.lru_cache(maxsize=1024)
@@ -36,7 +36,7 @@ def n_coordinates(cell: Cell) -> int | None:
     few = cell.functions is None and cell.n_queries < p
     if not (few and whole) or estimator.combination.kind in ("product", "fitted"):
         return None
-    known = directions_of(cell)
+    known = directions_of(cell.data)
     elliptical = isinstance(cell.data.key_distribution, GaussianKeys | StudentKeys | AutoregressiveKeys)
     if not (known and elliptical):
         return 0
@@ -55,27 +55,28 @@ def span_of(cell: Cell) -> Span | None:
     if not n:
         return Span(slopes, np.empty((1, 0, 0)), np.empty((d, 0)))
     directions = np.concatenate([*slopes, np.eye(d, n - n_slopes)], axis=1)
-    basis, factor = np.linalg.qr(directions if (root := root_of(keys, d)) is None else root.T @ directions)
-    signs = np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)
-    slopes, features = np.split(signs[:, None] * factor, [n_slopes], axis=1)
-    return Span(slopes.reshape(n, cell.heads.n_heads, -1).swapaxes(0, 1), features[None], basis * signs)
+    directions = directions if (root := root_of(keys, d)) is None else root.T @ directions
+    factor = np.linalg.qr(directions, mode="r")  # populations have new ones in each batch
+    factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
+    slopes, features = np.split(factor, [n_slopes], axis=1)
+    return Span(slopes.reshape(n, cell.heads.n_heads, -1).swapaxes(0, 1), features[None], directions)
 
 
 @functools.lru_cache(maxsize=32)
-def directions_of(cell: Cell) -> tuple[Array, ...]:
+def directions_of(data: Data) -> tuple[Array, ...]:
     """Return directions (1, feature, a) of m and the variance of the noise, and factors (a, 5); nothing if unknown.
 
     Of each direction: 0 for m or 1, and the factors of its y = direction·x, y², cos y and sin y.
     """
-    noise, d = cell.data.noise, cell.data.n_features
+    noise, d = data.noise, data.n_features
     try:
-        m = regression.as_waves(cell.data.regression, d)
+        m = regression.as_waves(data.regression, d)
     except TypeError:
         return ()
     if isinstance(noise, ResidualNoise):
         return ()
     (j, k), unit, strength = np.nonzero(m.curvature), np.eye(d), getattr(noise, "strength", 0.0)
-    constant, quarters = cell.data.noise_sd**2 / (1.0 + strength), m.curvature[j, k] / 4.0
+    constant, quarters = data.noise_sd**2 / (1.0 + strength), m.curvature[j, k] / 4.0
     # 4 x y = (x + y)² - (x - y)²
     directions = np.vstack([np.zeros(d), unit[0], m.gradient, unit[j] + unit[k], unit[j] - unit[k], m.waves])
     factors = np.zeros((len(directions), 5))

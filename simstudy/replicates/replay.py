@@ -51,11 +51,12 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
         # Heads that are drawn anew for each replicate have one axis more.
         drawn = (each[0] if each.ndim > 3 else each for each in projections_of(cell, replicate))
         n, d, span = cell.data.n_keys, cell.data.n_features, span_of(cell)
-        if span is None or not span.basis.size:
+        if span is None or not span.directions.size:
             keys = shared.keys(n)[0]
         else:  # of a cell that draws coordinates alone, some keys that have these
-            rest = np.linalg.qr(span.basis, mode="complete")[0][:, span.basis.shape[1] :]
-            keys = np.concatenate([span.basis, rest], axis=1) @ shared.keys(n, d)[0]
+            basis, factor = np.linalg.qr(span.directions, mode="complete")
+            basis[:, : factor.shape[1]] *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)
+            keys = basis @ shared.keys(n, d)[0]
             root = root_of(cell.data.key_distribution, d)
             keys = keys if root is None else root @ keys
         arrays = {

@@ -182,7 +182,7 @@ def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys
     settings |= {"regression": {"kind": "ridge", "direction": [1.0, 2.0]}, "queries": {"kind": "gaussian", "count": 2}}
     cells = [minimal_cell(n_heads=2, n_keys=50, bandwidth=b, noise_sd=0.5, **settings) for b in (1.3, 2.6)]
     shared, span = SharedData(cells[0], 3, 1), span_of(cells[0])
-    assert span.basis.shape == (d, 6 if d == 10 else 0)
+    assert span.directions.shape == (d, 6 if d == 10 else 0)
     for cell in cells:
         found, members = replay(cell, 3), members_of(cell, shared)
         key, query = found["key_projections"].values, found["query_projections"].values
@@ -196,7 +196,7 @@ def test_queries_that_are_absorbed__have_the_estimates_of_keys_of_their_law(keys
         unit = np.array([1.0, 2.0]) / math.sqrt(5.0)
         np.testing.assert_allclose(inputs[1], np.sin(unit @ inputs[0][:2]), atol=1e-9)
         np.testing.assert_allclose(inputs[2], 0.125 * (1.0 + inputs[0][0] ** 2), rtol=1e-9)
-    if span.basis.size:
+    if span.directions.size:
         drawn = np.cov(np.concatenate(SharedData(cells[0], 0, 200).keys(50, 6), axis=1))
         np.testing.assert_allclose(drawn, np.eye(6), atol=0.1)  # five standard errors
         sigma, gaps = np.eye(d), abs(np.subtract.outer(range(d), range(d)))

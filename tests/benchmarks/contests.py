@@ -185,16 +185,9 @@ def few_query_rows(rounds: int) -> Iterator[Row]:
     yield Row("whole W1", size, "NumPy, keys drawn", ratio(whole, ours), "times simstudy")
 
 
-POPULATIONS = (
-    (64, 2, 2, 1), (64, 4, 4, 16), (32, 4, 8, 128), (256, 1, 1, 1), (256, 4, 16, 4), (256, 4, 16, 64), (256, 8, 4, 256),
-    (1024, 8, 4, 4), (1024, 4, 2, 64), (1024, 8, 64, 16), (4096, 2, 4, 4), (4096, 8, 16, 16),
-)  # fmt: skip
-"""Keys, heads, dimensions of a head, queries."""
-
-
 def population_rows() -> Iterator[Row]:
     """Time of other numbers of replicates a draw to one error of both measures, by variances of two other pilots."""
-    for n_keys, n_heads, head_dim, n_queries in POPULATIONS:
+    for n_keys, n_heads, head_dim, n_queries in workloads.POPULATIONS:
         cell = functools.partial(
             workloads.attention_cell, n_queries, head_dim, n_keys=n_keys, n_heads=n_heads, population=["queries"]
         )

@@ -101,6 +101,13 @@ def cell(size: Size, treatment: str) -> Cell:
     )  # fmt: skip
 
 
+POPULATIONS = (
+    (64, 2, 2, 1), (64, 4, 4, 16), (32, 4, 8, 128), (256, 1, 1, 1), (256, 4, 16, 4), (256, 4, 16, 64), (256, 8, 4, 256),
+    (1024, 8, 4, 4), (1024, 4, 2, 64), (1024, 8, 64, 16), (4096, 2, 4, 4), (4096, 8, 16, 16),
+)  # fmt: skip
+"""Keys, heads, dimensions of a head, queries."""
+
+
 def attention_cell(n_queries: int = 4, head_dim: int = 64, **settings: Any) -> Cell:
     """A layer of a transformer at few queries, whose heads fill its features."""
     return minimal_cell(

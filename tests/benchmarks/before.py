@@ -1,0 +1,127 @@
+"""Time of a build before over ours, to one Monte Carlo error: ``python tests/benchmarks/before.py COMMIT``.
+
+Cells are heads as transformers have them: 64 dimensions, dot products at temperature √64.  Each build runs in a process
+of its own; they take turns, cell by cell.  A build takes the faster of control and plain replicates, and as many
+replicates of each draw of a population as it chooses by default.
+"""
+
+import io
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MEASURES = ("mse", "ensemble_variance")  # as of `allocation`
+FLOOR = 1024
+"""Replicates by default, however few the precision takes."""
+TARGETS = {"no signal": "zero", "2 sin x₁": {"kind": "ridge", "amplitude": 2.0}}
+COLUMNS = [f"{name} {to}" for name in ("error²", "variance") for to in ("to any error", "to 1 %", "to 0.1 %")]
+
+
+def cells() -> Iterator[tuple[str, dict[str, Any]]]:
+    for n, (heads, queries), scale in itertools.product((128, 1024, 4096), ((8, 16), (12, 4)), (1.0, 1.414, 2.0)):
+        size = {"n_keys": n, "n_heads": heads, "n_features": 64 * heads, "batch_size": max(64, 2**17 // n)}
+        points = {"kind": "gaussian", "count": queries, "scale": scale}
+        for name, m in TARGETS.items():
+            label = f"{n} keys, {heads} heads, {queries} queries, logits of variance {scale**2:.0f}, {name}"
+            yield label, size | {"queries": points, "regression": m}
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    from workloads import POPULATIONS  # of this build alone
+
+    for n, heads, dim, queries in (*POPULATIONS, (128, 8, 64, 16), (1024, 12, 64, 4)):
+        size = {"n_keys": n, "n_heads": heads, "head_dim": dim, "n_features": dim * heads, "population": ["queries"]}
+        points = {"kind": "gaussian", "count": queries}
+        label = f"{n} keys, {heads} heads of {dim}, a population of {queries} queries"
+        yield label, size | {"queries": points, "regression": TARGETS["2 sin x₁"]}
+
+
+def measure(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return seconds of a replicate, or of a draw, and relative errors of one, by each way to compute a cell."""
+    from builders import minimal_cell
+
+    from simstudy.replicates.batch import simulate_batch
+    from simstudy.replicates.population import measured
+
+    base = {"head_dim": 64, "arrangement": "orthogonal", "logits": "dot_product", "bandwidth": "attention"} | settings
+    base, found, chosen = base | {"dtype": "float32"}, {}, {}
+    if "population" in settings:
+        try:
+            from simstudy.replicates import allocation
+        except ImportError:  # a build before, which chooses no size
+            pass
+        else:
+            chosen["batch_size"] = allocation.best_size([minimal_cell(**base)])
+            found["variances"] = [allocation.variances(minimal_cell(**base, seed=seed)).tolist() for seed in (11, 12)]
+    for way in ("none", "expansion"):
+        cell = minimal_cell(**base, **chosen, control=way)
+        size, numbers = cell.simulation.batch_size, range(2)
+        simulate_batch([cell], 2)
+        start = time.process_time()
+        batches = [simulate_batch([cell], number)[0] for number in numbers]
+        seconds = (time.process_time() - start) / len(numbers)
+        if "population" in settings:
+            found[way] = seconds, size
+        else:
+            performance, root = measured(cell, batches), np.sqrt(size * len(numbers))
+            relative = {name: float(performance.mcse[name] / performance.estimate[name]) * root for name in MEASURES}
+            found[way] = seconds / size, relative
+    return found
+
+
+def needed(found: dict[str, Any], of: int, wanted: float, variances: Any) -> float:
+    """Return the seconds that a measure takes to an error, by the faster way."""
+    taken = []
+    for seconds, known in (found["none"], found["expansion"]):
+        if variances is not None:  # between and within draws
+            units = (variances[0][of] + variances[1][of] / (known - 1)) / wanted**2
+        else:
+            units = max((known[MEASURES[of]] / wanted) ** 2, FLOOR if wanted > 1e-6 else 0)
+        taken.append(seconds * units)
+    return min(taken)
+
+
+def main(commit: str) -> None:
+    here = Path(__file__).resolve().parents[2]
+    with tempfile.TemporaryDirectory() as before:
+        packed = subprocess.run(["git", "-C", here, "archive", commit], check=True, capture_output=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(before, filter="data")
+        builds = [_started(Path(place)) for place in (here, before)]
+        print("||" + "|".join(COLUMNS) + "|\n|---|" + "---|" * len(COLUMNS), flush=True)
+        for label, settings in cells():
+            ours, theirs = (_asked(build, settings) for build in builds)
+            variances = np.mean(ours["variances"], axis=0) if "variances" in ours else None
+            wanted = itertools.product(range(len(MEASURES)), (1e-9, 1e-2, 1e-3))
+            ratios = [needed(theirs, *each, variances) / needed(ours, *each, variances) for each in wanted]
+            print(f"|{label}|" + "|".join(f"{each:.3g}" for each in ratios) + "|", flush=True)
+        for build in builds:
+            build.communicate()
+
+
+def _started(place: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{place}{os.pathsep}{place / 'tests'}"}
+    environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, __file__], env=environment, **pipes)
+
+
+def _asked(build: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    print(json.dumps(settings), file=build.stdin, flush=True)
+    return json.loads(build.stdout.readline())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(sys.argv[1])
+    else:
+        for line in sys.stdin:
+            print(json.dumps(measure(json.loads(line))), flush=True)
