@@ -32,6 +32,8 @@ COUNT_SECONDS, WORKER_SECONDS, BUSY_SECONDS = 1.0, 30, 60.0
 ONE_ENGINE = "install the same simstudy and libraries there, and use nodes of one processor type"
 _HERE = r"inproc://.*|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]+)?"
 """Addresses on this machine, to which nobody else on the network connects."""
+_GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+"""Control groups of this process, and what the system says of them."""
 _FILES = ("memory.max", "memory.current", "file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
 """Of a control group, version 2 and 1: its limit, what is used, and how much of that can be given back."""
 
@@ -43,9 +45,9 @@ def available() -> int:
     if limit != resource.RLIM_INFINITY:
         free.append(limit - psutil.Process().memory_info().vms)
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in _GROUPS[0].read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            root = Path("/sys/fs/cgroup", controllers)
+            root = _GROUPS[1] / controllers
             for group in (root / path[1:], *(root / path[1:]).parents):
                 for most, used, cached in _FILES:
                     with contextlib.suppress(OSError, ValueError):  # no such file; no limit, which is "max"

@@ -116,13 +116,12 @@ class RunState:
             cell = planned.cell
             identity = identity_of(cell, device)
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
-            looks, sharers = store.summary(identity).get(name), self._sharers[identity]
+            sharers = self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
             account = CellProgress(planned, identity, stored, name)
-            account.target = account.first
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
-            if looks:
-                account.looks, account.target = [*looks], max(account.first, looks[-1])
+            account.looks = [*store.summary(identity).get(name, ())]
+            account.target = max([account.first, *account.looks[-1:]])
             sharers.append(account)
             self.accounts.append(account)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
