@@ -124,7 +124,7 @@ def scaling_rows(rounds: int) -> Iterator[Row]:
     size, half = "p = 64, 1024 queries", np.random.default_rng(1).random((1024, 1024)) < 0.5
     bands = {f"band of {2 * width + 1} keys": abs(distance) <= width for width in (64, 16)}
     for name, visible in {"causal mask": distance >= 0, **bands}.items():
-        jobs = [several(_heads(1024, 4, 1024, 64, visible=each), _CALLS) for each in (None, visible)]
+        jobs = [_heads(1024, 4, 1024, 64, visible=each, replicates=_CALLS) for each in (None, visible)]
         yield Row("W0", size, name, ratio(*interleaved(jobs, rounds)), "times the speed")
     masked = _heads(1024, 4, 1024, 64, visible=half)
     found = ratio(*interleaved([_numpy_masked(masked), masked], rounds))
@@ -133,9 +133,11 @@ def scaling_rows(rounds: int) -> Iterator[Row]:
     yield Row("W0", "256 keys, 4 queries", "256 heads for 64", ratio(few, many), "of the speed of a head")
 
 
-def _heads(n: int, n_heads: int, n_queries: int, p: int, logits_by: float = 1.0, visible: Any = None) -> Any:
-    rng = np.random.default_rng(0)
-    keys, values = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1, n_heads, p, n), (1, n)))
+def _heads(
+    n: int, n_heads: int, n_queries: int, p: int, logits_by: float = 1.0, visible: Any = None, replicates: int = 1
+) -> Any:
+    rng, shapes = np.random.default_rng(0), ((replicates, n_heads, p, n), (replicates, n))
+    keys, values = (rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
     # Queries, and the flags of a key, side by side, as the package hands them on.
     queries = logits_by * rng.standard_normal((n_heads, p, n_queries), dtype=np.float32).transpose(2, 0, 1)
     flags = None if visible is None else np.asfortranarray(visible)

@@ -40,6 +40,7 @@ SIZES = (Size("S1", 1024, 32, 8, 64, 8), Size("S2", 4096, 64, 16, 64, 1), Size("
 LAYERS = (
     Size("layer", 1024, 768, 12, 64, 1, 64, logits="dot_product"),
     Size("layer, 16 queries", 1024, 512, 8, 16, 1, 64, logits="dot_product"),
+    Size("layer, 32 dimensions", 1024, 384, 12, 64, 1, 32, logits="dot_product"),
 )
 TINY = Size("tiny", 48, 9, 3, 5, 2)
 
