@@ -64,13 +64,13 @@ def _piece_length(cell: Cell, size: int) -> int:
     return min(max(1, cell.simulation.batch_size // N_BLOCKS), max(1, size // replicate_bytes(cell)))
 
 
-def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu", some: Any = ()) -> list[Moments]:
-    """Return the moments of one batch, or of some `pieces`, for each of some cells with equal `shares_data`."""
+def simulate_batch(cells: Sequence[Cell], batch: int, device: str = "cpu") -> list[Moments]:
+    """Return the moments of one batch for each of some cells with equal `shares_data`."""
     drawn = [cell.in_batch(batch) for cell in cells]
     largest = max(drawn, key=lambda cell: cell.data.n_keys)
     with computing_on(device):
         found = [no_moments(cell) for cell in drawn]
-        for blocks, first, count in some or pieces(largest, batch, device):
+        for blocks, first, count in pieces(largest, batch, device):
             shared = SharedData(largest, first, count)
             found = [_add(cell, moments, shared, blocks) for cell, moments in zip(drawn, found, strict=True)]
     return found
