@@ -30,7 +30,6 @@ def test_indices__are_those_of_the_geometry_and_the_output():
 ALLOWED: dict[str, set[str]] = {
     "arguments": set(),
     "formulas": set(),
-    "pools": {"errors"},
     "weights": set(),
     "netcdf": set(),
     "errors": set(),
@@ -43,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "attention": {"kernels", "data", "design.settings", "weights", "transformers"},
     "replicates": {"attention", "data", "kernels.cuda", "kernels.devices", "kernels.errors", "design", "errors"},
     "execution": {"replicates", "attention.combinations", "data.geometry", "kernels.devices", "kernels.sealed",
-                  "design", "pools", "errors", "netcdf"},
+                  "design", "errors", "netcdf"},
     "verdicts": {"execution", "replicates.intervals", "replicates.performance", "theory", "data", "design"},
     "report": {"results", "verdicts", "execution", "design", "errors"},
     "judging": {"report", "verdicts", "execution", "design", "errors"},

@@ -5,7 +5,9 @@ certificates of its own that end with it.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
+import importlib.util
 import logging
 import math
 import os
@@ -15,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,6 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.errors import UserError, require_extra
 from simstudy.execution.jobs import CHILDREN, Jobs, job_cluster
-from simstudy.pools import Threads, joblib_backends, of_caller
 
 MAX_WORKERS = 1024
 """Most workers on one machine: a system that can start no more threads would end the run as a defect."""
@@ -173,6 +175,27 @@ class DaskExecutor(Executor):
             raise UserError(f"{said}, and no other worker is left; {ONE_ENGINE}")
 
 
+class Threads(Executor):
+    """Threads that end with their process; with a backend of joblib each waits for a call that runs there."""
+
+    def __init__(self, pool: ThreadPool, count: int, backend: str = "") -> None:
+        super().__init__(pool, count)
+        self._backend = backend
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
+        """Return the future of a call."""
+        future: Future = Future()
+
+        def there() -> Any:
+            import joblib
+
+            return joblib.Parallel(self._count, backend=self._backend)([joblib.delayed(function)(*arguments)])[0]
+
+        call, given = (there, ()) if self._backend else (function, arguments)
+        self._pool.apply_async(call, given, {}, future.set_result, future.set_exception)
+        return future
+
+
 @contextlib.contextmanager
 def open_executor(
     executor: Any,
@@ -192,20 +215,30 @@ def open_executor(
             client, require_live = held.enter_context(job_cluster(executor, claim))
             yield DaskExecutor(client, without_workers=require_live)
             return
-        if executor in ("serial", "threads") or executor in joblib_backends():
-            executor = held.enter_context(Threads(1 if executor == "serial" else count, executor))
-        if not isinstance(executor, str):
-            own, count = of_caller(executor, held, count)
-            opened = DaskExecutor(own) if hasattr(own, "nthreads") else Executor(own, count)
+        if executor in ("serial", "threads"):
+            count = 1 if executor == "serial" else count
+            opened: Executor = Threads(held.enter_context(ThreadPool(count)), count)
         elif executor == "processes":
             opened = DaskExecutor(held.enter_context(local_client({str(number): {} for number in range(count)}, 1)))
         elif executor == "cuda":
             opened = DaskExecutor(held.enter_context(local_client(*gpu_environments(workers))), "cuda")
+        elif not isinstance(executor, str):  # of the caller's, which stays open
+            own = held.enter_context(executor.get_client()) if hasattr(executor, "get_client") else executor
+            if hasattr(own, "nthreads") and not own.asynchronous:
+                opened = DaskExecutor(own)
+            elif isinstance(own, concurrent.futures.Executor):
+                opened = Executor(own, getattr(own, "_max_workers", None) or count)
+            else:
+                known = "a Client (not asynchronous) or cluster of Dask, an executor of concurrent.futures, or a word"
+                raise UserError(f"executor of type {type(own).__name__}: give {known}")
         elif "://" in executor:
             opened = DaskExecutor(held.enter_context(remote_client(executor, trust_network)))
         else:
-            known = "serial, threads, processes, cuda, a backend of joblib, or an address such as tls://host:8786"
-            raise UserError(f"executor = {executor!r}: unknown; choose {known}")
+            joblib = importlib.import_module("joblib.parallel") if importlib.util.find_spec("joblib") else None
+            if joblib is None or executor not in joblib.BACKENDS:
+                known = "serial, threads, processes, cuda, a backend of joblib, or an address such as tls://host:8786"
+                raise UserError(f"executor = {executor!r}: unknown; choose {known}")
+            opened = Threads(held.enter_context(ThreadPool(count)), count, executor)
         claim(opened.memory(), opened.workers())
         yield opened
 
