@@ -8,11 +8,11 @@ from collections import deque
 from unittest.mock import Mock
 
 import dask
-import distributed  # noqa: F401  # its defaults must be there before any are set aside
 import numpy as np
 import pytest
 from builders import minimal_cell, write_design
 from commands import simstudy
+from distributed import LocalCluster, Security, SpecCluster, get_worker  # with its defaults, before any are set aside
 from strangers import answering, certificates, cluster, listeners
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -30,8 +30,6 @@ from simstudy.verdicts import assemble
 @pytest.fixture
 def local():
     """A cluster of one worker in this process."""
-    from distributed import LocalCluster
-
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
         yield cluster
 
@@ -51,8 +49,6 @@ def batches(count: int, **settings) -> list[Task]:
 
 
 def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
-    from distributed import LocalCluster
-
     monkeypatch.setattr(executors, "WORKER_SECONDS", 1)
     with (
         LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
@@ -103,8 +99,6 @@ def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, exec
 
 
 def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp_path):
-    from distributed import LocalCluster, Security
-
     place, settings = {"host": "127.0.0.1", "security": Security.temporary()}, certificates(tmp_path)
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0", **place) as cluster:
         for harm, message in (
@@ -256,8 +250,6 @@ def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_pa
 
 def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch, local, executor):
     """Such a worker would store its bits under the name of ours."""
-    from distributed import get_worker
-
     local.scale(2)
     executor._client.wait_for_workers(2)
     unlike = []
@@ -307,8 +299,6 @@ def test_local_cluster__listens_on_loopback_and_refuses_strangers():
 
 def test_plain_cluster__lets_strangers_in():
     """The control: without TLS the same attempts succeed."""
-    from distributed import SpecCluster
-
     place = {"host": "127.0.0.1", "dashboard_address": None}
     nanny = {"cls": PathlessNanny, "options": {"host": "127.0.0.1", "worker_class": PagelessWorker}}
     before = listeners(os.getpid())
