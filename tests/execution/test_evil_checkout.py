@@ -86,10 +86,9 @@ def test_link_or_pipe_where_a_writer_expects_its_own__is_one_line_and_changes_no
     place.parent.mkdir(parents=True)
     KINDS[kind](place, home)
     before = contents(home)
-    store = Store(tmp_path / "study")
-    with pytest.raises(UserError, match=r"^[^\n]* a (link|pipe) is in the place of a [^\n]*$") as refused:  # noqa: SIM117
-        with store.locked():
-            store.write_text(name, "overwritten")
+    refuses = pytest.raises(UserError, match=r"^[^\n]* a (link|pipe) is in the place of a [^\n]*$")
+    with refuses as refused, Store(tmp_path / "study").locked():  # so before anything is computed
+        raise AssertionError("held")
     assert name.split("/")[0] in str(refused.value) and contents(home) == before and os.path.lexists(place)
 
 
