@@ -17,17 +17,11 @@ import pytest
 from builders import DESIGN, edited, minimal_cell, run, write_design
 from kernel_problems import assert_solved, problem
 
-from simstudy.attention.expansion import expansion
-from simstudy.attention.mechanism import Inputs
-from simstudy.attention.mechanism import evaluate as evaluate_heads
 from simstudy.attention.members import NO_INDICES, Members
-from simstudy.attention.nadaraya_watson import _fixed
 from simstudy.data.addresses import Role, draw
-from simstudy.data.shared import SharedData
 from simstudy.kernels import cuda as cuda_kernels
 from simstudy.kernels import cuda_heads, project
-from simstudy.kernels.devices import computing_on, gpu_name, is_on_gpu, on_device, stream
-from simstudy.kernels.errors import sum_blocks
+from simstudy.kernels.devices import computing_on, gpu_name, on_device, stream
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated
 from simstudy.replicates import moments
 from simstudy.replicates.batch import simulate_batch, update
@@ -129,35 +123,19 @@ PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control":
 
 def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined():
     rng = np.random.default_rng(3)
-    means, grams, target = rng.standard_normal((6, 2, 3)), rng.standard_normal((6, 2, 3, 3)), rng.standard_normal(2)
+    shapes = (6, 2, 3), (6, 2, 3, 3), (6, 2, 9), 2
+    means, grams, control, target = (rng.standard_normal(shape) for shape in shapes)
     grams += grams.swapaxes(2, 3)
     means[4, 1, 2] = np.nan
-    there, found = [on_device(x, "float64") for x in (means, grams)], []
-    for given in ((means, grams), there):
-        start = moments.empty(3, target, 3, 1)
-        found.append(update(start, range(3), 10, Members(*given, NO_INDICES, {}), np.arange(6.0)[:, None]))
+    there, found = [on_device(x, "float64") for x in (means, grams, control)], []
+    for given in ((means, grams, control), there):
+        start, members = moments.empty(3, target, 3, 1, controlled=True), Members(*given[:2], NO_INDICES, {}, given[2])
+        found.append(update(start, range(3), 10, members, np.arange(6.0)[:, None]))
     assert list(found[1].failed) == [14]
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-13, atol=1e-13)
     square = ((means.mean(axis=2) - target) ** 2).mean(axis=1) + grams.mean(axis=(1, 2, 3))
-    np.testing.assert_allclose(np.asarray(cuda_kernels.mean_squares(*there, target)), square, rtol=1e-13)
-
-
-@pytest.mark.parametrize("given", [{"regression": REGRESSION}, {"noise": {"kind": "heteroscedastic"}}], ids=str)
-def test_expansion__is_that_of_the_cpu_and_its_sums_leave_out_the_undefined(given):
-    cell = minimal_cell(**PLAIN | {"n_keys": 200, "control": "expansion", "dtype": "float64"} | given)
-    with computing_on("cpu"):
-        shared = SharedData(cell, 0, 2)
-        key, queries, _ = _fixed(cell, False)
-        inputs = Inputs(shared.projected(cell, key), *shared.outcomes(cell), queries)
-        numbers = evaluate_heads(cell.estimator, cell.bandwidth, inputs, True)
-    expected = expansion(cell, *numbers, inputs)
-    found = expansion(cell, *(on_device(x, "float64") for x in numbers), inputs)
-    assert is_on_gpu(found) and np.abs(expected).max() > 0.01
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
-    for defined in ([True, True], [False, True]):
-        sums = sum_blocks(found, np.array(defined), 1)
-        np.testing.assert_allclose(sums, sum_blocks(expected, np.array(defined), 1), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(cuda_kernels.mean_squares(*there[:2], target)), square, rtol=1e-13)
 
 
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
@@ -167,12 +145,14 @@ TERMS = [
     {"kind": "interaction", "coordinates": [1, 3]}, {"kind": "additive", "wave": "cos", "n_active": 2},
 ]  # fmt: skip
 UNEVEN = {"noise": {"kind": "heteroscedastic", "strength": 2.0}, "regression": {"kind": "sum", "terms": TERMS}}
+CONTROL = {"control": "expansion", "bandwidth": 1.5}
 CELLS = [
-    UNEVEN, {"arrangement": "haar_redrawn", "n_heads": 5}, *(pytest.param(each, marks=pytest.mark.rare) for each in (
+    UNEVEN | CONTROL, CONTROL, {"arrangement": "haar_redrawn", "n_heads": 5},
+    *(pytest.param(each, marks=pytest.mark.rare) for each in (
         UNEVEN | {"dtype": "float32", "noise_treatment": "drawn"},
         {"logits": "dot_product", "dtype": "float32", "n_features": 6, "head_dim": 3},  # four coordinates are drawn
         {"logits": "dot_product", "noise_treatment": "drawn"}, {"mask": {"kind": "banded", "width": 2}},
-        {"control": "expansion"}, {"key_scale": "normalised"}, {"key_distribution": {"kind": "student_t", "df": 5.0}},
+        {"key_scale": "normalised"}, {"key_distribution": {"kind": "student_t", "df": 5.0}},
     )),
 ]  # fmt: skip
 
@@ -182,9 +162,11 @@ def test_batch__has_the_moments_of_the_cpu(given):
     queries = {"kind": "points", "points": [[0.5, -1.0]]}
     cell = minimal_cell(**PLAIN | {"n_keys": 5, "queries": queries, "dtype": "float64"} | given)
     (cpu,), (gpu,) = simulate_batch([cell], 3), simulate_batch([cell], 3, "cuda")
-    for name in ("error_sum", "product_sum", "statistic_sum", "target"):
+    for name in ("error_sum", "product_sum", "statistic_sum", "target", "control_sum"):
         one, other = getattr(cpu, name), getattr(gpu, name)
-        assert np.nanmax(np.abs(one - other)) <= BOUND[cell.simulation.dtype] * np.nanmax(np.abs(one)), name
+        scale = np.nanmax(np.abs(one), initial=0.0)
+        assert (scale > 0.0) == (name != "control_sum" or cell.controlled), name
+        assert np.nanmax(np.abs(one - other), initial=0.0) <= BOUND[cell.simulation.dtype] * scale, name
     np.testing.assert_array_equal(cpu.n_defined, gpu.n_defined)
     # Negative control: the next batch is not that near.
     (later,) = simulate_batch([cell], 4)
