@@ -44,10 +44,8 @@ def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidt
     ----------
     first, second : (..., p) arrays
         Coordinates of the query on the principal vectors of the two heads.
-    angles : (..., p) array
-        Principal angles in radians.
-    bandwidth : float
-        b > 0, in units of the standard deviation of the keys.
+    angles, bandwidth
+        As of :func:`origin_correlation`.
 
     Returns
     -------
@@ -70,10 +68,8 @@ def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float
 
     Parameters
     ----------
-    angles : (..., p) array
-        Principal angles in radians.
-    bandwidth : float
-        b > 0, in units of the standard deviation of the keys.
+    angles, bandwidth
+        As of :func:`origin_correlation`.
     query_scale : float
         s, in units of the standard deviation of the keys.
 
