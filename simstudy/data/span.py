@@ -56,7 +56,7 @@ def span_of(cell: Cell) -> Span | None:
         return Span(slopes, np.empty((1, 0, 0)), np.empty((d, 0)))
     directions = np.concatenate([*slopes, np.eye(d, n - n_slopes)], axis=1)
     directions = directions if (root := root_of(keys, d)) is None else root.T @ directions
-    factor = np.linalg.qr(directions, mode="r")  # populations have new ones in each batch
+    factor = np.asarray(np.linalg.qr(directions, mode="r"))  # populations have new ones in each batch
     factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
     slopes, features = np.split(factor, [n_slopes], axis=1)
     return Span(slopes.reshape(n, cell.heads.n_heads, -1).swapaxes(0, 1), features[None], directions)
