@@ -29,7 +29,7 @@ from simstudy.report.progress import ProgressDisplay, missed_line, undecided_lin
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import cells_of, open_results, tree_of
-from simstudy.study import Observer, complete, open_state, require_trust
+from simstudy.study import Observer, complete, require_trust, rules_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,12 +150,14 @@ def plan(
     """
     from simstudy.execution.memory import require_memory
     from simstudy.execution.plan import pilot
+    from simstudy.execution.state import RunState
 
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     require_trust(planned.cell for planned in loaded.cells)
     store = store_of(loaded, output)
     with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
-        return pilot(open_state(sized(loaded), store, opened.device), opened, track)
+        loaded = sized(loaded)
+        return pilot(RunState(loaded, store, opened.device, **rules_of(loaded)), opened, track)
 
 
 class Plot(NamedTuple):

@@ -27,12 +27,12 @@ from simstudy.execution.provenance import provenance
 from simstudy.execution.shares import Share, require_same_engine
 from simstudy.execution.status import FILE as STATUS_FILE
 from simstudy.execution.status import Status, StatusWriter, is_done, read_status
-from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, Store, store_of
+from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, store_of
 from simstudy.replicates.allocation import sized
 from simstudy.results import one_cell, read_cells, tree_of
 
 if TYPE_CHECKING:
-    from simstudy.execution.state import RunState
+    pass
 
 # What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
 Observer = Callable[..., Any]
@@ -75,6 +75,7 @@ def complete(
                 return Completed(read_cells(store), status, [])
     from simstudy.execution.loop import Meter
     from simstudy.execution.memory import require_memory
+    from simstudy.execution.state import RunState
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
@@ -90,7 +91,8 @@ def complete(
         with open_executor(executor, workers, trust_network, claim) as opened:
             design, meter = sized(design), Meter()
             theories: dict[int, Any] = {}
-            state, writer = open_state(design, store, opened.device, theories), StatusWriter(store, design)
+            rules, writer = rules_of(design, theories), StatusWriter(store, design)
+            state = RunState(design, store, opened.device, **rules)
             state.run(opened, meter, writer, tell, budget=design.budget)
             writer.write(state)
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
@@ -175,10 +177,8 @@ def run_share(
     return len(part.cells), store.place
 
 
-def open_state(design: Design, store: Store, device: str = "cpu", theories: dict[int, Any] | None = None) -> RunState:
-    """Return the state of a run with the rule of its claims and the control variate over query points, if any."""
-    from simstudy.execution.state import RunState
-
+def rules_of(design: Design, theories: dict[int, Any] | None = None) -> dict[str, Any]:
+    """Return the rule of its claims and the control variate over query points, if any, for the state of a run."""
     given: dict[str, Any] = {}
     if any(planned.precision.stop != "precision" for planned in design.cells):
         from simstudy.verdicts.judge import wanted_by_claims
@@ -188,7 +188,7 @@ def open_state(design: Design, store: Store, device: str = "cpu", theories: dict
         from simstudy.verdicts.query_control import QueryControl
 
         given["control"] = QueryControl(design.cells)
-    return RunState(design, store, device, **given)
+    return given
 
 
 def select(design: Design, selection: str) -> int:

@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "attention": {"kernels", "data", "design.settings", "weights", "transformers"},
     "replicates": {"attention", "data", "kernels.cuda", "kernels.devices", "kernels.errors", "design", "errors"},
     "execution": {"replicates", "attention.combinations", "data.geometry", "kernels.devices", "kernels.sealed",
-                  "design", "errors", "netcdf"},
+                  "kernels.settings", "design", "errors", "netcdf"},
     "verdicts": {"execution", "replicates.intervals", "replicates.performance", "theory", "data", "design"},
     "report": {"results", "verdicts", "execution", "design", "errors"},
     "judging": {"report", "verdicts", "execution", "design", "errors"},

@@ -39,7 +39,8 @@ def identity_of(cell: Cell, device: str = "cpu") -> str:
 def engine(device: str = "cpu") -> str:
     """Return the identity of what computes batches on a device, as 16 hex digits: engines are never mixed."""
     # Imported here: it compiles, which those who only digest sources need not wait for.
-    from simstudy.kernels.devices import hardware
+    from simstudy.kernels.devices import gpu_name
+    from simstudy.kernels.settings import processor
 
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(sources()):
@@ -49,7 +50,9 @@ def engine(device: str = "cpu") -> str:
     inside = [library for library in threadpool_info() if library["filepath"].startswith(np.__path__[0])]
     architectures = [library.get("architecture") for library in inside]
     values, instructions = probed(), np.lib.introspect.opt_func_info()
-    digest.update(repr((libraries, architectures, instructions, hardware(device))).encode() + values)
+    # All that decides the last bits on a device: type and features of the processor, GPU and its compiler.
+    hardware = processor() if device == "cpu" else f"{processor()} + {gpu_name()}"
+    digest.update(repr((libraries, architectures, instructions, hardware)).encode() + values)
     return digest.hexdigest()
 
 

@@ -302,21 +302,28 @@ class RunState:
         return entries()
 
     def _tasks(self, accounts: Iterable[CellProgress], most: int | None = None) -> Iterator[Task]:
-        """Yield missing batches, so many of a cell at most: cells that share data are evaluated together."""
+        """Return missing batches, made as they are asked for: cells that share data are evaluated together.
+
+        ``most``: so many of a cell at most.
+        """
         sharing: dict[Any, list[CellProgress]] = defaultdict(list)
         for account in accounts:
             if not account.finished:
                 sharing[shares_data(account.planned.cell, self._device)].append(account)
-        for sharers in sharing.values():
-            stops = [account.target for account in sharers]
-            if most is not None:
-                missing = ((b for b in range(each.target) if b not in each.stored) for each in sharers)
-                stops = [next(islice(each, most, None), stop) for each, stop in zip(missing, stops, strict=True)]
-            for batch in range(max(stops)):
-                wanted = (each for each, stop in zip(sharers, stops, strict=True) if batch < stop)
-                cell_of = {each.identity: each.planned.cell for each in wanted if batch not in each.stored}
-                fresh = [pair for pair in cell_of.items() if (pair[0], batch) not in self._queued]
-                self._queued.update((identity, batch) for identity, _ in fresh)
-                for start in range(0, len(fresh), CELLS_PER_TASK):
-                    identities, cells = zip(*fresh[start : start + CELLS_PER_TASK], strict=True)
-                    yield Task(cells, batch, identities)
+
+        def made() -> Iterator[Task]:
+            for sharers in sharing.values():
+                stops = [account.target for account in sharers]
+                if most is not None:
+                    missing = ((b for b in range(each.target) if b not in each.stored) for each in sharers)
+                    stops = [next(islice(each, most, None), stop) for each, stop in zip(missing, stops, strict=True)]
+                for batch in range(max(stops)):
+                    wanted = (each for each, stop in zip(sharers, stops, strict=True) if batch < stop)
+                    cell_of = {each.identity: each.planned.cell for each in wanted if batch not in each.stored}
+                    fresh = [pair for pair in cell_of.items() if (pair[0], batch) not in self._queued]
+                    self._queued.update((identity, batch) for identity, _ in fresh)
+                    for start in range(0, len(fresh), CELLS_PER_TASK):
+                        identities, cells = zip(*fresh[start : start + CELLS_PER_TASK], strict=True)
+                        yield Task(cells, batch, identities)
+
+        return made()

@@ -107,7 +107,7 @@ class Store:
             if self._own == RUN:
                 for name in self.files.at(ASIDE).names():
                     self.files.delete(f"{ASIDE}/{name}")
-            self._close()
+            self._append = self._index = None  # as of before the lock
             held.callback(self._close)
             self._holder = own
             yield

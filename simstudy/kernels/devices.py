@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from simstudy.kernels.jit import cuda_compiler, cuda_simulated, kept_by_thread
-from simstudy.kernels.settings import processor
 
 _COMPILERS = "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"
 # Of its own in each thread, so that threads cannot disturb each other; copies and kernels of a stream follow in turn.
@@ -85,11 +84,6 @@ def to_host(*arrays: Any) -> list[np.ndarray]:
 
 
 @functools.cache
-def hardware(device: str) -> str:
-    """All that decides the last bits on a device: type and features of the processor, GPU and its compiler."""
-    return processor() if device == "cpu" else f"{processor()} + {gpu_name()}"
-
-
 def gpu_name() -> str:
     """Return the GPU that computes here and what compiles for it."""
     if cuda_simulated():

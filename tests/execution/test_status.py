@@ -20,7 +20,7 @@ from simstudy.report import page
 from simstudy.report.page import require_same_design
 from simstudy.report.progress import status_line
 from simstudy.results import cells_of
-from simstudy.study import open_state
+from simstudy.study import rules_of
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def finished(tmp_path, tiny):
 
 def test_status_written__is_that_of_all_batches(finished):
     design, store = finished
-    state = open_state(design, store)
+    state = RunState(design, store, **rules_of(design))
     state.first_tasks()
     found, wanted = read_status(design, store), status_of(state, "x")
     assert found.finished == 6 and found.as_of <= wanted.as_of
@@ -239,8 +239,8 @@ def test_what_is_done__is_done_again_only_if_what_it_rests_on_changed(tmp_path, 
     path, trust = write_design(tmp_path, OWN), [tmp_path / "mine.py", tmp_path / "functions.py"]
     trust[0].write_text(FUNCTIONS)
     trust[1].write_text("def number():\n    return 1")
-    opened, original = [], study.open_state
-    monkeypatch.setattr(study, "open_state", lambda *given: opened.append(1) or original(*given))
+    opened, original = [], study.rules_of
+    monkeypatch.setattr(study, "rules_of", lambda *given: opened.append(1) or original(*given))
 
     def opens():
         opened.clear()
