@@ -36,12 +36,8 @@ def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) ->
         cells = _crossed(document, name, grid, files, of_functions)
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
     if not all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
-        cells = [
-            cell
-            if "control" in cell.simulation.model_fields_set
-            else cell.model_copy(update={"simulation": cell.simulation.model_copy(update={"control": "none"})})
-            for cell in cells
-        ]
+        stated = ("control" in cell.simulation.model_fields_set for cell in cells)
+        cells = [c if own else c.with_simulation(control="none") for c, own in zip(cells, stated, strict=True)]
     path, factors, rows = f"grids.{name}.factors", (*grid.domain, *grid.factors), [cell.coordinates for cell in cells]
     for first, *others in by_levels(rows, factors, range(len(cells))):
         if others:
@@ -153,8 +149,6 @@ def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
             (setting, dot, parameter), path = key.partition("."), f"grids.{name}.{section}.{key}"
             if not of_functions and (setting not in TABLE_OF or (dot and not parameter)):
                 yield Problem.unknown(path, value, TABLE_OF)
-            elif of_functions and not key.isidentifier():
-                yield Problem(path, value, "no name that a function can take; change it")
             elif of_functions and section != "settings" and key in RESERVED:
                 yield Problem(path, value, "is a name of results; give it another name")
     for number, each in enumerate(grid.drop):

@@ -108,9 +108,8 @@ def confirmatory(design: Design, text: str) -> Design:
         return int(digest_of(digest, stated), 16) >> 1  # below 2⁶³, as every seed
 
     def reseeded(planned: PlannedCell) -> PlannedCell:
-        simulation = planned.cell.simulation
-        seeded = simulation.model_copy(update={"seed": seed(simulation.seed)})
-        return planned.model_copy(update={"cell": planned.cell.model_copy(update={"simulation": seeded})})
+        seeded = planned.cell.with_simulation(seed=seed(planned.cell.simulation.seed))
+        return planned.model_copy(update={"cell": seeded})
 
     def selecting(record: Any) -> Any:
         stated = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}

@@ -19,7 +19,7 @@ from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing, due
 from simstudy.execution.provenance import PACKAGE, contents, identity_of, installation
 from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store
-from simstudy.replicates.allocation import SIZES, states_size, with_settings
+from simstudy.replicates.allocation import SIZES, states_size
 
 if TYPE_CHECKING:
     from simstudy.execution.state import RunState
@@ -141,7 +141,7 @@ def counted(design: Design, store: Store) -> Status:
     for cell in (planned.cell for planned in design.cells):
         # Of what the first run chooses, by a pilot that takes its time, that of which there are batches.
         free = [{}, {"control": "none"}] if states_size(cell) else [{"batch_size": size} for size in SIZES.tolist()]
-        sized = [with_settings(cell, "simulation", **each) for each in free]
+        sized = [cell.with_simulation(**each) for each in free]
         rows = ((store.stored(name := identity_of(each)).count(), each.simulation.batch_size, name) for each in sized)
         n, size, identity = max(rows)
         cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))

@@ -39,7 +39,7 @@ def sized(design: Design) -> Design:
             elif not design.claims and is_sooner_plain([cells[number] for number in grid]):
                 free, chosen = grid, {"control": "none"}
         for number in free if chosen else ():
-            own = with_settings(cells[number].cell, "simulation", **chosen)
+            own = cells[number].cell.with_simulation(**chosen)
             cells[number] = cells[number].model_copy(update={"cell": own})
     return design.model_copy(update={"cells": tuple(cells)})
 
@@ -75,8 +75,8 @@ def is_sooner_plain(grid: Sequence[PlannedCell]) -> bool:
 
     least = first.simulation.batch_size * first_target(precision, first.simulation.batch_size)
     for each in grid[:: -(-len(grid) // PILOT_CELLS)]:
-        ways = [with_settings(each.cell, "simulation", control=way) for way in ("none", "expansion")]
-        pilot = with_settings(ways[0], "simulation", batch_size=min(max(4, least // 64), N_BLOCKS))
+        ways = [each.cell.with_simulation(control=way) for way in ("none", "expansion")]
+        pilot = ways[0].with_simulation(batch_size=min(max(4, least // 64), N_BLOCKS))
         if (performance := _pilot(pilot, FIRST_DRAW)) is None:
             return False
         # The control is taken to need no more than the least.
@@ -107,14 +107,14 @@ def _pilot(cell: Cell, number: int) -> Any:
     from simstudy.replicates.population import measured
 
     with _libraries().limit(limits=1):
-        performance = measured(with_settings(cell, "simulation", population=()), simulate_batch([cell], number))
+        performance = measured(cell.with_simulation(population=()), simulate_batch([cell], number))
     return None if performance is None or performance.n_failed else performance
 
 
 def variances(cell: Cell) -> Any:
     """Return variances between and within draws over squared means, (2, measure); None if a replicate fails."""
     draws = range(FIRST_DRAW, FIRST_DRAW + PILOT_DRAWS)
-    cell = with_settings(cell, "simulation", batch_size=N_BLOCKS)
+    cell = cell.with_simulation(batch_size=N_BLOCKS)
     pilots = [each for number in draws if (each := _pilot(cell, number))]
     if len(pilots) < PILOT_DRAWS:
         return None
@@ -124,8 +124,3 @@ def variances(cell: Cell) -> Any:
     both = np.stack([np.maximum(estimates.var(axis=0, ddof=1) - error, 0.0), (N_BLOCKS - 1) * error])
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nan_to_num(both / estimates.mean(axis=0) ** 2, posinf=0.0)
-
-
-def with_settings(cell: Cell, table: str, **settings: Any) -> Cell:
-    """Return a cell with other settings in one of its tables."""
-    return cell.model_copy(update={table: getattr(cell, table).model_copy(update=settings)})

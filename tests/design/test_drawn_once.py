@@ -22,8 +22,7 @@ TRUST = list(DESIGNS.glob("examples/*/functions.py"))
 
 
 def of_another_seed(cell: Cell, read) -> Cell:
-    simulation = cell.simulation.model_copy(update={"seed": 20261125})
-    return read(cell.model_copy(update={"simulation": simulation, "file_rows": None}))
+    return read(cell.with_simulation(seed=20261125).model_copy(update={"file_rows": None}))
 
 
 def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:

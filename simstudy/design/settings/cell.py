@@ -341,6 +341,10 @@ class Cell(Record):
         rows = {"rows"} if isinstance(keys, processes.FileKeys) and keys.sampling == "with_replacement" else set()
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
+    def with_simulation(self, **settings: Any) -> Self:
+        """Return the cell with other settings of its simulation."""
+        return self.model_copy(update={"simulation": self.simulation.model_copy(update=settings)})
+
     def in_batch(self, batch: int) -> Self:
         """Return the cell with the query points, heads and rows of a batch, where these are a population."""
         return self.model_copy(update={"geometry": batch}) if self.population else self

@@ -154,7 +154,10 @@ class Functions(OwnCode):
     def numbers(self, draw: Draw, once: Once | None = None) -> dict[str, Array]:
         """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises."""
         try:
-            data = self._data(draw) if once is None else once(self._address(), lambda: self._data(draw))
+            takes = self._takes(self.process) if self.process else {}
+            # Cells that share the address of their data see the same ones.
+            address = self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in takes)
+            data = self._data(draw) if once is None else once(address, lambda: self._data(draw))
             if not self.one_by_one:
                 return self._measure(dict(data), draw.count)
         except UserError as error:
@@ -186,11 +189,6 @@ class Functions(OwnCode):
             return data | self._by_name(self.method, data, count), ""
         except UserError as error:
             return data, str(error)
-
-    def _address(self) -> tuple[Any, ...]:
-        """Address of the data: cells that share it see the same ones."""
-        taken = self._takes(self.process) if self.process else {}
-        return self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in taken)
 
     def _data(self, draw: Draw) -> dict[str, Any]:
         """Return the data of the process, by name: arrays whose first axis is that of replicates, or constants."""
