@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from simstudy.design.answerable import draws_of
 from simstudy.design.document import Design
-from simstudy.design.draws import draws_of
 from simstudy.design.load import load_design
 from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, labelled
 from simstudy.verdicts.assemble import coordinates

@@ -1,4 +1,4 @@
-"""Claims and figures referred to their grids and cells, and questions that no replicate can answer refused.
+"""Claims and figures, the cells and draws that they rest on; questions that no replicate can answer are refused.
 
 Among them are those on moments that need not exist.  A measure of order r is made of means of r-th powers of errors of
 estimates: it exists if these have a moment of order r, and its Monte Carlo standard error exists if they have one of
@@ -8,19 +8,19 @@ integrated out enters by its variance, which exists.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from simstudy.design import claims
-from simstudy.design.document import Document, Precision
+from simstudy.design.document import Document, PlannedCell, Precision
 from simstudy.design.figures import MOST_ZIPS, BaseFigure, OptimumFigure, ZipFigure
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
 from simstudy.design.mistakes import DesignError, Problem, nearest
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.levels import by_levels, label, level, selected
-from simstudy.design.settings.processes import HeteroscedasticNoise, StudentKeys, StudentNoise
+from simstudy.design.settings.processes import FittedRegression, HeteroscedasticNoise, StudentKeys, StudentNoise
 
 Entry = claims.BaseClaim | BaseFigure
 _OF_LEARNERS = ("direct_mse", "query_correlation", "discrepancy", *OCCASIONAL)
@@ -110,17 +110,17 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Entry], place:
             problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
             continue
         reference = Reference(path, entry, grids[entry.grid])
-        problems += [*_unsaid(reference, entry), *_unknown_names(reference, entry)] or [
-            *_misselections(reference, entry), *(_misfit_axes(reference, entry) if reference.chosen else ()),
-        ]  # fmt: skip
+        problems += [*_misstated(reference, entry)] or [*_misselected(reference, entry)]
         references.append(reference)
     if problems:
         raise DesignError(place, problems)
     return references
 
 
-def _unsaid(reference: Reference, entry: Any) -> Iterator[Problem]:
-    if getattr(entry, "source", None) == "exact" and not reference.grid.exact:
+def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
+    """Yield entries that others contradict, and names that the grid does not have."""
+    grid, factors = reference.grid, reference.grid.factors or ()
+    if getattr(entry, "source", None) == "exact" and not grid.exact:
         yield reference.problem("source", f"set exact = true in [grids.{entry.grid}], which does not ask for it")
     if isinstance(entry, claims.BaseClaim) and (entry.measure == "hdi") != (entry.index is not None):
         yield reference.problem("index", 'state index for measure = "hdi", and only then')
@@ -128,16 +128,12 @@ def _unsaid(reference: Reference, entry: Any) -> Iterator[Problem]:
         yield reference.problem("compared", "state versus, the settings of the cell to compare with")
     if isinstance(entry, claims.Optimum | claims.OptimumSlope) and (entry.value is None) == (entry.source is None):
         yield reference.problem("value", "state either value or source, the theory that gives it")
-    of_number = reference.grid.drawn and not isinstance(entry, claims.OptimumClaim | claims.ViolatedPairs)
+    of_number = grid.drawn and not isinstance(entry, claims.OptimumClaim | claims.ViolatedPairs)
     if getattr(entry, "holds", "") == "on_average" and not of_number:
         yield reference.problem("holds", "needs a grid with a domain, and a kind of claim on a number")
     excluded = entry.excludes if isinstance(entry, claims.WithinMargin) else None
     if excluded is not None and (entry.value is None or abs(excluded - entry.value) <= entry.margin):
         yield reference.problem("excludes", "must be farther from value than margin: no verdict would tell them apart")
-
-
-def _unknown_names(reference: Reference, entry: Any) -> Iterator[Problem]:
-    grid, factors = reference.grid, reference.grid.factors or ()
     for field in ("x", "hue", "panel", "by", "along", "over", "tune") if grid.factors is not None else ():
         stated = getattr(entry, field, None) or ()
         for name in (stated,) if isinstance(stated, str) else stated:
@@ -154,8 +150,9 @@ def _unknown_names(reference: Reference, entry: Any) -> Iterator[Problem]:
             yield reference.problem("versus", f"may name factors of the {grid.words[1]} only: {', '.join(factors)}")
 
 
-def _misselections(reference: Reference, entry: Any) -> Iterator[Problem]:
-    grid = reference.grid
+def _misselected(reference: Reference, entry: Any) -> Iterator[Problem]:
+    """Yield selections of no cells, and factors whose levels do not allow what is asked along them."""
+    grid, noun = reference.grid, reference.grid.words[0]
     if not reference.chosen:
         yield reference.problem("where", _nothing_selected(entry.where, grid))
         return
@@ -164,15 +161,10 @@ def _misselections(reference: Reference, entry: Any) -> Iterator[Problem]:
     if reference.versus is not None and not reference.partners:
         yield reference.problem("versus", _nothing_selected(reference.versus, grid))
     elif reference.versus is not None and not reference.compared:
-        remedy = f"compares every selected {grid.words[0]} with itself, or with none; select others in where"
+        remedy = f"compares every selected {noun} with itself, or with none; select others in where"
         yield reference.problem("versus", remedy)
     if isinstance(entry, ZipFigure) and len(reference.chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(reference.chosen)} cells; select at most {MOST_ZIPS}")
-
-
-def _misfit_axes(reference: Reference, entry: Any) -> Iterator[Problem]:
-    """Yield factors whose levels do not allow what is asked along them."""
-    noun = reference.grid.words[0]
     of_optimum = ("x", "along") if isinstance(entry, claims.OptimumClaim) else ()
     for field in ("over",) if isinstance(entry, OptimumFigure) else of_optimum:
         levels = {*_values(reference, field)} if getattr(entry, field, None) is not None else {1, 2, 3}
@@ -304,3 +296,59 @@ def lacking(cells: Sequence[Cell], order: int) -> str:
         f"that takes moments of order {order} of the estimates, which below {limit:.4g} alone are sure to "
         f"exist in {len(tails)} of {len(cells)} cells ({why})"
     )
+
+
+_NOUNS = {
+    "queries": "query points", "heads": "random heads", "held_out": "held-out rows", "head_files": "heads of files",
+    "rows": "rows of data",
+}  # fmt: skip
+"""Names of draws in words, in the order of messages."""
+
+
+class Draws(NamedTuple):
+    """Names of what is drawn at random, as a population, and once by the seed; and what is fixed, in words."""
+
+    population: tuple[str, ...]
+    fixed: tuple[str, ...]
+    these: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """In words; empty if nothing is drawn."""
+        drawn = " and ".join(words for name, words in _NOUNS.items() if name in self.population)
+        over = f"over a population of {drawn}" if drawn else ""
+        given = f"for {' and '.join(self.these)}" if self.these else ""
+        return ", ".join(part for part in (over, given) if part)
+
+
+def draws_of(claim: claims.BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
+    """Return the draws that a claim rests on, among planned cells."""
+    grid = PlannedGrid(claim.grid, None, [each.cell for each in planned if each.grid == claim.grid])
+    cells = Reference("", claim, grid).cells
+    # Other diversity indices are those of heads alone.
+    alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
+    return draws_in(cells, {"heads", "head_files"} if alone else _NOUNS.keys())
+
+
+def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) -> Draws:
+    """Return the draws that measures of cells rest on."""
+    population = {part for cell in cells for part in cell.population} & {*looked_at}
+    fixed = {part for cell in cells for part in cell.drawn - set(cell.population)} & {*looked_at}
+    given = {part for cell in cells for part in cell.given} & {*looked_at}
+    parts = [part for part in _NOUNS if part in fixed | given]
+    these = tuple(_named(part, [cell for cell in cells if part in cell.drawn | cell.given]) for part in parts)
+    return Draws(tuple(sorted(population)), tuple(sorted(fixed)), these)
+
+
+def _named(part: str, cells: Sequence[Cell]) -> str:
+    """A fixed draw in words, with its number where all cells that have it have as many."""
+    numbers = set[Any]()
+    for cell in cells:
+        held_out = getattr(cell.data.key_distribution, "held_out", None)
+        held_out = cell.n_queries if cell.queries.queries.kind == "held_out" else held_out
+        numbers.add({"queries": cell.n_queries, "held_out": held_out, "heads": cell.heads.n_heads}.get(part))
+    number = numbers.pop() if len(numbers) == 1 else None
+    noun = _NOUNS[part]
+    text = f"this one {noun.removesuffix('s')}" if number == 1 else f"these {number or ''} {noun}".replace("  ", " ")
+    fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in cells)
+    return f"{text} with what is fitted to the others" if fitted else text

@@ -14,9 +14,8 @@ import xarray as xr
 
 from simstudy.data.heads import query_points
 from simstudy.design import measures
-from simstudy.design.answerable import ORDER, lacking
+from simstudy.design.answerable import ORDER, draws_in, lacking
 from simstudy.design.document import Design
-from simstudy.design.draws import draws_in
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, Variable, labelled
 from simstudy.design.settings.cell import ATTENDED, TABLE_OF
 from simstudy.execution.provenance import provenance

@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from simstudy.design.answerable import lacking, order_of
+from simstudy.design.answerable import draws_of, lacking, order_of
 from simstudy.design.claims import LEVEL, BaseClaim, OptimumSlope, ViolatedPairs
 from simstudy.design.document import MIN_SETTINGS, Design
-from simstudy.design.draws import draws_of
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.settings.levels import selected
 from simstudy.verdicts.comparisons import (

@@ -14,9 +14,9 @@ from simstudy.attention import members_of
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
+from simstudy.design.answerable import draws_of
 from simstudy.design.contents import impossibilities
 from simstudy.design.document import PlannedCell, Precision
-from simstudy.design.draws import draws_of
 from simstudy.design.load import confirmatory, load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch

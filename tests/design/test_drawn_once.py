@@ -9,9 +9,8 @@ import pytest
 from simstudy.data import heads
 from simstudy.data.heads import overlap
 from simstudy.data.shared import projections_of
-from simstudy.design.answerable import PlannedGrid, Reference
+from simstudy.design.answerable import PlannedGrid, Reference, draws_of
 from simstudy.design.contents import read_contents
-from simstudy.design.draws import draws_of
 from simstudy.design.load import check, declared
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import no_moments

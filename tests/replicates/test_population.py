@@ -9,7 +9,7 @@ from builders import DESIGN, batches_of, edited, loaded, minimal_cell, mistakes
 
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, query_points
-from simstudy.design.draws import draws_of
+from simstudy.design.answerable import draws_of
 from simstudy.design.settings.cell import Cell
 from simstudy.execution.store import store_of
 from simstudy.replicates import allocation

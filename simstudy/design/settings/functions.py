@@ -16,8 +16,6 @@ from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, O
 
 FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError)
 """Errors of a method in a replicate that is then counted as failed."""
-Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
-"""Makes what is asked for by an address, or returns what was made before."""
 
 
 class Draw:
@@ -151,8 +149,11 @@ class Functions(OwnCode):
     def _takes(self, function: str) -> dict[str, bool]:
         return self.code.functions[function] if self.code else {}
 
-    def numbers(self, draw: Draw, once: Once | None = None) -> dict[str, Array]:
-        """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises."""
+    def numbers(self, draw: Draw, once: Callable[..., Any] | None = None) -> dict[str, Array]:
+        """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises.
+
+        ``once`` makes what is asked for by an address, or returns what was made before.
+        """
         try:
             takes = self._takes(self.process) if self.process else {}
             # Cells that share the address of their data see the same ones.
