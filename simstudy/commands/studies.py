@@ -187,12 +187,10 @@ def submit(
     job-script-prologue.
     """
     _import_xarray_without_dask()
-    from simstudy.execution.folder import Folder
     from simstudy.execution.jobs import Jobs, job_script
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
-    logs, keys = store.folder.absolute() / "logs", Folder(store.folder.absolute())
-    asked = Jobs(system, jobs, threads, memory, walltime, logs, keys)
+    asked = Jobs(system, jobs, threads, memory, walltime, store.folder.absolute())
     store.files.require_ours()  # before Dask makes the folder of logs
     if show:
         cli.say(*job_script(asked).split("\n"))

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +39,17 @@ CHILDREN = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "M
 
 @dataclass(frozen=True)
 class Jobs:
-    """Equal jobs on a batch system; ``keys``: folder of the study; all else is in dask-jobqueue's configuration."""
+    """Equal jobs on a batch system for the study in a folder; all else is in dask-jobqueue's configuration."""
 
     system: str = "slurm"
     jobs: int = 2
     threads: int = 1
     memory: str = "2GB"
     walltime: str = "01:00:00"
-    logs: Path = Path("logs")
-    keys: Folder = field(default_factory=lambda: Folder(Path()))
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
-        require_plain("logs", str(self.logs))
+        require_plain("folder", str(self.folder))
         for name, pattern, wanted in (
             ("memory", "[0-9]+[MG]B", "a whole number of MB or GB, such as 4GB"),
             ("walltime", "(?!0+:00)[0-9]+:[0-5][0-9]:[0-5][0-9]", "hours:minutes:seconds, a minute or more"),
@@ -63,6 +62,11 @@ class Jobs:
 
     def __str__(self) -> str:
         return f"{self.jobs} {self.system} jobs of {self.threads} threads"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of logs, which the batch system writes."""
+        return self.folder / "logs"
 
     @property
     def seconds(self) -> int:
@@ -93,7 +97,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[tup
     claim(dask.utils.parse_bytes(jobs.memory), jobs.threads)
     with (
         tempfile.TemporaryDirectory(prefix="simstudy-") as own,  # which nobody else may enter
-        _key_file(jobs.keys) as security,
+        _key_file(Folder(jobs.folder)) as security,
         dask.config.set(config | {"temporary-directory": own}),
         kind(job_cls=submissions, security=security, **scheduler, **_asked(jobs)) as cluster,
         Client(cluster) as client,
@@ -172,7 +176,7 @@ def _require_live(jobs: Jobs, cluster: Any) -> None:
 
 def job_script(jobs: Jobs) -> str:
     """Return the script of a job, as submitted apart from the scheduler's address, the worker's name and key file."""
-    security = _shared_by_all(str(jobs.keys.path / ASIDE / "KEY"))
+    security = _shared_by_all(str(jobs.folder / ASIDE / "KEY"))
     job = _patient(_cluster_class(jobs).job_cls)
     options = {**_asked(jobs), "protocol": "tls://", "security": security}
     script: str = job("tls://SCHEDULER", name="WORKER", **options).job_script()

@@ -38,7 +38,8 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", "AVX2")
     job_script(Jobs(system))  # dask-jobqueue brings its defaults
-    asked = Jobs(system, **ASKED, logs=tmp_path / "logs", keys=Folder(tmp_path / "a folder"))
+    folder = tmp_path / ("a folder" if system == "slurm" else "folder")
+    asked = Jobs(system, **ASKED, folder=folder)
     with dask.config.set({f"jobqueue.{system}": dask.config.get(f"jobqueue.{system}") | STATED}):
         lines = job_script(asked).splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
@@ -59,7 +60,7 @@ def test_job_script__asks_for_what_was_asked(system, tmp_path, monkeypatch):
         " --lifetime 8100s --lifetime-stagger 450s --no-dashboard --worker-class simstudy.execution.nodes.Pageless"
         in worker
     )
-    key = f"'{tmp_path}/a folder/.partial/KEY'"
+    key = shlex.quote(f"{folder}/.partial/KEY")
     assert worker.endswith(f" --protocol tls:// --tls-ca-file {key} --tls-cert {key} --tls-key {key}")
     assert "BEGIN" not in "".join(lines)  # of a key
 
@@ -74,9 +75,9 @@ NO_LINE = "must be one line of text without control"
         ({"walltime": "90"}, "walltime = '90': must be hours:minutes:seconds"),
         ({"walltime": "00:00:30"}, "a minute or more"),
         # Each would write more than one line into the script, or steer a terminal.
-        *(({"logs": Path(name)}, f"logs = .*: {NO_LINE}") for name in ("a\nb", "a\x1b[2J", "caf\udce9")),
+        *(({"folder": Path(name)}, f"folder = .*: {NO_LINE}") for name in ("a\nb", "a\x1b[2J", "caf\udce9")),
         # Names of folders that no way of quoting hands on.
-        *(({"system": system, "logs": Path(name)}, f"{system} cannot write logs to such a name") for system, name in (
+        *(({"system": system, "folder": Path(name)}, f"{system} cannot write logs to such a name") for system, name in (
             ("slurm", "a\\b"), ("slurm", 'a"b'), ("pbs", "a b"), ("lsf", "%J"), ("sge", "a'b"),
         )),
     ],
@@ -89,10 +90,10 @@ def test_impossible_jobs__are_refused(asked, message):
 
 def test_folder_of_logs__is_quoted_as_slurm_reads_it(tmp_path):
     """sbatch takes what stands between double quotes as it is, but two percent signs for one."""
-    logs = tmp_path / "a b%j 'c' #e é"
-    quoted = f"#SBATCH --output=\"{tmp_path}/a b%%j 'c' #e é/"
-    script = job_script(Jobs(logs=logs))
-    assert f'{quoted}%j.log"\n' in script and script.count(str(tmp_path)) == 1
+    folder = tmp_path / "a b%j 'c' #e é"
+    quoted = f"#SBATCH --output=\"{tmp_path}/a b%%j 'c' #e é/logs/"
+    script = job_script(Jobs(folder=folder))
+    assert f'{quoted}%j.log"\n' in script and script.count("/logs") == 1
 
 
 @pytest.mark.parametrize("system", SUBMIT_COMMANDS)
@@ -163,7 +164,7 @@ def test_jobs_that_slurm_knows_no_more__are_told(code, shown, complaint, lost, m
 
     monkeypatch.setattr(jobs.subprocess, "run", squeue)
     cluster = SimpleNamespace(workers={"a": SimpleNamespace(job_id="17"), "b": SimpleNamespace(job_id="18")})
-    slurm, pbs = (Jobs(system, **ASKED, logs=tmp_path) for system in ("slurm", "pbs"))
+    slurm, pbs = (Jobs(system, **ASKED, folder=tmp_path) for system in ("slurm", "pbs"))
     with pytest.raises(UserError, match="jobs 17,18: ended without") if lost else contextlib.nullcontext():
         jobs._require_live(slurm, cluster)
     assert [command[-1] for command in asked] == ["--jobs=17,18"]
