@@ -5,7 +5,7 @@ flipped bit costs one entry.  What a killed process leaves behind the last whole
 cuts off.  Of a batch that stands there twice the last one counts.  Digests show damage, not forgery.
 
 A payload is the moments of one batch; or of all batches from the first on, folded together; or what one batch of a
-population tells; or a summary of a cell: the numbers of batches at which it was looked at.
+population tells; or a summary of a cell: the numbers of batches at which it was looked at, and measures for moments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
     identity: str  # Of the cell, 20 hexadecimal digits
     halvings: int  # How often pairs of blocks were added
-    first: int  # Number of the first batch
+    first: int  # Number of the first batch; of a summary, how many batches are stored as their measures
     n_batches: int  # How many batches; 0 for a summary of the cell
     size: int  # Bytes of the payload
     digest: bytes
@@ -86,8 +86,9 @@ class Stored(dict[int | str, Entry]):
         return set().union(*(range(each.first, each.first + each.n_batches) for each in self.values()))
 
     def count(self, most: int = sys.maxsize) -> int:
-        """How many of the first batches, so many at most, are there."""
-        return sum(number < most for number in self.numbers)
+        """How many of the first batches, so many at most, are there as moments or in measures."""
+        in_measures = self["summary"].first if "summary" in self else 0
+        return max(sum(number < most for number in self.numbers), min(most, in_measures))
 
 
 Index = dict[str, Stored]

@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Self
 
+import numpy as np
+
 from simstudy.design.document import Budget, Design, PlannedCell
-from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES
+from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.batches import Entry, entry_of, pack, payloads
+from simstudy.execution.batches import Entry, entry_of, pack, payloads, size_of
 from simstudy.execution.executors import Executor
 from simstudy.execution.loop import CELLS_PER_TASK, Meter, Task, run_tasks
 from simstudy.execution.provenance import identity_of
-from simstudy.execution.store import Store
+from simstudy.execution.store import Finished, Store
 from simstudy.replicates.allocation import operations
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
@@ -27,6 +30,8 @@ from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed
 
 PIECE = 64
 """Batches of a cell that are held at once, or as many as one block is made of."""
+LARGE, CHEAP = 1 << 18, 1000.0
+"""Bytes of moments that are kept in any case, and cost of a byte, half a second for a MB, of those computed again."""
 
 
 @dataclass
@@ -43,6 +48,7 @@ class CellProgress:
     failed: tuple[int, ...] = ()
     missing: int = 0
     looks: list[int] = field(default_factory=list)
+    kept: tuple[int, Performance, tuple[int, ...]] | None = None  # Of so many batches, of whose moments nothing is left
     cut: bool = False
 
     @property
@@ -57,7 +63,7 @@ class CellProgress:
 
     def count_missing(self) -> None:
         """Count what is wanted and not stored."""
-        self.missing = self.target - len(self.present)
+        self.missing = 0 if self.kept and self.target == self.kept[0] else self.target - len(self.present)
 
     @property
     def expected(self) -> int:
@@ -116,12 +122,14 @@ class RunState:
             cell = planned.cell
             identity = identity_of(cell, device)
             name = f"{planned.grid} {cell.estimator.combination.model_dump_json()}"
-            sharers = self._sharers[identity]
+            known, sharers = store.summary(identity).get(name), self._sharers[identity]
             stored = sharers[0].stored if sharers else store.stored(identity).numbers
             account = CellProgress(planned, identity, stored, name)
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
-            account.looks = [*store.summary(identity).get(name, ())]
-            account.target = max([account.first, *account.looks[-1:]])
+            account.target = account.first
+            if known:
+                account.looks, account.kept = [*known.looks], _kept(known, cell)
+                account.target = max(account.first, known.looks[-1])
             sharers.append(account)
             self.accounts.append(account)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
@@ -244,24 +252,27 @@ class RunState:
 
     def _look(self, account: CellProgress) -> bool:
         """Measure all that is wanted of a cell; return False if damaged batches, now missing, have to come first."""
-        whole, damaged = self._read(account, range(account.target))
-        named = {(account.identity, batch) for batch in damaged}
-        if named & self._written:
-            remedy = "check the disk of the outputs, and run again"
-            raise UserError(f"{self._store.place}: cannot be read back; {remedy}")
-        if damaged:
-            self._damaged |= named
-            account.stored -= damaged
-            for sharer in self._sharers[account.identity]:
-                sharer.count_missing()
-            return False
-        account.done = account.target
-        account.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
-        # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
-        # help before the ceiling: the cell stops, its failures counted.
-        cell = account.planned.cell
-        performance = measured(cell, whole, block_lengths(account.done))
-        account.performance = performance and self._control(cell, performance)
+        if account.kept and account.kept[0] == account.target:
+            account.done, account.performance, account.failed = account.kept
+        else:
+            whole, damaged = self._read(account, range(account.target))
+            named = {(account.identity, batch) for batch in damaged}
+            if named & self._written:
+                remedy = "check the disk of the outputs, and run again"
+                raise UserError(f"{self._store.place}: cannot be read back; {remedy}")
+            if damaged:
+                self._damaged |= named
+                account.stored -= damaged
+                for sharer in self._sharers[account.identity]:
+                    sharer.count_missing()
+                return False
+            account.done = account.target
+            account.failed = tuple(int(replicate) for batch in whole for replicate in batch.failed)
+            # With too few defined estimates there is no Monte Carlo error, and more replicates of the same would not
+            # help before the ceiling: the cell stops, its failures counted.
+            cell = account.planned.cell
+            performance = measured(cell, whole, block_lengths(account.done))
+            account.performance = performance and self._control(cell, performance)
         account.looks += [account.done] * (account.done not in account.looks)
         if account.performance is not None:
             precision = account.planned.precision
@@ -270,24 +281,34 @@ class RunState:
         return True
 
     def fold(self) -> None:
-        """Let finished cells take less room: blocks of their moments are added, as measures need them."""
+        """Let finished cells take less room: as they were folded, or as measures if they are soon computed again."""
         found = ((identity, self._folded(identity, sharers)) for identity, sharers in self._sharers.items())
         if made := {identity: entries for identity, entries in found if entries is not None}:
             self._store.replace(made.keys(), chain.from_iterable(made.values()))
 
     def _folded(self, identity: str, sharers: list[CellProgress]) -> Iterator[tuple[Entry, bytes]] | None:
         """Content to store of a cell in the place of what is there; None if that stays."""
-        first, cell, looks = sharers[0], sharers[0].planned.cell, {each.name: each.looks for each in sharers}
+        first, cell, stored = sharers[0], sharers[0].planned.cell, self._store.stored(identity)
+        if any(each.cut or not each.finished for each in sharers):
+            return None
         apart = cell.population or any(each.looks != first.looks for each in sharers)
         halvings, n = 0 if apart else halvings_of(first.done), first.done
-        if any(each.cut or not each.finished for each in sharers) or not (halvings or self._rule):
+        known = cell.estimator.learner.kind == "nadaraya_watson" and not (cell.controlled or apart)
+        alone = known and size_of(cell, n, halvings) > max(LARGE, cost(cell) * n / CHEAP)
+        alone = alone and all(each.performance for each in sharers)
+        if not (stored.numbers if alone else halvings or self._rule):
             return None
-        if {name: [*each] for name, each in self._store.summary(identity).items()} == looks:
+        before = {} if alone else {name: [*each.looks] for name, each in self._store.summary(identity).items()}
+        if before == {each.name: each.looks for each in sharers}:
             return None
 
         def entries() -> Iterator[tuple[Entry, bytes]]:
-            summary = json.dumps(looks).encode()
-            yield entry_of(identity, 0, 0, 0, summary), summary
+            rows = ((each, [*(each.performance or ()), each.failed] if alone else None) for each in sharers)
+            records = {each.name: {"looks": each.looks, "measures": measures} for each, measures in rows}
+            summary = json.dumps(records, default=np.ndarray.tolist).encode()
+            yield entry_of(identity, 0, n * alone, 0, summary), summary
+            if alone:
+                return
             (moments, damaged), whole = self._read(first, range(n)) if halvings else ([], {0}), 0
             if not damaged:
                 whole = whole_batches(n)
@@ -295,8 +316,7 @@ class RunState:
                 failed = moments[0].failed[moments[0].failed < whole * first.batch_size]
                 payload = pack(Moments._make([*sums, moments[0].target, failed]))
                 yield entry_of(identity, halvings, 0, whole, payload), payload
-            stored = self._store.stored(identity).values()
-            rest = (each for each in stored if each.n_batches and each.first >= whole)
+            rest = (each for each in stored.values() if each.n_batches and each.first >= whole)
             yield from payloads(self._store.files, rest)  # behind the last whole block
 
         return entries()
@@ -327,3 +347,24 @@ class RunState:
                         yield Task(cells, batch, identities)
 
         return made()
+
+
+def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...]] | None:
+    """Number of batches, performance and failures of a finished cell; None without, or if a measure is not there."""
+    if known.measures is None:
+        return None
+    n_blocks, n_heads = len(block_lengths(known.looks[-1])), cell.n_members
+    averaged = dict.fromkeys({*MEASURES, *cell.statistics, "failure_rate"} - {ATTENDED}, ()) | {"hdi": (len(INDICES),)}
+    shapes = averaged | dict.fromkeys(HEAD_MEASURES, (n_heads,)) | dict.fromkeys(PAIR_MEASURES, (n_heads, n_heads))
+    shapes |= {f"{name}_by_query": (cell.n_queries,) for name in MEASURES}
+    of_blocks = {name: (n_blocks, *shape) for name, shape in averaged.items()}
+    *fields, failed = known.measures
+    try:
+        values = ({n: np.array(v, float)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
+        found = Performance._make(values)
+    except (ValueError, TypeError):
+        return None
+    tables, wanted = (found.estimate, found.mcse, found.widening or {}, found.contribution), (*[shapes] * 3, of_blocks)
+    shown = ({name: np.shape(v) for name, v in table.items()} for table in tables)
+    whole = all(each.items() <= has.items() for each, has in zip(wanted, shown, strict=True))
+    return (known.looks[-1], found, failed) if whole else None

@@ -48,6 +48,8 @@ MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 """Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
 DEFAULT_OUTPUT = Path("outputs")
+Named = dict[str, Any]
+Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]
 
 
 class Owner(Record):
@@ -71,8 +73,14 @@ class Owner(Record):
             return False
 
 
-SUMMARY = TypeAdapter(dict[str, Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]])
-"""By its name, the numbers of batches at which a finished cell was looked at."""
+class Finished(Record):
+    """Record of a finished cell: when it was looked at, and its measures if no moments are stored."""
+
+    looks: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]  # Numbers of batches
+    measures: Kept | None  # Fields of `Performance`, and replicates that failed
+
+
+SUMMARY = TypeAdapter(dict[str, Finished])
 
 
 class Store:
@@ -175,8 +183,8 @@ class Store:
         read = ((entry.key, batches.unpack(payload, entry, cell)) for entry, payload in found)
         return {key: moments for key, moments in read if moments is not None}
 
-    def summary(self, identity: str) -> dict[str, tuple[int, ...]]:
-        """Numbers of batches at which finished cells were looked at; nothing of others, or if that is damaged."""
+    def summary(self, identity: str) -> dict[str, Finished]:
+        """Records of finished cells by their names; nothing of others, or if that is damaged."""
         with contextlib.suppress(ValueError, StopIteration, KeyError):
             entry = self.stored(identity)["summary"]
             return SUMMARY.validate_json(next(batches.payloads(self.files, [entry]))[1])
