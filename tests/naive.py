@@ -4,6 +4,7 @@ import itertools
 import math
 
 import numpy as np
+from scipy.linalg import subspace_angles
 
 
 def score(query, key, bandwidth, logits):
@@ -141,22 +142,6 @@ def performance(estimates, target, combination):
     return result | {"effective_heads": result["mean_variance"] / uniform}
 
 
-def _basis(projection):
-    """Gram-Schmidt on the columns of one projection."""
-    columns = []
-    for column in projection.T:
-        for earlier in columns:
-            column = column - (column @ earlier) * earlier
-        columns.append(column / math.sqrt(column @ column))
-    return np.array(columns).T
-
-
-def cosines(first, second):
-    """Cosines of the principal angles of two projections, descending, from the eigenvalues of MᵀM, M = U_hᵀU_g."""
-    overlap = _basis(first).T @ _basis(second)
-    return np.sqrt(np.clip(np.linalg.eigvalsh(overlap.T @ overlap), 0, 1))[::-1]
-
-
 def _perplexity(values):
     total = sum(values)
     return math.exp(-sum(v / total * math.log(v / total) for v in values if v > 1e-14 * total))
@@ -164,19 +149,17 @@ def _perplexity(values):
 
 def diversity(projections, bandwidth):
     n_heads, _, p = projections.shape
-    pairs = list(itertools.combinations(range(n_heads), 2))
-    c = {pair: cosines(projections[pair[0]], projections[pair[1]]) for pair in pairs}
-    c2 = np.mean([np.mean(c[pair] ** 2) for pair in pairs])
+    t = np.array([subspace_angles(w, u) for w, u in itertools.combinations(projections, 2)])  # (pair, direction)
+    c2 = np.mean(np.cos(t) ** 2)
     kappa = 1 / (1 + bandwidth**2)
-    projectors = [_basis(w) @ _basis(w).T for w in projections]
+    projectors = [w @ np.linalg.pinv(w) for w in projections]
     gamma = np.array([[np.trace(a @ b) / p for b in projectors] for a in projectors])
-    logdets = [-0.5 * sum(math.log((1 - kappa**2) / (1 - kappa**2 * x * x)) for x in c[pair]) for pair in pairs]
     return {
         "chordal": 1 - c2,
         "participation": n_heads / (1 + (n_heads - 1) * c2),
         "entropy": _perplexity(np.linalg.eigvalsh(sum(projectors))) / p,
-        "logdet": np.mean(logdets),
-        "volume": np.mean([math.prod(math.sqrt(max(0.0, 1 - x * x)) for x in c[pair]) for pair in pairs]),
+        "logdet": np.mean(-0.5 * np.log((1 - kappa**2) / (1 - kappa**2 * np.cos(t) ** 2)).sum(axis=1)),
+        "volume": np.mean(np.sin(t).prod(axis=1)),
         "vendi": _perplexity(np.linalg.eigvalsh(gamma / n_heads)),
-        "min_angle": np.mean([math.sqrt(max(0.0, 1 - max(c[pair]) ** 2)) for pair in pairs]),
+        "min_angle": np.mean(np.sin(t).min(axis=1)),
     }

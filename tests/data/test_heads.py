@@ -77,8 +77,7 @@ def test_indices__are_the_definitions(shape, bandwidth):
     projections = heads(shape)
     expected = naive.diversity(projections, bandwidth)
     for name, value in named(projections, bandwidth).items():
-        # Equal subspaces (d = p) cost the naive cosines half of their digits.
-        assert value == pytest.approx(expected[name], rel=1e-9, abs=1e-6 if shape[1] == shape[2] else 1e-9), name
+        assert value == pytest.approx(expected[name], rel=1e-9, abs=1e-12), name
 
 
 @pytest.mark.parametrize("n_heads", [2, 3, 5])
