@@ -5,6 +5,8 @@ import math
 
 import numpy as np
 from scipy.linalg import subspace_angles
+from scipy.optimize import brentq
+from scipy.stats import entropy
 
 
 def score(query, key, bandwidth, logits):
@@ -15,16 +17,10 @@ def score(query, key, bandwidth, logits):
 
 
 def entmax(logits, power):
-    """Weights (z/r − τ)_+^r of sum 1, the threshold by bisection."""
-    scaled = [z / power for z in logits]
-    low, high = max(scaled) - 1.0, max(scaled)
-    for _ in range(200):
-        middle = (low + high) / 2
-        if math.fsum(max(z - middle, 0.0) ** power for z in scaled) > 1.0:
-            low = middle
-        else:
-            high = middle
-    return np.array([max(z - low, 0.0) ** power for z in scaled])
+    """Weights (z/r − τ)_+^r of sum 1, the threshold by a search."""
+    gaps = (np.array(logits) - max(logits)) / power
+    threshold = brentq(lambda t: (np.maximum(gaps - t, 0.0) ** power).sum() - 1.0, -1.0, 0.0, xtol=1e-15)
+    return np.maximum(gaps - threshold, 0.0) ** power
 
 
 def normalised(powers):
@@ -106,12 +102,7 @@ def moments(mechanism, keys, values, variances, queries, bandwidth):
 
 def weights(keys, query, key_projection, query_projection, bandwidth, logits):
     """Softmax weights of one head at one query; keys (n, d), query (d,), projections (d, p)."""
-
-    def image(vector, projection):
-        return [sum(projection[j, k] * vector[j] for j in range(len(vector))) for k in range(projection.shape[1])]
-
-    point = image(query, query_projection)
-    scores = [score(point, image(key, key_projection), bandwidth, logits) for key in keys]
+    scores = [score(query @ query_projection, key @ key_projection, bandwidth, logits) for key in keys]
     return normalised_by({"kind": "softmax"}, scores)
 
 
@@ -142,11 +133,6 @@ def performance(estimates, target, combination):
     return result | {"effective_heads": result["mean_variance"] / uniform}
 
 
-def _perplexity(values):
-    total = sum(values)
-    return math.exp(-sum(v / total * math.log(v / total) for v in values if v > 1e-14 * total))
-
-
 def diversity(projections, bandwidth):
     n_heads, _, p = projections.shape
     t = np.array([subspace_angles(w, u) for w, u in itertools.combinations(projections, 2)])  # (pair, direction)
@@ -157,9 +143,9 @@ def diversity(projections, bandwidth):
     return {
         "chordal": 1 - c2,
         "participation": n_heads / (1 + (n_heads - 1) * c2),
-        "entropy": _perplexity(np.linalg.eigvalsh(sum(projectors))) / p,
+        "entropy": np.exp(entropy(np.maximum(np.linalg.eigvalsh(sum(projectors)), 0))) / p,
         "logdet": np.mean(-0.5 * np.log((1 - kappa**2) / (1 - kappa**2 * np.cos(t) ** 2)).sum(axis=1)),
         "volume": np.mean(np.sin(t).prod(axis=1)),
-        "vendi": _perplexity(np.linalg.eigvalsh(gamma / n_heads)),
+        "vendi": np.exp(entropy(np.maximum(np.linalg.eigvalsh(gamma), 0))),
         "min_angle": np.mean(np.sin(t).min(axis=1)),
     }
