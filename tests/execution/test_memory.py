@@ -1,6 +1,9 @@
 """What no memory holds is refused in one line before the first batch, instead of killed without a word."""
 
+import contextlib
+import os
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,27 @@ import psutil, resource
 limit = psutil.Process().memory_info().vms + {}
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 """
+JOIN = "import os\nopen({!r}, 'w').write(str(os.getpid()))\n"
+
+
+@contextlib.contextmanager
+def control_group(limit: int):
+    """A group of processes with a limit of memory, and the file to join it by; skipped where none can be made."""
+    lines = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
+    version, path = next((controllers, path) for _, controllers, path in lines if controllers in ("memory", ""))
+    group = Path("/sys/fs/cgroup", version, path[1:], f"simstudy-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here ({error})")
+    try:
+        try:
+            (group / ("memory.limit_in_bytes" if version else "memory.max")).write_text(str(limit))
+        except OSError as error:
+            pytest.skip(f"control groups here have no limit of memory ({error})")
+        yield str(group / "cgroup.procs")
+    finally:
+        group.rmdir()
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -38,17 +62,23 @@ def test_memory__is_what_control_groups_leave(version, tmp_path, monkeypatch):
     assert executors.available() == (4 << 20) + 1000
 
 
+@pytest.mark.parametrize("limited_by", ["address space", "control group"])
 @pytest.mark.parametrize(("size", "remedy"), [(2.4, "use at most 1 of them"), (0.7, "use fewer keys, features")])
-def test_batches_that_do_not_fit__are_refused_before_anything_is_written(size, remedy, tmp_path):
-    def run(design: str) -> Any:
-        before, path = LIMIT.format(int(size * GIB)), write_design(tmp_path, design)
+def test_batches_that_do_not_fit__are_refused_before_anything_is_written(size, remedy, limited_by, tmp_path):
+    def run(design: str, before: str) -> Any:
+        # The process that commands are forked from holds some memory of its own group.
+        path = write_design(tmp_path, design)
         return simstudy("run", path, "--output", tmp_path / "out", "--workers", 2, before=before)
 
-    done = run(LARGE)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and not (tmp_path / "out").exists(), done.stderr
-    assert "error: grids.angles: a batch takes about 1.7 GiB of memory, and 2 workers have " in done.stderr
-    assert remedy in done.stderr
-    assert run(DESIGN).returncode in (0, 3)  # the control
+    with contextlib.ExitStack() as held:
+        before = LIMIT.format(int(size * GIB))
+        if limited_by == "control group":
+            before = JOIN.format(held.enter_context(control_group(int(size * GIB))))
+        done = run(LARGE, before)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and not (tmp_path / "out").exists(), done.stderr
+        assert "error: grids.angles: a batch takes about 1.7 GiB of memory, and 2 workers have " in done.stderr
+        assert remedy in done.stderr
+        assert run(DESIGN, before).returncode in (0, 3)  # the control
 
 
 MANY = {"n_keys": 1 << 17, "n_features": 16, "batch_size": 16, "arrangement": "aligned"}
