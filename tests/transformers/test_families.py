@@ -1,4 +1,7 @@
-"""Families of transformers: attention is that of the model whatever its configuration says, or it is refused."""
+"""Families of transformers: attention is that of the model whatever its configuration says, or it is refused.
+
+In a whole verification 95 families are captured, and weights of adapters and of eight bits where libraries have them.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,9 +24,27 @@ OPTIONS = [  # where attention rebuilt from weights by the name of the family wo
     ("albert", {"inner_group_num": 2}), ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
     ("opt", {"do_layer_norm_before": False}), ("llama", {"attention_bias": True}),
 ]  # fmt: skip
+PROJECTED = """
+afmoe albert apertus arcee aria_text bart beit bert bert-generation biogpt bitnet blenderbot blenderbot-small
+camembert clip_text_model clip_vision_model cohere cohere2 data2vec-text deit diffllama dinov2 dinov2_with_registers
+dinov3_vit distilbert doge electra ernie ernie4_5 eurobert exaone4 flex_olmo gemma gemma2 gemma3_text glm glm4
+glm4_moe gpt-sw3 gpt2 gpt_bigcode gpt_neox gpt_oss granite granitemoe granitemoeshared helium hy_v3 ijepa jetmoe
+layoutlm lfm2 llama llama4_text m2m_100 marian mbart mimo_v2_flash minimax_m2 ministral3 mistral mixtral
+mlcd_vision_model mobilebert modernbert modernbert-decoder moshi mt5 nanochat nllb-moe nomic_bert olmo olmo2 olmo3
+olmoe opt pegasus persimmon phi phi3 phimoe pixtral plbart qwen2 qwen2_moe qwen3 qwen3_moe roberta
+roberta-prelayernorm seed_oss siglip_vision_model smollm3 splinter stablelm starcoder2 switch_transformers t5 t5gemma
+umt5 vaultgemma vit vit_msn whisper xlm-roberta xlm-roberta-xl
+"""
+BY_SOFTMAX = """
+bloom canine data2vec-vision deberta deberta-v2 falcon flaubert gpt_neox_japanese ibert imagegpt megatron-bert mpnet
+mpt openai-gpt rembert roformer tapas visual_bert xlm xlnet
+"""  # with eager attention, queries and keys of these are not seen
+OTHERS = [each for each in (PROJECTED + BY_SOFTMAX).split() if each not in FAMILIES.split()]
+ALL = [*((each, {}) for each in FAMILIES.split()), *OPTIONS]
+ALL += [pytest.param(each, {}, marks=pytest.mark.rare) for each in OTHERS]
 
 
-@pytest.mark.parametrize(("family", "options"), [(family, {}) for family in FAMILIES.split()] + OPTIONS)
+@pytest.mark.parametrize(("family", "options"), ALL)
 def test_weights__are_those_that_the_model_returns_also_where_some_queries_are_checked(family, options, monkeypatch):
     monkeypatch.setattr("simstudy.transformers.capture._CHECKED", 5)
     model = tiny(family, **options)
@@ -34,8 +55,9 @@ def test_weights__are_those_that_the_model_returns_also_where_some_queries_are_c
         if "attention_mask" in inputs:  # padding is known wherever queries are those of the mask
             known = [call for call in calls + others if call.shape[2] == call.shape[3] == 12]
             assert all(torch.equal(call.valid, inputs["attention_mask"] == 1) for call in known)
-        assert len(own) > 1 and distance(own, [call.weights() for call in calls + others]) <= 2e-6
-        assert seen.worst < 1e-5
+        gap = distance(own, [call.weights() for call in calls + others])
+        print(f"{family}: {len(calls)} calls, {len(others)} by softmax, Grams {gap:.0e}, outputs {seen.worst:.0e}")
+        assert len(own) > 1 and gap <= 2e-6 and seen.worst < 1e-5 and bool(calls) == (family not in BY_SOFTMAX.split())
 
 
 @pytest.mark.parametrize("family", ["llama", "bert", "gpt2", "t5"])
@@ -100,15 +122,19 @@ def test_masks_of_truth_values_that_eager_attention_adds__are_refused_by_the_nam
         captured(model, inputs, tile=tile)
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft
-def test_adapters_and_half_precision__are_in_the_attention():
-    model = tiny("llama")
-    inputs = inputs_of(model)
-    plain = own_attentions(model, inputs)
+def test_half_precision__is_in_the_attention():
     half = tiny("llama").to(torch.bfloat16)
+    inputs = inputs_of(half)
     weights = [call.weights().to(torch.bfloat16) for call in captured(half, inputs)[0]]
     assert distance(own_attentions(half, inputs), weights) <= 2e-2
-    peft = pytest.importorskip("peft")
+
+
+@pytest.mark.rare
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft
+def test_adapters__are_in_the_attention():
+    peft, model = pytest.importorskip("peft"), tiny("llama")
+    inputs = inputs_of(model)
+    plain = own_attentions(model, inputs)
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "k_proj"], init_lora_weights=False))
     adapted = adapted.eval()
     own = own_attentions(adapted, inputs)
@@ -118,6 +144,7 @@ def test_adapters_and_half_precision__are_in_the_attention():
     assert distance(own, [call.weights() for call in captured(merged, inputs)[0]]) <= 1e-4
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("library", ["bitsandbytes", "torchao"])
 def test_eight_bit_weights__are_those_of_the_model_and_not_their_codes(library):
     quantised = pytest.importorskip(library)

@@ -75,6 +75,11 @@ class Configuration(NamedTuple):
     statistic: str
     n_batches: int = 16
 
+    def averaged(self, bias: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
+        """Mean of the statistic over queries, by a theory or its error."""
+        place = (slice(None), *PAIR.get(self.statistic, ()))
+        return float(bias[:, 1].mean() if self.statistic == "bias" else covariance[place].mean())
+
 
 def configuration(number: int) -> Configuration:
     """Draw the levels of every factor; the number is the seed of the levels and of the simulation.
@@ -160,10 +165,8 @@ def exact(configuration: Configuration) -> Value:
     prediction = exact_moments(configuration.cell, *arrays_of(configuration.cell))
     assert prediction.reason == "", f"configuration {configuration.number}: {prediction.reason}"
     assert prediction.self_check.max() < 1e-8
-    if configuration.statistic == "bias":
-        return Value(float(prediction.bias[:, 1].mean()), float(prediction.bias_error[:, 1].mean()))
-    index = (slice(None), *PAIR[configuration.statistic])
-    return Value(float(prediction.covariance[index].mean()), float(prediction.covariance_error[index].mean()))
+    error = configuration.averaged(prediction.bias_error, prediction.covariance_error)
+    return Value(configuration.averaged(prediction.bias, prediction.covariance), error)
 
 
 def noise_only(configuration: Configuration) -> Value:
@@ -175,10 +178,8 @@ def leading(configuration: Configuration) -> Value:
     """Wrong on purpose at small n: the terms of lowest order in 1/n; NaN where even many keys leave others."""
     cell = _with_data(configuration.cell, n_keys=MANY_KEYS)
     prediction = leading_order(cell, *arrays_of(cell))
-    if configuration.statistic == "bias":
-        return Value(float(prediction.bias[:, 1].mean()), 0.0)
-    index = (slice(None), *PAIR[configuration.statistic])
-    return Value(float(prediction.covariance[index].mean()) * MANY_KEYS / configuration.cell.data.n_keys, 0.0)
+    more = 1.0 if configuration.statistic == "bias" else MANY_KEYS / configuration.cell.data.n_keys
+    return Value(configuration.averaged(prediction.bias, prediction.covariance) * more, 0.0)
 
 
 def z_score(measured: Value, theory: Value) -> float:
