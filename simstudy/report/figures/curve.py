@@ -13,7 +13,7 @@ from simstudy.design.figures import CurveFigure, OptimumFigure
 from simstudy.design.measures import THEORIES, coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.report.figures import beside_theory, shared
-from simstudy.report.figures.beside_theory import by_source, residuals
+from simstudy.report.figures.beside_theory import by_source
 from simstudy.report.figures.shared import COVERAGE, RING, THEORY_LINES, Entries, Look
 from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting_name
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
@@ -22,10 +22,8 @@ from simstudy.verdicts.optima import NEVER, Profile, told_profile
 def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
     """Draw a measure against a factor, a line for each hue, a panel for each level, and strips where theory speaks."""
     cells = cells[[figure.y, f"{figure.y}_mcse"]]  # each part copies all variables that it has
-    found = residuals(cells, figure.y)
-    limit = beside_theory.reach(found, margin)
-    below = [beside_theory.HEIGHT] if limit else []
-    drawing, panels = shared.panelled(figure, cells, 2.9 if limit else 3.2, *below, alone=0.7)
+    deviations = beside_theory.Strips(cells, figure.y, margin)
+    drawing, panels = shared.panelled(figure, cells, 2.9 if deviations.limit else 3.2, *deviations.heights, alone=0.7)
     hidden = shared.varying(cells, figure.grid, figure.x, figure.hue, figure.panel)
     looks = shared.looks_of(shared.levels_of(cells, figure.hue))
     for inside, axes, *strips in panels:
@@ -34,9 +32,8 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
                 _curve(axes, figure, stratum, looks[hue])
             for strip in strips:
                 shift = min(beside_theory.APART, beside_theory.WIDEST / len(looks)) * looks[hue].place
-                x, missed = coloured[figure.x].values.astype(float), residuals(coloured, figure.y)
-                beside_theory.draw_residuals(strip, x, missed, looks[hue], limit, shift)
-        beside_theory.settle_strips(strips, limit, margin)
+                deviations.draw(strip, coloured[figure.x].values.astype(float), coloured, looks[hue], shift)
+        deviations.settle(strips)
         shared.set_scales(axes, figure.x_scale, figure.y_scale)
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
         (axes, *strips)[-1].set_xlabel(setting_name(figure.x))
@@ -50,7 +47,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
     entries += _not_told_apart(hidden)
     entries += shared.left_out(figure, cells[figure.x].values.astype(float), by_source(cells, figure.y, "empirical"))
     notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += [*beside_theory.strip_entries(found, limit, margin), *notes]
+    entries += [*deviations.entries(), *notes]
     shared.legends(drawing, looks, entries, figure.hue)
     return drawing
 

@@ -18,7 +18,7 @@ from simstudy.design.figures import LollipopFigure, NestedLoopFigure, ZipFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.report.figures import beside_theory, shared
-from simstudy.report.figures.beside_theory import by_source, residuals
+from simstudy.report.figures.beside_theory import by_source
 from simstudy.report.figures.shared import COLOURS, COVERAGE, NEUTRAL, RING, Entries, Look, own_style, short
 from simstudy.report.labels import level_name, measure_name, number, setting_and_level, setting_name
 
@@ -32,21 +32,19 @@ _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
     loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
-    found = residuals(cells, figure.y)
-    limit = beside_theory.reach(found, margin)
+    deviations = beside_theory.Strips(cells, figure.y, margin)
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.52 * len(loops)]
-    heights[1:1] = [beside_theory.HEIGHT] if limit else []
+    heights[1:1] = deviations.heights
     drawing, panels = shared.panelled(figure, cells, *heights, columns=1)
     looks = shared.looks_of(shared.levels_of(cells, figure.hue))
     for inside, axes, *below in panels:
-        strips = below[:1] if limit else []
+        strips = below[: len(deviations.heights)]
         for hue, coloured in shared.split(inside, figure.hue):
             _steps(axes, figure, coloured, loops, looks[hue])
             for strip in strips:
-                place = positions(coloured, loops).astype(float)
-                beside_theory.draw_residuals(strip, place, residuals(coloured, figure.y), looks[hue], limit)
-        beside_theory.settle_strips(strips, limit, margin)
+                deviations.draw(strip, positions(coloured, loops).astype(float), coloured, looks[hue])
+        deviations.settle(strips)
         shared.set_scales(axes, "linear", figure.y_scale)
         if len(loops) == 1:
             ((name, levels),) = loops.items()
@@ -67,7 +65,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
             axes.axhline(figure.target, zorder=1, label="target", **_AIM)
         entries.append((_AIM, f"black dots: aimed at, {number(figure.target)}"))
     notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    entries += [*beside_theory.strip_entries(found, limit, margin), *notes]
+    entries += [*deviations.entries(), *notes]
     shared.legends(drawing, looks, entries, figure.hue)
     return drawing
 
