@@ -17,7 +17,8 @@ from simstudy.errors import UserError
 from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS, draw_zip
-from simstudy.report.figures.shared import COVERAGE, NEUTRAL, canvas, own_style
+from simstudy.report.figures.shared import NEUTRAL, canvas, own_style
+from simstudy.report.labels import COVERAGE
 from simstudy.results import Results, cells_of, factors_of, setting_of
 from simstudy.study import INTERVAL
 

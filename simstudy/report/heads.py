@@ -15,8 +15,6 @@ from simstudy.report.page import figure_of, template
 SOURCE_NAMES = {"half": "other half of the texts", "constant": "a constant", "exact": "theory, Gaussian logits"}
 CAUTION = """Heads that are alike may be able to share a pattern. Likeness does not say that a head is unimportant: \
 measure the loss without a head before you remove it."""
-_LISTED = 10
-"""Pairs of heads that the page lists; all are in the data."""
 
 
 def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
@@ -54,7 +52,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             caution=CAUTION,
             figure=figure_of("effective-heads", caption, picture),
             layers=layers,
-            alike=most_alike(found, _LISTED),
+            alike=most_alike(found, 10),  # of many; all are in the data
             agreement=[(name, *scores(found, source)) for source, name in SOURCE_NAMES.items()],
             reasons=reasons(found),
         ),

@@ -12,6 +12,8 @@ OVERVIEW = "overview"
 """Name of the figure of a study that declares none."""
 RESOLUTION = 150
 """Pixels of a PNG file to the inch."""
+COVERAGE = 1.96
+"""Half-width of an error bar in MCSE: a 95 % interval."""
 UNDEFINED = "–"
 
 THEORY_NAMES: dict[str, str] = {"exact": "exact", "leading": "leading order"}

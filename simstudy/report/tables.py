@@ -14,13 +14,11 @@ from rich.table import Table
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, THEORIES, VARIABLES, averaged_measures, stated_measures
-from simstudy.report.labels import between, level_of, measure_name, number, with_error
+from simstudy.report.labels import COVERAGE, between, level_of, measure_name, number, with_error
 from simstudy.report.terminal import counted, entry
 
 VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "undecided": "yellow"}
 """Of verdicts that are as expected: to refute what is false is no failure.  Others are red."""
-COVERAGE = 1.96
-"""Half-width of an error bar in MCSE: a 95 % interval."""
 ROOM, NARROWEST = 0.1, 0.008
 """Of the line of a picture: on either side of what is shown, and width of an interval claimed, if it is narrower."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -28,7 +26,6 @@ _ESTIMATORS = {
     "plain": "plain averages over replicates, without control variate",
     "expansion": "averages over replicates minus a control variate of known mean",
 }
-_P_VALUES = ("p_against", "p_in_favour")
 _COUNTS = ("error_over", "n_replicates", "n_failed", "n_batches", "precision_reached")
 _NUMBERS = ("estimate", "mcse", "claimed_lower", "claimed_upper", "confidence_lower", "confidence_upper")
 
@@ -97,7 +94,8 @@ def verdict_lines(results: xr.Dataset) -> list[Any]:
             "level": level_of(len(claims)),
             "picture": pictures([shown])[0],
         }
-        words |= {name: "< 0.0001" if claim[name] < 1e-4 else number(claim[name], 2) for name in _P_VALUES}
+        p_values = {name: claim[name] for name in ("p_against", "p_in_favour")}
+        words |= {name: "< 0.0001" if p < 1e-4 else number(p, 2) for name, p in p_values.items()}
         lines.append(SimpleNamespace(**claim | words | _worded(shown)))
     return lines
 

@@ -8,7 +8,6 @@ from simstudy.verdicts.evidence import (
     MIXTURE,
     Contrast,
     Evidence,
-    all_hold,
     anytime_p,
     anytime_score,
     at_most_fail,
@@ -103,10 +102,6 @@ def test_blocks_that_are_alike__leave_what_an_unseen_exception_could_explain():
 
 
 PARTS = Evidence(np.array([0.04, 0.5, 0.001]), np.array([0.3, 0.002, 0.9]))
-
-
-def test_all_hold__is_bonferroni_on_one_side_and_the_worst_on_the_other():
-    assert all_hold(PARTS).against == pytest.approx(0.003) and all_hold(PARTS).in_favour == 0.9
 
 
 def test_some_of_three_may_fail__by_hand():

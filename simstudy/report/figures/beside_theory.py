@@ -10,8 +10,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import offset_copy
 
 from simstudy.design.measures import THEORIES
-from simstudy.report.figures.shared import COVERAGE, NEUTRAL, Entries, Look, draw_marks, is_first
-from simstudy.report.labels import number
+from simstudy.report.figures.shared import NEUTRAL, Entries, Look, draw_marks, is_first
+from simstudy.report.labels import COVERAGE, number
 from simstudy.report.terminal import counted
 from simstudy.verdicts.estimates import Array
 

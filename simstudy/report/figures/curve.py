@@ -14,8 +14,8 @@ from simstudy.design.measures import THEORIES, coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.report.figures import beside_theory, shared
 from simstudy.report.figures.beside_theory import by_source
-from simstudy.report.figures.shared import COVERAGE, RING, THEORY_LINES, Entries, Look
-from simstudy.report.labels import THEORY_NAMES, measure_name, number, setting_name
+from simstudy.report.figures.shared import RING, THEORY_LINES, Entries, Look
+from simstudy.report.labels import COVERAGE, THEORY_NAMES, measure_name, number, setting_name
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
 
 

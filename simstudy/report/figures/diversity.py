@@ -8,8 +8,8 @@ from simstudy.design.figures import DiversityFigure, OrderingFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures import shared
 from simstudy.report.figures.beside_theory import by_source
-from simstudy.report.figures.shared import COVERAGE, DASHED, NEUTRAL, RING
-from simstudy.report.labels import INDEX_NAMES, measure_name
+from simstudy.report.figures.shared import DASHED, NEUTRAL, RING
+from simstudy.report.labels import COVERAGE, INDEX_NAMES, measure_name
 
 
 def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:

@@ -19,8 +19,8 @@ from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.report.figures import beside_theory, shared
 from simstudy.report.figures.beside_theory import by_source
-from simstudy.report.figures.shared import COLOURS, COVERAGE, NEUTRAL, RING, Entries, Look, own_style, short
-from simstudy.report.labels import level_name, measure_name, number, setting_and_level, setting_name
+from simstudy.report.figures.shared import COLOURS, NEUTRAL, RING, Entries, Look, own_style, short
+from simstudy.report.labels import COVERAGE, level_name, measure_name, number, setting_and_level, setting_name
 
 Loops = dict[str, list[Any]]
 LEVELS = "levels"

@@ -39,8 +39,6 @@ time.  Text of an SVG or PDF is text; titles stand where they are: to move them 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Palette of Okabe and Ito (2008) for colour-blind readers, without its yellow, which is faint on white."""
 MARKERS = "os^DvPX"
-COVERAGE = 1.96
-"""Half-width of an error bar in MCSE: a 95 % interval."""
 NEUTRAL = "#444444"
 """Colour of what belongs to no level."""
 # The broad line shows on both sides of the thin one where they agree.

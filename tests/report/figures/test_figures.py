@@ -12,7 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from simstudy.design.load import load_design
 from simstudy.report.figures import chosen, draw, image
-from simstudy.report.figures.shared import COVERAGE, PlainLog
+from simstudy.report.figures.shared import PlainLog
+from simstudy.report.labels import COVERAGE
 from simstudy.report.overview import margin_of
 
 

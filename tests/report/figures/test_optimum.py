@@ -12,7 +12,7 @@ from simstudy.report.figures import draw, image
 from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.curve import places
 from simstudy.report.figures.factorial import positions
-from simstudy.report.figures.shared import COVERAGE
+from simstudy.report.labels import COVERAGE
 from simstudy.report.overview import figures_of
 
 GRID = """
