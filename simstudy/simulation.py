@@ -267,8 +267,10 @@ def _used_by(name: str, function: types.FunctionType) -> Iterator[Any]:
     codes = [function.__code__]
     for code in codes:  # which grows by those inside
         codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-        yield from (function.__globals__[each] for each in code.co_names if each in function.__globals__)
-        for step in dis.get_instructions(code):
+        steps = list(dis.get_instructions(code))  # names in the code are those of attributes, too
+        read = dict.fromkeys(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+        yield from (function.__globals__[each] for each in read if each in function.__globals__)
+        for step in steps:
             if step.opname == "IMPORT_NAME" and not _installed(step.argval):  # it would not travel
                 fault = f"{name} imports {step.argval} inside a function, and that is not installed"
                 raise UserError(f"{fault}: import it above the function")

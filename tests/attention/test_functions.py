@@ -287,7 +287,7 @@ class Trimmed:
         self.k = k
 
     def inner(self, x, /):
-        return {"estimate": np.sort(x, axis=-1)[:, self.k : N - self.k].sum(axis=-1) / (N - 2 * self.k)}
+        return {"estimate": np.sort(x, axis=-1)[:, self.k : N - self.k].mean(axis=-1)}
 
 
 def shrunk(x, by):
