@@ -119,7 +119,6 @@ def run(
 
 def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: Any) -> int:
     """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
-    from simstudy.execution.status import REPORT, reported
     from simstudy.report import tables
     from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
     from simstudy.report.terminal import counted, warn
@@ -135,13 +134,13 @@ def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: An
         cli.say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
     if warnings := [*filter(None, (missed_line(status, loaded), undecided_line(results, loaded), *notes))]:
         warn(*warnings)
-    if store.read_json(REPORT) != reported(status, store):
+    if store.read_json(tables.MADE_OF) != tables.made_of(status, store):
         # Imported and drawn here: nobody has to wait for pictures to read a verdict.
         from simstudy.report.page import write_report
 
         with store.locked():
             write_report(results, loaded, store)
-            store.write_json(REPORT, reported(status, store))
+            store.write_json(tables.MADE_OF, tables.made_of(status, store))
     cli.say(f"page: {store.folder / 'report.html'}")
     if not all(line.as_expected for line in lines):
         return cli.EXIT_NOT_AS_EXPECTED

@@ -1,8 +1,9 @@
 """Whether a cell can be: the contents of the files that it names, and the rules that tie several settings together."""
 
 import functools
+import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ Broken = Iterator[tuple[str, str]]
 """Of each rule that is broken, the setting to change and the remedy."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
+
+
+def contents(cells: Iterable[Cell]) -> dict[str, str]:
+    """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
+    cells = list(cells)
+    read = {}
+    for content, path in ((getattr(cell, field), path) for cell in cells for _, path, (field, _) in named_files(cell)):
+        if isinstance(content, Rows):
+            read[content.digest] = path
+        elif content is not None:
+            read[hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()] = path
+    pieces = (piece for cell in cells for _, piece in cell.own)
+    return read | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
 
 
 def read_contents(cell: Cell, folder: Path) -> Cell:

@@ -12,11 +12,9 @@ HELD = 2
 
 
 def taken(cell: Cell) -> int:
-    """Return the bytes that a batch takes, to a factor of 2: sums of all blocks, and one replicate unless it is small.
-
-    What functions of the user's own take is not known.
-    """
+    """Return the bytes that a batch takes, to a factor of 2: sums of all blocks, and a replicate that is large."""
     sums = N_BLOCKS * cell.n_queries * cell.n_members * (cell.n_members + 3) // 2 * (1 + cell.controlled) * 8
+    # What functions of the user's own take is not known.
     return sums + (HELD * replicate_bytes(cell) if cell.functions is None else 0)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from simstudy.execution.batches import DRAWN, size_of
 from simstudy.execution.executors import Executor
 from simstudy.execution.loop import Meter, run_tasks
-from simstudy.execution.state import RunState, cost
+from simstudy.execution.state import RunState
+from simstudy.replicates.allocation import cost
 from simstudy.replicates.performance import halvings_of
 
 PILOT_BATCHES = 4
@@ -44,8 +45,7 @@ class Plan(NamedTuple):
 
 def pilot(state: RunState, executor: Executor, track: Callable[[Iterable[Any], int], Iterable[Any]]) -> Plan:
     """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
-    meter = Meter()
-    seconds: dict[str, list[float]] = defaultdict(list)
+    meter, seconds = Meter(), defaultdict[str, list[float]](list)
     tasks = list(state.first_tasks(PILOT_BATCHES))
     for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
         meter.add(outcome)
@@ -53,7 +53,6 @@ def pilot(state: RunState, executor: Executor, track: Callable[[Iterable[Any], i
         costs = [cost(cell) for cell in task.cells]
         for identity, share in zip(task.identities, costs, strict=True):
             seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
-    workers = executor.workers()
     plans: dict[str, GridPlan] = {}
     planned: dict[str, int] = defaultdict(int)
     state.cut()  # which looks at each cell as it stands
@@ -71,4 +70,4 @@ def pilot(state: RunState, executor: Executor, track: Callable[[Iterable[Any], i
         grid.batches += missing
         # The first batch on a worker waits for the compiler: the median does not.
         grid.cpu_seconds += missing * float(np.median(seconds.get(account.identity, 0.0)))
-    return Plan([*plans.values()], min(workers, os.cpu_count() or 1), meter.read()["peak_memory_MiB"])
+    return Plan([*plans.values()], min(executor.workers(), os.cpu_count() or 1), meter.read()["peak_memory_MiB"])

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from simstudy.design.contents import named_files
+from simstudy.design.contents import contents
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.rows import Rows
 
 PACKAGE = Path(__file__).parents[1]
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
@@ -114,19 +113,6 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-
-
-def contents(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
-    cells = list(cells)
-    read = {}
-    for content, path in ((getattr(cell, field), path) for cell in cells for _, path, (field, _) in named_files(cell)):
-        if isinstance(content, Rows):
-            read[content.digest] = path
-        elif content is not None:
-            read[hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()] = path
-    pieces = (piece for cell in cells for _, piece in cell.own)
-    return read | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from simstudy.execution.executors import Executor
 from simstudy.execution.loop import CELLS_PER_TASK, Meter, Task, run_tasks
 from simstudy.execution.provenance import identity_of
 from simstudy.execution.store import Finished, Store
-from simstudy.replicates.allocation import operations
+from simstudy.replicates.allocation import cost
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
@@ -92,12 +92,6 @@ class CellProgress:
     def batch_size(self) -> int:
         """Replicates in one batch."""
         return self.planned.cell.simulation.batch_size
-
-
-def cost(cell: Cell) -> float:
-    """Return the estimated cost of a batch of a cell, about nanoseconds."""
-    of_draw, of_replicate = operations(cell)
-    return of_draw + cell.simulation.batch_size * of_replicate
 
 
 class RunState:

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from simstudy.design.contents import contents
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing, due
-from simstudy.execution.provenance import PACKAGE, contents, identity_of, installation
+from simstudy.execution.provenance import PACKAGE, identity_of, installation
 from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store
 from simstudy.replicates.allocation import SIZES, states_size
 
 if TYPE_CHECKING:
     from simstudy.execution.state import RunState
 
-FILE, REPORT = ".status.json", ".report.json"
+FILE = ".status.json"
 TELL_SECONDS, TELL_SHARE = 1.0, 0.02
 """Time after which a run writes where it stands again, and the share of its time that this may take."""
 _SETTINGS = ("NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES")
@@ -166,11 +167,3 @@ def status_of(state: RunState, origin: str) -> Status:
         }
         cells.append(CellStatus(**entries))
     return Status(origin=origin, as_of=time.time(), cells=tuple(cells))
-
-
-def reported(status: Status, store: Store) -> dict[str, Any]:
-    """Identity of all that page, tables and figures would rest on now, and digests of those that lie there."""
-    names = [name for name in store.files.names() if name.endswith((".html", ".csv"))]
-    names += [f"figures/{name}" for name in store.files.at("figures").names()]
-    files = {name: hashlib.sha256(store.files.read(name, MAX_RESULTS_BYTES)).hexdigest() for name in names}
-    return {"made_of": [status.origin, status.results], "files": files}

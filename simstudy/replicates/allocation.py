@@ -101,6 +101,12 @@ def operations(cell: Cell) -> tuple[float, float]:
     return 7e5 + 300.0 * pairs + 0.4 * products + control, 1e3 + n * of_key + 2.5 * pairs + more
 
 
+def cost(cell: Cell) -> float:
+    """Return the estimated cost of a batch of a cell, about nanoseconds."""
+    of_draw, of_replicate = operations(cell)
+    return of_draw + cell.simulation.batch_size * of_replicate
+
+
 def _pilot(cell: Cell, number: int) -> Any:
     """Averages of one batch at its own query points and heads; None if a replicate fails."""
     from simstudy.replicates.batch import simulate_batch

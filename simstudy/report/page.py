@@ -14,12 +14,12 @@ import xarray as xr
 from markupsafe import Markup
 
 from simstudy.design.claims import LEVEL, BaseClaim
+from simstudy.design.contents import contents
 from simstudy.design.document import Design
 from simstudy.design.figures import ZipFigure
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.levels import level
 from simstudy.errors import UserError
-from simstudy.execution.provenance import contents
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
 from simstudy.report.overview import figures_of, margin_of

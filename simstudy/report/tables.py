@@ -1,5 +1,6 @@
 """Results as tables: verdicts for the terminal and the report, and one row for each claim, comparison and cell."""
 
+import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from rich.table import Table
 from simstudy.design.claims import LEVEL
 from simstudy.design.document import Design
 from simstudy.design.measures import MEASURES, THEORIES, VARIABLES, averaged_measures, stated_measures
+from simstudy.execution.status import Status
+from simstudy.execution.store import MAX_RESULTS_BYTES, Store
 from simstudy.report.labels import COVERAGE, between, level_of, measure_name, number, with_error
 from simstudy.report.terminal import counted, entry
 
@@ -21,6 +24,8 @@ VERDICT_COLOURS = {"supported": "green", "contradicted": "cyan", "undecided": "y
 """Of verdicts that are as expected: to refute what is false is no failure.  Others are red."""
 ROOM, NARROWEST = 0.1, 0.008
 """Of the line of a picture: on either side of what is shown, and width of an interval claimed, if it is narrower."""
+MADE_OF = ".report.json"
+"""File that says what page, tables and figures were made of."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _ESTIMATORS = {
     "plain": "plain averages over replicates, without control variate",
@@ -212,3 +217,11 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
         columns[f"hdi_{index}_mcse"] = results.hdi_mcse.sel(index=index).values
     columns |= {f"{source}_inapplicable": results.inapplicable.sel(source=source).values for source in THEORIES}
     return pd.DataFrame(columns)
+
+
+def made_of(status: Status, store: Store) -> dict[str, Any]:
+    """Identity of all that page, tables and figures would rest on now, and digests of those that lie there."""
+    names = [name for name in store.files.names() if name.endswith((".html", ".csv"))]
+    names += [f"figures/{name}" for name in store.files.at("figures").names()]
+    files = {name: hashlib.sha256(store.files.read(name, MAX_RESULTS_BYTES)).hexdigest() for name in names}
+    return {"made_of": [status.origin, status.results], "files": files}
