@@ -39,9 +39,8 @@ def cells() -> Iterator[tuple[str, dict[str, Any]]]:
 
     for n, heads, dim, queries in (*POPULATIONS, (128, 8, 64, 16), (1024, 12, 64, 4)):
         size = {"n_keys": n, "n_heads": heads, "head_dim": dim, "n_features": dim * heads, "population": ["queries"]}
-        points = {"kind": "gaussian", "count": queries}
         label = f"{n} keys, {heads} heads of {dim}, a population of {queries} queries"
-        yield label, size | {"queries": points, "regression": TARGETS["2 sin x₁"]}
+        yield label, size | {"queries": {"kind": "gaussian", "count": queries}, "regression": TARGETS["2 sin x₁"]}
 
 
 def measure(settings: dict[str, Any]) -> dict[str, Any]:

@@ -111,9 +111,8 @@ def test_share_that_fell_by_a_third_and_ratio_below_85_percent__are_named(monkey
     rows = [limits.Row(*key, recorded.SHARE, share, "1") for share in shares]
     assert recorded.lost(rows, processor) == [f"W1 S2 float32, {recorded.SHARE}: 0.28, recorded 0.43"]
     assert recorded.lost(rows, "another") == []
-    monkeypatch.setattr(recorded, "RATIOS", {"this": {("W0", "S1", recorded.BEST): 4.0}})
     rows = [limits.Row("W0", "S1", recorded.BEST, limits.spread([ratio]), "times") for ratio in (3.5, 3.3)]
-    assert recorded.lost(rows, "this") == [f"W0 S1, {recorded.BEST}: 3.30, recorded 4.00"]
+    assert recorded.lost(rows, recorded.CLASSES[0]) == [f"W0 S1, {recorded.BEST}: 3.30, recorded 3.90"]
 
 
 def test_precision__compares_two_ways_to_the_same_numbers():
