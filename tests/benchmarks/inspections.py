@@ -11,7 +11,7 @@ from limits import Row, interleaved, ratio
 
 from simstudy import inspect_heads
 
-SIZES = {(12, 8, 512): 3, (2, 4, 4096): 1}
+SIZES = {(12, 8, 512): 2, (2, 4, 4096): 1}
 """Layers of 12 heads, texts, tokens of a text; and rounds, of which each takes some 20 s."""
 
 
