@@ -151,8 +151,7 @@ class Store:
     def write_batch(self, identity: str, batch: int, moments: Moments | Draw) -> None:
         """Store one batch, whole or not at all, and durably soon, by `FLUSH_SECONDS`, or at the next `flush`."""
         payload, index = batches.pack(moments), self.index
-        halvings = batches.DRAWN if isinstance(moments, Draw) else 0
-        entry = batches.entry_of(identity, halvings, batch, 1, payload)
+        entry = batches.entry_of(identity, batches.DRAWN if isinstance(moments, Draw) else 0, batch, 1, payload)
         if self._append is None:
             own = (each for stored in index.values() for each in stored.values() if each.file == self._own)
             # What a killed process left behind the last whole entry is cut off.

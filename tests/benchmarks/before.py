@@ -5,29 +5,26 @@ of its own; they take turns, cell by cell.  A build takes the faster of control 
 replicates of each draw of a population as it chooses by default.
 """
 
-import io
+import contextlib
 import itertools
 import json
 import os
-import subprocess
 import sys
-import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen, run
 from typing import Any
 
 import numpy as np
 
 MEASURES = ("mse", "ensemble_variance")  # as of `allocation`
-FLOOR = 1024
-"""Replicates by default, however few the precision takes."""
+FLOOR = 1024  # replicates by default, however few the precision takes
 TARGETS = {"no signal": "zero", "2 sin x₁": {"kind": "ridge", "amplitude": 2.0}}
 COLUMNS = [f"{name} {to}" for name in ("error²", "variance") for to in ("to any error", "to 1 %", "to 0.1 %")]
 
 
-def cells() -> Iterator[tuple[str, dict[str, Any]]]:
+def cells() -> Any:
     for n, (heads, queries), scale in itertools.product((128, 1024, 4096), ((8, 16), (12, 4)), (1.0, 1.414, 2.0)):
         size = {"n_keys": n, "n_heads": heads, "n_features": 64 * heads, "batch_size": max(64, 2**17 // n)}
         points = {"kind": "gaussian", "count": queries, "scale": scale}
@@ -53,11 +50,9 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
     base = {"head_dim": 64, "arrangement": "orthogonal", "logits": "dot_product", "bandwidth": "attention"} | settings
     base, found, chosen = base | {"dtype": "float32"}, {}, {}
     if "population" in settings:
-        try:
+        with contextlib.suppress(ImportError):  # a build before chooses no size
             from simstudy.replicates import allocation
-        except ImportError:  # a build before, which chooses no size
-            pass
-        else:
+
             chosen["batch_size"] = allocation.best_size([minimal_cell(**base)])
             found["variances"] = [allocation.variances(minimal_cell(**base, seed=seed)).tolist() for seed in (11, 12)]
     for way in ("none", "expansion"):
@@ -89,33 +84,26 @@ def needed(found: dict[str, Any], of: int, wanted: float, variances: Any) -> flo
 
 
 def main(commit: str) -> None:
-    here = Path(__file__).resolve().parents[2]
+    here, environment = Path(__file__).resolve().parents[2], {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment["OPENBLAS_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as before:
-        packed = subprocess.run(["git", "-C", here, "archive", commit], check=True, capture_output=True).stdout
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(before, filter="data")
-        builds = [_started(Path(place)) for place in (here, before)]
+        packed = run(["git", "-C", here, "archive", commit], check=True, capture_output=True).stdout
+        run(["tar", "-x", "-C", before], input=packed, check=True)
+        builds: list[Any] = []
+        for place in (here, Path(before)):
+            where = environment | {"PYTHONPATH": f"{place}{os.pathsep}{place / 'tests'}"}
+            builds.append(Popen([sys.executable, __file__], env=where, stdin=PIPE, stdout=PIPE, text=True))
         print("||" + "|".join(COLUMNS) + "|\n|---|" + "---|" * len(COLUMNS), flush=True)
         for label, settings in cells():
-            ours, theirs = (_asked(build, settings) for build in builds)
+            found = []
+            for build in builds:
+                print(json.dumps(settings), file=build.stdin, flush=True)
+                found.append(json.loads(build.stdout.readline()))
+            ours, theirs = found
             variances = np.mean(ours["variances"], axis=0) if "variances" in ours else None
             wanted = itertools.product(range(len(MEASURES)), (1e-9, 1e-2, 1e-3))
             ratios = [needed(theirs, *each, variances) / needed(ours, *each, variances) for each in wanted]
             print(f"|{label}|" + "|".join(f"{each:.3g}" for each in ratios) + "|", flush=True)
-        for build in builds:
-            build.communicate()
-
-
-def _started(place: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{place}{os.pathsep}{place / 'tests'}"}
-    environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, __file__], env=environment, **pipes)
-
-
-def _asked(build: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    print(json.dumps(settings), file=build.stdin, flush=True)
-    return json.loads(build.stdout.readline())
 
 
 if __name__ == "__main__":

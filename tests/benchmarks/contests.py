@@ -133,9 +133,7 @@ def scaling_rows(rounds: int) -> Iterator[Row]:
     yield Row("W0", "256 keys, 4 queries", "256 heads for 64", ratio(few, many), "of the speed of a head")
 
 
-def _heads(
-    n: int, n_heads: int, n_queries: int, p: int, logits_by: float = 1.0, visible: Any = None, replicates: int = 1
-) -> Any:
+def _heads(n, n_heads, n_queries, p, logits_by=1.0, visible=None, replicates=1) -> Any:
     rng, shapes = np.random.default_rng(0), ((replicates, n_heads, p, n), (replicates, n))
     keys, values = (rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
     # Queries, and the flags of a key, side by side, as the package hands them on.
