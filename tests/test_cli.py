@@ -45,7 +45,7 @@ def test_help__teaches(capsys):
 
 
 def test_value_that_an_option_does_not_take__is_told_without_names_of_exceptions(capsys):
-    assert process.command(["report", "--figures", "png"]) == 2
+    assert process.command(["report", "identity", "--figures", "png"]) == 2
     assert "Invalid value for '--figures': 'png' is not one of 'pdf', 'svg'. (see" in capsys.readouterr().err
 
 
