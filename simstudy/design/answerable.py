@@ -126,13 +126,13 @@ def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
         yield reference.problem("index", 'state index for measure = "hdi", and only then')
     if isinstance(entry, claims.PairedClaim) and entry.compared == "ratio" and entry.versus is None:
         yield reference.problem("compared", "state versus, the settings of the cell to compare with")
-    if isinstance(entry, claims.Optimum | claims.OptimumSlope) and (entry.value is None) == (entry.source is None):
+    if isinstance(entry, claims.Optimum) and (entry.value is None) == (entry.source is None):
         yield reference.problem("value", "state either value or source, the theory that gives it")
     of_number = grid.drawn and not isinstance(entry, claims.OptimumClaim | claims.ViolatedPairs)
     if getattr(entry, "holds", "") == "on_average" and not of_number:
         yield reference.problem("holds", "needs a grid with a domain, and a kind of claim on a number")
     excluded = entry.excludes if isinstance(entry, claims.WithinMargin) else None
-    if excluded is not None and (entry.value is None or abs(excluded - entry.value) <= entry.margin):
+    if excluded is not None and abs(excluded - entry.value) <= entry.margin:
         yield reference.problem("excludes", "must be farther from value than margin: no verdict would tell them apart")
     for field in ("x", "hue", "panel", "by", "along", "over", "tune") if grid.factors is not None else ():
         stated = getattr(entry, field, None) or ()

@@ -89,7 +89,7 @@ Number = Annotated[Real, BeforeValidator(_evaluated)]
 class WithinMargin(BaseClaim):
     """Entries of claims on a number: the number, a margin, and the number that would be found if it were wrong."""
 
-    value: Number | None
+    value: Number
     margin: NonNegative
     excludes: Number | None = None
 
@@ -132,32 +132,29 @@ class ViolatedPairs(BaseClaim):
 
 
 class OptimumClaim(BaseClaim):
-    """Entries of claims on the place x of the least value: factors to ``tune`` at each x, and the theory of it."""
+    """Entries of claims on the place x of the least value."""
 
     measure: MeasureName = "mse"
     x: str
-    tune: Factors = ()
-    source: Theory | None = None
 
 
 class Optimum(OptimumClaim):
-    """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed."""
+    """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed, or tuned."""
 
     kind: Literal["optimum"]
+    tune: Factors = ()
+    source: Theory | None = None
     value: Annotated[Positive, BeforeValidator(_evaluated)] | None = None
     ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
 
 
 class OptimumSlope(OptimumClaim, WithinMargin):
-    """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value.
-
-    Or within margin of the slope by theory, over the levels of z at which theory has an optimum.
-    """
+    """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value."""
 
     kind: Literal["optimum_slope"]
     along: str
     scale: Literal["log_x", "log_log"] = "log_x"
-    value: Number | None = None
+    value: Number
 
 
 _Kinds = AgreesWithTheory | Monotone | Equals | LargerThan | Slope | ViolatedPairs | Optimum | OptimumSlope

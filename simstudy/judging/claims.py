@@ -14,7 +14,7 @@ from simstudy.design.document import Name
 from simstudy.design.load import parse, read_design, read_file
 from simstudy.design.mistakes import DesignError, Problem, validated
 from simstudy.design.settings.levels import Coordinates
-from simstudy.design.settings.records import Line, Positive, Real, Record
+from simstudy.design.settings.records import Line, Positive, Record
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns
 
@@ -34,7 +34,7 @@ _CHANGED: dict[type[BaseClaim], dict[str, Any]] = {
     designed.Monotone: {},
     designed.Slope: {},
     designed.Optimum: {"value": (Positive, Field(description="the x claimed")), "source": (None, None)},
-    designed.OptimumSlope: {"value": (Real, Field(description="the slope claimed")), "source": (None, None)},
+    designed.OptimumSlope: {},
     designed.ViolatedPairs: {"against": (Line, Field(description="a numeric factor"))},
 }
 """Kinds of claims, and their entries that differ from those of designs: no theory, no diversity index."""

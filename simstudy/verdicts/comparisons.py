@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope
+from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope, WithinMargin
 from simstudy.design.settings.levels import by_levels, label, level, selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, all_hold, evidence_between, interval, why_no_verdict
@@ -143,7 +143,7 @@ def leverages(x: np.ndarray) -> np.ndarray:
     return np.asarray((x - x.mean()) / ((x - x.mean()) ** 2).sum())
 
 
-def within(claim: Equals | Slope) -> Bounds:
+def within(claim: WithinMargin) -> Bounds:
     """Return the interval of a number claimed and its margin."""
     return claim.value - claim.margin, claim.value + claim.margin
 

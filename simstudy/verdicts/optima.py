@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.claims import Optimum, OptimumClaim
+from simstudy.design.claims import Optimum
 from simstudy.design.settings.levels import level
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, undecided
 from simstudy.verdicts.estimates import Array
@@ -50,7 +50,8 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
     for every_cell in of.groups(*tuning):
         value = claim.value
         if of.theory is not None:
-            predicted = theory_profile(of, every_cell, claim)
+            columns = [[level(of.estimates.conditions[cell], name) for cell in every_cell] for name in tuning]
+            predicted = told_profile(np.array(columns[0], float), columns[1:], of.theory.values[every_cell])
             if not predicted.in_sight:
                 continue
             value = float(predicted.levels[predicted.least])
@@ -76,13 +77,6 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
         why = next(filter(None, (why_no_verdict(apart.at(far, best)) for far in np.flatnonzero(~within).tolist())), "")
         found, evidence = float(levels[np.argmin(values)]), least_among(within, larger)
         yield Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), why)
-
-
-def theory_profile(of: Selected, cells: list[int], claim: OptimumClaim) -> Profile:
-    """Profile by theory of cells that differ in x and in what is tuned alone."""
-    assert of.theory is not None  # asked of claims that name a source alone
-    columns = [[level(of.estimates.conditions[cell], name) for cell in cells] for name in (claim.x, *claim.tune)]
-    return told_profile(np.array(columns[0], float), columns[1:], of.theory.values[cells])
 
 
 def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:

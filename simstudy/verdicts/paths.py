@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.design.claims import OptimumSlope
-from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages
+from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages, within
 from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.evidence import (
     NOTHING,
@@ -27,7 +27,6 @@ from simstudy.verdicts.evidence import (
     possible_minima,
     why_no_verdict,
 )
-from simstudy.verdicts.optima import theory_profile
 
 DOUBT = 0.2
 """Share of the level that is spent on which levels may be least; the rest is for the statistic."""
@@ -45,37 +44,27 @@ class Vertex(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Cells along x at one level z of another factor: ln x in increasing order."""
+    """Cells along x at one level z of another factor, in increasing order of ln x."""
 
     z: float
     x: Array
-    cells: list[list[int]]
-
-    @property
-    def all_cells(self) -> list[int]:
-        """Its cells, one level of x after another."""
-        return list(itertools.chain(*self.cells))
+    cells: list[int]
 
 
 def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
     """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
-    for cells in of.groups(claim.along, claim.x, *claim.tune):
-        table: dict[float, dict[float, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for cells in of.groups(claim.along, claim.x):
+        table: dict[float, dict[float, int]] = defaultdict(dict)
         for cell in cells:
             levels = of.estimates.conditions[cell]
             if np.isfinite(of.estimates.values[cell]):  # a cell without a value is left out
-                table[float(levels[claim.along])][float(levels[claim.x])].append(cell)
+                table[float(levels[claim.along])][float(levels[claim.x])] = cell
         profiles = [Profile(z, np.log(sorted(by_x)), [by_x[x] for x in sorted(by_x)]) for z, by_x in table.items()]
-        optima = np.array([])
-        if claim.source:
-            predicted = [theory_profile(of, each.all_cells, claim) for each in profiles]
-            profiles = [each for each, by_theory in zip(profiles, predicted, strict=True) if by_theory.in_sight]
-            optima = np.array([by_theory.refined for by_theory in predicted if by_theory.in_sight])
         if len(profiles) >= 2:
-            yield _compared(claim, of, profiles, optima, of.place(cells[0], claim.along, claim.x, *claim.tune))
+            yield _compared(claim, of, profiles, of.place(cells[0], claim.along, claim.x))
 
 
-def _compared(claim: OptimumSlope, of: Selected, profiles: list[Profile], optima: Array, place: str) -> Comparison:
+def _compared(claim: OptimumSlope, of: Selected, profiles: list[Profile], place: str) -> Comparison:
     """Compare the slope of optima with that claimed, in the worst of the ways in which levels may be least."""
     leverage, log_log = leverages(np.log([each.z for each in profiles])), claim.scale == "log_log"
 
@@ -92,16 +81,12 @@ def _compared(claim: OptimumSlope, of: Selected, profiles: list[Profile], optima
         return of.estimates.looked(Contrast(value, 0.0, int(of.estimates.n_blocks.min()), degrees, 0.0, 0.0))
 
     estimated = []
-    for profile in profiles:
-        best = [min(cells, key=lambda cell: float(of.estimates.values[cell])) for cells in profile.cells]
-        k, x = int(np.argmin(of.estimates.values[best])), profile.x
+    for _, x, cells in profiles:
+        k = int(np.argmin(of.estimates.values[cells]))
         ends = k in (0, len(x) - 1)
-        vertex = Vertex(float(x[k]), {}) if ends else _parabola(of.estimates, x[k - 1 : k + 2], best[k - 1 : k + 2])[0]
+        vertex = Vertex(float(x[k]), {}) if ends else _parabola(of.estimates, x[k - 1 : k + 2], cells[k - 1 : k + 2])[0]
         estimated.append(vertex)
-    value = claim.value
-    if value is None:
-        value = float(leverage @ (np.log(optima) if log_log else optima))
-    found, bounds = slope(estimated), (value - claim.margin, value + claim.margin)
+    found, bounds = slope(estimated), within(claim)
     possible = [_possible(of.estimates, profile, DOUBT * of.level / len(profiles)) for profile in profiles]
     few = math.prod(map(len, possible)) <= MOST_WAYS
     ways = [slope(vertices) for vertices in itertools.product(*possible)] if few else []
@@ -115,42 +100,27 @@ def _compared(claim: OptimumSlope, of: Selected, profiles: list[Profile], optima
         reach = [interval(way, (1.0 - DOUBT) * level) for way in ways]
         return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
 
-    cells = tuple(itertools.chain(*(each.all_cells for each in profiles)))
+    rests_on = tuple(itertools.chain(*(each.cells for each in profiles)))
     kind = "log-log slope" if log_log else "slope in the logarithm"
     text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{each.z:g}' for each in profiles)}{place}"
-    result = Comparison(text, float(found.value), float(found.mcse), *bounds, value, evidence, confidence, cells, why)
-    return result._replace(widening=float(found.widening))
+    numbers = float(found.value), float(found.mcse), *bounds, claim.value
+    return Comparison(text, *numbers, evidence, confidence, rests_on, why, float(found.widening))
 
 
 def _possible(estimates: Estimates, profile: Profile, level: float) -> list[Vertex]:
-    x, by_x = profile.x, profile.cells
-    tuned = any(len(cells) > 1 for cells in by_x)
-    share = level / (len(x) + 1) if tuned else level
-    least = set(_may_be_least(estimates, profile.all_cells, share))
-    best = [_may_be_least(estimates, cells, share) for cells in by_x]
+    _, x, cells = profile
     found: list[Vertex] = []
-    for k, cells in enumerate(by_x):
-        if not least & set(cells):
-            continue
+    for k in np.flatnonzero(possible_minima(p_above(estimates.differences(cells), 0.0)) >= level).tolist():
         if k in (0, len(x) - 1):
             found.append(Vertex(float(x[k]), {}))
             continue
-        middle = [cell for cell in cells if cell in least]
-        for three in itertools.product(best[k - 1], middle, best[k + 1]):
-            vertex, curvature = _parabola(estimates, x[k - 1 : k + 2], three)
-            middles = (x[k - 1 : k + 1] + x[k : k + 2]) / 2
-            if curvature.value > CURVED * curvature.error:
-                found.append(vertex._replace(value=float(np.clip(vertex.value, *middles))))
-            else:  # anywhere in its range, so at both ends
-                found += [Vertex(float(middle), {}) for middle in middles]
+        vertex, curvature = _parabola(estimates, x[k - 1 : k + 2], cells[k - 1 : k + 2])
+        middles = (x[k - 1 : k + 1] + x[k : k + 2]) / 2
+        if curvature.value > CURVED * curvature.error:
+            found.append(vertex._replace(value=float(np.clip(vertex.value, *middles))))
+        else:  # anywhere in its range, so at both ends
+            found += [Vertex(float(middle), {}) for middle in middles]
     return found
-
-
-def _may_be_least(estimates: Estimates, cells: list[int], level: float) -> list[int]:
-    if len(cells) < 2:
-        return cells
-    p_values = possible_minima(p_above(estimates.differences(cells), 0.0))
-    return [cell for cell, p in zip(cells, p_values, strict=True) if p >= level]
 
 
 def _parabola(estimates: Estimates, x: Array, three: Sequence[int]) -> tuple[Vertex, Contrast]:

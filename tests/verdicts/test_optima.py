@@ -18,7 +18,6 @@ from simstudy.verdicts.paths import DOUBT, MOST_WAYS, optimum_slopes
 
 N_BLOCKS = 64
 TUNED = {"x": "head_dim", "tune": ("bandwidth",)}
-SLOPE = TUNED | {"kind": "optimum_slope", "along": "n_keys"}
 
 
 def noisy(levels: list[dict], values, error: float, seed: int = 0, common: bool = False) -> Estimates:
@@ -109,26 +108,6 @@ def test_optimum__may_be_claimed_by_theory_and_lie_anywhere_within_the_ratio(tol
     stated = claim(kind="optimum", source="leading", ratio=2.0, **TUNED)
     found = list(optima(stated, of(*allocation(0.01, lambda n: 4.0), theory.values)))
     assert decide(found, 0.01).verdict == verdict
-
-
-def test_slope_of_the_optimum__may_be_claimed_by_theory_where_it_has_one():
-    estimates, chosen = allocation(0.02, lambda n: -2.0 + 1.1 * np.log(n))
-    stated = claim(source="leading", margin=0.3, **SLOPE)
-    for slope, verdict in ((1.0, "supported"), (0.2, "contradicted")):
-        theory, _ = allocation(0.0, lambda n, slope=slope: 5.0 + slope * (np.log(n) - np.log(2048)))
-        (comparison,) = optimum_slopes(stated, of(estimates, chosen, theory.values))
-        assert comparison.claimed == pytest.approx(slope, abs=1e-9)
-        assert decide([comparison], 0.01).verdict == verdict
-    # Theory that ends beside its least value has no optimum there: the slope is then over the other levels.
-    coordinates = estimates.conditions
-    gone = [c["n_keys"] == 32768 and c["head_dim"] >= 4 for c in coordinates]
-    (comparison,) = optimum_slopes(stated, of(estimates, chosen, np.where(gone, np.nan, theory.values)))
-    assert "along n_keys = 128, 512, 2048, 8192" in comparison.statistic and "32768" not in comparison.statistic
-    for beyond in ([c["head_dim"] >= 4 for c in coordinates], [c["n_keys"] > 128 for c in coordinates]):  # none, or one
-        assert not list(optimum_slopes(stated, of(estimates, chosen, np.where(beyond, np.nan, theory.values))))
-    power, _ = allocation(0.0, lambda n: 0.5 * n**0.25)
-    (comparison,) = optimum_slopes(stated.model_copy(update={"scale": "log_log"}), of(estimates, chosen, power.values))
-    assert comparison.claimed == pytest.approx(0.25, abs=1e-9)
 
 
 def test_optimum__by_theory_that_ends_beside_it_is_not_compared():
@@ -253,16 +232,16 @@ SURE = [4.0, 2.0, 1.0, 1.5, 5.0]
 """Least at the third level for certain."""
 
 
-def profiles_in(profiles: Sequence[Sequence[float]], z=Z, x=X, level: float = 0.01, tuned: int = 1) -> Selected:
-    """One profile along x for each z; where a factor is tuned, its levels follow one another at each x."""
-    levels = [{"z": along, "x": each, "h": h} for along in z for each in x for h in range(tuned)]
+def profiles_in(profiles: Sequence[Sequence[float]], z=Z, n_others: int = 1) -> Selected:
+    """One profile along x for each z; levels of another factor follow one another at each x."""
+    levels = [{"z": along, "x": each, "h": h} for along in z for each in X for h in range(n_others)]
     estimates = exact_estimates(levels, np.concatenate(profiles), ERROR)
-    return Selected(estimates, list(range(len(levels))), ("z", "x", "h"), level=level)
+    return Selected(estimates, list(range(len(levels))), ("z", "x", "h"), level=0.01)
 
 
-def slope(of: Selected, value: float = 0.0, margin: float = 0.1, scale: str = "log_log", **entries) -> Comparison:
+def slope(of: Selected, value: float = 0.0, margin: float = 0.1, scale: str = "log_log") -> Comparison:
     stated = {"kind": "optimum_slope", "x": "x", "along": "z", "scale": scale, "value": value, "margin": margin}
-    (found,) = optimum_slopes(claim(**stated | entries), of)
+    (found,) = optimum_slopes(claim(**stated), of)
     return found
 
 
@@ -327,30 +306,13 @@ def test_vertex_of_a_level_that_may_be_least__is_no_further_than_the_middle_of_a
     assert found.confidence(0.01)[1] == pytest.approx(interval(expected, 0.01 * (1 - DOUBT))[1], rel=1e-5)
 
 
-@pytest.mark.parametrize("tuned", [1, 2])
-def test_level_that_may_be_least__is_found_at_its_share_of_the_level(tuned):
-    """A fifth of the level, divided over the levels along which it moves, and over the questions that tuning adds."""
-    two = np.repeat([4.0, 1.0, 1.04, 4.0, 9.0], tuned) + np.tile([0.0, 5.0][:tuned], 5)
-    profiles = [np.repeat(SURE, tuned) + np.tile([0.0, 5.0][:tuned], 5), two]
-    of = profiles_in(profiles, tuned=tuned)
-    of_second = list(range(5 * tuned, 10 * tuned))
-    p = possible_minima(p_above(of.estimates.differences(of_second), 0.0))[2 * tuned]
-    share = DOUBT / len(Z) / (1 if tuned == 1 else len(X) + 1)
-    tune = {"tune": ("h",)} if tuned > 1 else {}
-    wide, narrow = (slope(of._replace(level=level * p / share), **tune).confidence(0.01) for level in (0.99, 1.01))
+def test_level_that_may_be_least__is_found_at_its_share_of_the_level():
+    """A fifth of the level, divided over the levels along which it moves."""
+    of = profiles_in([SURE, [4.0, 1.0, 1.04, 4.0, 9.0]])
+    p = possible_minima(p_above(of.estimates.differences([5, 6, 7, 8, 9]), 0.0))[2]
+    share = DOUBT / len(Z)
+    wide, narrow = (slope(of._replace(level=level * p / share)).confidence(0.01) for level in (0.99, 1.01))
     assert wide[1] > narrow[1] + 1e-4
-
-
-def test_tuned_levels_that_may_be_least__each_count():
-    """Beside the least level, and at it, either level of what is tuned may be the least, and their vertices differ."""
-    for where in (1, 2, 3):
-        profile = np.repeat([4.0, 2.0, 1.0, 1.5, 5.0], 2) + np.tile([0.0, 5.0], 5)
-        profile[2 * where + 1] = profile[2 * where] + 0.01
-        one, more = (profiles_in([np.repeat(SURE, 2) + np.tile([0.0, 5.0], 5), each], tuned=2) for each in (
-            np.repeat([4.0, 2.0, 1.0, 1.5, 5.0], 2) + np.tile([0.0, 5.0], 5), profile,
-        ))  # fmt: skip
-        narrow, wide = (np.diff(slope(of, tune=("h",)).confidence(0.01))[0] for of in (one, more))
-        assert wide > narrow + 1e-4
 
 
 def test_optimum_at_an_end__is_certain_there():
@@ -370,7 +332,7 @@ def test_levels_of_another_factor__are_judged_apart_and_cells_without_a_value_le
     stated = {"kind": "optimum_slope", "x": "x", "along": "z", "value": 0.0, "margin": 0.1}
     profile = np.repeat(SURE, 2)
     profile[1] = np.nan
-    of = profiles_in([profile, np.repeat(SURE, 2)], tuned=2)
+    of = profiles_in([profile, np.repeat(SURE, 2)], n_others=2)
     found = list(optimum_slopes(claim(**stated), of))
     assert [each.statistic.rpartition(" at ")[2] for each in found] == ["h = 0", "h = 1"]
     assert [each.estimate for each in found] == pytest.approx([0.0, 0.0], abs=1e-12)
