@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure as Drawing
 
 from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure
 from simstudy.design.measures import averaged_measures
@@ -16,11 +15,10 @@ from simstudy.design.mistakes import hint, validated
 from simstudy.errors import UserError
 from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP
-from simstudy.report.figures.factorial import LEVELS, draw_zip
+from simstudy.report.figures.factorial import LEVELS
 from simstudy.report.figures.shared import NEUTRAL, canvas, own_style
 from simstudy.report.labels import COVERAGE
 from simstudy.results import Results, cells_of, factors_of, setting_of
-from simstudy.study import INTERVAL
 
 KINDS: dict[str, type[PanelFigure]] = {
     "curve": CurveFigure,
@@ -92,33 +90,8 @@ def plot(
     if y not in measures:
         raise UserError(f"y = {y!r}: not in these results; {hint(y, measures)}")
     stated = {"kind": kind, "title": y, "grid": grid, "where": where, "y": y, **entries}
-    return _panels(draw(validated(KINDS[kind], stated, place=f"plots.{kind}"), y, results))
-
-
-def zip_plot(table: pd.DataFrame) -> np.ndarray:
-    """Draw intervals of a method, the worst on top; a figure of kind ``zip`` in a design draws those of a study.
-
-    See Morris, White and Crowther (2019, Statistics in Medicine 38, 2074).
-
-    Parameters
-    ----------
-    table
-        Rows of one method in one setting of a table of `simstudy.estimates`, with ``lower``, ``upper`` and ``truth``.
-
-    Returns
-    -------
-    array of matplotlib.axes.Axes, shape (1,)
-        One panel.
-
-    Raises
-    ------
-    UserError
-        If there are no intervals.
-    """
-    rows = table.reindex(columns=[*INTERVAL]).to_numpy(float)
-    if not np.isfinite(rows).all(axis=1).any():
-        raise UserError(f"no row has {', '.join(INTERVAL)}; give a table of simstudy.estimates")
-    return _panels(draw_zip(rows))
+    drawing = draw(validated(KINDS[kind], stated, place=f"plots.{kind}"), y, results)
+    return np.array([each for each in drawing.axes if each.get_visible() and each.get_label() not in (STRIP, LEVELS)])
 
 
 @own_style()
@@ -164,7 +137,3 @@ def agreement(
         right.axhline(height, color=NEUTRAL, linewidth=0.8)
     right.set(xlabel="mean of both", ylabel=f"{second} − {first}")
     return np.array([left, right])
-
-
-def _panels(drawing: Drawing) -> np.ndarray:
-    return np.array([axes for axes in drawing.axes if axes.get_visible() and axes.get_label() not in (STRIP, LEVELS)])

@@ -19,7 +19,7 @@ from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.levels import level
 from simstudy.report.figures import beside_theory, shared
 from simstudy.report.figures.beside_theory import by_source
-from simstudy.report.figures.shared import COLOURS, NEUTRAL, RING, Entries, Look, own_style, short
+from simstudy.report.figures.shared import COLOURS, NEUTRAL, RING, Entries, Look, short
 from simstudy.report.labels import COVERAGE, level_name, measure_name, number, setting_and_level, setting_name
 
 Loops = dict[str, list[Any]]
@@ -162,26 +162,13 @@ _COLOURS, _LIMITS = {COLOURS[0]: "covers the truth", COLOURS[1]: "does not"}, "#
 
 
 def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
-    """Draw the intervals of the first replicates of each cell."""
-    names = shared.varying(cells, figure.grid)
-    rows = coordinates_of(cells)
+    """Draw the intervals of the first replicates of each cell, minus the truth; none where a replicate failed."""
+    names, rows = shared.varying(cells, figure.grid), coordinates_of(cells)
     titles = [", ".join(setting_and_level(name, level(row, name)) for name in names) for row in rows]
     coverage = zip(by_source(cells, "coverage", "empirical"), cells.coverage_mcse.values, strict=True)
-    return _zips(cells.interval.values, titles, 3.4, list(coverage))
-
-
-@own_style()
-def draw_zip(rows: np.ndarray) -> Drawing:
-    """Draw intervals minus the truth, from a row (lower, upper, truth) for each replicate; NaN in those that failed."""
-    lower, upper, truth = rows[np.isfinite(rows).all(axis=1)].T
-    share = float(((lower <= truth) & (truth <= upper)).mean())
-    return _zips(rows[None], [""], 4.8, [(share, math.sqrt(share * (1.0 - share) / len(truth)))])
-
-
-def _zips(intervals: np.ndarray, titles: list[str], height: float, coverage: list[tuple[float, float]]) -> Drawing:
-    drawing, grid = shared.canvas(len(titles), height)
-    for axes, rows, title, (share, mcse) in zip(grid.flat, intervals, titles, coverage, strict=False):
-        lower, upper, truth = rows[np.isfinite(rows).all(axis=1)].T
+    drawing, grid = shared.canvas(len(titles), 3.4)
+    for axes, ends, title, (share, mcse) in zip(grid.flat, cells.interval.values, titles, coverage, strict=False):
+        lower, upper, truth = ends[np.isfinite(ends).all(axis=1)].T
         lower, upper = lower - truth, upper - truth
         with np.errstate(divide="ignore", invalid="ignore"):
             far = np.abs(lower + upper) / (upper - lower)
