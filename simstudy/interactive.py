@@ -210,7 +210,7 @@ class Findings:
         return Plot(draw(figures[name], name, self._results))
 
     def _figures(self) -> dict[str, Any]:
-        from simstudy.report.overview import figures_of
+        from simstudy.report.page import figures_of
 
         return figures_of(declared(self._results.attrs["design"], self._results.attrs["profile"]), self._results)
 

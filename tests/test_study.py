@@ -79,9 +79,8 @@ def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     assert results.control_variate.values.tolist() == ["plain", f"plain: {few}", "plain", "expansion"]
     plain, found = results.mse.values[0, 2:], results.mse_mcse.values[2:]
     assert abs(plain[1] - plain[0]) < 4 * found[0] and found[1] < found[0] / 3
-    plain = "plain averages over replicates, without control variate"
-    told = f"{plain} (2 cells); {plain} (1 cell): {few}; averages over replicates minus a control variate of known mean"
-    assert estimator_words(results) == f"{told} (1 cell)"
+    told = f"plain (2 cells); plain: {few} (1 cell); averages over replicates minus an expansion of known mean (1 cell)"
+    assert estimator_words(results) == told
     page = write_report(results, design, store_of(design, tmp_path)).read_text(encoding="utf-8")
     assert f"Estimator: {estimator_words(results)}." in page
 

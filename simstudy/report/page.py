@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import hashlib
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -13,16 +14,15 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup
 
-from simstudy.design.claims import LEVEL, BaseClaim
+from simstudy.design.claims import LEVEL, AgreesWithTheory, BaseClaim
 from simstudy.design.contents import contents
-from simstudy.design.document import Design
-from simstudy.design.figures import ZipFigure
+from simstudy.design.document import Declared, Design
+from simstudy.design.figures import BaseFigure, CurveFigure, LollipopFigure, NestedLoopFigure, ZipFigure
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.levels import level
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables
-from simstudy.report.overview import figures_of, margin_of
 from simstudy.report.terminal import counted
 from simstudy.results import factors_of
 from simstudy.verdicts.assemble import coordinates
@@ -35,6 +35,8 @@ MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
 MAX_COMPARED = 40
 """Comparisons of one claim listed in the page; `comparisons.csv` has all."""
+MOST_STICKS = 40
+"""Cells that sticks show in the figure of a study that declares none; nested loops show more."""
 _PROVENANCE = {
     "simstudy_version": "simstudy",
     "commit": "commit (+ if files differ from it)",
@@ -63,6 +65,45 @@ def write_report(results: xr.Dataset, design: Design, store: Store, vector: str 
     for name, content in files.items():
         store.files.write(name, content)
     return store.folder / PAGE
+
+
+def figures_of(design: Declared, results: xr.Dataset) -> dict[str, BaseFigure]:
+    """Return the figures that a design declares, or one of its first claim or measure if it declares none.
+
+    That is a curve where some factor is a number and two others can be told apart, or else shows every cell by itself.
+    """
+    if design.figures:
+        return dict(design.figures)
+    claim, factors = next(iter(design.claims.values()), None), factors_of(results)
+    grid = claim.grid if claim else next(iter(factors))
+    cells = results.isel(cell=np.flatnonzero(results.grid.values == grid))
+    planned = [each for each in getattr(design, "cells", ()) if each.grid == grid]
+    precision = planned[0].precision if planned else vars(design)["precision"]
+    asked = [*([claim.measure] if claim else []), *precision.relative_mcse, *precision.absolute_mcse]
+    measures = averaged_measures(results)
+    y = next((each for each in (*asked, *measures) if each in measures and np.isfinite(cells[each][0]).any()), None)
+    if y is None:
+        return {}
+    levels = {name: list(dict.fromkeys(level(row, name) for row in coordinates_of(cells))) for name in factors[grid]}
+    several = {name: found for name, found in levels.items() if len(found) > 1}
+    numeric = [name for name, found in several.items() if not any(isinstance(each, str) for each in found)]
+    x = getattr(claim, "x", None) or max(numeric, key=lambda name: len(several[name]), default=None)
+    others = sorted((name for name in several if name != x), key=lambda name: name not in ("estimator", "method"))
+    title = labels.measure_name(y) + (f" against {labels.setting_name(x)}" if x else " in every cell")
+    stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": others[0] if others else None}
+    if x and len(others) <= 2:
+        return {labels.OVERVIEW: CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)}
+    if math.prod(map(len, several.values())) <= MOST_STICKS:
+        return {labels.OVERVIEW: LollipopFigure(kind="lollipop", **stated)}
+    return {labels.OVERVIEW: NestedLoopFigure(kind="nested_loop", **stated)}
+
+
+def margin_of(design: Design, figure: BaseFigure) -> float | None:
+    """Return the least relative difference from theory that a claim allows what a figure shows; None without any."""
+    # The first figure stands beside the first claim, which answers the question, whatever grid that is judged on.
+    beside = [*design.claims.values()][:1] if [figure] == [*design.figures.values()][:1] else []
+    about = (c for c in design.claims.values() if isinstance(c, AgreesWithTheory) and c.measure == figure.y)
+    return min((claim.margin for claim in about if claim.grid == figure.grid or claim in beside), default=None)
 
 
 def figure_files(results: xr.Dataset, design: Design, suffix: str = "png") -> dict[str, bytes]:

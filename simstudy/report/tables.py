@@ -27,10 +27,6 @@ ROOM, NARROWEST = 0.1, 0.008
 MADE_OF = ".report.json"
 """File that says what page, tables and figures were made of."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_ESTIMATORS = {
-    "plain": "plain averages over replicates, without control variate",
-    "expansion": "averages over replicates minus a control variate of known mean",
-}
 _COUNTS = ("error_over", "n_replicates", "n_failed", "n_batches", "precision_reached")
 _NUMBERS = ("estimate", "mcse", "claimed_lower", "claimed_upper", "confidence_lower", "confidence_upper")
 
@@ -193,11 +189,8 @@ def csv_of(frame: pd.DataFrame) -> str:
 def estimator_words(results: xr.Dataset) -> str:
     """Return which estimators the measures rest on, and in how many cells; empty where none but the plain was asked."""
     found = Counter(results["control_variate"].values.tolist() if "control_variate" in results else [])
-    texts = []
-    for estimator, count in found.most_common():
-        kind, colon, why = estimator.partition(":")
-        texts.append(f"{_ESTIMATORS.get(kind, kind)} ({counted(count, 'cell')}){colon}{why}")
-    return "; ".join(texts)
+    words = {"expansion": "averages over replicates minus an expansion of known mean"}
+    return "; ".join(f"{words.get(each, each)} ({counted(count, 'cell')})" for each, count in found.most_common())
 
 
 def cell_frame(results: xr.Dataset) -> pd.DataFrame:

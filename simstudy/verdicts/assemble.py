@@ -16,11 +16,16 @@ from simstudy.data.heads import query_points
 from simstudy.design import measures
 from simstudy.design.answerable import ORDER, draws_in, lacking
 from simstudy.design.document import Design
+from simstudy.design.figures import OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, Variable, labelled
 from simstudy.design.settings.cell import ATTENDED, TABLE_OF
+from simstudy.design.settings.levels import selected
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
-from simstudy.verdicts.figure_data import stored_numbers
+from simstudy.verdicts.comparisons import Selected
+from simstudy.verdicts.estimates import estimates_of
+from simstudy.verdicts.optima import optimum_shares
+from simstudy.verdicts.orderings import wrong_pairs
 from simstudy.verdicts.predictions import Theory, TheoryByCell, predict, values_of
 
 _NUMERIC = {
@@ -82,13 +87,22 @@ def assemble(
     coords: dict[str, Any] = coordinates(design)
     # Every dimension has names along it, so that results of several studies can be joined.
     coords |= {"source": list(SOURCES), "index": list(INDICES), "look": np.arange(arrays["look_replicates"].shape[1])}
-    figures = {name: figure for name, figure in design.figures.items() if figure.stored}
+    stored = OptimumFigure | OrderingFigure
+    figures = {name: figure for name, figure in design.figures.items() if isinstance(figure, stored)}
     if figures:
         coords["figure"] = list(figures)
     for position, figure in enumerate(figures.values()):
         inside = [i for i, account in enumerate(accounts) if account.planned.grid == figure.grid]
-        numbers = stored_numbers(figure, [accounts[i] for i in inside], design.factors[figure.grid])
-        for name, values in numbers.items():
+        of_grid = [accounts[i] for i in inside]
+        estimates = estimates_of(of_grid, figure.y)
+        chosen = [i for i, row in enumerate(estimates.conditions) if selected(row, figure.where)]
+        of = Selected(estimates, chosen, design.factors[figure.grid])
+        if isinstance(figure, OptimumFigure):
+            numbers = [optimum_shares(of, (figure.over, *figure.tune))]
+        else:
+            levels = [name for name in (figure.hue, figure.panel) if name]
+            numbers = [*wrong_pairs(of, [estimates_of(of_grid, "hdi", index) for index in INDICES], levels)]
+        for name, values in zip(figure.stored, numbers, strict=True):
             whole = np.full((len(figures), len(accounts), *values.shape[1:]), np.nan)
             arrays.setdefault(name, whole)[position, inside] = values
     source = provenance(device, [planned.cell for planned in design.cells])

@@ -79,6 +79,16 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
         yield Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), why)
 
 
+def optimum_shares(of: Selected, within: Sequence[str]) -> Array:
+    """Return the share of draws in which each cell is the least of those that differ ``within`` alone, for figures."""
+    shares = np.full(len(of.estimates.values), np.nan)
+    for group in of.groups(*within):
+        draws = of.estimates.draws(group)
+        least = np.argmin(np.where(np.isnan(draws), np.inf, draws), axis=1)
+        shares[group] = np.bincount(least, minlength=len(group)) / len(draws)
+    return shares
+
+
 def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -> Profile:
     """Return the least values by theory over tuned levels, infinite where a neighbour without theory may be better."""
     ranks = np.array([np.unique(column, return_inverse=True)[1] for column in tuned]).reshape(len(tuned), len(levels))

@@ -1,18 +1,20 @@
 """Does a diversity index order the cells as a measure does? The share of pairs of cells in the wrong order."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from simstudy.design.claims import ViolatedPairs
 from simstudy.design.settings.levels import by_levels
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, at
-from simstudy.verdicts.estimates import Array
+from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.evidence import Evidence, at_most_fail, p_above, p_below
 
 TIE = 1e-9
 """Values of an index closer than this, relative to the largest, are equal: they differ by rounding alone."""
+SHARE_DRAWS = 999
+"""Draws that give the error of a share of pairs in a figure."""
 
 
 def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
@@ -40,6 +42,17 @@ def violations(claim: ViolatedPairs, of: Selected) -> Iterator[Comparison]:
         text += f", {len(cells)} cells{at(of.estimates.conditions[cells[0]], (*by, *of.drawn))}"
         bounds, most = (-np.inf, claim.at_most), claim.at_most
         yield Comparison(text, float(share), np.nan, *bounds, most, evidence, confidence, tuple(cells))
+
+
+def wrong_pairs(of: Selected, indices: Sequence[Estimates], apart: Sequence[str]) -> tuple[Array, Array]:
+    """Return the share of pairs, within levels of ``apart``, that each index orders wrongly, and its MCSE."""
+    shares, errors = (np.full((len(of.estimates.values), len(indices)), np.nan) for _ in range(2))
+    for cells in by_levels(of.estimates.conditions, apart, of.chosen):
+        draws = of.estimates.draws(cells, SHARE_DRAWS)
+        for k, index in enumerate(indices):
+            shares[cells, k] = violated_share(index.values[cells], -of.estimates.values[None, cells])[0]
+            errors[cells, k] = violated_share(index.values[cells], -draws).std()
+    return shares, errors
 
 
 def tied(values: Array) -> Array:

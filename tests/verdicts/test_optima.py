@@ -10,10 +10,9 @@ from scipy import stats
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import interval, p_above, p_below, possible_minima
-from simstudy.verdicts.figure_data import optimum_shares, wrong_pairs
 from simstudy.verdicts.judge import decide
-from simstudy.verdicts.optima import Profile, optima, told_profile
-from simstudy.verdicts.orderings import violated_share, violations
+from simstudy.verdicts.optima import Profile, optima, optimum_shares, told_profile
+from simstudy.verdicts.orderings import violated_share, violations, wrong_pairs
 from simstudy.verdicts.paths import DOUBT, MOST_WAYS, optimum_slopes
 
 N_BLOCKS = 64

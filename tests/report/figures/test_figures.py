@@ -14,7 +14,7 @@ from simstudy.design.load import load_design
 from simstudy.report.figures import chosen, draw, image
 from simstudy.report.figures.shared import PlainLog
 from simstudy.report.labels import COVERAGE
-from simstudy.report.overview import margin_of
+from simstudy.report.page import margin_of
 
 
 def curve(**entries):

@@ -13,7 +13,7 @@ from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.curve import places
 from simstudy.report.figures.factorial import positions
 from simstudy.report.labels import COVERAGE
-from simstudy.report.overview import figures_of
+from simstudy.report.page import figures_of
 
 GRID = """
 [grids.split]
