@@ -1,7 +1,7 @@
 """Results of a study as a tree, each grid with a dimension for each factor; and as a table with a row for each cell."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,20 +135,12 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
     found = [cell for cell, row in enumerate(rows) if selected(row, where)]
     if len(found) == 1:
         return found[0]
-
-    def levels(inside: Iterable[Coordinates], key: str) -> list[str]:
-        return list(dict.fromkeys(repr(text_of(row, key)) for row in inside))
-
-    if not found:
-        # Of each setting the levels beside the others asked for; of all cells, if there are none.
-        others = {key: {k: v for k, v in where.items() if k != key} for key in where}
-        remaining = {key: [row for row in rows if selected(row, rest)] for key, rest in others.items()}
-        shown = {key: inside for key, inside in remaining.items() if inside} or dict.fromkeys(where, rows)
-        exist = "; ".join(f"{key} may be {', '.join(levels(inside, key))}" for key, inside in shown.items())
-        raise UserError(f"{name} = {where}: no cell; {exist}")
-    apart = {key: levels((rows[cell] for cell in found), key) for key in known if key not in DERIVED}
-    options = "; ".join(f"{key} ({', '.join(each)})" for key, each in apart.items() if len(each) > 1)
-    raise UserError(f"{name} = {where}: {len(found)} cells fit; choose one by stating more of {options}")
+    inside = [rows[cell] for cell in found] or rows
+    levels = {key: [*dict.fromkeys(repr(text_of(row, key)) for row in inside)] for key in (known if found else where)}
+    several = {key: each for key, each in levels.items() if not found or (len(each) > 1 and key not in DERIVED)}
+    options = "; ".join(f"{key} ({', '.join(each)})" for key, each in several.items())
+    fit = f"{len(found)} cells fit; choose one by stating more of" if found else "no cell; among all cells there are"
+    raise UserError(f"{name} = {where}: {fit} {options}")
 
 
 # ---------------------------------------------------------------- from cells to a tree

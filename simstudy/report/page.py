@@ -149,7 +149,7 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> s
         "verdicts": lines,
         "sentence": tables.sentence(lines) or tables.measure_words(results, design),
         "headline": tables.count_verdicts(lines),
-        "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],
+        "figures": [_figure(name, title, pictures.get(name, b"")) for name, title in titles.items()],
         "comparisons": tables.comparison_lines(results),
         "provenance": [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()],
         "grids": [_grid(results, design, name) for name in design.factors],
@@ -176,8 +176,8 @@ def template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
-    """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
+def _figure(name: str, title: str, picture: bytes) -> dict[str, Any]:
+    """A figure as wide as the drawing on paper, so that its letters are as large as the text."""
     # Width and height in pixels stand at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an
     # inch.
     width, height = (int.from_bytes(picture[at : at + 4], "big") * 96 // labels.RESOLUTION for at in (16, 20))
