@@ -116,17 +116,17 @@ def peer_job(peer: Peer, size: Size, work: str) -> Callable[[], Any] | None:
     return job
 
 
-def scaling_rows(rounds: int) -> Iterator[Row]:
+def scaling_rows(rounds: int, n: int = 1024) -> Iterator[Row]:
     """Estimates of projected keys where logits grow, keys are hidden and heads are many: ratios of our own times."""
-    grown = [_heads(1024, 4, 64, 64, logits_by=factor) for factor in (1.0, 16.0)]
+    grown = [_heads(n, 4, 64, 64, logits_by=factor) for factor in (1.0, 16.0)]
     yield Row("W0", "p = 64", "logits 16 times larger", ratio(*interleaved(grown, rounds)), "of the speed")
-    distance = np.arange(1024)[:, None] - np.arange(1024)
-    size, half = "p = 64, 1024 queries", np.random.default_rng(1).random((1024, 1024)) < 0.5
+    distance = np.arange(n)[:, None] - np.arange(n)
+    size, half = f"p = 64, {n} queries", np.random.default_rng(1).random((n, n)) < 0.5
     bands = {f"band of {2 * width + 1} keys": abs(distance) <= width for width in (64, 16)}
     for name, visible in {"causal mask": distance >= 0, **bands}.items():
-        jobs = [_heads(1024, 4, 1024, 64, visible=each, replicates=_CALLS) for each in (None, visible)]
+        jobs = [_heads(n, 4, n, 64, visible=each, replicates=_CALLS) for each in (None, visible)]
         yield Row("W0", size, name, ratio(*interleaved(jobs, rounds)), "times the speed")
-    masked = _heads(1024, 4, 1024, 64, visible=half)
+    masked = _heads(n, 4, n, 64, visible=half)
     found = ratio(*interleaved([_numpy_masked(masked), masked], rounds))
     yield Row("W0", size, "half of the keys hidden, NumPy", found, "times simstudy")
     few, many = interleaved([several(_heads(256, 64, 4, 4), 4), _heads(256, 256, 4, 4)], rounds)
@@ -161,9 +161,9 @@ def _numpy_masked(ours: Any) -> Callable[[], Any]:
     return job
 
 
-def few_query_rows(rounds: int) -> Iterator[Row]:
+def few_query_rows(rounds: int, n: int = 4096) -> Iterator[Row]:
     """Moments of drawn keys of 768 features at 4 queries, whose 48 logits and the target see 49 coordinates of them."""
-    n, n_heads, batch_size = 4096, 12, 16
+    n_heads, batch_size = 12, 16
     cell = workloads.attention_cell(n_keys=n, n_heads=n_heads, batch_size=batch_size)
     rng, real = np.random.default_rng(0), np.float32
 
@@ -179,7 +179,7 @@ def few_query_rows(rounds: int) -> Iterator[Row]:
 
     jobs = [functools.partial(simulate_batch, [cell], 0), *(functools.partial(numpy, d) for d in (49, 768))]
     ours, span, whole = interleaved(jobs, rounds)
-    size = "4096 keys, 768 features, 12 heads, 4 queries"
+    size = f"{n} keys, 768 features, 12 heads, 4 queries"
     yield Row("whole W1", size, "simstudy", 1e6 * float(np.median(ours)) / batch_size, "µs per replicate")
     yield Row("whole W1", size, "NumPy, coordinates drawn", ratio(span, ours), "times simstudy")
     yield Row("whole W1", size, "NumPy, keys drawn", ratio(whole, ours), "times simstudy")

@@ -30,7 +30,7 @@ from simstudy.replicates.batch import simulate_batch  # noqa: E402
 
 TINY = sys.argv[1:] == ["tiny"]
 if TINY:
-    import simulated_memory  # noqa: F401
+    import simulator  # noqa: F401
 S1, ROUNDS = (Size("S1", 24, 2, 2, 1, 1, 1), 1) if TINY else (replace(SIZES[0], replicates=32), 9)
 AT_ONCE = 2**28  # bytes of weights that torch makes in one call
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

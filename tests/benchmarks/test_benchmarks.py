@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import contests
 import limits
@@ -90,6 +91,9 @@ def test_bounds__count_by_hand():
 
 def test_runner__makes_the_table(monkeypatch):
     monkeypatch.setattr(contests.workloads, "LAYERS", [replace(SMALL, logits="dot_product")])
+    monkeypatch.setattr(contests.workloads, "POPULATIONS", contests.workloads.POPULATIONS[:1])
+    for name in ("scaling_rows", "few_query_rows"):
+        monkeypatch.setattr(contests, name, partial(getattr(contests, name), n=128))
     for name in ("simulations.simulation", "inspections.inspection", "precision.control", "precision.expansion"):
         monkeypatch.setattr(f"{name}_rows", lambda *_: iter(()))
     rows = list(contests.all_rows([SMALL], 1))

@@ -27,7 +27,7 @@ from simstudy.replicates import moments
 from simstudy.replicates.batch import simulate_batch, update
 
 if cuda_simulated():
-    import simulated_memory  # noqa: F401
+    import simulator  # noqa: F401
 
     # Its threads take turns: on several cores every turn wakes another, which costs more than the work.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -216,7 +216,7 @@ ONE_BATCH = edited(ONE_BATCH, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", "an
 @pytest.mark.rare
 def test_executor__computes_on_the_device_under_names_of_its_own(tmp_path, monkeypatch):
     if cuda_simulated():
-        monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", str(Path(__file__).with_name("simulated_memory.py")))
+        monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", str(Path(__file__).with_name("simulator.py")))
         dask.config.refresh()
     path, seen = write_design(tmp_path, f"{ONE_BATCH}[profiles.quick]\n"), []
     for executor in ("cuda", "cuda", "serial"):
