@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from builders import write_design
-from commands import ROOT, simstudy
+from commands import ROOT
 
 from simstudy.kernels import devices
 from simstudy.kernels.devices import cuda_problem, cuda_simulated
@@ -25,10 +25,6 @@ def python(*arguments, **environment):
     settings = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=settings | environment, capture_output=True, text=True)
-
-
-def on_the_simulator(*arguments):
-    return python("-m", "simstudy", *arguments, **SIMULATED)
 
 
 def run_checks(chosen="not rare", **environment):
@@ -72,23 +68,17 @@ def test_kernels__compile_for_a_gpu_that_is_not_there_with_few_instructions_for_
     assert counted["moments, 8 heads of 4, 64 queries"] <= 24 and counted["estimates, 8 heads of 4, 64 queries"] <= 18
 
 
-def assert_refused(result, message, folder):
-    assert result.returncode == 2, result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1 and message in result.stderr
-    assert not folder.exists()
-
-
-@pytest.mark.skipif(not cuda_problem(), reason="a GPU can be used")
-def test_executor__without_a_gpu_is_refused(tmp_path):
-    design, output = write_design(tmp_path), tmp_path / "out"
-    result = simstudy("run", design, "--executor", "cuda", "--output", output)
-    assert_refused(result, f"executor = 'cuda': {cuda_problem()}", output)
-
-
-def test_executor__with_more_workers_than_gpus_is_refused(tmp_path):
-    design, output = write_design(tmp_path), tmp_path / "out"
-    result = on_the_simulator("run", design, "--output", output, "--executor", "cuda", "--workers", "2")
-    assert_refused(result, "workers = 2: more than the GPUs that can be used (1)", output)
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [("no driver", "executor = 'cuda': no driver"), ("", "workers = 2: more than the GPUs that can be used (1)")],
+)
+def test_executor__without_a_gpu_or_with_more_workers_is_refused(problem, said, tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr(devices, "cuda_problem", lambda: problem)
+    monkeypatch.setattr(devices, "visible_gpus", lambda: ["0"])
+    given = ("run", write_design(tmp_path), "--output", tmp_path / "out", "--executor", "cuda", "--workers", 2)
+    result = in_process(*given)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_visible_gpus__are_those_that_the_environment_leaves(monkeypatch):
