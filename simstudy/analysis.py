@@ -12,7 +12,7 @@ from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.errors import UserError
 from simstudy.execution.store import DETAILS_FILE, read_tree
 from simstudy.replicates.performance import Performance, block_lengths
-from simstudy.results import DERIVED, Results, Where, cells_of, factors_of, one_cell, text_of
+from simstudy.results import Results, Where, cells_of, factors_of, one_cell, text_of
 from simstudy.verdicts.comparisons import at, paired
 from simstudy.verdicts.estimates import estimates_from
 from simstudy.verdicts.evidence import interval, why_no_verdict
@@ -130,14 +130,9 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
     estimates = estimates_from(coordinates, streams, measured, measure)
     difference, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
-    if one["grid"] == other["grid"]:
-        settings = [name for name in one if name not in DERIVED]
-        apart = [name for name in settings if text_of(one, name) != text_of(other, name)]
-        settings = [name for name in factors[one["grid"]] if name in one]
-        text = f"{at(one, settings)}{word}{at(other, apart).removeprefix(' at')}"
-    else:
-        here, there = (at(row, ["grid", *factors[row["grid"]]]) for row in coordinates)
-        text = f"{here}{word}{there.removeprefix(' at')}"
+    here, there = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
+    apart = [name for name in there if text_of(one, name) != text_of(other, name)]
+    text = at(one, here[one["grid"] == other["grid"] :]) + word + at(other, apart).removeprefix(" at")
     numbers = float(difference.value), float(difference.mcse * difference.widening)
     reach = interval(difference, ERROR_RATE / 2)
     together = bool(one["seed"] == other["seed"])

@@ -189,9 +189,11 @@ class Findings:
         return cell_frame(self._results)
 
     @property
-    def figures(self) -> tuple[str, ...]:
-        """Names of the figures that the design declares, or of the one that shows its first claim or measure."""
-        return tuple(self._figures())
+    def figures(self) -> dict[str, Any]:
+        """Figures that the design declares, by name, or the one that shows its first claim or measure."""
+        from simstudy.report.page import figures_of
+
+        return figures_of(declared(self._results.attrs["design"], self._results.attrs["profile"]), self._results)
 
     def plot(self, figure: str | None = None) -> Plot:
         """Draw one of the ``figures``, by default the first.
@@ -203,16 +205,11 @@ class Findings:
         """
         from simstudy.report.figures import draw
 
-        figures = self._figures()
+        figures = self.figures
         name = next(iter(figures), "") if figure is None else figure
         if name not in figures:
             raise UserError(f"figure = {name!r}: not declared by the design; {hint(name, list(figures))}")
         return Plot(draw(figures[name], name, self._results))
-
-    def _figures(self) -> dict[str, Any]:
-        from simstudy.report.page import figures_of
-
-        return figures_of(declared(self._results.attrs["design"], self._results.attrs["profile"]), self._results)
 
     def __repr__(self) -> str:
         return "\n".join([*self._summary(), *([self._brief().to_string()] if "claim" in self._results else [])])

@@ -76,7 +76,7 @@ def test_results__show_verdicts_cells_and_figures(found):
     assert shown.startswith("A tiny study (quick)\n6 cells, ") and "mse-falls" in shown and "undecided" in shown
     assert results.simstudy.verdicts.verdict["mse-falls"] == results["verdicts"].verdict.item()
     assert isinstance(results.simstudy.cells, pd.DataFrame) and len(results.simstudy.cells) == 6
-    assert results.simstudy.figures == ("mse",)
+    assert [*results.simstudy.figures] == ["mse"]
     plot = results.simstudy.plot("mse")
     assert plot._repr_png_().startswith(b"\x89PNG") and plot.drawing.axes
     assert results.simstudy._repr_html_().startswith("<p>A tiny study (quick)<br>6 cells, ")
@@ -91,7 +91,7 @@ def test_results_without_claims__are_shown_as_well(tmp_path):
     results = simstudy.run(tables, output=tmp_path, executor="serial")
     assert repr(results.simstudy).count("\n") == 1 and "<table" not in results.simstudy._repr_html_()
     assert results.simstudy.verdicts.empty
-    assert results.simstudy.figures == ("overview",) and results.simstudy.plot().drawing.axes
+    assert [*results.simstudy.figures] == ["overview"] and results.simstudy.plot().drawing.axes
     assert simstudy.open_results(results) is results
 
 

@@ -72,13 +72,10 @@ def between(lower: float, upper: float, mcse: float = math.nan) -> str:
     """Return an interval in words, ``0.9 to 1.1`` or ``≥ 0``, with the digits that the error of an estimate allows."""
 
     def rounded(value: float) -> str:
-        if not (math.isfinite(value) and math.isfinite(mcse) and mcse > 0.0):
+        if not (math.isfinite(mcse) and mcse > 0.0):
             return number(value)
-        decimals = _decimals(mcse)
-        scale = max(_exponent(value), 1 - decimals)
-        if decimals <= 6 and scale <= 5:
-            return _rounded(value, decimals)
-        return number(value, min(max(decimals + scale + 1, 1), 15))
+        shown, _, rest = with_error(value, mcse).partition(" ± ")
+        return shown.removeprefix("(") + rest.partition(")")[2]
 
     if math.isfinite(lower) and math.isfinite(upper):
         return f"{rounded(lower)} to {rounded(upper)}"

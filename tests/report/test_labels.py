@@ -48,7 +48,7 @@ NAN, INF = math.nan, math.inf
         (between, (0.972924, 1.02976, 0.0066), "0.9729 to 1.0298"),
         (between, (-566.037, -468.586, 13.0), "-566 to -469"),
         (between, (-INF, 0.00773562, 0.00022), "≤ 0.00774"),
-        (between, (1.23456e-8, 2.5e-8, 2.1e-10), "1.235e-8 to 2.5e-8"),
+        (between, (1.23456e-8, 2.5e-8, 2.1e-10), "1.235e-8 to 2.500e-8"),
         (between, (0.4, 0.6, NAN), "0.4 to 0.6"),
         # Of intervals: what the claims of a study leave on both sides.
         (level_of, (1,), "90 %"),

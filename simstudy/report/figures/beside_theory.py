@@ -1,7 +1,6 @@
 """Theory in a figure: strips of the relative deviation of Monte Carlo from it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -45,28 +44,21 @@ def theory_of(cells: xr.Dataset, measure: str) -> Array:
     return np.where(np.isnan(exact), leading, exact)
 
 
-class Residuals(NamedTuple):
-    """Monte Carlo over theory − 1 in each cell, and its MCSE; NaN where no theory has a value other than 0."""
-
-    values: Array
-    mcse: Array
-
-
-def residuals(cells: xr.Dataset, measure: str) -> Residuals:
-    """Return how far estimates of an averaged measure are from theory: the exact one where that has a value."""
+def residuals(cells: xr.Dataset, measure: str) -> tuple[Array, Array]:
+    """Return Monte Carlo over theory − 1 in each cell, and its MCSE; NaN where no theory has a value other than 0."""
     theory = theory_of(cells, measure)
     theory = np.where(theory == 0, np.nan, theory)
-    ratio = by_source(cells, measure, "empirical") / theory
-    return Residuals(ratio - 1, cells[f"{measure}_mcse"].values / np.abs(theory))
+    return by_source(cells, measure, "empirical") / theory - 1, cells[f"{measure}_mcse"].values / np.abs(theory)
 
 
 class Strips:
     """Residuals of a measure in strips below panels, on one symmetrical axis; none where theory says nothing."""
 
     def __init__(self, cells: xr.Dataset, measure: str, margin: float | None) -> None:
-        self._measure, self._margin, self._found = measure, margin, residuals(cells, measure)
-        errors = COVERAGE * np.nan_to_num(self._found.mcse)
-        needed = np.abs(self._found.values) + errors
+        self._measure, self._margin = measure, margin
+        self._found, mcse = residuals(cells, measure)
+        errors = COVERAGE * np.nan_to_num(mcse)
+        needed = np.abs(self._found) + errors
         known = np.isfinite(needed)
         # Points that tell nothing, as their bars are so long, do not decide, unless there are no others.
         telling = known & (errors <= TELLING)
@@ -80,14 +72,14 @@ class Strips:
 
     def draw(self, axes: Axes, x: np.ndarray, cells: xr.Dataset, look: Look, shift: float = 0.0) -> None:
         """Draw residuals at x, ``shift`` points to the right; those beyond the strip are arrows at its edge."""
-        found, limit = residuals(cells, self._measure), self.limit
+        (values, mcse), limit = residuals(cells, self._measure), self.limit
         moved = offset_copy(axes.transData, axes.get_figure(root=True), shift, units="points")
-        known = np.isfinite(found.values) & np.isfinite(x)
-        inside = known & (np.abs(found.values) <= limit)
+        known = np.isfinite(values) & np.isfinite(x)
+        inside = known & (np.abs(values) <= limit)
         style = {"elinewidth": 1.0, "markersize": 3.5, "markeredgewidth": 1.1, "zorder": 2, "transform": moved}
-        draw_marks(axes, look, x[inside], found.values[inside], yerr=COVERAGE * found.mcse[inside], **style)
+        draw_marks(axes, look, x[inside], values[inside], yerr=COVERAGE * mcse[inside], **style)
         for sign, marker in ((1, "^"), (-1, "v")):
-            if (beyond := known & (sign * found.values > limit)).any():
+            if (beyond := known & (sign * values > limit)).any():
                 edge = np.full(beyond.sum(), 0.93 * sign * limit)
                 axes.plot(x[beyond], edge, marker, color=look.colour, markersize=4, transform=moved)
 
@@ -111,7 +103,7 @@ class Strips:
             return []
         allowed = f"; band: margin of the claim, ± {number(100 * self._margin)}\u00a0%" if self._margin else ""
         text = f"strip: relative deviation ± {COVERAGE} MCSE (from exact theory where there is one){allowed}"
-        far = np.abs(self._found.values[np.abs(self._found.values) > self.limit])
+        far = np.abs(self._found[np.abs(self._found) > self.limit])
         furthest = _percent(float(f"{far.max(initial=0.0):.3g}"), 0).lstrip("+")
         arrows = f"arrows: {counted(len(far), 'point')} beyond the strip, the furthest by {furthest}"
         return [text, arrows] if len(far) else [text]
