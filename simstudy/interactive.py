@@ -168,7 +168,7 @@ class Plot(NamedTuple):
     def _repr_png_(self) -> bytes:
         from simstudy.report.figures import image
 
-        return image(self.drawing, "png")
+        return image(self.drawing)
 
 
 @xr.register_datatree_accessor("simstudy")

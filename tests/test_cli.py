@@ -45,8 +45,11 @@ def test_help__teaches(capsys):
 
 
 def test_value_that_an_option_does_not_take__is_told_without_names_of_exceptions(capsys):
-    assert process.command(["report", "identity", "--figures", "png"]) == 2
-    assert "Invalid value for '--figures': 'png' is not one of 'pdf', 'svg'. (see" in capsys.readouterr().err
+    assert process.command(["submit", "identity", "--system", "condor"]) == 2
+    assert (
+        "Invalid value for '--system': 'condor' is not one of 'slurm', 'pbs', 'sge', 'lsf'. (see"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("arguments, needed", [(["--help"], set()), (["--version"], {"rich"})])

@@ -100,9 +100,6 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path):
     (folder / "report.html").unlink()  # without it all is drawn again
     assert process.command(["report", *command]) == 0
     assert contents(folder) == first
-    assert process.command(["report", *command, "--figures", "pdf"]) == 0
-    added = {Path(name).name for name in contents(folder).keys() - first.keys()}
-    assert added == {f"{name}.pdf" for name in ("mse", "least", "order")}
 
 
 def test_provenance__names_code_libraries_and_time(design, serial):

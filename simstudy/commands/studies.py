@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from simstudy.execution.store import Store
 
 _TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
-_FIGURES = "Also write all figures of a study in this format. A later run does not write them again."
 
 
 @cli.app.command()
@@ -243,7 +242,6 @@ def report(
     design: cli.DesignArgument,
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
-    figures: Annotated[Literal["pdf", "svg"] | None, typer.Option(help=_FIGURES)] = None,
     trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
     claims: cli.ClaimsOption = False,
@@ -257,7 +255,7 @@ def report(
     results = read_cells(store)
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
     with store.locked():
-        path = write_report(results, loaded, store, figures)
+        path = write_report(results, loaded, store)
     cli.say(count_verdicts(_say_answer(results, loaded, claims)), f"page: {path}")
 
 

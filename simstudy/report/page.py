@@ -46,11 +46,8 @@ _PROVENANCE = {
 }
 
 
-def write_report(results: xr.Dataset, design: Design, store: Store, vector: str | None = None) -> Path:
-    """Write page, figures and tables of a study; results of another text of the design are refused.
-
-    ``vector``: also write the figures as ``pdf`` or ``svg``.
-    """
+def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
+    """Write page, figures and tables of a study; results of another text of the design are refused."""
     require_same_design(results, design, store)
     pictures = figure_files(results, design)
     files = {f"figures/{name}.png": picture for name, picture in pictures.items()}
@@ -60,8 +57,6 @@ def write_report(results: xr.Dataset, design: Design, store: Store, vector: str 
         "comparisons.csv": tables.csv_of(tables.comparison_frame(results)).encode(),
         PAGE: render(results, design, pictures).encode(),
     }
-    if vector:
-        files |= {f"figures/{name}.{vector}": each for name, each in figure_files(results, design, vector).items()}
     for name, content in files.items():
         store.files.write(name, content)
     return store.folder / PAGE
@@ -106,14 +101,14 @@ def margin_of(design: Design, figure: BaseFigure) -> float | None:
     return min((claim.margin for claim in about if claim.grid == figure.grid or claim in beside), default=None)
 
 
-def figure_files(results: xr.Dataset, design: Design, suffix: str = "png") -> dict[str, bytes]:
-    """Return the figures of a study by name."""
+def figure_files(results: xr.Dataset, design: Design) -> dict[str, bytes]:
+    """Return the figures of a study by name, as PNG."""
     with contextlib.chdir(Path(__file__).parent):
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
         from simstudy.report.figures import draw, image
 
     stated = figures_of(design, results).items()
-    return {name: image(draw(each, name, results, margin_of(design, each)), suffix) for name, each in stated}
+    return {name: image(draw(each, name, results, margin_of(design, each))) for name, each in stated}
 
 
 def require_same_design(results: xr.Dataset, design: Design, store: Store) -> None:

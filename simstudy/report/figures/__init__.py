@@ -51,15 +51,12 @@ def chosen(figure: BaseFigure, results: xr.Dataset) -> xr.Dataset:
 
 
 @own_style()
-def image(drawing: Drawing, suffix: str = "png") -> bytes:
-    """Return a drawing as a ``png`` file with a palette, or as ``pdf`` or ``svg``: the same bytes every time."""
+def image(drawing: Drawing) -> bytes:
+    """Return a drawing as a PNG file with a palette: the same bytes every time."""
     buffer = io.BytesIO()
-    if suffix == "png":
-        # `savefig` would lay it out in a drawing of its own, and pack pixels only to unpack them for the palette.
-        drawing.set_dpi(RESOLUTION)
-        (canvas := FigureCanvasAgg(drawing)).draw()
-        pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
-        pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
-    else:
-        drawing.savefig(buffer, format=suffix, metadata={"Date" if suffix == "svg" else "CreationDate": None})
+    # `savefig` would lay it out in a drawing of its own, and pack pixels only to unpack them for the palette.
+    drawing.set_dpi(RESOLUTION)
+    (canvas := FigureCanvasAgg(drawing)).draw()
+    pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
+    pixels.quantize(COLOURS_OF_PNG, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(buffer, "png")
     return buffer.getvalue()

@@ -28,14 +28,13 @@ STYLE: Any = {
     "font.size": 11, "axes.titlesize": 11, "axes.labelsize": 11, "xtick.labelsize": 10, "ytick.labelsize": 10,
     "legend.fontsize": 10, "legend.title_fontsize": 10, "legend.frameon": False, "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4", "grid.linewidth": 0.6,
-    "axes.axisbelow": True, "lines.linewidth": 1.4, "lines.markersize": 5.5, "svg.hashsalt": "simstudy",
-    "text.parse_math": False, "text.hinting": "none", "svg.fonttype": "none", "axes.titley": 1.0,
-    "pdf.fonttype": 42,
+    "axes.axisbelow": True, "lines.linewidth": 1.4, "lines.markersize": 5.5, "text.parse_math": False,
+    "text.hinting": "none", "axes.titley": 1.0,
 }  # fmt: skip
-"""Settings of Matplotlib under which figures are drawn and saved; the salt makes the names inside an SVG repeatable.
+"""Settings of Matplotlib under which figures are drawn.
 
 A dollar in a label is a dollar.  Letters keep their shapes: hinting makes some strokes bold, and takes a twelfth of the
-time.  Text of an SVG or PDF is text; titles stand where they are: to move them clear of ticks takes a tenth."""
+time.  Titles stand where they are: to move them clear of ticks takes a tenth."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Palette of Okabe and Ito (2008) for colour-blind readers, without its yellow, which is faint on white."""
 MARKERS = "os^DvPX"

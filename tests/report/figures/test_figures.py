@@ -123,7 +123,7 @@ def test_single_head__has_no_correlation_to_draw(results):
 
 def test_drawing__leaves_matplotlib_as_it_was(design, results):
     before = dict(mpl.rcParams)
-    image(draw(design.figures["unshown"], "f", results), "svg")
+    image(draw(design.figures["unshown"], "f", results))
     assert dict(mpl.rcParams) == before
 
 
