@@ -4,6 +4,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -13,11 +14,14 @@ import pytest
 from builders import write_design
 from commands import FORKS
 from distributed import Client, LocalCluster
+from joblib.externals import loky
+from joblib.externals.loky.reusable_executor import _ReusablePoolExecutor
 from scipy import stats
 
 import simstudy
 from simstudy import plots
 from simstudy.errors import UserError
+from simstudy.execution.executors import open_executor
 
 # Data relhaz of rsimsum 0.13.1 (n = 50, exponential hazard), and its summary as it is printed: value (MCSE).
 RELHAZ = pd.read_csv(Path(__file__).with_name("relhaz.csv"))
@@ -194,6 +198,21 @@ def test_executor_of_the_callers__gives_the_same_bits(tmp_path):
     for other, said in ((3, "executor of type int: give a Client"), ("lokky", "executor = 'lokky': unknown; choose")):
         with pytest.raises(UserError, match=said):
             simulated(tmp_path / "x", executor=other)
+
+
+def test_processes_of_joblib__are_made_by_one_thread(monkeypatch):
+    loky.get_reusable_executor().shutdown()
+    make = _ReusablePoolExecutor.get_reusable_executor.__func__
+
+    def slowly(cls, *arguments, **settings):
+        made, reused = make(cls, *arguments, **settings)
+        time.sleep(0.0 if reused else 0.3)
+        return made, reused
+
+    monkeypatch.setattr(_ReusablePoolExecutor, "get_reusable_executor", classmethod(slowly))
+    with open_executor("loky", 2) as opened:
+        futures = [opened.submit(abs, -number) for number in range(4)]
+        assert [opened.result(future) for future in futures] == [0, 1, 2, 3]
 
 
 def test_script_without_a_guard__is_told_what_to_write(tmp_path):

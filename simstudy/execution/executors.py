@@ -239,6 +239,7 @@ def open_executor(
                 known = "serial, threads, processes, cuda, a backend of joblib, or an address such as tls://host:8786"
                 raise UserError(f"executor = {executor!r}: unknown; choose {known}")
             opened = Threads(held.enter_context(ThreadPool(count)), count, executor)
+            opened.result(opened.submit(int))  # joblib makes its processes in steps; no second thread may come between
         claim(opened.memory(), opened.workers())
         yield opened
 
