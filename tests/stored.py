@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from threading import Lock
 
 import xarray as xr
 
@@ -9,6 +10,7 @@ from simstudy.execution.batches import _HEAD, index_of
 from simstudy.execution.folder import Folder
 
 FOLDER = Path("tiny") / "quick"
+READING = Lock()  # netCDF is not safe for threads, nor is all that xarray asks of it
 Name = tuple[str, str, int]
 """Of a batch: folder of its study, cell and number."""
 
@@ -46,5 +48,5 @@ def remove(folder: Path, name: Name) -> None:
 
 def numbers(results: Path) -> dict[str, str]:
     """Every variable and attribute of a file of results to the last bit, apart from what tells how its run went."""
-    with xr.open_datatree(results) as opened:
+    with READING, xr.open_datatree(results) as opened:
         return {node.path: repr(node.to_dataset().assign_attrs(run="").to_dict()) for node in opened.subtree}
