@@ -27,7 +27,11 @@ def nw_ensemble(
     *,
     logits: str = "distance",
     combination: ArrayLike | None = None,
+    head_bandwidths: ArrayLike | None = None,
     query_projections: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    value_projections: ArrayLike | None = None,
+    output_projections: ArrayLike | None = None,
 ) -> xr.Dataset:
     """Evaluate an ensemble of Nadaraya-Watson heads, that is of softmax attention heads.
 
@@ -53,8 +57,17 @@ def nw_ensemble(
         ``distance`` or ``dot_product``.
     combination : (H,), optional
         Weights a_h of the heads in the ensemble; 1/H each by default.
+    head_bandwidths : (H,), optional
+        Positive factors on the bandwidth, one for each head.
     query_projections : (H, d, p), optional
         V_h.
+    mask : (Q, n) of booleans, optional
+        Which keys each query may attend to, one at least; all by default.
+    value_projections : (H, v, k), optional
+        Head h averages k numbers, the values (v = 1 if they are numbers) times this matrix.
+    output_projections : (H, v or k, c), optional
+        The estimate has c numbers, the sum over heads of what a head averages times this matrix; in place of a
+        combination.
 
     Returns
     -------
@@ -62,7 +75,7 @@ def nw_ensemble(
         ``estimate`` (query), ``head_estimate`` (query, head), ``weight_gram`` (query, head_i, head_j); computed in
         float64 whatever the precision given, NaN where no logit is finite.  Given the keys, and with noise of constant
         variance σ², the covariance of the head estimates is σ² times the Gram matrix.  Estimates of vectors have a last
-        dimension more, ``component``.
+        dimension more: ``component``, or ``output`` of an output projection.
 
     Raises
     ------
@@ -81,31 +94,71 @@ def nw_ensemble(
     own = weights
     if query_projections is not None:
         own = _array("query_projections", query_projections, (n_heads, n_features, head_dim))
+    if combination is not None and output_projections is not None:
+        raise ValueError("combination beside output_projections, which combine heads themselves; give one of them")
     a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
-    if logits == "distance" and np.array_equal(weights, own):
-        # No distance changes, and none loses digits to what all keys have in common.
-        common = common_part(x)
-        x, points = x - common, points - common
-    keyed = project(np.ascontiguousarray(x.T)[None], weights)
-    # By the same sums as the keys, so that a query at a key has distance zero exactly.
-    images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
-    settings, columns = Estimator.model_validate({"bandwidth": 1.0, "logits": logits}), []
-    for column in y.reshape(len(x), -1).T:
-        inputs = Inputs(keyed, np.ascontiguousarray(column)[None], np.ones((1, len(x))), images)
-        found = evaluate(settings, b, inputs)
-        columns.append(np.clip(found.means[0], column.min(), column.max()))
-    means, last = (np.stack(columns, axis=-1), ("component",)) if vectors else (columns[0], ())
+    width, into, out = y.shape[1] if vectors else 1, None, None
+    if value_projections is not None:
+        into = _array("value_projections", value_projections, (n_heads, width, "k"))
+        width = into.shape[2]
+    if output_projections is not None:
+        out = _array("output_projections", output_projections, (n_heads, width, "c"))
+    visible = None if mask is None else _mask(mask, (len(points), len(x)))
+    if head_bandwidths is not None:
+        factors = _array("head_bandwidths", head_bandwidths, (n_heads,))
+        if not (factors > 0.0).all():
+            raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
+        # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
+        weights, own = weights / factors[:, None, None], own / factors[:, None, None]
+    settings = Estimator.model_validate({"bandwidth": 1.0, "logits": logits})
+    means, gram = _averages(settings, b, x, y, points, weights, own, visible)
+    if into is not None:
+        means = np.einsum("qhv,hvk->qhk", means, into)
+    if not vectors and into is None and out is None:
+        means = means[:, :, 0]
+    estimate = np.moveaxis(means, 1, -1) @ a if out is None else np.einsum("qhk,hkc->qc", means, out)
+    last = ("component",) * (means.ndim - 2)
+    how = "sum_h a_h f_h(x_q)" if out is None else "sum_h O_h' f_h(x_q)"
     heads = _about("estimate of each head", "units of values", "sum_i w_hi(x_q) Y_i")
     products = _about("Gram matrix of the weights of heads", "1", "sum_n w_in(x_q) w_jn(x_q)")
-    combined = _about("combined estimate", "units of values", "sum_h a_h f_h(x_q)")
+    combined = ("query", *last) if out is None else ("query", "output")
     return xr.Dataset(
         {
-            "estimate": (("query", *last), np.moveaxis(means, 1, -1) @ a, combined),
+            "estimate": (combined, estimate, _about("combined estimate", "units of values", how)),
             "head_estimate": (("query", "head", *last), means, heads),
-            "weight_gram": (("query", "head_i", "head_j"), np.asarray(found.gram)[0], products),
+            "weight_gram": (("query", "head_i", "head_j"), gram, products),
         },
         attrs={"logits": logits, "bandwidth": b},
     )
+
+
+def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
+    visible = np.asarray(given)
+    if visible.shape != shape or visible.dtype != bool:
+        raise ValueError(f"mask is {visible.dtype} of shape {visible.shape}; give booleans of shape {shape}")
+    if not (sees := visible.any(axis=1)).all():
+        raise ValueError(f"mask lets query {int(np.argmin(sees))} see no key; let each see one at least")
+    return visible
+
+
+def _averages(
+    settings: Estimator, bandwidth: float, keys: np.ndarray, values: np.ndarray, queries: np.ndarray,
+    weights: np.ndarray, own: np.ndarray, visible: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Averages of each head, (query, head, component), and the Gram matrix of its weights."""
+    if settings.logits == "distance" and np.array_equal(weights, own):
+        # No distance changes, and none loses digits to what all keys have in common.
+        common = common_part(keys)
+        keys, queries = keys - common, queries - common
+    keyed = project(np.ascontiguousarray(keys.T)[None], weights)
+    # By the same sums as the keys, so that a query at a key has distance zero exactly.
+    images = project(np.ascontiguousarray(queries.T)[None], own)[0].transpose(2, 0, 1)
+    columns = []
+    for column in values.reshape(len(keys), -1).T:
+        inputs = Inputs(keyed, np.ascontiguousarray(column)[None], np.ones((1, len(keys))), images)
+        found = evaluate(settings, bandwidth, inputs, visible=visible)
+        columns.append(np.clip(found.means[0], column.min(), column.max()))
+    return np.stack(columns, axis=-1), np.asarray(found.gram)[0]
 
 
 def _about(meaning: str, units: str, formula: str) -> dict[str, str]:

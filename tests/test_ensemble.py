@@ -28,33 +28,50 @@ def arguments(seed=0):
     }
 
 
+SEEN = np.random.default_rng(9).random((Q, N)) < 0.5
+
+
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
 @pytest.mark.parametrize("n_values", [None, 1, 4])
 @pytest.mark.parametrize("plain", [True, False])
 def test_ensemble__is_the_formula(plain, n_values, logits):
-    given, rng = arguments() | {"logits": logits}, np.random.default_rng(5)
+    given, rng = arguments(), np.random.default_rng(5)
     if n_values is not None:
         given["values"] = rng.standard_normal((N, n_values))
-    own = given["projections"]
-    if not plain:
-        own = given["query_projections"] = rng.standard_normal((H, D, P))
-    found, heads = nw_ensemble(**given), np.zeros((Q, H, n_values or 1))
-    for q, query in enumerate(given["queries"]):
-        w = [naive.weights(given["keys"], query, given["projections"][h], own[h], 0.8, logits) for h in range(H)]
+    own, factors, mask = rng.standard_normal((H, D, P)), np.array([0.5, 1.0, 3.0]), SEEN
+    into, out = rng.standard_normal((H, n_values or 1, 2)), rng.standard_normal((H, 2, 5))
+    attention = {"head_bandwidths": factors, "query_projections": own, "mask": mask}
+    if plain:
+        own, factors, mask, attention = given["projections"], np.ones(H), SEEN | True, {}
+    attention["logits"] = logits
+    found = nw_ensemble(**given, **attention, value_projections=into, output_projections=out)
+    mapped = nw_ensemble(**given, **attention, value_projections=into)
+    np.testing.assert_array_equal(mapped.head_estimate, found.head_estimate)
+    heads, estimate = np.zeros((Q, H, n_values or 1)), np.zeros((Q, 5))
+    for q, seen in enumerate(mask):
+        w = [
+            naive.weights(given["keys"][seen], given["queries"][q], given["projections"][h], own[h],
+                          0.8 * factors[h], logits) for h in range(H)
+        ]  # fmt: skip
         np.testing.assert_allclose(found.weight_gram[q], np.array(w) @ np.array(w).T, atol=1e-12)
-        heads[q] = np.array(w) @ given["values"].reshape(N, -1)
+        for h in range(H):
+            heads[q, h] = w[h] @ given["values"].reshape(N, -1)[seen]
+            np.testing.assert_allclose(found.head_estimate[q, h], heads[q, h] @ into[h], atol=1e-12)
+            estimate[q] += heads[q, h] @ into[h] @ out[h]
+    np.testing.assert_allclose(found.estimate, estimate, atol=1e-12)
+    assert found.estimate.dims == ("query", "output") and found.head_estimate.dims == ("query", "head", "component")
     heads = heads if n_values else heads[..., 0]
-    assert found.head_estimate.dims == ("query", "head", "component")[: heads.ndim]
     for combination in (None, [0.5, 0.3, 0.2], [1.0, -1.0, 2.0]):
-        combined = nw_ensemble(**given, combination=combination)
+        combined = nw_ensemble(**given, **attention, combination=combination)
         np.testing.assert_allclose(combined.head_estimate, heads, atol=1e-12)
         weights = combination or [1 / H] * H
         np.testing.assert_allclose(combined.estimate, np.einsum("qh...,h->q...", heads, weights), atol=1e-12)
 
 
-def test_query_at_a_key__gets_its_value():
+def test_query_at_a_key__gets_its_value_also_under_a_mask_and_a_narrow_head():
     given = arguments()
-    found = nw_ensemble(**given | {"queries": given["keys"], "bandwidth": 1e-6})
+    at_keys = given | {"queries": given["keys"], "bandwidth": 1e-6}
+    found = nw_ensemble(**at_keys, mask=np.tril(np.ones((N, N), bool)), head_bandwidths=[1.0, 0.1, 1e-3])
     np.testing.assert_array_equal(found.head_estimate, np.repeat(given["values"][:, None], H, axis=1))
 
 
@@ -168,7 +185,15 @@ MISTAKES = [
     ({"queries": np.ones((Q, 1))}, "queries has shape (4, 1); give (Q, 5)"),
     ({"projections": np.ones(D)}, "projections has shape (5,); give (H, d, p)"),
     ({"projections": np.ones((H, 2, 3))}, "projections have p = 3 columns in d = 2 features; give (H, d, p)"),
+    ({"head_bandwidths": [1.0, 2.0]}, "head_bandwidths has shape (2,); give (3,), no length zero"),
+    ({"head_bandwidths": [1.0, 0.0, 2.0]}, "head_bandwidths holds 0; give positive factors on the bandwidth"),
     ({"query_projections": np.ones((H, D, 1))}, "query_projections has shape (3, 5, 1); give (3, 5, 2)"),
+    ({"mask": np.ones((Q, N))}, "mask is float64 of shape (4, 30); give booleans of shape (4, 30)"),
+    ({"mask": np.eye(Q, N, -1) > 0}, "mask lets query 0 see no key; let each see one at least"),
+    ({"value_projections": np.ones((H, 2, 2))}, "value_projections has shape (3, 2, 2); give (3, 1, k)"),
+    ({"output_projections": np.ones((H, 2, 2))}, "output_projections has shape (3, 2, 2); give (3, 1, c)"),
+    ({"output_projections": np.ones((H, 1, 2)), "combination": [1.0, 0.0, 0.0]},
+     "combination beside output_projections, which combine heads themselves; give one of them"),
     ({"bandwidth": 0}, "bandwidth = 0; give one positive number"),
     ({"bandwidth": float("nan")}, "bandwidth = nan; give one positive number, 1e-50 to 1e+50"),
     ({"bandwidth": [0.5, 0.5]}, "bandwidth = [0.5, 0.5]; give one positive number"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from builders import arrays_of, batches_of, estimated, minimal_cell
 
+from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
 from simstudy.data.heads import key_projections, overlap, query_points
 from simstudy.replicates.performance import performance
@@ -83,6 +84,15 @@ def test_simulation__agrees_with_exact_theory(kind, noise_treatment):
         gap = abs(found.estimate[name] - expected[name])
         assert gap < 4.0 * found.mcse[name] + bounds[name] + 1e-12, name
         assert bounds[name] < 1e-3 * max(abs(expected[name]), 1e-9), name
+
+
+def test_estimates_of_nw_ensemble__come_out_of_the_same_maps():
+    cell = cell_of("none")
+    keys, values = RNG.normal(size=(20, 6)), RNG.normal(size=(20, V))
+    points, heads = query_points(cell), key_projections(cell)
+    alone = nw_ensemble(keys, values, points, heads, 0.8).head_estimate.values
+    mapped = nw_ensemble(keys, values, points, heads, 0.8, value_projections=VALUE, output_projections=OUTPUT)
+    np.testing.assert_allclose(mapped.estimate, np.einsum("qhv,hvc->qc", alone, MAPS))
 
 
 def test_population_of_heads__draws_their_value_projections_with_them():
