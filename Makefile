@@ -24,7 +24,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export TEXT
 
-.PHONY: help study studies confirm answers full slurm test verify bench lint docs clean
+.PHONY: help study studies report confirm answers full slurm test verify bench lint docs clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets
@@ -70,8 +70,12 @@ $(VENV)/.bench: $(VENV)/.dev
 study: $(VENV)/.run  ## Run a study: make study STUDY=name PROFILE=full
 	$(BIN)/simstudy run $(STUDY) --profile $(PROFILE)
 
-studies: $(VENV)/.dev  ## Run all studies
+studies: $(VENV)/.dev  ## Run all studies and gather them on one page
 	@$(SIDE_BY_SIDE) $(STUDIES:%=run-%)
+	$(BIN)/simstudy report --profile $(PROFILE)
+
+report: $(VENV)/.run  ## Gather the stored results of all studies on one page
+	$(BIN)/simstudy report --profile $(PROFILE)
 
 # A precision that was not reached (3) and a verdict that was not expected (5) are findings.
 run-%:

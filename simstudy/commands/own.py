@@ -59,7 +59,7 @@ def judge(
         rows = table.mask(table.isin([math.nan, math.inf, -math.inf]), None).to_dict("records")
         cli.say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": rows})
     else:
-        cli.say(verdict_table(found.lines, "standard error", found.looks), *found.summary)
+        cli.say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)
     if page is not None and claims is not None:
         written = write_page(found, cli.plain_path(page), (numbers, claims))
         if not as_json:

@@ -239,18 +239,30 @@ def plan(
 
 @cli.app.command()
 def report(
-    design: cli.DesignArgument,
+    design: Annotated[
+        str | None, typer.Argument(help="Design, by path or name, or a folder of designs; without it all studies.")
+    ] = None,
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
     trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
     claims: cli.ClaimsOption = False,
 ) -> None:
-    """Write the report of a study again, from stored results: no replicate is computed."""
+    """Write the report of a study again, or one page of all studies in a folder.
+
+    The command uses stored batches and computes no replicate.
+    """
+    from simstudy.design.load import designs_in, known_designs
+    from simstudy.report.all_studies import gather
     from simstudy.report.page import write_report
     from simstudy.report.tables import count_verdicts
     from simstudy.results import read_cells
 
+    if design is None or designs_in(Path(design)):
+        # Without a folder also those that lie here: what is shipped and what is one's own.
+        known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
+        cli.say(f"page: {gather(known, profile, output, trust or ())}")
+        return
     loaded, store = cli.opened(design, profile, output, trust, confirm)
     results = read_cells(store)
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -20,7 +21,7 @@ from simstudy.design.settings.cell import MIN_BLOCKS
 from simstudy.design.settings.levels import selected
 from simstudy.execution.store import Folder, Store
 from simstudy.judging.claims import ClaimsFile, read_claims, require_answerable
-from simstudy.judging.table import Columns, Table, numbers_of, table_of
+from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
 from simstudy.report.labels import level_name
 from simstudy.report.tables import (
     comparison_frame,
@@ -34,6 +35,9 @@ from simstudy.verdicts.comparisons import Selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import Contrast, interval
 from simstudy.verdicts.judge import Judgement, judge_claim, tabled
+
+DOUBLINGS, STEPS = 14, 64
+"""Of the number of units, beyond which none is named; and steps in each of them."""
 
 
 class Verdicts:
@@ -60,11 +64,11 @@ class Verdicts:
         self.looks = "one look" if table.one_look else "any number of looks"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return one row for each claim, by its name: verdict, estimate, error, intervals, p-values."""
+        """Return one row for each claim, by its name: verdict, estimate, error, intervals, p-values, further units."""
         of_designs = ["origin", "standing_statistic", "verdict_draws", "these_draws"]
         frame = verdict_frame(self.dataset).set_index("claim").drop(columns=of_designs)
         frame.columns = [name.removeprefix("verdict_") for name in frame.columns]
-        return frame
+        return frame.assign(further_units=self.dataset.further_units.values)
 
     def comparisons(self) -> pd.DataFrame:
         """Return one row for each comparison of each claim."""
@@ -108,6 +112,21 @@ class Verdicts:
             return held
         return f"{held} In {counted(self._doubtful, 'comparison')} units are too few or too skewed for Student's t."
 
+    @property
+    def wanted(self) -> list[str]:
+        """How many units more, to two digits, would probably decide each claim that is open, in a line each."""
+        lines, found = [], self.dataset
+        for units, claim in zip(found.further_units.values.tolist(), found.claim.values, strict=True):
+            if not units > 0.0:  # decided, or nobody can tell
+                continue
+            units += self.n_units * self._table.one_look
+            step = 1 if math.isinf(units) else 10 ** max(math.floor(math.log10(units)) - 1, 0)
+            count = "no number of" if math.isinf(units) else f"about {math.ceil(units / step) * step:,}"
+            more = f"{count} units, all of them new," if self._table.one_look else f"{count} units more"
+            by = found.further_comparison.sel(claim=claim).item()
+            lines.append(f"{claim}: {more} would probably decide{by and f', by {by}'}")
+        return lines
+
     def brief(self) -> pd.DataFrame:
         """Return the verdicts as text."""
         words = {"estimate": "estimate ± standard error", "confidence": "truth within"}
@@ -115,10 +134,10 @@ class Verdicts:
         return pd.DataFrame(map(vars, self.lines))[names].rename(columns=words).set_index("claim")
 
     def __repr__(self) -> str:
-        return "\n".join([*self.summary, self.brief().to_string()])
+        return "\n".join([*self.summary, self.brief().to_string(), *self.wanted])
 
     def _repr_html_(self) -> str:
-        return f"<p>{'<br>'.join(map(escape, self.summary))}</p>{self.brief().to_html()}"
+        return f"<p>{'<br>'.join(map(escape, [*self.summary, *self.wanted]))}</p>{self.brief().to_html()}"
 
 
 def judge(
@@ -180,11 +199,12 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
     """Return verdicts on claims as stated; what is given of columns goes before what is stated."""
     table = table_of(numbers, validated(Columns, stated.numbers.model_dump() | dict(given), place="judge"))
     used, missing = np.zeros(len(table.units), bool), np.zeros(table.values.shape, bool)
-    judgements, doubtful = {}, 0
+    judgements, further, n_claims, doubtful = {}, [], len(stated.claims), 0
     for name, groups in require_answerable(place, stated.claims, table.conditions).items():
         claim, found = stated.claims[name], numbers_of(table, groups)
         used, missing = used | found.used, missing | found.missing
-        judgement = judgement_of(claim, found.estimates, len(stated.claims))
+        judgement = judgement_of(claim, found.estimates, n_claims)
+        further.append(_further(claim, found, judgement, n_claims))
         doubtful += sum(bool(each.reason) for each in judgement.comparisons)
         # Reasons speak of units or clusters, which the engine calls blocks.
         bounds = sum(math.isfinite(end) for each in judgement.comparisons for end in (each.lower, each.upper))
@@ -197,7 +217,13 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
                 reason = f"outside, but what contradicts is corrected for {bounds} bounds"
             worded.append(each._replace(reason=reason))
         judgements[name] = judgement._replace(decisive=worded[0], comparisons=worded[1:])
-    dataset = tabled(stated.claims, judgements)
+    meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
+    meaning += ", NaN if its errors are too uncertain to tell"
+    further_columns: dict[str, Any] = {
+        "further_units": ("claim", [np.ceil(units) for units, _ in further], {"long_name": meaning, "units": "1"}),
+        "further_comparison": ("claim", [by for _, by in further], {"long_name": "by which other comparison"}),
+    }
+    dataset = tabled(stated.claims, judgements).assign(further_columns)
     for column in dataset.data_vars.values() if table.one_look else ():
         column.attrs["long_name"] = column.attrs["long_name"].replace("at all looks together", "at one look")
     return Verdicts(dataset, table, used, missing, doubtful)
@@ -216,6 +242,29 @@ def judgement_of(claim: BaseClaim, estimates: Estimates, n_claims: int) -> Judge
     return judge_claim(claim, of, n_claims)
 
 
+def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> tuple[float, str]:
+    """Units more that probably decide a claim, infinite beyond 2^`DOUBLINGS` times as many; and by what, if by another.
+
+    Where few units hold much of the squared error, none knows how large it will be: NaN.
+    """
+    if now.verdict != "undecided":
+        return 0.0, ""
+    # Of units that are all alike, or skewed, it is known what more of them would say.
+    reasons = (each.reason for each in (now.decisive, *now.comparisons))
+    if any(reason and not reason.startswith(("all ", "blocks are")) for reason in reasons):
+        return math.nan, ""
+    multiples = 2.0 ** (np.arange(1, DOUBLINGS * STEPS + 1) / STEPS)
+
+    def then(times: float) -> Judgement:
+        return judgement_of(claim, numbers.estimates.repeated(times), n_claims)
+
+    place = bisect_left(multiples, True, key=lambda times: then(times).verdict != "undecided")
+    if place == len(multiples):
+        return math.inf, ""
+    by = then(times := float(multiples[place])).decisive.statistic
+    return float(numbers.used.sum() * (times - 1.0)), by if by != now.decisive.statistic else ""
+
+
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
     """Write a page that draws each claim in its interval, with the digests of its sources; return its path."""
     from simstudy.report.page import MAX_ROWS, template  # which takes a tenth of a second to import
@@ -223,7 +272,7 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
     digests = [(each.name, hashlib.sha256(read_regular(each, 1 << 32)).hexdigest()) for each in sources]
     study = {
         "name": sources[0].name, "verdicts": found.lines, "headline": count_verdicts(found.lines),
-        "size": found.summary[0], "factors": found.factors, "independent": found.independent,
+        "size": found.summary[0], "factors": found.factors, "independent": found.independent, "further": found.wanted,
         "cost": found.cost, "comparisons": comparison_lines(found.dataset),
         "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],
     }  # fmt: skip

@@ -132,23 +132,10 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
 
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
     """Return the page of a study as HTML; ``pictures`` are its figures as PNG files, by name."""
-    lines = tables.verdict_lines(results)
-    # The first sentence, which no abbreviation ends: a capital follows.
-    question, more = (*re.split(r"(?<=[.?!])\s+(?=[A-Z])", design.study.aim, maxsplit=1), "")[:2]
-    titles = {name: figure.title for name, figure in figures_of(design, results).items()}
-    study = {
-        "name": design.study.name,
-        "design": design,
-        "question": question,
-        "aim": more,
-        "verdicts": lines,
-        "sentence": tables.sentence(lines) or tables.measure_words(results, design),
-        "headline": tables.count_verdicts(lines),
-        "figures": [_figure(name, title, pictures.get(name, b"")) for name, title in titles.items()],
-        "comparisons": tables.comparison_lines(results),
-        "provenance": [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()],
-        "grids": [_grid(results, design, name) for name in design.factors],
-    }
+    study = describe(results, design, pictures)
+    study["comparisons"] = tables.comparison_lines(results)
+    study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
+    study["grids"] = [_grid(results, design, name) for name in design.factors]
     return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS, max_compared=MAX_COMPARED)
 
 
@@ -171,8 +158,26 @@ def template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def _figure(name: str, title: str, picture: bytes) -> dict[str, Any]:
-    """A figure as wide as the drawing on paper, so that its letters are as large as the text."""
+def describe(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> dict[str, Any]:
+    """Return the entries of a study that pages show, with the pictures given of its figures."""
+    lines = tables.verdict_lines(results)
+    # The first sentence, which no abbreviation ends: a capital follows.
+    question, more = (*re.split(r"(?<=[.?!])\s+(?=[A-Z])", design.study.aim, maxsplit=1), "")[:2]
+    titles = {name: figure.title for name, figure in figures_of(design, results).items()}
+    return {
+        "name": design.study.name,
+        "design": design,
+        "question": question,
+        "aim": more,
+        "verdicts": lines,
+        "sentence": tables.sentence(lines) or tables.measure_words(results, design),
+        "headline": tables.count_verdicts(lines),
+        "figures": [figure_of(name, title, pictures.get(name, b"")) for name, title in titles.items()],
+    }
+
+
+def figure_of(name: str, title: str, picture: bytes) -> dict[str, Any]:
+    """Return a figure for the page, as wide as the drawing on paper, so that its letters are as large as the text."""
     # Width and height in pixels stand at a fixed place in a PNG file (ISO/IEC 15948, IHDR chunk); the web has 96 to an
     # inch.
     width, height = (int.from_bytes(picture[at : at + 4], "big") * 96 // labels.RESOLUTION for at in (16, 20))

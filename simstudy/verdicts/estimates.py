@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,7 @@ class Estimates:
     remainders: Array  # (condition,) Part of the standard error that no block contributes
     # (condition,) Replicates of a measure that counts events, infinite for other measures: see `Contrast`
     trials: Array
+    times: float = 1.0  # Multiple of the blocks for which errors are forecast
     # (condition,) Rounding errors relative to the values, added to their errors: smaller differences are no findings
     rounding: Any = GIVEN_ROUNDING
     lengths: Any = 1  # (condition,) Blocks of a batch that each contribution is of: powers of two
@@ -48,9 +49,13 @@ class Estimates:
     # (block, condition) 1 for an event, 0 for none, −1 where it is not counted: then one look is exact
     events: Any = None
 
+    def repeated(self, times: float) -> Estimates:
+        """Return the estimates expected from that multiple of the blocks, with means and distribution as estimated."""
+        return replace(self, n_blocks=np.floor(self.n_blocks * times), times=times)
+
     def degrees(self, chosen: list[int]) -> Array:
         """Degrees of freedom of the errors of some conditions together: of the contributions of each, minus 1."""
-        stored = np.array([len(each) for each in self._shares(chosen)])
+        stored = np.array([len(each) for each in self._shares(chosen)]) * self.times
         return np.asarray(np.minimum(self.n_blocks[chosen], stored) - 1.0)
 
     def combine(self, terms: dict[int, float]) -> Contrast:
@@ -61,7 +66,7 @@ class Estimates:
         unseen = self.trials[chosen].min() / np.abs(factors).sum()
         value, influence = factors @ self.values[chosen], self.placed(chosen) @ factors
         counts = self.n_blocks[chosen].min(), self.degrees(chosen).min()
-        found = self.looked(contrast_of(value, influence, extra, *counts, rounding, unseen))
+        found = self.looked(contrast_of(value, influence, extra, *counts, rounding, unseen, self.times))
         if self.events is None or sorted(factors) not in ([1.0], [-1.0, 1.0]):
             return found
         second = [chosen[factors.argmin()]] if len(chosen) == 2 else None
@@ -77,7 +82,7 @@ class Estimates:
             counts = np.minimum(n_blocks[i], n_blocks), np.minimum(degrees[i], degrees)
             apart, variance, unseen = influence[:, [i]] - influence, extra[i] + extra, np.minimum(trials[i], trials) / 2
             rounding = np.maximum(roundings[i], roundings)
-            rows.append(contrast_of(value - values, apart, variance, *counts, rounding, unseen))
+            rows.append(contrast_of(value - values, apart, variance, *counts, rounding, unseen, self.times))
         found = Contrast(*(np.stack(np.broadcast_arrays(*column)) for column in zip(*rows, strict=True)))
         return self._counted(self.looked(found), chosen, chosen)
 
@@ -94,7 +99,7 @@ class Estimates:
         both = (one >= 0).T.astype(float) @ (other >= 0)
         alike = (both > 0) & (both == (one >= 0).sum(axis=0)[:, None]) & (both == (other >= 0).sum(axis=0))
         plus, minus = (one == 1).T.astype(float) @ (other == 0), (one == 0).T.astype(float) @ (other == 1)
-        plus, minus = (np.where(alike, each, np.nan) for each in (plus, minus))
+        plus, minus = (np.where(alike, each * self.times, np.nan) for each in (plus, minus))
         return found._replace(plus=plus, minus=minus, origin=0.0 if second else 0.5)
 
     def _roundings(self, chosen: list[int]) -> Array:
@@ -144,18 +149,22 @@ def contrast_of(
     degrees: Any,
     rounding: Any = 0.0,
     unseen: Any = np.inf,
+    times: float = 1.0,
 ) -> Contrast:
-    """Return values with the errors that influence values (row, ...) give, and ``extra`` variance and rounding add."""
+    """Return values with the errors that influence values (row, ...) give, and ``extra`` variance and rounding add.
+
+    With ``times`` as many blocks of the same skewness, each block holds a smaller share of the squared error.
+    """
     squares = influence**2
     alike = (squares.sum(axis=0) <= np.square(rounding)) & (np.asarray(extra) == 0.0)
     variance = squares.sum(axis=0) + (extra + np.square(rounding))
     some = np.where(variance > 0.0, variance, 1.0)
-    skewness = (squares * influence).sum(axis=0) / some**1.5
-    largest = squares.max(axis=0, initial=0.0) / some
+    skewness = (squares * influence).sum(axis=0) / some**1.5 / np.sqrt(times)
+    largest = squares.max(axis=0, initial=0.0) / some / times
     error = np.sqrt(variance)
-    mcse, rounding = error * ~alike, error * alike
-    unseen = np.where(alike, unseen, np.inf)
-    concentration = (squares**2).sum(axis=0) / some**2
+    mcse, rounding = error * ~alike / np.sqrt(times), error * alike
+    unseen = np.where(alike, unseen, np.inf) * times
+    concentration = (squares**2).sum(axis=0) / some**2 / times
     counts = n_blocks, degrees
     return Contrast(value, mcse, *counts, skewness, largest, unseen, rounding, concentration=concentration)
 

@@ -58,7 +58,7 @@ THROUGH = re.compile(r"(^|\.)_?(store|files|folder)\.\w+$|Store\(.*\)\.\w+$|self
 """Calls that go through a store or a folder of it, or through `design.files`."""
 COMMANDS = {
     "run": "run design.toml --executor serial", "share": "run design.toml --share 1/1", "plan": "plan design.toml",
-    "report": "report design.toml", "status": "status design.toml", "check": "check design.toml",
+    "report": "report design.toml", "gather": "report", "status": "status design.toml", "check": "check design.toml",
     "replay": "replay design.toml --cell 0 --replicate 1",
     "confirm": "run design.toml --executor serial --confirm text",
     "inspect": "inspect pipe --states pipe --output outputs/tiny/quick",

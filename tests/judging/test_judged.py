@@ -1,4 +1,4 @@
-"""Verdicts on tables of every layout: the engine of studies, error rates at many looks."""
+"""Verdicts on tables of every layout: the engine of studies, error rates at many looks, units until a decision."""
 
 import subprocess
 import sys
@@ -199,6 +199,7 @@ def test_clusters__are_what_there_must_be_enough_of():
     assert tie(frame.drop(columns="text"), 10.0).verdict == "supported"
     found = tie(frame, 10.0, cluster="text")
     assert found.verdict == "undecided" and found.no_verdict_because == "60 clusters, 64 are needed"
+    assert np.isnan(found.further_units)
 
 
 def test_one_unit_that_holds_a_fifth_of_the_squared_error__decides_nothing_near():
@@ -206,6 +207,7 @@ def test_one_unit_that_holds_a_fifth_of_the_squared_error__decides_nothing_near(
     frame.loc[7, "a"] = 100.0
     found = tie(frame, 0.5)
     assert found.verdict == "undecided" and found.no_verdict_because.startswith("one unit of 100 holds")
+    assert np.isnan(found.further_units)  # nobody knows how large the next such unit is
 
 
 @pytest.mark.parametrize(("margin", "verdict"), [(0.05, "undecided"), (0.2, "supported")])
@@ -217,6 +219,25 @@ def test_units_that_do_not_differ__are_no_proof_of_a_tie(margin, verdict):
         assert found.verdict == verdict and found.mcse == 0.0
     line = simstudy.judge({"a": answers**0.0}, {"c": {"kind": "larger_than", "value": 0.99}}).lines[0]
     assert (line.estimate, line.verdict_draws) == ("1 ± 0", "")
+
+
+def test_further_units__are_those_of_a_table_that_goes_on_as_it_began():
+    found = tie(PAIR - PAIR.mean(), 0.2)
+    times = 1 + found.further_units / 100
+    assert found.verdict == "undecided" and 1.5 < times < 100
+    centred = PAIR - PAIR.mean()
+    verdicts = [tie(pd.concat([centred] * count), 0.2).verdict for count in (int(times) - 1, int(times) + 2)]
+    assert verdicts == ["undecided", "supported"]
+
+
+def test_further_units_of_a_claim_on_several_conditions__name_the_comparison_that_would_decide():
+    """Where the estimate shown is near its bound and another beyond it, by less than its error shows yet."""
+    frame = pd.concat([PAIR - PAIR.mean() - [0, 0.15], 5 + PAIR], axis=1, keys=["x", "y"], names=["at", "condition"])
+    found = simstudy.judge(frame, {"c": {"kind": "larger_than", "value": -0.1, "where": {"at": "x"}}})
+    row = found.comparisons().set_index("statistic").estimate
+    assert found.lines[0].verdict == "undecided" and row.tolist() == pytest.approx([0.0, -0.15])
+    (wanted,) = found.wanted
+    assert wanted.endswith("decide, by mean at at = x, condition = b") and wanted in repr(found)
 
 
 def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
@@ -372,6 +393,8 @@ def test_what_looks_cost__is_said():
     assert found.comparisons().statistic.tolist() == ["mean at condition = a minus condition = b"]
     skewed = simstudy.judge(frame, {"c": {"kind": "larger_than"}}, looks="one")
     assert skewed.cost.endswith("In 1 comparison units are too few or too skewed for Student's t.")
+    (wanted,) = simstudy.judge(PAIR, {"c": {"kind": "larger_than", **AGAINST}}, looks="one").wanted
+    assert "units, all of them new, would probably decide" in wanted
 
 
 ANSWERS = {"a": [True, None, False] * 30, "b": [True, False, False] * 30}

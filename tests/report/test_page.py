@@ -2,8 +2,6 @@
 
 import base64
 import hashlib
-import html as markup
-import json
 import re
 
 import numpy as np
@@ -11,7 +9,7 @@ import pandas as pd
 import pytest
 from builders_results import DESIGN, build_design, build_results
 from jinja2 import UndefinedError
-from pages import Page, dom, needs_browser
+from pages import Page
 
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.execution.store import Store
@@ -222,26 +220,3 @@ def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
         assert image(drawing).startswith(b"\x89PNG")
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "3 claims: 0 supported, 0 contradicted, 3 undecided" in text
-
-
-PROBE = """<!DOCTYPE html><iframe src="{page}" width="{width}" height="800" style="border: 0"></iframe><script>
-const frame = document.querySelector("iframe");
-onload = () => {{
-  const page = frame.contentDocument, boxed = (e) => e.closest(".scroll, pre");
-  const out = [...page.querySelectorAll("body *")].filter(
-    (e) => !boxed(e) && e.getBoundingClientRect().right > {width} + 0.5);
-  const pictures = [...page.images];
-  document.body.textContent = JSON.stringify({{
-    width: page.documentElement.scrollWidth, out: out.slice(0, 5).map((e) => e.outerHTML.slice(0, 80)),
-    pictures: pictures.length, missing: pictures.filter((e) => !e.complete || !e.naturalWidth).length}});
-}};</script>"""
-
-
-@needs_browser
-@pytest.mark.parametrize("width", [390, 1280])
-def test_page__in_a_browser_is_no_wider_than_its_window_and_shows_every_figure(folder, tmp_path, width):
-    probe = tmp_path / "probe.html"
-    probe.write_text(PROBE.format(page=(folder / "report.html").as_uri(), width=width))
-    shown = dom(probe.as_uri(), tmp_path, "--hide-scrollbars", "--allow-file-access-from-files")
-    found = json.loads(markup.unescape(shown[shown.index("{") : shown.rindex("}") + 1]))
-    assert found == {"width": width, "out": [], "pictures": 2, "missing": 0}

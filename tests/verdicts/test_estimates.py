@@ -55,6 +55,8 @@ def test_folded_blocks__count_as_time_and_leave_the_degrees_of_freedom_of_what_i
     assert (found.combine({0: 1.0}).n_blocks, found.combine({0: 1.0}).degrees) == (6400, 63)
     both = found.differences([0, 1])
     assert both.n_blocks.tolist() == [[6400, 64], [64, 64]] and (both.degrees == 63).all()
+    later = found.repeated(4.0).combine({0: 1.0})
+    assert (later.n_blocks, later.degrees) == (25600, 255)
 
 
 @pytest.mark.parametrize("settings", [{"seed": 2}, {"batch_size": 512}])
