@@ -38,6 +38,7 @@ def all_rows(sizes: Sequence[Size], rounds: int) -> Iterator[Row]:
     yield from scaling_rows(rounds)
     yield from few_query_rows(rounds)
     yield from population_rows()
+    yield from precision.expansion_rows()
     yield from precision.control_rows()
     yield from simulations.simulation_rows(rounds)
     yield from inspections.inspection_rows()

@@ -8,6 +8,7 @@ import contests
 import limits
 import naive
 import numpy as np
+import precision
 import pytest
 import recorded
 import simulations
@@ -93,7 +94,7 @@ def test_runner__makes_the_table(monkeypatch):
     monkeypatch.setattr(contests.workloads, "POPULATIONS", contests.workloads.POPULATIONS[:1])
     for name in ("scaling_rows", "few_query_rows"):
         monkeypatch.setattr(contests, name, partial(getattr(contests, name), n=128))
-    for name in ("simulations.simulation", "inspections.inspection", "precision.control"):
+    for name in ("simulations.simulation", "inspections.inspection", "precision.control", "precision.expansion"):
         monkeypatch.setattr(f"{name}_rows", lambda *_: iter(()))
     rows = list(contests.all_rows([SMALL], 1))
     assert {row.work for row in rows} == set(contests.WORKS)
@@ -116,6 +117,12 @@ def test_share_that_fell_by_a_third_and_ratio_below_85_percent__are_named(monkey
     assert recorded.lost(rows, "another") == []
     rows = [limits.Row("W0", "S1", recorded.BEST, limits.spread([ratio]), "times") for ratio in (3.5, 3.3)]
     assert recorded.lost(rows, recorded.CLASSES[0]) == [f"W0 S1, {recorded.BEST}: 3.30, recorded 3.90"]
+
+
+def test_precision__compares_two_ways_to_the_same_numbers():
+    name = "noise, 100 keys, 2 heads at 60°"
+    found = list(precision.expansion_rows({name: precision.CELLS[name]}))  # which checks the rival
+    assert len(found) == 4 and all(row.value.low > 0 for row in found)
 
 
 def test_numpy_with_a_mask__computes_the_same():

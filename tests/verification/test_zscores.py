@@ -261,10 +261,21 @@ def test_verdict_is_strict_but_accepts_normal_scores():
     assert "largest |z|" in judge(np.append(z, 5.0))
 
 
+CONTROLS = ("z_noise_dropped", "z_signal_dropped", "z_leading_order")
+
+
 def row(number: int) -> dict[str, Any]:
     chosen = configuration(number)
     measured, theory = simulated(chosen), exact(chosen)
-    return {"numerical_error": theory.error, "mcse": measured.error, "z": z_score(measured, theory)}
+    first = leading(chosen)
+    wrong = dict.fromkeys(CONTROLS, np.nan)
+    if np.isfinite(first.value):
+        wrong["z_leading_order"] = z_score(measured, first)
+    if chosen.statistic != "bias":
+        noise = noise_only(chosen)
+        signal = Value(theory.value - noise.value, theory.error + noise.error)
+        wrong |= {"z_noise_dropped": z_score(measured, signal), "z_signal_dropped": z_score(measured, noise)}
+    return {"numerical_error": theory.error, "mcse": measured.error, "z": z_score(measured, theory), **wrong}
 
 
 @pytest.fixture(scope="module")
@@ -287,4 +298,13 @@ def test_z_scores_of_exact_moments_look_standard_normal(table):
 
 @pytest.mark.rare
 def test_keys_that_are_not_gaussian(table):
-    assert judge(table[N_CONFIGURATIONS:]["z"].to_numpy()) == []
+    other = table[N_CONFIGURATIONS:]
+    assert judge(other["z"].to_numpy()) == []
+    assert judge(other["z_signal_dropped"].fillna(other["z"]).to_numpy())
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("column", CONTROLS)
+def test_a_wrong_theory_fails(table, column):
+    """Where the wrong theory says nothing of its own, the z-scores of the right one stay in."""
+    assert len(judge(table[column].fillna(table["z"]).to_numpy())) >= 2
