@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -34,6 +34,7 @@ _SHOWN = ("n_replicates", "n_failed", "precision_reached")
 """Counts beside the measures; the others lie in the group ``run``."""
 METHOD, ESTIMATOR = "method", "estimator"
 """Factor of the methods of a study, and its dimension: xarray's ``sel`` has an argument ``method``."""
+_DIMENSIONS = {METHOD: ESTIMATOR}
 
 DERIVED = ("bandwidth_rule", "total_dim")
 """Settings that others tell as well."""
@@ -167,82 +168,62 @@ def tree_of(cells: xr.Dataset) -> xr.DataTree:
     return xr.DataTree.from_dict(groups)
 
 
-class _Layout(NamedTuple):
-    """Where the cells of a grid lie: levels along each dimension, and the place of each cell among them."""
+def _groups(
+    cells: xr.Dataset, numbers: np.ndarray, rows: list[Coordinates], factors: tuple[str, ...]
+) -> Iterator[tuple[str, xr.Dataset]]:
+    """The groups of one grid: estimates with their levels and settings, and those below them."""
+    # Of each dimension the levels, and the place of each cell among them.
+    axes = {_DIMENSIONS.get(factor, factor): _levels(rows, factor) for factor in factors}
+    if math.prod(len(levels) for levels, _ in axes.values()) > SPARSE * len(numbers):
+        axes = {"cell": (numbers, np.arange(len(numbers)))}
+    shape = tuple(len(levels) for levels, _ in axes.values())
 
-    numbers: np.ndarray
-    axes: dict[str, tuple[np.ndarray, np.ndarray]]
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        return tuple(ESTIMATOR if factor == METHOD else factor for factor in self.axes)
-
-    def spread(self, variable: xr.Variable, missing: Any = None) -> xr.Variable | None:
+    def spread(variable: xr.Variable, missing: Any = None) -> xr.Variable | None:
         """A variable along the factors, then its other dimensions; None if it says nothing."""
         others = [str(dimension) for dimension in variable.dims if dimension != "cell"]
-        values = variable.transpose("cell", *others).values[self.numbers]
-        shape = tuple(len(levels) for levels, _ in self.axes.values())
+        values = variable.transpose("cell", *others).values[numbers]
         if values.dtype.kind in "OTU":
             values = values.astype(str)
-        elif values.dtype.kind == "b" or (missing is None and math.prod(shape) > len(self.numbers)):
+        elif values.dtype.kind == "b" or (missing is None and math.prod(shape) > len(numbers)):
             values = values.astype(float)
         if (values == "").all() or (values.dtype.kind == "f" and np.isnan(values).all()):
             return None
         fill = "" if values.dtype.kind == "U" else np.nan if values.dtype.kind == "f" else missing or 0
         made = np.full((*shape, *values.shape[1:]), fill, values.dtype)
-        made[tuple(places for _, places in self.axes.values())] = values if self.axes else values[0]
-        return xr.Variable((*self.dims, *others), made, variable.attrs)
+        made[tuple(places for _, places in axes.values())] = values if axes else values[0]
+        return xr.Variable((*axes, *others), made, variable.attrs)
 
-
-def _groups(
-    cells: xr.Dataset, numbers: np.ndarray, rows: list[Coordinates], factors: tuple[str, ...]
-) -> Iterator[tuple[str, xr.Dataset]]:
-    """The groups of one grid: estimates, and those below them."""
-    axes = {factor: _levels(rows, factor) for factor in factors}
-    if math.prod(len(levels) for levels, _ in axes.values()) > SPARSE * len(numbers):
-        axes = {"cell": (numbers, np.arange(len(numbers)))}
-    layout = _Layout(numbers, axes)
-    groups: dict[str, dict[str, xr.Variable]] = {"": {}, ERRORS: {}, THEORY: {}, RUN: {}, FIGURES: {}}
+    measured = {name for name, each in cells.data_vars.items() if "cell" in each.dims}
+    groups: dict[str, dict[str, Any]] = {"": {}, ERRORS: {}, THEORY: {}, RUN: {}, FIGURES: {}}
     for name, variable in registry(cells.attrs).items():
-        if name in cells and "cell" in variable.dims:
-            for group, own_name, sources in _places(name, variable):
-                part = cells.variables[name]
-                part = part if sources is None else part.isel(source=sources[0] if len(sources) == 1 else sources)
-                if (made := layout.spread(part)) is not None:
-                    groups[group][own_name] = made
-    settings, fixed = _settings(cells, layout, rows)
-    for group, variables in groups.items():
-        used = {str(dimension) for made in variables.values() for dimension in made.dims}
-        names: dict[str, Any] = {each: cells.variables[each] for each in _NAMED if each in used}
-        names |= {"source": xr.Variable("source", list(THEORIES))} if "source" in used else {}
-        if not group:
-            yield "", described(xr.Dataset(variables, settings | names, fixed))
-        elif variables:
-            yield f"/{group}", described(xr.Dataset(variables, names))
-
-
-def _settings(cells: xr.Dataset, layout: _Layout, rows: list[Coordinates]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Levels along the dimensions and what else varies in a grid; and settings that are the same in all its cells."""
-    coords: dict[str, Any] = {
-        name: (name, levels) for name, (levels, _) in zip(layout.dims, layout.axes.values(), strict=True)
-    }
-    others = {"cell": xr.Variable("cell", np.arange(cells.sizes["cell"]))}
-    fixed: dict[str, Any] = {}
-    for name in map(str, cells.coords):
-        if name == "grid" or cells.variables[name].dims != ("cell",):
-            continue
-        own = [row[name] for row in rows]
-        known = ESTIMATOR if name == METHOD else name
-        if name in layout.axes:
-            levels, places = layout.axes[name]
+        for group, own_name, sources in _places(name, variable) if name in measured else ():
+            part = cells.variables[name]
+            part = part if sources is None else part.isel(source=sources[0] if len(sources) == 1 else sources)
+            groups[group][own_name] = spread(part)
+    # What else varies among the cells, and settings that are the same in all of them.
+    others, fixed = {"cell": xr.Variable("cell", np.arange(cells.sizes["cell"]))}, dict[str, Any]()
+    for name in (each for each in rows[0] if each != "grid"):
+        own, known = [row[name] for row in rows], _DIMENSIONS.get(name, name)
+        if known in axes:
+            levels, places = axes[known]
             if own != levels[places].tolist():  # numbers that follow a rule, which is the level
                 others[f"{known}{_VALUE}"] = cells.variables[name]
         elif len(set(map(repr, own))) == 1:
             fixed[known] = own[0]
         else:
             others[known] = cells.variables[name]
-    made = {name: layout.spread(column, missing=-1) for name, column in others.items() if name not in coords}
-    return coords | {name: each for name, each in made.items() if each is not None}, fixed
+    levels_of: dict[str, Any] = {name: (name, levels) for name, (levels, _) in axes.items()}
+    varying = {name: spread(column, missing=-1) for name, column in others.items() if name not in axes}
+    levels_of |= {name: made for name, made in varying.items() if made is not None}
+    for group, each in groups.items():
+        variables = {name: made for name, made in each.items() if made is not None}
+        used = {str(dimension) for made in variables.values() for dimension in made.dims}
+        names: dict[str, Any] = {each: cells.variables[each] for each in _NAMED if each in used}
+        names |= {"source": xr.Variable("source", list(THEORIES))} if "source" in used else {}
+        if not group:
+            yield "", described(xr.Dataset(variables, levels_of | names, fixed))
+        elif variables:
+            yield f"/{group}", described(xr.Dataset(variables, names))
 
 
 SPARSE = 4
