@@ -71,16 +71,6 @@ def results(design) -> xr.Dataset:
     )
 
 
-def test_places__are_optima_with_the_levels_that_draws_allow(design, results):
-    stratum = cells_where(results, "split", regression="zero").sel(figure="best")
-    found = places(design.figures["best"], stratum)
-    assert [place.x for place in found] == [0.5, 1.0, 2.0]
-    # The parabola through the least value and its neighbours is exact; at the first level the optimum is that level.
-    assert [place.optimum for place in found] == pytest.approx([4.0, 2.0, 1.0])
-    assert [(place.lowest, place.highest) for place in found] == [(4, 8), (2, 4), (1, 2)]
-    assert [place.predicted["leading"] for place in found] == pytest.approx([4.0, 2.0, np.nan], nan_ok=True)
-
-
 def test_bandwidths__are_numbers_on_both_axes(design, results):
     over = design.figures["best"].model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
     along = design.figures["best"].model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
