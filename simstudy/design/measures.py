@@ -205,7 +205,7 @@ def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> 
 
 _BY_QUERY = {
     f"{name}_by_query": Variable(
-        ("source", "query"), of.unit, re.sub(r"(, averaged over| and) queries", "", of.meaning) + ", at each query"
+        ("query",), of.unit, re.sub(r"(, averaged over| and) queries", "", of.meaning) + ", at each query"
     )
     for name, of in MEASURES.items()
 }
@@ -242,7 +242,7 @@ DETAILS: dict[str, Variable] = {
     **_derived(INDEXED_MEASURES, {"contribution": _INFLUENCE}, "block", "index"),
     "n_used_blocks": Variable(("cell",), "1", "blocks with a defined replicate; the others contribute nothing"),
     "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
-    **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, _BY_QUERY),
+    **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, {}),
 }  # fmt: skip
 """Variables of ``details.nc``."""
 

@@ -130,7 +130,7 @@ def assemble(
         # Details belong to the results of the same numbers.
         "numbers": hashlib.blake2b(arrays["failure_rate"].tobytes() + arrays["mse"].tobytes()).hexdigest()[:16],
     }
-    return labelled(arrays, coords, attributes), details(accounts, theories, coordinates(design), attributes)
+    return labelled(arrays, coords, attributes), details(accounts, coordinates(design), attributes)
 
 
 def coordinates(design: Design) -> dict[str, Any]:
@@ -159,23 +159,18 @@ def _error(account: CellProgress, name: str) -> float:
 
 
 def details(
-    accounts: Sequence[CellProgress],
-    theories: Sequence[Mapping[str, Theory]],
-    coordinates: Mapping[str, Any],
-    attributes: Mapping[str, Any],
+    accounts: Sequence[CellProgress], coordinates: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Return the details of all cells, as laid out in the registry of variables, with what theories say by source."""
+    """Return the details of all cells, as laid out in the registry of variables."""
     measured = [account.performance for account in accounts]
-    queries = [_queries(account, theory) for account, theory in zip(accounts, theories, strict=True)]
-    asked = list(dict.fromkeys(name for each in queries for name in each if name != "query_point"))
+    asked = [(each.planned.cell, p) for each in accounts if each.planned.by_query and (p := each.performance)]
     n_members = [len(p.estimate["head_squared_bias"]) if p else 0 for p in measured]
     arrays: dict[str, Any] = {
         "n_blocks": [len(p.contribution["failure_rate"]) if p else 0 for p in measured],
         "n_used_blocks": [p.n_blocks if p else 0 for p in measured],
         "n_members": n_members,
         "n_pairs": np.square(n_members),
-        "n_queries": [len(each.get("query_point", ())) for each in queries],
-        **{name: np.concatenate([each[name] for each in queries if each], axis=-1) for name in asked},
+        "n_queries": [a.planned.cell.n_queries if a.planned.by_query and a.performance else 0 for a in accounts],
     }
     contributions = [p.contribution for p in measured if p]
     for name in dict.fromkeys(name for given in contributions for name in given):
@@ -188,28 +183,14 @@ def details(
         arrays[name] = np.concatenate([np.zeros(0), *(p.estimate[name].ravel() for p in measured if p)])
         arrays[f"{name}_mcse"] = np.concatenate([np.zeros(0), *(p.printed(name).ravel() for p in measured if p)])
     if asked:
-        points = [each["query_point"].astype(float) for each in queries if each]
+        for name in (f"{measure}_by_query" for measure in MEASURES):
+            arrays[name] = np.concatenate([p.estimate[name] for _, p in asked])
+            arrays[f"{name}_mcse"] = np.concatenate([p.printed(name) for _, p in asked])
+        points = [query_points(cell)[: cell.n_queries].astype(float) for cell, _ in asked]
         short = [((0, 0), (0, max(each.shape[1] for each in points) - each.shape[1])) for each in points]
         padded = (np.pad(each, pad, constant_values=np.nan) for each, pad in zip(points, short, strict=True))
         arrays["query_point"] = np.concatenate([*padded])
-    coords = {**coordinates, "index": list(INDICES)} | ({"source": list(SOURCES)} if asked else {})
-    made = labelled(arrays, coords, {name: attributes[name] for name in ATTRIBUTES})
+    made = labelled(arrays, {**coordinates, "index": list(INDICES)}, {name: attributes[name] for name in ATTRIBUTES})
     for dimension, count in measures.LENGTHS.items():
         made[count].attrs["sample_dimension"] = dimension
     return made
-
-
-def _queries(account: CellProgress, theories: Mapping[str, Theory]) -> dict[str, np.ndarray]:
-    measured = account.performance
-    if measured is None or not account.planned.by_query:
-        return {}
-    n_queries = account.planned.cell.n_queries
-    arrays: dict[str, Any] = {"query_point": query_points(account.planned.cell)[:n_queries]}
-    for measure in MEASURES:
-        name = f"{measure}_by_query"
-        undefined = np.full(n_queries, np.nan)
-        by_theory = [theories[source].by_query.get(measure, undefined) for source in THEORIES]
-        arrays[name] = np.array([measured.estimate[name], *by_theory])
-        arrays[f"{name}_mcse"] = measured.printed(name)
-        arrays[f"{name}_numerical_error"] = theories["exact"].errors_by_query.get(measure, undefined)
-    return arrays

@@ -19,12 +19,10 @@ _NOT_ASKED = "not asked for: set exact = true in the grid"
 
 
 class Theory(NamedTuple):
-    """Measures by one theory, averaged over queries and at each, with numerical errors, or the reason why not."""
+    """Measures by one theory, averaged over queries, with numerical errors, or the reason why not."""
 
     measures: dict[str, float]
     errors: dict[str, float]
-    by_query: dict[str, np.ndarray]
-    errors_by_query: dict[str, np.ndarray]
     reason: str
 
 
@@ -59,15 +57,15 @@ def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
 def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell = planned.cell
     if reason := _outside_theory(cell) or (_NOT_ASKED if name == "exact" and not planned.exact else ""):
-        return Theory({}, {}, {}, {}, reason)
+        return Theory({}, {}, reason)
     if cell.functions is not None:
         numbers = cell.functions.theory(name)
-        return Theory(numbers, {}, {}, {}, "" if numbers else f"the study has no {name} theory for it")
+        return Theory(numbers, {}, "" if numbers else f"the study has no {name} theory for it")
     if name == "exact" and not cell.estimator.plain:
         if cell.estimator.mask.kind != "none":
-            return Theory({}, {}, {}, {}, "the rate of empty windows is that of queries which see all keys")
+            return Theory({}, {}, "the rate of empty windows is that of queries which see all keys")
         rate, reason = theory.empty_window_rate(cell, query_projections(cell), query_points(cell))
-        return Theory({"failure_rate": rate}, {}, {}, {}, reason)
+        return Theory({"failure_rate": rate}, {}, reason)
     if name not in known:
         heads = cell, key_projections(cell), query_projections(cell)
         if cell.estimator.combination.kind == "product":
@@ -88,12 +86,10 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
         errors_of_heads = weighting.error_moments(prediction).errors
         weights = weighting.optimal_weights(errors_of_heads, combination.within).weights
     through = weights, overlap(cell)
-    errors, errors_by_query = {}, {}
+    errors = {}
     if isinstance(prediction, ExactPrediction):
         errors = theory.predicted_measure_errors(prediction, *through)
-        errors_by_query = theory.measure_errors_by_query(prediction, *through)
-    averages, by_query = theory.predicted_measures(prediction, *through), theory.measures_by_query(prediction, *through)
-    return Theory(averages, errors, by_query, errors_by_query, prediction.reason)
+    return Theory(theory.predicted_measures(prediction, *through), errors, prediction.reason)
 
 
 def _outside_theory(cell: Cell) -> str:

@@ -220,8 +220,8 @@ def told_of(accounts, exact=None, leading=None, errors=None):
     columns = exact or nothing, leading or nothing, errors or nothing
     return {
         id(account.planned): {
-            "exact": Theory({"mse": one}, {"mse": error}, {}, {}, ""),
-            "leading": Theory({"mse": other}, {}, {}, {}, ""),
+            "exact": Theory({"mse": one}, {"mse": error}, ""),
+            "leading": Theory({"mse": other}, {}, ""),
         }
         for account, one, other, error in zip(accounts, *columns, strict=True)
     }
