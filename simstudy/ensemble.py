@@ -110,8 +110,19 @@ def nw_ensemble(
             raise ValueError(f"head_bandwidths holds {factors.min():g}; give positive factors on the bandwidth")
         # A head of s times the bandwidth is one of that bandwidth whose projections are divided by s.
         weights, own = weights / factors[:, None, None], own / factors[:, None, None]
-    settings = Estimator.model_validate({"bandwidth": 1.0, "logits": logits})
-    means, gram = _averages(settings, b, x, y, points, weights, own, visible)
+    if logits == "distance" and np.array_equal(weights, own):
+        # No distance changes, and none loses digits to what all keys have in common.
+        common = common_part(x)
+        x, points = x - common, points - common
+    keyed = project(np.ascontiguousarray(x.T)[None], weights)
+    # By the same sums as the keys, so that a query at a key has distance zero exactly.
+    images = project(np.ascontiguousarray(points.T)[None], own)[0].transpose(2, 0, 1)
+    settings, columns = Estimator.model_validate({"bandwidth": 1.0, "logits": logits}), []
+    for column in y.reshape(len(x), -1).T:
+        inputs = Inputs(keyed, np.ascontiguousarray(column)[None], np.ones((1, len(x))), images)
+        found = evaluate(settings, b, inputs, visible=visible)
+        columns.append(np.clip(found.means[0], column.min(), column.max()))
+    means, gram = np.stack(columns, axis=-1), np.asarray(found.gram)[0]
     if into is not None:
         means = np.einsum("qhv,hvk->qhk", means, into)
     if not vectors and into is None and out is None:
@@ -139,26 +150,6 @@ def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
     if not (sees := visible.any(axis=1)).all():
         raise ValueError(f"mask lets query {int(np.argmin(sees))} see no key; let each see one at least")
     return visible
-
-
-def _averages(
-    settings: Estimator, bandwidth: float, keys: np.ndarray, values: np.ndarray, queries: np.ndarray,
-    weights: np.ndarray, own: np.ndarray, visible: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Averages of each head, (query, head, component), and the Gram matrix of its weights."""
-    if settings.logits == "distance" and np.array_equal(weights, own):
-        # No distance changes, and none loses digits to what all keys have in common.
-        common = common_part(keys)
-        keys, queries = keys - common, queries - common
-    keyed = project(np.ascontiguousarray(keys.T)[None], weights)
-    # By the same sums as the keys, so that a query at a key has distance zero exactly.
-    images = project(np.ascontiguousarray(queries.T)[None], own)[0].transpose(2, 0, 1)
-    columns = []
-    for column in values.reshape(len(keys), -1).T:
-        inputs = Inputs(keyed, np.ascontiguousarray(column)[None], np.ones((1, len(keys))), images)
-        found = evaluate(settings, bandwidth, inputs, visible=visible)
-        columns.append(np.clip(found.means[0], column.min(), column.max()))
-    return np.stack(columns, axis=-1), np.asarray(found.gram)[0]
 
 
 def _about(meaning: str, units: str, formula: str) -> dict[str, str]:

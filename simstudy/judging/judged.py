@@ -123,8 +123,7 @@ class Verdicts:
             step = 1 if math.isinf(units) else 10 ** max(math.floor(math.log10(units)) - 1, 0)
             count = "no number of" if math.isinf(units) else f"about {math.ceil(units / step) * step:,}"
             more = f"{count} units, all of them new," if self._table.one_look else f"{count} units more"
-            by = found.further_comparison.sel(claim=claim).item()
-            lines.append(f"{claim}: {more} would probably decide{by and f', by {by}'}")
+            lines.append(f"{claim}: {more} would probably decide")
         return lines
 
     def brief(self) -> pd.DataFrame:
@@ -219,11 +218,8 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
         judgements[name] = judgement._replace(decisive=worded[0], comparisons=worded[1:])
     meaning = "units more that would probably decide the claim, were all means as estimated; 0 if it is decided"
     meaning += ", NaN if its errors are too uncertain to tell"
-    further_columns: dict[str, Any] = {
-        "further_units": ("claim", [np.ceil(units) for units, _ in further], {"long_name": meaning, "units": "1"}),
-        "further_comparison": ("claim", [by for _, by in further], {"long_name": "by which other comparison"}),
-    }
-    dataset = tabled(stated.claims, judgements).assign(further_columns)
+    units = xr.Variable("claim", np.ceil(further), {"long_name": meaning, "units": "1"})
+    dataset = tabled(stated.claims, judgements).assign(further_units=units)
     for column in dataset.data_vars.values() if table.one_look else ():
         column.attrs["long_name"] = column.attrs["long_name"].replace("at all looks together", "at one look")
     return Verdicts(dataset, table, used, missing, doubtful)
@@ -242,27 +238,24 @@ def judgement_of(claim: BaseClaim, estimates: Estimates, n_claims: int) -> Judge
     return judge_claim(claim, of, n_claims)
 
 
-def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> tuple[float, str]:
-    """Units more that probably decide a claim, infinite beyond 2^`DOUBLINGS` times as many; and by what, if by another.
+def _further(claim: BaseClaim, numbers: Numbers, now: Judgement, n_claims: int) -> float:
+    """Units more that probably decide a claim, infinite beyond 2^`DOUBLINGS` times as many.
 
     Where few units hold much of the squared error, none knows how large it will be: NaN.
     """
     if now.verdict != "undecided":
-        return 0.0, ""
+        return 0.0
     # Of units that are all alike, or skewed, it is known what more of them would say.
     reasons = (each.reason for each in (now.decisive, *now.comparisons))
     if any(reason and not reason.startswith(("all ", "blocks are")) for reason in reasons):
-        return math.nan, ""
+        return math.nan
     multiples = 2.0 ** (np.arange(1, DOUBLINGS * STEPS + 1) / STEPS)
 
-    def then(times: float) -> Judgement:
-        return judgement_of(claim, numbers.estimates.repeated(times), n_claims)
+    def decided(times: float) -> bool:
+        return judgement_of(claim, numbers.estimates.repeated(times), n_claims).verdict != "undecided"
 
-    place = bisect_left(multiples, True, key=lambda times: then(times).verdict != "undecided")
-    if place == len(multiples):
-        return math.inf, ""
-    by = then(times := float(multiples[place])).decisive.statistic
-    return float(numbers.used.sum() * (times - 1.0)), by if by != now.decisive.statistic else ""
+    place = bisect_left(multiples, True, key=decided)
+    return float(numbers.used.sum() * (multiples[place] - 1.0)) if place < len(multiples) else math.inf
 
 
 def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
