@@ -22,7 +22,6 @@ from simstudy.design.document import Design
 from simstudy.design.load import Source, declared, load_design
 from simstudy.design.mistakes import hint
 from simstudy.errors import PrecisionWarning, UserError
-from simstudy.execution.executors import open_executor
 from simstudy.execution.store import DEFAULT_OUTPUT, store_of
 from simstudy.replicates.allocation import sized
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
@@ -46,7 +45,6 @@ def run(
     output: str | Path = DEFAULT_OUTPUT,
     executor: Any = "threads",
     workers: int | None = None,
-    trust_network: bool = False,
     observer: Observer | None = None,
     trust: Iterable[str | Path] = (),
     confirm: str | None = None,
@@ -72,8 +70,6 @@ def run(
         Kubernetes, Gateway, Coiled), or any executor of `concurrent.futures`, which stay open.
     workers
         Threads or processes, at least 1; all cores by default.
-    trust_network
-        Use a Dask scheduler on another host without TLS: anybody on that network can then run code as you.
     observer
         Called at the start, after each task, and before the theory of each cell.
     trust
@@ -109,9 +105,8 @@ def run(
     if isinstance(design, Design) and confirm is not None:
         raise UserError("confirm: stated with a loaded design; load the design with it")
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
-    how: dict[str, Any] = {"executor": executor, "workers": workers, "trust_network": trust_network}
     with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as told:
-        cells, status, notes = complete(loaded, output=output, observer=told, **how)
+        cells, status, notes = complete(loaded, output=output, observer=told, executor=executor, workers=workers)
     lines = [missed_line(status, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
     for kind, texts in ((PrecisionWarning, lines), (UserWarning, notes)):
         if text := "\n".join(filter(None, texts)):
@@ -148,16 +143,18 @@ def plan(
     UserError
         If the output cannot be written.
     """
-    from simstudy.execution.memory import require_memory
+    from simstudy.execution.executors import open_executor
     from simstudy.execution.plan import pilot
-    from simstudy.execution.state import RunState
+    from simstudy.execution.state import RunState, require_memory
+    from simstudy.execution.status import StatusWriter
 
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     require_trust(planned.cell for planned in loaded.cells)
     store = store_of(loaded, output)
     with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
         loaded = sized(loaded)
-        return pilot(RunState(loaded, store, opened.device, **rules_of(loaded)), opened, track)
+        state = RunState(loaded, store, opened.device, **rules_of(loaded))
+        return pilot(state, opened, track, StatusWriter(store, loaded).write)
 
 
 class Plot(NamedTuple):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import xarray as xr
 from threadpoolctl import threadpool_limits
@@ -20,19 +19,15 @@ from simstudy.design.load import name_of, read_design
 from simstudy.design.measures import labelled
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
-from simstudy.design.settings.levels import level, selected
+from simstudy.design.settings.levels import selected
 from simstudy.errors import UserError, require_extra
-from simstudy.execution.executors import Jobs, open_executor
 from simstudy.execution.provenance import provenance
-from simstudy.execution.shares import Share, require_same_engine
+from simstudy.execution.shares import part_of, require_same_engine
 from simstudy.execution.status import FILE as STATUS_FILE
 from simstudy.execution.status import Status, StatusWriter, is_done, read_status
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, store_of
 from simstudy.replicates.allocation import sized
-from simstudy.results import one_cell, read_cells, tree_of
-
-if TYPE_CHECKING:
-    pass
+from simstudy.results import read_cells, tree_of
 
 # What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
 Observer = Callable[..., Any]
@@ -54,7 +49,6 @@ def complete(
     output: str | Path = DEFAULT_OUTPUT,
     executor: Any = "threads",
     workers: int | None = None,
-    trust_network: bool = False,
     observer: Observer | None = None,
 ) -> Completed:
     """Run a study as `simstudy.run` says, and also return where its cells stand."""
@@ -71,11 +65,10 @@ def complete(
     if STATUS_FILE in names:  # there is nothing to do if all that a run would write lies there
         with store.locked():
             status = read_status(design, store)
-            if status is not None and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
+            if is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
                 return Completed(read_cells(store), status, [])
-    from simstudy.execution.loop import Meter
-    from simstudy.execution.memory import require_memory
-    from simstudy.execution.state import RunState
+    from simstudy.execution.executors import Jobs, Meter, open_executor
+    from simstudy.execution.state import RunState, require_memory
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
@@ -88,7 +81,7 @@ def complete(
 
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
-        with open_executor(executor, workers, trust_network, claim) as opened:
+        with open_executor(executor, workers, claim) as opened:
             design, meter = sized(design), Meter()
             theories: dict[int, Any] = {}
             rules, writer = rules_of(design, theories), StatusWriter(store, design)
@@ -150,12 +143,11 @@ def _zipped(design: Design) -> Iterator[xr.Dataset]:
 
 def run_share(
     design: Design,
-    share: Share,
+    share: str,
     *,
     output: str | Path = DEFAULT_OUTPUT,
     executor: str = "threads",
     workers: int | None = None,
-    trust_network: bool = False,
     observer: Observer | None = None,
 ) -> tuple[int, Path]:
     """Compute what is missing of the cells of a share, by its precision alone; return how many, and their file."""
@@ -163,15 +155,14 @@ def run_share(
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_trust(planned.cell for planned in design.cells)
     design = sized(design)
-    part, store = share.of(design), store_of(design, output, share.name)
+    part, store = part_of(design, share), store_of(design, output, share.replace("/", "-of-"))
     if not part.cells:
         return 0, store.place
-    from simstudy.execution.loop import Meter
-    from simstudy.execution.memory import require_memory
-    from simstudy.execution.state import RunState
+    from simstudy.execution.executors import Meter, open_executor
+    from simstudy.execution.state import RunState, require_memory
 
     claim = partial(require_memory, part.cells)
-    with open_executor(executor, workers, trust_network, claim) as opened, store.locked():
+    with open_executor(executor, workers, claim) as opened, store.locked():
         require_same_engine(design, store)
         RunState(part, store).run(opened, Meter(), *([observer] if observer else []), budget=part.budget)
     return len(part.cells), store.place
@@ -189,21 +180,3 @@ def rules_of(design: Design, theories: dict[int, Any] | None = None) -> dict[str
 
         given["control"] = QueryControl(design.cells)
     return given
-
-
-def select(design: Design, selection: str) -> int:
-    """Return the number of the only cell that a text selects, "3" or "angle=45, bandwidth=0.5", if its code may run."""
-    rows = [{"grid": planned.grid} | planned.cell.coordinates for planned in design.cells]
-    where: dict[str, Any] = {}
-    for part in () if selection.strip().isdecimal() else re.split(r",(?![^(\[{]*[)\]}])", selection):
-        name, equals, text = (each.strip() for each in part.partition("="))
-        if not equals:
-            raise UserError(f"cell: {name!r} is neither a number nor name=value")
-        # As it is written, or another way to write the number.
-        levels = {str(level(row, name)): level(row, name) for row in rows if name in row}
-        with contextlib.suppress(ValueError):
-            levels.setdefault(text, next((each for each in levels.values() if each == float(text)), text))
-        where[name] = levels.get(text, text)
-    number = one_cell(rows, where or int(selection), "cell")
-    require_trust([design.cells[number].cell])
-    return number

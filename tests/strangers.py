@@ -85,50 +85,31 @@ def certificates(folder: Path) -> dict[str, str]:
     return settings
 
 
-def in_environment(settings: dict[str, str]) -> dict[str, str]:
-    return {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": text for name, text in settings.items()}
+class Cluster(NamedTuple):
+    """A scheduler on this machine with a worker of one thread, and what Dask has to be told of its certificates."""
 
-
-class Cluster:
-    """A scheduler on this machine, and workers of one thread each that can be killed."""
-
-    def __init__(self, place: Path, protocol: str, **variables: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"{protocol}://127.0.0.1:{free.getsockname()[1]}"
-        self.settings = certificates(place) if protocol == "tls" else {}
-        self.environment = environment(**in_environment(self.settings), **variables)
-        self._place = place
-        self.scheduler = self._start("scheduler", "--host", self.address, "--no-dashboard")
-        self.workers = [self.add_worker(), self.add_worker()]
-
-    def add_worker(self) -> subprocess.Popen:
-        scratch = ("--local-directory", str(self._place / "scratch"))
-        return self._start("worker", self.address, "--nthreads", "1", "--no-dashboard", "--no-nanny", *scratch)
-
-    def _start(self, kind: str, *arguments: str) -> subprocess.Popen:
-        command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{kind}", *arguments]
-        with (self._place / f"{kind}.log").open("a") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=self.environment)
-
-    def kill_worker(self) -> None:
-        """Kill the older worker, and start another."""
-        self.workers[0].kill()
-        self.workers[0].wait()
-        self.workers = [self.workers[1], self.add_worker()]
-
-    def end(self) -> None:
-        for process in (*self.workers, self.scheduler):
-            process.kill()
-            process.wait()
+    address: str
+    settings: dict[str, str]
+    scheduler: subprocess.Popen
 
 
 @contextlib.contextmanager
-def cluster(place: Path, protocol: str = "tls", **variables: str) -> Iterator[Cluster]:
+def cluster(place: Path, protocol: str = "tls") -> Iterator[Cluster]:
     """Make a folder, start a cluster that uses it, and end that with the block."""
     place.mkdir()
-    started = Cluster(place, protocol, **variables)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"{protocol}://127.0.0.1:{free.getsockname()[1]}"
+    settings, processes = certificates(place) if protocol == "tls" else {}, []
+    told = {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": text for name, text in settings.items()}
+    scratch = "--local-directory", str(place / "scratch")
     try:
-        yield started
+        for kind, *given in (("scheduler", "--host", address), ("worker", address, "--no-nanny", *scratch)):
+            start = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{kind}", *given, "--no-dashboard"]
+            with (place / f"{kind}.log").open("a") as log:
+                processes.append(subprocess.Popen(start, stdout=log, stderr=log, cwd=ROOT, env=environment(**told)))
+        yield Cluster(address, settings, processes[0])
     finally:
-        started.end()
+        for process in processes:
+            process.kill()
+            process.wait()

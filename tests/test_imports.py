@@ -109,7 +109,7 @@ def test_flow_to_the_first_batch__is_as_short_as_contributors_read(tmp_path):
         if ours and caller.co_name != "<module>" and not re.search("<|__$", code.co_qualname):
             met.setdefault(code)
 
-    for name in ("verdicts.assemble", "verdicts.judge", "execution.memory", "kernels.devices"):  # no part of the flow
+    for name in ("verdicts.assemble", "verdicts.judge", "execution.state", "kernels.devices"):  # no part of the flow
         importlib.import_module(f"simstudy.{name}")
     two_cells = edited(edited(DESIGN, "[0.5, 1.0]", "[0.5]"), "[0, 45, 90]", "[0, 45]")
     stopping = type("", (Executor,), {"submit": lambda *_: sys.exit()})()  # where the first batch would be computed

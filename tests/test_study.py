@@ -119,7 +119,7 @@ def test_unwritable_output__is_found_before_anything_is_computed(design, tmp_pat
     def computed(*_):
         raise AssertionError("computed")
 
-    monkeypatch.setattr("simstudy.execution.loop.simulate_batch", computed)
+    monkeypatch.setattr("simstudy.execution.executors.simulate_batch", computed)
     with pytest.raises(AssertionError):  # the control: without an obstacle a batch is computed
         run(design, output=tmp_path / "free", executor="serial")
     (tmp_path / "file").write_text("in the way")

@@ -6,20 +6,18 @@ import importlib.resources
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from simstudy.commands import cli
-from simstudy.errors import UserError
+from simstudy.errors import UserError, require_extra
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from simstudy.design.document import Design
     from simstudy.execution.store import Store
-
-_TRUST = "Accept tcp:// to a scheduler on another host. Anybody on that network can then run code as you."
 
 
 @cli.app.command()
@@ -96,23 +94,21 @@ def run(
     workers: cli.WorkersOption = None,
     output: cli.OutputOption = cli.OUTPUT,
     share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", later taken by run.')] = None,
-    trust_network: Annotated[bool, typer.Option("--trust-network", help=_TRUST)] = False,
     trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
     claims: cli.ClaimsOption = False,
 ) -> None:
     """Run a study, or continue it: stored batches are not computed again."""
     _import_xarray_without_dask()
-    from simstudy.execution.shares import Share
     from simstudy.report.progress import ProgressDisplay
     from simstudy.study import run_share
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
-    how: dict[str, Any] = {"output": output, "executor": executor, "workers": workers, "trust_network": trust_network}
+    how: dict[str, Any] = {"output": output, "executor": executor, "workers": workers}
     if share is None:
         raise typer.Exit(run_and_report(loaded, store, claims, **how))
     with ProgressDisplay() as display:
-        n_cells, stored = run_share(loaded, Share.parse(share), observer=display, **how)
+        n_cells, stored = run_share(loaded, share, observer=display, **how)
     cli.say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
 
 
@@ -169,26 +165,23 @@ def submit(
     design: cli.DesignArgument,
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
-    system: Annotated[Literal["slurm", "pbs", "sge", "lsf"], typer.Option(help="Batch system.")] = "slurm",
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs to keep running.")] = 2,
-    threads: Annotated[int, typer.Option(min=1, help="Cores of each job.")] = 1,
-    memory: Annotated[str, typer.Option(help="Memory of each job; simstudy plan predicts it.")] = "2GB",
-    walltime: Annotated[str, typer.Option(help="Longest time of a job, as hours:minutes:seconds.")] = "01:00:00",
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
     trust: cli.TrustOption = None,
     confirm: cli.ConfirmOption = None,
 ) -> None:
-    """Run a study on a cluster by jobs that this command starts and supervises.
+    """Run a study on a Slurm cluster by jobs that this command starts and supervises.
 
     It replaces lost jobs. Ctrl-C ends all jobs, and the same command continues the study. The configuration of
-    dask-jobqueue states what else a cluster wants: queue, interface, local-directory, job-extra-directives,
-    job-script-prologue.
+    dask-jobqueue states what a job is: cores, memory, walltime, queue, interface, local-directory,
+    job-extra-directives, job-script-prologue.
     """
-    _import_xarray_without_dask()
-    from simstudy.execution.jobs import Jobs, job_script
+    require_extra("submit", "dask_jobqueue", "cluster", ", or run --share in jobs of your own")
+    from simstudy.execution.clusters import job_script
+    from simstudy.execution.executors import Jobs
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
-    asked = Jobs(system, jobs, threads, memory, walltime, store.folder.absolute())
+    asked = Jobs(jobs, store.folder.absolute())
     store.files.require_ours()  # before Dask makes the folder of logs
     if show:
         cli.say(*job_script(asked).split("\n"))
@@ -207,18 +200,18 @@ def status(
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
-    The command writes nothing. Standard errors are those that the run last computed; if there are none yet, only
-    batches are counted. `simstudy replay --cell` takes the numbers of cells.
+    The command writes nothing. Standard errors are those that the run last computed. `simstudy replay --cell` takes the
+    numbers of cells.
     """
-    from simstudy.execution.status import counted, read_status
+    from simstudy.execution.status import read_status
     from simstudy.report.progress import status_line, status_record, status_table
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
-    found = read_status(loaded, store) or counted(loaded, store)
+    found = read_status(loaded, store)
     if as_json:
         cli.say_json(status_record(found, loaded, store))
     else:
-        cli.say(status_table(found, loaded), status_line(found, store))
+        cli.say(*([status_table(found, loaded)] if found.cells else []), status_line(found, store))
 
 
 @cli.app.command()
@@ -274,8 +267,8 @@ def report(
 @cli.app.command()
 def replay(
     design: cli.DesignArgument,
-    cell: Annotated[str, typer.Option(help='Cell: its number in simstudy status, or "angle=45, bandwidth=0.5".')],
-    replicate: Annotated[int, typer.Option(help="Number of the replicate, counted from 0.")],
+    cell: Annotated[int, typer.Option(min=0, help="Number of the cell, as simstudy status shows it.")],
+    replicate: Annotated[int, typer.Option(min=0, help="Number of the replicate, counted from 0.")],
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
     trust: cli.TrustOption = None,
@@ -283,14 +276,16 @@ def replay(
 ) -> None:
     """Compute one replicate again, to the bit, and store its data and estimates."""
     from simstudy.replicates.replay import replay as rebuild
-    from simstudy.study import select, sized
+    from simstudy.study import require_trust, sized
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
-    number = select(loaded, cell)
-    arrays = rebuild(sized(loaded).cells[number].cell, replicate)
+    if cell >= len(loaded.cells):
+        raise UserError(f"--cell {cell}: must be a number below {len(loaded.cells)}")
+    require_trust([loaded.cells[cell].cell])
+    arrays = rebuild(sized(loaded).cells[cell].cell, replicate)
     with store.locked():
-        path = store.write_dataset(f"replays/cell-{number}-replicate-{replicate}.nc", arrays)
+        path = store.write_dataset(f"replays/cell-{cell}-replicate-{replicate}.nc", arrays)
     cli.say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
     if "head_estimate" in arrays:
         cli.say(*str(arrays.head_estimate.to_pandas()).split("\n"))
-    cli.say(f"replicate {replicate} of cell {number}: {arrays.attrs['failure'] or 'defined'}", f"arrays   {path}")
+    cli.say(f"replicate {replicate} of cell {cell}: {arrays.attrs['failure'] or 'defined'}", f"arrays   {path}")

@@ -95,24 +95,9 @@ class Precision(Record):
 
 
 class Budget(Record):
-    """Time limit of one run, which then stops and judges the stored results.  By default no limit.
+    """Time limit of one run, which then stops and judges the stored results.  By default no limit."""
 
-    Processor seconds are summed over all workers.
-    """
-
-    processor_seconds: Positive | None = None
     wall_seconds: Positive | None = None
-
-    def spent(self, processor_seconds: float, wall_seconds: float) -> bool:
-        """Return true if either time is up."""
-        limits = ((self.processor_seconds, processor_seconds), (self.wall_seconds, wall_seconds))
-        return any(limit is not None and used >= limit for limit, used in limits)
-
-    @property
-    def words(self) -> str:
-        """The limits in words; empty without any."""
-        limits = {"of processor time": self.processor_seconds, "on the clock": self.wall_seconds}
-        return " and ".join(f"{limit:g} s {what}" for what, limit in limits.items() if limit is not None)
 
 
 def _ends(ends: list[Any]) -> list[Any]:

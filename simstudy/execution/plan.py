@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.execution.batches import DRAWN, size_of
-from simstudy.execution.executors import Executor
-from simstudy.execution.loop import Meter, run_tasks
+from simstudy.execution.executors import Executor, Meter, run_tasks
 from simstudy.execution.state import RunState
 from simstudy.replicates.allocation import cost
 from simstudy.replicates.performance import halvings_of
@@ -43,8 +42,16 @@ class Plan(NamedTuple):
         return sum(grid.cpu_seconds for grid in self.grids) / workers
 
 
-def pilot(state: RunState, executor: Executor, track: Callable[[Iterable[Any], int], Iterable[Any]]) -> Plan:
-    """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
+def pilot(
+    state: RunState,
+    executor: Executor,
+    track: Callable[[Iterable[Any], int], Iterable[Any]],
+    observer: Callable[[RunState], object],
+) -> Plan:
+    """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes.
+
+    ``observer`` is called once these are stored, if there are any.
+    """
     meter, seconds = Meter(), defaultdict[str, list[float]](list)
     tasks = list(state.first_tasks(PILOT_BATCHES))
     for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
@@ -55,6 +62,8 @@ def pilot(state: RunState, executor: Executor, track: Callable[[Iterable[Any], i
             seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
     plans: dict[str, GridPlan] = {}
     planned: dict[str, int] = defaultdict(int)
+    if tasks:
+        observer(state)
     state.cut()  # which looks at each cell as it stands
     for account in state.accounts:
         grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))

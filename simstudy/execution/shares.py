@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
@@ -17,44 +17,28 @@ from simstudy.execution.provenance import engine, identity_of
 from simstudy.execution.store import Store
 
 
-class Share(NamedTuple):
-    """The share with this number, from 1 on, of so many."""
+def part_of(design: Design, share: str) -> Design:
+    """Return the design with the cells of a share such as "3/8" only: none, if there are more shares than cells."""
+    # Imported here: who looks at a study need not wait for what computes it.
+    from simstudy.execution.executors import CELLS_PER_TASK
+    from simstudy.replicates.batch import shares_data
 
-    number: int
-    total: int
-
-    @classmethod
-    def parse(cls, text: str) -> Share:
-        """Return the share that a text such as "3/8" names."""
-        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-        share = cls(*map(int, match.groups())) if match else cls(0, 0)
-        if not 1 <= share.number <= share.total:
-            raise UserError(f"share = {text!r}: must be number/total, such as 3/8, from 1/8 to 8/8")
-        return share
-
-    @property
-    def name(self) -> str:
-        """Name of the file of the share."""
-        return f"{self.number}-of-{self.total}"
-
-    def of(self, design: Design) -> Design:
-        """Return the design with the cells of this share only: none, if there are more shares than cells."""
-        # Imported here: who looks at a study need not wait for what computes it.
-        from simstudy.execution.loop import CELLS_PER_TASK
-        from simstudy.replicates.batch import shares_data
-
-        alike: dict[str, list[PlannedCell]] = defaultdict(list)
-        for planned in design.cells:
-            alike[identity_of(planned.cell)].append(planned)
-        sharing: dict[Any, list[list[PlannedCell]]] = defaultdict(list)
-        for cells in alike.values():
-            sharing[shares_data(cells[0].cell)].append(cells)
-        starts = ((group, start) for group in sharing.values() for start in range(0, len(group), CELLS_PER_TASK))
-        units = [[*chain(*group[start : start + CELLS_PER_TASK])] for group, start in starts]
-        if len(units) < self.total:
-            units = list(alike.values())
-        own = chain.from_iterable(units[self.number - 1 :: self.total])
-        return design.model_copy(update={"cells": tuple(own)})
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", share)
+    number, total = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= number <= total:
+        raise UserError(f"share = {share!r}: must be number/total, such as 3/8, from 1/8 to 8/8")
+    alike: dict[str, list[PlannedCell]] = defaultdict(list)
+    for planned in design.cells:
+        alike[identity_of(planned.cell)].append(planned)
+    sharing: dict[Any, list[list[PlannedCell]]] = defaultdict(list)
+    for cells in alike.values():
+        sharing[shares_data(cells[0].cell)].append(cells)
+    starts = ((group, start) for group in sharing.values() for start in range(0, len(group), CELLS_PER_TASK))
+    units = [[*chain(*group[start : start + CELLS_PER_TASK])] for group, start in starts]
+    if len(units) < total:
+        units = list(alike.values())
+    own = chain.from_iterable(units[number - 1 :: total])
+    return design.model_copy(update={"cells": tuple(own)})
 
 
 def require_same_engine(design: Design, store: Store) -> None:

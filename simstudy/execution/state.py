@@ -4,6 +4,7 @@ A design may want ten million batches of a cell: tasks are made as they are need
 """
 
 import json
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,20 +14,25 @@ from typing import Any, Self
 import numpy as np
 
 from simstudy.design.document import Budget, Design, PlannedCell
-from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES
-from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
+from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.batches import Entry, entry_of, pack, payloads, size_of
-from simstudy.execution.executors import Executor
-from simstudy.execution.loop import CELLS_PER_TASK, Meter, Task, run_tasks
+from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Task, run_tasks
 from simstudy.execution.provenance import identity_of
-from simstudy.execution.store import Finished, Store
-from simstudy.replicates.allocation import cost
-from simstudy.replicates.batch import shares_data
+from simstudy.execution.store import Store
+from simstudy.replicates.allocation import (
+    GROWTH,
+    Shortfall,
+    cost,
+    first_target,
+    needed,
+    next_target,
+    shortfall,
+)  # fmt: skip
+from simstudy.replicates.batch import PIECE_BYTES, replicate_bytes, shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
 from simstudy.replicates.population import measured
-from simstudy.replicates.stopping import GROWTH, Shortfall, first_target, needed, next_target, shortfall
 
 PIECE = 64
 """Batches of a cell that are held at once, or as many as one block is made of."""
@@ -122,8 +128,12 @@ class RunState:
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
             account.target = account.first
             if known:
-                account.looks, account.kept = [*known.looks], _kept(known, cell)
-                account.target = max(account.first, known.looks[-1])
+                account.looks, measures = known["looks"], known["measures"]
+                account.target = max(account.first, account.looks[-1])
+                if measures is not None:
+                    *fields, failed = measures
+                    tables = (_arrays(each) if isinstance(each, dict) else each for each in fields)
+                    account.kept = account.looks[-1], Performance._make(tables), tuple(failed)
             sharers.append(account)
             self.accounts.append(account)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
@@ -139,8 +149,7 @@ class RunState:
         for task, outcome in run_tasks(executor, streams):
             meter.add(outcome)
             streams.append(self.record(task, outcome.batches))
-            used = meter.read()
-            if spent := budget.spent(used["cpu_seconds"], used["wall_seconds"]):
+            if spent := meter.read()["wall_seconds"] >= (budget.wall_seconds or math.inf):
                 self.cut()
             for observer in observers:
                 observer(self)
@@ -292,7 +301,7 @@ class RunState:
         alone = alone and all(each.performance for each in sharers)
         if not (stored.numbers if alone else halvings or self._rule):
             return None
-        before = {} if alone else {name: [*each.looks] for name, each in self._store.summary(identity).items()}
+        before = {} if alone else {name: each["looks"] for name, each in self._store.summary(identity).items()}
         if before == {each.name: each.looks for each in sharers}:
             return None
 
@@ -343,22 +352,29 @@ class RunState:
         return made()
 
 
-def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...]] | None:
-    """Number of batches, performance and failures of a finished cell; None without, or if a measure is not there."""
-    if known.measures is None:
-        return None
-    n_blocks, n_heads = len(block_lengths(known.looks[-1])), cell.n_members
-    averaged = dict.fromkeys({*MEASURES, *cell.statistics, "failure_rate"} - {ATTENDED}, ()) | {"hdi": (len(INDICES),)}
-    shapes = averaged | dict.fromkeys(HEAD_MEASURES, (n_heads,)) | dict.fromkeys(PAIR_MEASURES, (n_heads, n_heads))
-    shapes |= {f"{name}_by_query": (cell.n_queries,) for name in MEASURES}
-    of_blocks = {name: (n_blocks, *shape) for name, shape in averaged.items()}
-    *fields, failed = known.measures
-    try:
-        values = ({n: np.array(v, float)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
-        found = Performance._make(values)
-    except (ValueError, TypeError):
-        return None
-    tables, wanted = (found.estimate, found.mcse, found.widening or {}, found.contribution), (*[shapes] * 3, of_blocks)
-    shown = ({name: np.shape(v) for name, v in table.items()} for table in tables)
-    whole = all(each.items() <= has.items() for each, has in zip(wanted, shown, strict=True))
-    return (known.looks[-1], found, failed) if whole else None
+def _arrays(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.array(values, float)[()] for name, values in table.items()}
+
+
+def taken(cell: Cell) -> float:
+    """Return the bytes that a batch takes, about: sums of all blocks, and of replicates that are held at once keys."""
+    data, heads, simulation = cell.data, cell.heads, cell.simulation
+    sums = N_BLOCKS * cell.n_queries * cell.n_members * (cell.n_members + 3) // 2 * (1 + cell.controlled) * 8
+    copies = {"identity": 1, "equicorrelated": 3}.get(getattr(data.key_distribution, "structure", ""), 2)
+    numbers = data.n_keys * (copies * data.n_features + heads.n_heads * heads.head_dim + 2)
+    count = max(1, min(simulation.batch_size // N_BLOCKS, PIECE_BYTES // replicate_bytes(cell)))
+    # A third stays with the allocator; some is the same for all.  What functions of the user take is not known.
+    held = count * numbers * (4 if simulation.dtype == "float32" else 8) * 4 / 3 + (10 << 20)
+    return sums + (held if cell.functions is None else 0)
+
+
+def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> None:
+    """Refuse a design of which the batches that run at once cannot fit into these bytes."""
+    largest = max(cells, key=lambda planned: taken(planned.cell))
+    if (needed := taken(largest.cell)) * calls > free:
+        smaller = "use fewer keys, features, heads or query points"
+        remedy = f"use at most {free // needed:.0f} of them" if needed <= free else smaller
+        raise UserError(
+            f"grids.{largest.grid}: a batch takes about {needed / 2**30:.2g} GiB of memory, and {calls} workers have "
+            f"{free / 2**30:.2g} GiB together; {remedy}, or more memory"
+        )

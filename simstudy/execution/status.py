@@ -1,4 +1,4 @@
-"""How far each cell of a study is: as a run last wrote it beside its batches, or else how many of these there are.
+"""How far each cell of a study is, as a run last wrote it beside its batches.
 
 A run writes every second where it stands, for those who read it without kernels and theory.  Batches that have come
 since are counted.  What it wrote last also tells whether results still are those of what is stored.
@@ -18,9 +18,8 @@ from simstudy.design.contents import contents
 from simstudy.design.document import Design
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing, due
-from simstudy.execution.provenance import PACKAGE, identity_of, installation
+from simstudy.execution.provenance import PACKAGE, installation
 from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store
-from simstudy.replicates.allocation import SIZES, states_size
 
 if TYPE_CHECKING:
     from simstudy.execution.state import RunState
@@ -40,7 +39,6 @@ class CellStatus(Record):
     stored: int  # Batches that are stored of those wanted so far
     target: int  # How many are wanted so far
     expected: int  # How many the precision will take
-    looked: bool = False
     finished: bool = False  # It wants nothing more
     reached: bool = False  # It has its precision
     cut: bool = False  # The budget stopped it
@@ -55,10 +53,10 @@ class CellStatus(Record):
 class Status(Record):
     """Where all cells of a study stand, in the order of the design."""
 
-    origin: str  # Digest of the design, code and installation; empty where batches are counted, not looked at
+    origin: str  # Digest of the design, code and installation
     as_of: float  # When that was written, in seconds of `time.time`
     seconds_left: float | None = None  # How long the run would still take; None while it could not be told
-    cells: tuple[CellStatus, ...]  # Each cell
+    cells: tuple[CellStatus, ...]  # None if no run has told of this design, code and batches
     results: str = ""  # Digest of what results rest on and of the results; empty before they are written
 
     @property
@@ -95,23 +93,24 @@ class StatusWriter:
         return status
 
 
-def read_status(design: Design, store: Store) -> Status | None:
-    """Return where a study stands as the last run wrote it; None if it was of another design, code or batches."""
+def read_status(design: Design, store: Store) -> Status:
+    """Return where a study stands as the last run wrote it; no cells if it was of another design, code or batches."""
+    unknown = Status(origin="", as_of=time.time(), cells=())
     try:
         status = Status.model_validate_json(store.files.read(FILE, MAX_RESULTS_BYTES))
     except (Missing, ValidationError):
-        return None
+        return unknown
     if len(status.cells) != len(design.cells) or status.origin != origin_of(design):
-        return None
+        return unknown
     now = [store.stored(cell.identity).count(cell.target) for cell in status.cells]
     cells = tuple(cell.model_copy(update={"stored": n}) for cell, n in zip(status.cells, now, strict=True))
     gone = any(n < cell.stored for cell, n in zip(status.cells, now, strict=True))
-    return None if gone else status.model_copy(update={"cells": cells})
+    return unknown if gone else status.model_copy(update={"cells": cells})
 
 
-def is_done(status: Status | None, store: Store, device: str) -> bool:
+def is_done(status: Status, store: Store, device: str) -> bool:
     """True if a run would compute and judge nothing, and write what is there already."""
-    if status is None or not status.results or any(cell.cut or not cell.finished for cell in status.cells):
+    if not status.results or any(cell.cut or not cell.finished for cell in status.cells):
         return False
     return store.is_whole() and status.results == _digest_of_results(store, device)
 
@@ -136,19 +135,6 @@ def origin_of(design: Design) -> str:
     return hashlib.sha256(b"".join([stated.encode(), *(path.read_bytes() for path in files)])).hexdigest()
 
 
-def counted(design: Design, store: Store) -> Status:
-    """Return how many batches are stored of each cell, without what a look at them would tell."""
-    cells = []
-    for cell in (planned.cell for planned in design.cells):
-        # Of what the first run chooses, by a pilot that takes its time, that of which there are batches.
-        free = [{}, {"control": "none"}] if states_size(cell) else [{"batch_size": size} for size in SIZES.tolist()]
-        sized = [cell.with_simulation(**each) for each in free]
-        rows = ((store.stored(name := identity_of(each)).count(), each.simulation.batch_size, name) for each in sized)
-        n, size, identity = max(rows)
-        cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))
-    return Status(origin="", as_of=time.time(), cells=tuple(cells))
-
-
 def status_of(state: RunState, origin: str) -> Status:
     """Return where a study stands, as of the last look at each cell."""
     cells = []
@@ -158,7 +144,6 @@ def status_of(state: RunState, origin: str) -> Status:
             entries |= {name: getattr(worst, name) for name in ("measure", "mcse", "wanted")}
         entries |= {
             "stored": account.target - account.missing,
-            "looked": account.done > 0,
             "finished": account.finished and not account.cut,
             "reached": account.finished and account.reached,
             "defined": account.performance is not None,

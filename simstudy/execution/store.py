@@ -25,7 +25,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell
@@ -48,8 +48,6 @@ MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 """Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
 DEFAULT_OUTPUT = Path("outputs")
-Named = dict[str, Any]
-Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]
 
 
 class Owner(Record):
@@ -71,16 +69,6 @@ class Owner(Record):
             return psutil.Process(self.pid).create_time() < self.started + 1.0
         except psutil.Error:
             return False
-
-
-class Finished(Record):
-    """Record of a finished cell: when it was looked at, and its measures if no moments are stored."""
-
-    looks: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]  # Numbers of batches
-    measures: Kept | None  # Fields of `Performance`, and replicates that failed
-
-
-SUMMARY = TypeAdapter(dict[str, Finished])
 
 
 class Store:
@@ -176,18 +164,15 @@ class Store:
         self._flush_due = due(began, FLUSH_SECONDS, DISK_SHARE)
 
     def read_batches(self, identity: str, keys: Iterable[int | str], cell: Cell) -> dict[int | str, Any]:
-        """Return moments by key: the number of a batch, or ``folded``; not what is missing, damaged or impossible."""
+        """Return moments by key: the number of a batch, or ``folded``; not what is missing or damaged."""
         stored = self.stored(identity)
         found = batches.payloads(self.files, (stored[key] for key in keys if key in stored))
-        read = ((entry.key, batches.unpack(payload, entry, cell)) for entry, payload in found)
-        return {key: moments for key, moments in read if moments is not None}
+        return {entry.key: batches.unpack(payload, entry, cell) for entry, payload in found}
 
-    def summary(self, identity: str) -> dict[str, Finished]:
-        """Records of finished cells by their names; nothing of others, or if that is damaged."""
-        with contextlib.suppress(ValueError, StopIteration, KeyError):
-            entry = self.stored(identity)["summary"]
-            return SUMMARY.validate_json(next(batches.payloads(self.files, [entry]))[1])
-        return {}
+    def summary(self, identity: str) -> dict[str, Any]:
+        """Numbers of batches at looks, and measures in the place of moments, by cell; nothing if that is damaged."""
+        entries = [entry for key, entry in self.stored(identity).items() if key == "summary"]
+        return next((json.loads(payload) for _, payload in batches.payloads(self.files, entries)), {})
 
     def is_whole(self) -> bool:
         """True if no payload that counts is damaged."""

@@ -1,4 +1,7 @@
-"""Replicates in each draw of a population, and grids that do without a control: what takes the least time.
+"""How many replicates: of each draw of a population, of a grid with or without control, and when a cell has enough.
+
+Decisions depend on the batches in index order alone, never on when they arrived, so that they are the same on any
+number of workers and after any interruption.
 
 With c_d and c_r the costs of a draw and of a replicate, σ_b² the variance between draws and σ_w² that between
 replicates of one draw, the time to one error with m replicates a draw is as (c_d + m c_r) (σ_b² + σ_w² / m): least at
@@ -7,18 +10,24 @@ and costs from counts of operations: the size is the same whoever chooses it, an
 grid that only wants a precision, in a study without claims, is plain where it is there sooner.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
+import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from simstudy.design.document import Design, PlannedCell
+from simstudy.design.document import Design, PlannedCell, Precision
 from simstudy.design.settings.cell import MIN_BLOCKS, N_BLOCKS, Cell
 from simstudy.errors import UserError
+
+if TYPE_CHECKING:  # who looks at a study need not wait for it
+    from simstudy.replicates.performance import Performance
 
 MEASURES = ("mse", "ensemble_variance")  # of which the one with the larger relative error counts
 SIZES = 1 << np.arange(2, 11)
@@ -71,8 +80,6 @@ def is_sooner_plain(grid: Sequence[PlannedCell]) -> bool:
     targets = {**precision.relative_mcse, **precision.absolute_mcse} if precision.stop == "precision" else {}
     if not (targets and first.controlled) or "control" in first.simulation.model_fields_set:
         return False
-    from simstudy.replicates.stopping import first_target, shortfall  # who looks at a study need not wait for it
-
     least = first.simulation.batch_size * first_target(precision, first.simulation.batch_size)
     for each in grid[:: -(-len(grid) // PILOT_CELLS)]:
         ways = [each.cell.with_simulation(control=way) for way in ("none", "expansion")]
@@ -130,3 +137,50 @@ def variances(cell: Cell) -> Any:
     both = np.stack([np.maximum(estimates.var(axis=0, ddof=1) - error, 0.0), (N_BLOCKS - 1) * error])
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nan_to_num(both / estimates.mean(axis=0) ** 2, posinf=0.0)
+
+
+MIN_BATCHES = 4
+"""Batches before the first look: from fewer blocks the MCSE is so uncertain that the rule would stop too early."""
+GROWTH = 4
+"""Largest factor by which the number of batches may grow between two looks: guards against an early, poor MCSE."""
+
+
+def first_target(precision: Precision, batch_size: int, *, population: bool = False) -> int:
+    """Return the batches before the first look: the floor, and enough for an MCSE, but no more than the ceiling."""
+    floor = -(-precision.min_replicates // batch_size)
+    least = MIN_BLOCKS if population else MIN_BATCHES
+    return min(max(floor, least), -(-precision.max_replicates // batch_size))
+
+
+class Shortfall(NamedTuple):
+    """The measure whose MCSE is furthest from what is wanted: ``ratio`` is ``mcse / wanted``."""
+
+    ratio: float
+    measure: str
+    mcse: float
+    wanted: float
+
+
+def shortfall(performance: Performance, precision: Precision) -> Shortfall:
+    """Return the largest ratio of an MCSE to the MCSE wanted; undefined measures want none, nor do verdicts."""
+    found, known = [Shortfall(0.0, "", 0.0, 0.0)], {} if precision.stop == "verdict" else performance.estimate
+    wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
+    wanted += [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
+    for measure, target in wanted:
+        mcse = float(performance.mcse[measure])
+        if mcse > 0.0:
+            found.append(Shortfall(mcse / target if target > 0.0 else math.inf, measure, mcse, target))
+    return max(found)
+
+
+def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+    """Return how many batches the precision will take, by the root law of the MCSE, and a tenth more."""
+    ceiling, ratio = -(-precision.max_replicates // batch_size), shortfall(performance, precision).ratio
+    if ratio <= 1.0 or done >= ceiling:
+        return done
+    return math.ceil(min(1.1 * done * (ratio * ratio), ceiling))
+
+
+def next_target(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:
+    """Return the number of batches wanted at the next look after ``done`` of them; ``done`` itself to stop."""
+    return min(needed(done, performance, precision, batch_size), GROWTH * done)

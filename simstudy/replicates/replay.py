@@ -14,7 +14,6 @@ from simstudy.data.shared import SharedData, projections_of
 from simstudy.data.span import root_of, span_of
 from simstudy.design.settings.cell import Cell
 from simstudy.design.settings.functions import as_array
-from simstudy.errors import UserError
 from simstudy.replicates.batch import NUMERICAL_FAILURES
 
 # name: dimensions, meaning
@@ -42,8 +41,6 @@ _ESTIMATES = ("head_estimate", "gram", "ensemble_estimate", "ensemble_variance",
 
 def replay(cell: Cell, replicate: int) -> xr.Dataset:
     """Rebuild one replicate of a cell to the bit; the attribute ``failure`` says why it has no estimate."""
-    if replicate < 0:
-        raise UserError(f"replicate = {replicate}: must be at least 0")
     cell = cell.in_batch(replicate // cell.simulation.batch_size)
     shared = SharedData(cell, replicate, 1)
     arrays: dict[str, Any] = {}

@@ -19,7 +19,7 @@ from simstudy.attention.functions import AddressedDraw
 from simstudy.design.load import load_design
 from simstudy.design.settings.code import BY_VALUE, Code
 from simstudy.errors import UserError
-from simstudy.execution.status import counted
+from simstudy.execution.status import read_status
 from simstudy.execution.store import Store
 from simstudy.formulas import covers
 from simstudy.replicates.replay import replay
@@ -189,7 +189,7 @@ def bounded(draw, n, limit):
 def test_infinite_parameter__is_read_back_and_told(tmp_path):
     study(tmp_path, bounded, measures=["coverage"], factors={"n": [N], "limit": [1.0, math.inf]})
     design, store = load_design(tmp_path / "own" / "design.json"), Store(tmp_path / "own" / "quick")
-    record = json.loads(json.dumps(status_record(counted(design, store), design, store), allow_nan=False))
+    record = json.loads(json.dumps(status_record(read_status(design, store), design, store), allow_nan=False))
     assert [cell["levels"]["limit"] for cell in record["cells"]] == [1.0, "inf"]
 
 

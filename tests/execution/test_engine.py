@@ -19,7 +19,7 @@ from simstudy.kernels.settings import processor
     ("name", "old", "new", "another"),
     [
         # What computes no batch.
-        ("replicates/stopping.py", "GROWTH = 4", "GROWTH = 5", False),
+        ("replicates/allocation.py", "GROWTH = 4", "GROWTH = 5", False),
         # What it computes.
         ("kernels/elementary.py", "1023)", "1022)", True),
         ("data/addresses.py", "INSTANCE = 7", "INSTANCE = 8", True),

@@ -61,7 +61,7 @@ COMMANDS = {
     "report": "report design.toml", "gather": "report", "status": "status design.toml", "check": "check design.toml",
     "replay": "replay design.toml --cell 0 --replicate 1",
     "confirm": "run design.toml --executor serial --confirm text",
-    "inspect": "inspect pipe --states pipe --output outputs/tiny/quick",
+    "inspect": "inspect pipe --texts pipe --output outputs/tiny/quick",
     "submit": "submit design.toml --show",
 }  # fmt: skip
 

@@ -19,10 +19,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from simstudy import study
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
-from simstudy.execution import executors, loop
-from simstudy.execution.executors import open_executor
-from simstudy.execution.loop import Task, run_tasks
-from simstudy.execution.nodes import PagelessScheduler, PagelessWorker, PathlessNanny
+from simstudy.execution import clusters, executors
+from simstudy.execution.clusters import PagelessScheduler, PagelessWorker, PathlessNanny
+from simstudy.execution.executors import Task, open_executor, run_tasks
 from simstudy.replicates.batch import simulate_batch
 from simstudy.verdicts import assemble
 
@@ -49,7 +48,7 @@ def batches(count: int, **settings) -> list[Task]:
 
 
 def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
-    monkeypatch.setattr(executors, "WORKER_SECONDS", 1)
+    monkeypatch.setattr(clusters, "WORKER_SECONDS", 1)
     with (
         LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
         pytest.raises(UserError, match="no workers for 1 s; start some"),
@@ -59,7 +58,7 @@ def test_scheduler_without_workers__is_refused_after_a_while(monkeypatch):
 
 
 def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch, local, executor):
-    monkeypatch.setattr(executors, "WORKER_SECONDS", 1)
+    monkeypatch.setattr(clusters, "WORKER_SECONDS", 1)
     local.scale(0)
     with pytest.raises(UserError, match=r"no workers for 1 s; start some.*finished batches are stored"):
         drained(executor, batches(20, n_keys=10_000))
@@ -91,7 +90,7 @@ def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, exec
     def unanswered():
         raise OSError("Timed out trying to connect")
 
-    assert executor._client.rpc.timeout == executors.BUSY_SECONDS > 30.0
+    assert executor._client.rpc.timeout == clusters.BUSY_SECONDS > 30.0
     monkeypatch.setattr(executor._client, "nthreads", unanswered)
     monkeypatch.setattr(executor, "_counted", -math.inf)  # workers are counted when it opens, and once a second
     with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored$"):
@@ -115,7 +114,7 @@ def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp
 @pytest.mark.usefixtures("warm_processes")
 def test_workers_that_die__are_a_message_with_a_remedy(monkeypatch):
     # A lambda travels to the worker by value; the signature is that of `compute`.
-    monkeypatch.setattr(loop, "compute", lambda task, device, engine: os._exit(1))
+    monkeypatch.setattr(executors, "compute", lambda task, device, engine: os._exit(1))
     told = pytest.raises(UserError, match=r"workers died.*lower batch_size")
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), open_executor("processes", 1) as found, told:
         drained(found, batches(1))
@@ -150,8 +149,8 @@ def test_short_batches__are_handed_over_several_at_a_time_and_each_keeps_its_own
 
 
 def test_next_turn__is_handed_out_before_outcomes_are_stored(monkeypatch):
-    monkeypatch.setattr(loop, "TASKS_PER_THREAD", 1)
-    monkeypatch.setattr(loop, "TURN_SECONDS", 1e-9)
+    monkeypatch.setattr(executors, "TASKS_PER_THREAD", 1)
+    monkeypatch.setattr(executors, "TURN_SECONDS", 1e-9)
     with open_executor("threads", 1) as executor:
         turns = spied(executor, monkeypatch)
         outcomes = run_tasks(executor, deque([iter(batches(3, batch_size=16))]))
@@ -163,7 +162,7 @@ def test_next_turn__is_handed_out_before_outcomes_are_stored(monkeypatch):
 @pytest.mark.parametrize("seconds", [3600.0, 0.0])
 def test_workers__are_counted_once_in_a_while_and_not_for_each_task(seconds, monkeypatch, executor):
     """To ask the scheduler for them takes as long as a short batch."""
-    monkeypatch.setattr(executors, "COUNT_SECONDS", seconds)
+    monkeypatch.setattr(clusters, "COUNT_SECONDS", seconds)
     monkeypatch.setattr(executor, "_counted", -math.inf)  # they are counted when it opens, too
     counted, original = [], executor._client.nthreads
     monkeypatch.setattr(executor._client, "nthreads", lambda: counted.append(1) or original())
@@ -184,7 +183,7 @@ def test_processes__are_as_many_as_asked_and_import_nothing_from_folders_that_ot
     monkeypatch.chdir(here)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     before = list(sys.path)
-    with executors.local_client({"0": {}, "1": {}}, 1) as client:
+    with clusters.local_client({"0": {}, "1": {}}, 1) as client:
         assert list(client.nthreads().values()) == [1, 1]
         found = client.run(lambda dask_worker: (sys.path, os.stat(dask_worker.local_directory).st_mode & 0o777))
         assert sys.path == before
@@ -218,7 +217,7 @@ def test_threads__tell_what_a_task_raised_and_stop_at_once(monkeypatch):
             never.wait(600)
         raise ZeroDivisionError("as raised there")
 
-    monkeypatch.setattr(loop, "compute", compute)
+    monkeypatch.setattr(executors, "compute", compute)
     with pytest.raises(ZeroDivisionError, match="as raised there"), open_executor("threads", 2) as executor:
         drained(executor, [Task((minimal_cell(),), 1), Task((minimal_cell(),), 0)])
     never.set()
@@ -243,7 +242,7 @@ def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_pa
             with open_executor(executor, 1):
                 assert numerical_threads() == {1}
             assert numerical_threads() == {2}
-        loop.compute(batches(1), "cpu", loop.engine())  # as in a worker that somebody else started
+        executors.compute(batches(1), "cpu", executors.engine())  # as in a worker that somebody else started
         assert numerical_threads() == {1}
     assert seen == [{1}]
 
@@ -262,7 +261,7 @@ def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch,
         unlike[:] = unlike or [address]
         return "that of the worker" if address in unlike else "that of the client"
 
-    monkeypatch.setattr(loop, "engine", engine)
+    monkeypatch.setattr(executors, "engine", engine)
     assert sorted(task.batch for task, _ in drained(executor, batches(12, batch_size=16))) == [*range(12)]
     (note,) = executor.aside
     assert "would give other bits (engine that of the worker) and computed nothing; install the same" in note
@@ -311,16 +310,16 @@ ELSEWHERE = ("tcp://10.77.0.1:1", "tcp://host:1", "tcp://127.0.0.1.org:1", "tcp:
 HERE = ("tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "tcp://localhost:1")
 
 
-def test_scheduler_elsewhere__needs_tls_with_certificates_or_a_word_of_trust(monkeypatch):
+def test_scheduler_elsewhere__needs_tls_with_certificates(monkeypatch):
     client = Mock(side_effect=OSError("asked"))
-    monkeypatch.setattr("simstudy.execution.nodes.FirmClient", client)
-    network = r"anybody on the network can run code as you; use tls://.*--trust-network"
+    monkeypatch.setattr("simstudy.execution.clusters.FirmClient", client)
+    network = r"anybody on the network can run code as you; use tls://.*a Client of your own"
     certified = r"certificates are missing; set distributed.comm.tls.ca-file and"
-    for address, trusted, told in (
-        *((address, False, network) for address in ELSEWHERE), ("tls://host:8786", True, certified),
-        *((address, address in ELSEWHERE, r"no Dask scheduler answers.*\(asked\)") for address in ELSEWHERE + HERE),
+    for address, told in (
+        *((address, network) for address in ELSEWHERE), ("tls://host:8786", certified),
+        *((address, r"no Dask scheduler answers.*\(asked\)") for address in HERE),
     ):  # fmt: skip
-        with pytest.raises(UserError, match=told), open_executor(address, trust_network=trusted):
+        with pytest.raises(UserError, match=told), open_executor(address):
             raise AssertionError("opened")
     # One that took more than 10 s to answer beside other work was no scheduler.
-    assert {asked.kwargs["timeout"] for asked in client.call_args_list} == {executors.BUSY_SECONDS}
+    assert {asked.kwargs["timeout"] for asked in client.call_args_list} == {clusters.BUSY_SECONDS}

@@ -11,10 +11,9 @@ from builders import DESIGN, edited, minimal_cell, write_design
 from commands import FORKS, simstudy
 
 from simstudy.errors import UserError
-from simstudy.execution import executors, jobs
-from simstudy.execution.executors import open_executor
-from simstudy.execution.jobs import Jobs
-from simstudy.execution.memory import taken
+from simstudy.execution import clusters, executors
+from simstudy.execution.executors import Jobs, open_executor
+from simstudy.execution.state import taken
 from simstudy.replicates.batch import simulate_batch
 
 GIB = 1 << 30
@@ -116,20 +115,22 @@ def test_estimate_of_memory__is_what_a_batch_takes(settings):
     assert 0.9 * found <= taken(cells[1]) <= 2.0 * found
 
 
-def test_memory_of_dask_and_of_jobs__is_what_they_were_given(monkeypatch):
+def test_memory_of_dask_and_of_jobs__is_what_they_were_given(tmp_path, monkeypatch):
+    import dask
     from distributed import LocalCluster
 
+    clusters.job_script(Jobs(2, tmp_path))  # dask-jobqueue brings its defaults
     seen = []
 
     def claim(*given):
         seen.append(given)
         raise UserError("seen")
 
-    monkeypatch.setattr(jobs.shutil, "which", lambda name: name)
-    with LocalCluster(
-        n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0", memory_limit="1GB"
-    ) as cluster:
-        for executor in (cluster.scheduler_address, Jobs(memory="3GB", threads=5)):
+    monkeypatch.setattr(clusters.shutil, "which", lambda name: name)
+    given = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "memory_limit": "1GB"}
+    stated = {"jobqueue.slurm.memory": "3GB", "jobqueue.slurm.cores": 5}
+    with LocalCluster(processes=False, **given) as cluster, dask.config.set(stated):
+        for executor in (cluster.scheduler_address, Jobs(2, tmp_path)):
             with pytest.raises(UserError, match="seen"), open_executor(executor, claim=claim):
                 raise AssertionError("opened")
     assert seen == [(2e9, 4), (3e9, 5)]

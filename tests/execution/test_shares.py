@@ -10,7 +10,7 @@ from simstudy import plan
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import provenance, shares
-from simstudy.execution.shares import Share
+from simstudy.execution.shares import part_of
 from simstudy.execution.state import RunState
 from simstudy.execution.store import RUN, store_of
 from simstudy.study import run_share
@@ -30,7 +30,7 @@ def design(tmp_path):
 
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 5, 24, 30])
 def test_shares__hold_every_cell_once_and_tasks_together_while_these_suffice(design, total):
-    parts = [Share(number, total).of(design).cells for number in range(1, total + 1)]
+    parts = [part_of(design, f"{number}/{total}").cells for number in range(1, total + 1)]
     assert sorted(map(repr, (cell for part in parts for cell in part))) == sorted(map(repr, design.cells))
     identities = [{planned.cell.identity("") for planned in part} for part in parts]
     assert len(set().union(*identities)) == sum(map(len, identities)) == 24
@@ -43,7 +43,7 @@ def test_shares__are_an_undisturbed_run(design, tmp_path):
     run(design, output=tmp_path / "whole", executor="serial")
     output = tmp_path / "split"
     main = store_of(design, output)
-    counts = [run_share(design, Share(number, 3), output=output, executor="serial")[0] for number in (1, 2, 3)]
+    counts = [run_share(design, f"{number}/3", output=output, executor="serial")[0] for number in (1, 2, 3)]
     assert sum(counts) == len(design.cells)
     state = RunState(design, main)
     state.first_tasks()
@@ -54,30 +54,30 @@ def test_shares__are_an_undisturbed_run(design, tmp_path):
     assert numbers(main.folder / "results.nc") == numbers(tmp_path / "whole" / "tiny" / "quick" / "results.nc")
     before = rows(output)
     # What the study has is not computed again by a share, nor copied into it.
-    run_share(design, Share(1, 2), output=output, executor="serial")
+    run_share(design, "1/2", output=output, executor="serial")
     assert rows(output) == before
 
 
 def test_share_that_runs__is_refused_a_second_time_but_not_its_neighbour(design, tmp_path):
     with store_of(design, tmp_path, "1-of-2").locked():
         with pytest.raises(UserError, match="in use by process"):
-            run_share(design, Share(1, 2), output=tmp_path, executor="serial")
+            run_share(design, "1/2", output=tmp_path, executor="serial")
         assert store_of(design, tmp_path).owner().alive
-        run_share(design, Share(2, 2), output=tmp_path, executor="serial")
+        run_share(design, "2/2", output=tmp_path, executor="serial")
     assert store_of(design, tmp_path).owner() is None
     assert batches(tmp_path)
 
 
 def test_share_of_another_engine__is_refused_by_its_neighbour(design, tmp_path, monkeypatch):
-    _, place = run_share(design, Share(1, 4), output=tmp_path, executor="serial")
+    _, place = run_share(design, "1/4", output=tmp_path, executor="serial")
     for module in (provenance, shares):
         monkeypatch.setattr(module, "engine", lambda *_, **__: "another")
     with pytest.raises(UserError, match=r"1-of-4: computed for another .* than another; use nodes of one processor"):
-        run_share(design, Share(2, 4), output=tmp_path, executor="serial")
+        run_share(design, "2/4", output=tmp_path, executor="serial")
     assert not place.with_name("2-of-4").exists()
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/0", "-1/4", "a/b", "1/4/2", "", "1/99999999999"])
-def test_bad_share__is_refused(text):
+def test_bad_share__is_refused(text, design):
     with pytest.raises(UserError, match="must be number/total"):
-        Share.parse(text)
+        part_of(design, text)

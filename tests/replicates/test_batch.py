@@ -3,20 +3,17 @@
 import naive
 import numpy as np
 import pytest
-from builders import estimated, loaded, minimal_cell
+from builders import estimated, minimal_cell
 
 from simstudy.attention import Members, mechanism, members_of, replicate_statistics
 from simstudy.data import heads
 from simstudy.data.shared import SharedData
-from simstudy.design.load import load_design
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS
-from simstudy.errors import UserError
 from simstudy.kernels.errors import mean_variances
 from simstudy.replicates import batch as batch_module
 from simstudy.replicates.batch import shares_data, simulate_batch, update
 from simstudy.replicates.moments import empty
 from simstudy.replicates.replay import replay
-from simstudy.study import select
 
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [2.0, 2.0, 2.0]]}
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
@@ -203,24 +200,6 @@ def test_failed_replicate__says_why(monkeypatch):
     assert batch.failed.tolist() == list(range(32))
     seen = replay(cell, 3)
     assert seen.attrs["failure"] == "FloatingPointError: overflow" and "keys" in seen and "gram" not in seen
-
-
-def test_cells__are_selected_by_number_or_by_level(tmp_path):
-    design = loaded(tmp_path)
-    assert select(design, "4") == 4
-    assert select(design, "angle=90, bandwidth=0.5") == 4 == select(design, "grid=angles,bandwidth=0.50,angle=90.0")
-    for wrong, message in {
-        "6": "or a number below 6", "angle=1": "no cell; .* there are angle .0.0, 45.0, 90.0",
-        "angle=90": r"2 cells fit; choose one by stating more of bandwidth \(0.5, 1.0\)", "angel=1": "no setting",
-        "-1": "neither a number", "": "neither a number", "angle": "neither a number", "²": "neither a number",
-    }.items():  # fmt: skip
-        with pytest.raises(UserError, match=message):
-            select(design, wrong)
-    with pytest.raises(UserError, match="at least 0"):
-        replay(design.cells[0].cell, -1)
-    design = load_design("designs/principal-angles")  # commas inside a level do not divide it
-    number = select(design, "grid=equal-chordal, principal_angles=(0, 90), bandwidth=0.25")
-    assert design.cells[number].cell.heads.principal_angles == (0.0, 90.0)
 
 
 @pytest.mark.parametrize(

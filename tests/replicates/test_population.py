@@ -1,8 +1,5 @@
 """Query points and heads as a population: what is drawn, and both errors against loops over single batches."""
 
-import json
-from unittest.mock import Mock
-
 import numpy as np
 import pytest
 from builders import DESIGN, batches_of, edited, loaded, minimal_cell, mistakes
@@ -129,7 +126,7 @@ def test_cost_of_a_draw__counts_its_heads_and_its_control():
     assert fixed < drawn < controlled
 
 
-def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, monkeypatch, in_process):
+def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path):
     given, free = (loaded(tmp_path, text, "quick") for text in (POPULATION, edited(POPULATION, "batch_size = 32", "")))
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
     sizes = {each.cell.simulation.batch_size for each in allocation.sized(free).cells}
@@ -139,13 +136,6 @@ def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path
     require_same_design(results, free, store_of(free, tmp_path))  # as reports ask
     again = complete(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2).results
     np.testing.assert_array_equal(results.mse, again.mse)
-    # Who counts what is stored need not wait for the pilot.
-    store_of(free, tmp_path).files.write(".status.json", b"")
-    monkeypatch.setattr(allocation, "variances", Mock(side_effect=ZeroDivisionError))
-    shown = in_process("status", free.path, "--output", tmp_path, "--json").stdout
-    assert [cell["replicates"] for cell in json.loads(shown)["cells"]] == (
-        results.n_batches * results.batch_size
-    ).values.tolist()
 
 
 CLAIM = DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")]

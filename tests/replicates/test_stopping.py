@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from simstudy.design.document import Precision
+from simstudy.replicates.allocation import first_target, needed, next_target, shortfall
 from simstudy.replicates.moments import empty
 from simstudy.replicates.performance import Performance, performance
-from simstudy.replicates.stopping import first_target, needed, next_target, shortfall
 
 
 def measured(mse: float = 1.0, mcse: float = 0.1, correlation: float = np.nan) -> Performance:
