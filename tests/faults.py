@@ -21,8 +21,7 @@ from commands import simstudy
 from stored import numbers, rows
 
 from simstudy.execution import folder as doors
-from simstudy.execution.batches import payloads
-from simstudy.execution.store import Store
+from simstudy.execution.store import Store, payloads
 
 SMALL = edited(DESIGN, "mse = 0.05", "mse = 0.01").replace("angle = [0, 45, 90]", "angle = [0, 90]")
 SMALL = edited(SMALL, "max_replicates = 512", "max_replicates = 320")

@@ -6,8 +6,8 @@ from threading import Lock
 
 import xarray as xr
 
-from simstudy.execution.batches import _HEAD, index_of
 from simstudy.execution.folder import Folder
+from simstudy.execution.store import _HEAD, index_of
 
 FOLDER = Path("tiny") / "quick"
 READING = Lock()  # netCDF is not safe for threads, nor is all that xarray asks of it

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.execution.batches import DRAWN, size_of
 from simstudy.execution.executors import Executor, Meter, run_tasks
 from simstudy.execution.state import RunState
+from simstudy.execution.store import DRAWN, size_of
 from simstudy.replicates.allocation import cost
 from simstudy.replicates.performance import halvings_of
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from simstudy.design.document import Design, PlannedCell
 from simstudy.errors import UserError
-from simstudy.execution import batches
 from simstudy.execution.provenance import engine, identity_of
-from simstudy.execution.store import Store
+from simstudy.execution.store import Store, index_of
 
 
 def part_of(design: Design, share: str) -> Design:
@@ -46,7 +45,7 @@ def require_same_engine(design: Design, store: Store) -> None:
     own = {identity_of(planned.cell) for planned in design.cells}
     for name in store.files.at("batches").names():
         if re.fullmatch("[0-9]+-of-[0-9]+", name):
-            found = batches.index_of(store.files, [f"batches/{name}"])
+            found = index_of(store.files, [f"batches/{name}"])
             if found and not own & found.keys():
                 said = f"computed for another design or by another engine than {engine()}"
                 remedy = "use nodes of one processor type and one installation, or move the file"

@@ -16,10 +16,9 @@ import numpy as np
 from simstudy.design.document import Budget, Design, PlannedCell
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.batches import Entry, entry_of, pack, payloads, size_of
 from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Task, run_tasks
 from simstudy.execution.provenance import identity_of
-from simstudy.execution.store import Store
+from simstudy.execution.store import Entry, Store, entry_of, pack, payloads, size_of
 from simstudy.replicates.allocation import (
     GROWTH,
     Shortfall,

@@ -112,7 +112,7 @@ def test_torn_end__is_no_batch_and_is_cut_off_by_the_next_writer(store):
 
 def test_endless_file__is_not_searched_without_end(store, monkeypatch):
     put(store, 0)
-    monkeypatch.setattr("simstudy.execution.batches.FARTHEST", 1 << 24)
+    monkeypatch.setattr("simstudy.execution.store.FARTHEST", 1 << 24)
     os.truncate(store.folder / RUN, 1 << 40)  # of holes
     tracemalloc.start()
     assert Store(store.folder).read_batches(ID, [0], CELL).keys() == {0}
