@@ -59,8 +59,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
         lines = error.args
     except typer.TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "simstudy")
-        # The library of the command line names the exception that refused a value.
-        lines = (f"{error.format_message().replace(': Value error, ', ': ')} (see {place} --help)",)
+        lines = (f"{error.format_message()} (see {place} --help)",)
     except MemoryError:
         lines = ("this machine has not enough memory; simstudy plan predicts what a study needs",)
     from simstudy.report.terminal import fail
