@@ -14,11 +14,12 @@ from typing import Any, Self
 import numpy as np
 
 from simstudy.design.document import Budget, Design, PlannedCell
-from simstudy.design.settings.cell import N_BLOCKS, Cell
+from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES
+from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Task, run_tasks
 from simstudy.execution.provenance import identity_of
-from simstudy.execution.store import Entry, Store, entry_of, pack, payloads, size_of
+from simstudy.execution.store import Entry, Finished, Store, entry_of, pack, payloads, size_of
 from simstudy.replicates.allocation import (
     GROWTH,
     Shortfall,
@@ -127,12 +128,8 @@ class RunState:
             # Batches that were folded together are looked at together, and cells of open claims as at the end.
             account.target = account.first
             if known:
-                account.looks, measures = known["looks"], known["measures"]
-                account.target = max(account.first, account.looks[-1])
-                if measures is not None:
-                    *fields, failed = measures
-                    tables = (_arrays(each) if isinstance(each, dict) else each for each in fields)
-                    account.kept = account.looks[-1], Performance._make(tables), tuple(failed)
+                account.looks, account.kept = [*known.looks], _kept(known, cell)
+                account.target = max(account.first, known.looks[-1])
             sharers.append(account)
             self.accounts.append(account)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
@@ -300,7 +297,7 @@ class RunState:
         alone = alone and all(each.performance for each in sharers)
         if not (stored.numbers if alone else halvings or self._rule):
             return None
-        before = {} if alone else {name: each["looks"] for name, each in self._store.summary(identity).items()}
+        before = {} if alone else {name: [*each.looks] for name, each in self._store.summary(identity).items()}
         if before == {each.name: each.looks for each in sharers}:
             return None
 
@@ -351,8 +348,25 @@ class RunState:
         return made()
 
 
-def _arrays(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: np.array(values, float)[()] for name, values in table.items()}
+def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...]] | None:
+    """Number of batches, performance and failures of a finished cell; None without, or if a measure is not there."""
+    if known.measures is None:
+        return None
+    n_blocks, n_heads = len(block_lengths(known.looks[-1])), cell.n_members
+    averaged = dict.fromkeys({*MEASURES, *cell.statistics, "failure_rate"} - {ATTENDED}, ()) | {"hdi": (len(INDICES),)}
+    shapes = averaged | dict.fromkeys(HEAD_MEASURES, (n_heads,)) | dict.fromkeys(PAIR_MEASURES, (n_heads, n_heads))
+    shapes |= {f"{name}_by_query": (cell.n_queries,) for name in MEASURES}
+    of_blocks = {name: (n_blocks, *shape) for name, shape in averaged.items()}
+    *fields, failed = known.measures
+    try:
+        values = ({n: np.array(v, float)[()] for n, v in x.items()} if isinstance(x, dict) else x for x in fields)
+        found = Performance._make(values)
+    except (ValueError, TypeError):
+        return None
+    tables, wanted = (found.estimate, found.mcse, found.widening or {}, found.contribution), (*[shapes] * 3, of_blocks)
+    shown = ({name: np.shape(v) for name, v in table.items()} for table in tables)
+    whole = all(each.items() <= has.items() for each, has in zip(wanted, shown, strict=True))
+    return (known.looks[-1], found, failed) if whole else None
 
 
 def taken(cell: Cell) -> float:

@@ -14,7 +14,7 @@ are named by a digest of all that decides their contents.  Only who writes holds
 A file of batches has entries, each whole or none: a head and a payload.  The head says what the payload holds and its
 digest, and has a digest of its own: a flipped bit costs one entry.  What a killed process leaves behind the last whole
 entry nobody reads, and the next writer cuts off.  Of a batch that stands there twice the last one counts.  Digests show
-damage, not forgery, and what has the right one is believed.
+damage, not forgery.
 
 A payload is the moments of one batch; or of all batches from the first on, folded together; or what one batch of a
 population tells; or a summary of a cell: the numbers of batches at which it was looked at, and measures for moments.
@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.design.document import Design
@@ -61,6 +61,10 @@ MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 """Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
 DEFAULT_OUTPUT = Path("outputs")
+Named = dict[str, Any]
+Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]
+LARGEST_SUM = 1e100
+"""Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
 MAGIC = b"\x93batch\r\n"
 _HEAD = struct.Struct("<8s10sHqqq16s8s")
 _CHUNK = 1 << 20
@@ -192,17 +196,32 @@ def size_of(cell: Cell, count: int, halvings: int) -> int:
     return _HEAD.size + sum(8 * math.prod(shape) for shape in _shapes(cell, count, halvings))
 
 
-def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw:
-    """Return the moments in a payload, or what was drawn."""
-    drawn, shapes = entry.halvings == DRAWN, _shapes(cell, entry.n_batches, entry.halvings)
+def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
+    """Return the moments in a payload; None if their counts or sums are none that batches of the cell can have."""
+    drawn, size = entry.halvings == DRAWN, cell.simulation.batch_size
+    shapes = _shapes(cell, entry.n_batches, entry.halvings)
     shapes = shapes[:1] if drawn and payload[8:16] == bytes(8) else shapes  # nothing is defined
     ends = list(accumulate((8 * math.prod(shape) for shape in shapes), initial=0))
+    if len(payload) < ends[-1] or len(payload) % 8 or (drawn and not (cell.population and entry.n_batches == 1)):
+        return None
     parts = zip(pairwise(ends), shapes, strict=True)
     fields = [np.frombuffer(payload[first:last], "<f8").reshape(shape) for (first, last), shape in parts]
     failed = np.frombuffer(payload[ends[-1] :], "<i8")
+    inside = failed - entry.first * size
+    if not (np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < entry.n_batches * size))):
+        return None
     if drawn:
-        return Draw(int(fields[0][0]), tuple(fields[1:]) or None, failed)
-    return Moments._make([fields[0].view("<i8"), *fields[1:], failed])
+        n_defined = fields[0][0]
+        whole = n_defined + len(failed) == size
+        return Draw(int(n_defined), tuple(fields[1:]) if fields[1:] else None, failed) if whole else None
+    counted: Any = fields[0].view("<i8")
+    length = max(1, size // N_BLOCKS) << entry.halvings
+    replicates = np.clip(entry.n_batches * size - length * np.arange(len(counted)), 0, length)
+    lost = np.bincount((failed - entry.first * size) // length, minlength=len(counted))
+    small = all((np.abs(each) <= LARGEST_SUM).all() for each in (*fields[1:3], *fields[4:]))
+    if not (small and np.array_equal(counted + lost, replicates)):
+        return None
+    return Moments._make([counted, *fields[1:], failed])
 
 
 class Owner(Record):
@@ -224,6 +243,16 @@ class Owner(Record):
             return psutil.Process(self.pid).create_time() < self.started + 1.0
         except psutil.Error:
             return False
+
+
+class Finished(Record):
+    """Record of a finished cell: when it was looked at, and its measures if no moments are stored."""
+
+    looks: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]  # Numbers of batches
+    measures: Kept | None  # Fields of `Performance`, and replicates that failed
+
+
+SUMMARY = TypeAdapter(dict[str, Finished])
 
 
 class Store:
@@ -319,15 +348,18 @@ class Store:
         self._flush_due = due(began, FLUSH_SECONDS, DISK_SHARE)
 
     def read_batches(self, identity: str, keys: Iterable[int | str], cell: Cell) -> dict[int | str, Any]:
-        """Return moments by key: the number of a batch, or ``folded``; not what is missing or damaged."""
+        """Return moments by key: the number of a batch, or ``folded``; not what is missing, damaged or impossible."""
         stored = self.stored(identity)
         found = payloads(self.files, (stored[key] for key in keys if key in stored))
-        return {entry.key: unpack(payload, entry, cell) for entry, payload in found}
+        read = ((entry.key, unpack(payload, entry, cell)) for entry, payload in found)
+        return {key: moments for key, moments in read if moments is not None}
 
-    def summary(self, identity: str) -> dict[str, Any]:
-        """Numbers of batches at looks, and measures in the place of moments, by cell; nothing if that is damaged."""
-        entries = [entry for key, entry in self.stored(identity).items() if key == "summary"]
-        return next((json.loads(payload) for _, payload in payloads(self.files, entries)), {})
+    def summary(self, identity: str) -> dict[str, Finished]:
+        """Records of finished cells by their names; nothing of others, or if that is damaged."""
+        with contextlib.suppress(ValueError, StopIteration, KeyError):
+            entry = self.stored(identity)["summary"]
+            return SUMMARY.validate_json(next(payloads(self.files, [entry]))[1])
+        return {}
 
     def is_whole(self) -> bool:
         """True if no payload that counts is damaged."""

@@ -19,7 +19,7 @@ from simstudy import plan
 from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.state import RunState
-from simstudy.execution.store import store_of
+from simstudy.execution.store import entry_of, payloads, store_of
 
 
 @pytest.fixture
@@ -211,6 +211,14 @@ def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(te
     calls = computed(monkeypatch)
     (folded.parents[1] / ".status.json").unlink()
     assert run(design, output=tmp_path / "folded", executor="serial").equals(wanted) and not calls
+    for lacking in (b'"mse"', b'"hdi"') if text == LARGE else ():  # a file that somebody wrote
+        store = store_of(design, tmp_path / "folded")
+        ((entry, told),) = payloads(store.files, *(each.values() for each in store.index.values()))
+        forged = told.replace(lacking, b'"x"', 1)
+        store.replace([entry.identity], [(entry_of(*entry[:4], forged), forged)])
+        calls.clear()
+        again = run(design, output=tmp_path / "folded", executor="serial")
+        assert again.equals(wanted) and len(calls) == entry.first == 12
     whole = folded.read_bytes()
     calls.clear()
     # What is damaged is computed again, all that was folded with it as well.

@@ -42,8 +42,7 @@ ID, OTHER = "ab" * 10, "cd" * 10
 def some_moments(seed: int = 0) -> Moments:
     sums = np.random.default_rng(seed).normal(size=(16, 1, 2))
     moments = empty(16, np.array([0.5]), 2, len(GEOMETRIC_INDICES) + 1, controlled=True)
-    control, failed = np.repeat(sums, 5, axis=2)[..., :5], np.array([1, 5])
-    return moments._replace(n_defined=np.full(16, 2), error_sum=sums, control_sum=control, failed=failed)
+    return moments._replace(n_defined=np.full(16, 2), error_sum=sums, control_sum=np.repeat(sums, 5, axis=2)[..., :5])
 
 
 @pytest.fixture
@@ -123,6 +122,45 @@ def test_endless_file__is_not_searched_without_end(store, monkeypatch):
     os.truncate(store.folder / ".status.json", 1 << 40)
     with pytest.raises(UserError, match=r"status\.json: cannot be read: longer than"):
         store.files.read(".status.json", 1 << 20)
+
+
+def changed(array, *values):
+    array = array.copy()
+    array.flat[: len(values)] = values
+    return array
+
+
+def with_failures(moments: Moments, *failed: int) -> Moments:
+    """Failures of the replicates, all of which the first block seems to lack."""
+    counts = changed(moments.n_defined, moments.n_defined[0] - len(failed))
+    return moments._replace(n_defined=counts, failed=np.array(failed, np.int64))
+
+
+WRONG = {
+    "a count too many": lambda m: m._replace(n_defined=changed(m.n_defined, 3)),
+    "a count below zero": lambda m: m._replace(n_defined=changed(m.n_defined, -1)),
+    "a failure unnamed": lambda m: m._replace(n_defined=changed(m.n_defined, 1)),
+    "a failure of another block": lambda m: with_failures(m, 31),
+    "a failure of another batch": lambda m: with_failures(m, 64),
+    "a failure before the first": lambda m: with_failures(m, -1),
+    "an infinite sum": lambda m: m._replace(error_sum=changed(m.error_sum, np.inf)),
+    "an undefined sum": lambda m: m._replace(product_sum=changed(m.product_sum, np.nan)),
+    "a sum whose square overflows": lambda m: m._replace(product_sum=changed(m.product_sum, 1e200)),
+    "an undefined target": lambda m: m._replace(target=changed(m.target, np.nan)),
+    "another size": lambda m: m._replace(target=np.zeros(0)),
+}
+
+
+@pytest.mark.parametrize("forge", WRONG.values(), ids=WRONG.keys())
+def test_batch_that_cannot_be__is_damaged(forge, store):
+    store.write_batch(ID, 0, forge(some_moments()))
+    assert store.stored(ID).numbers == {0} and store.read_batches(ID, [0], CELL) == {}
+    for failed in ((), (0,), (1, 0)):  # the control: what is forged is refused for its contents alone
+        store.write_batch(ID, 0, with_failures(some_moments(), *failed))
+        assert store.read_batches(ID, [0], CELL)[0].failed.tolist() == sorted(failed)
+    unknown = changed(some_moments().statistic_sum, np.nan)  # as are statistics that have no meaning
+    store.write_batch(ID, 0, some_moments()._replace(statistic_sum=unknown))
+    assert store.read_batches(ID, [0], CELL)
 
 
 @pytest.mark.parametrize(
