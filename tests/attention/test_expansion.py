@@ -115,15 +115,15 @@ def test_averages_over_a_key_that_is_left_out__are_sums_over_a_grid(name):
     assert known.signal.min() > 0.9 and known.noise.min() > 0.1
 
 
-def measured(cell, n_batches=4):
-    blocks, estimator = controlled(stack(batches_of(cell, n_batches)))
+def measured(cell, batches=4):
+    """Blocks, and measures with their estimator, of batches or of so many."""
+    blocks, estimator = controlled(stack(batches_of(cell, batches) if isinstance(batches, int) else batches))
     assert not blocks.failed.size
     return blocks, performance(blocks, combine_heads(cell), cell.statistics)._replace(estimator=estimator)
 
 
-def gaps_from_theory(cell, blocks, found):
+def gaps_from(exact, cell, blocks, found):
     """|z| of the means of errors and products, and of all measures that theory predicts."""
-    exact = exact_moments(cell, *arrays_of(cell))
     assert exact.reason == ""
     rows, columns = pairs_of(cell.heads.n_heads)
     second = exact.covariance + exact.bias[..., None] * exact.bias[..., None, :]
@@ -153,9 +153,9 @@ CELLS = {
 def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypatch):
     settings = {"n_features": 3, "head_dim": 1, "noise_sd": 0.9, "batch_size": 4096} | CELLS[name]
     cell = cell_of(**settings, **CONTROL)
-    blocks, found = measured(cell)
+    exact, (blocks, found) = exact_moments(cell, *arrays_of(cell)), measured(cell)
     assert found.estimator == EXPANSION
-    assert gaps_from_theory(cell, blocks, found).max() < 4.5
+    assert gaps_from(exact, cell, blocks, found).max() < 4.5
     _, plain = measured(cell_of(**settings))
     assert all(plain.mcse[measure] > 1.5 * found.mcse[measure] for measure in MEASURES)
     # Negative controls: a centre that is off, and terms of products whose expectation is left out.
@@ -163,14 +163,15 @@ def test_run__is_that_of_the_exact_theory_or_shows_that_it_is_not(name, monkeypa
     wrongs = [{"mean": right.mean + 0.1}, {"product_mean": 0 * right.product_mean}, {"bias": np.nan * right.bias}]
     for changes in wrongs:
         monkeypatch.setattr(expansion, "known_of", lambda _, changes=changes: right._replace(**changes))
+        batches = batches_of(cell, 4)
         if "bias" not in changes:
             with monkeypatch.context() as unaudited:
                 unaudited.setattr(moments, "FARTHEST", np.inf)
-                assert gaps_from_theory(cell, *measured(cell)).max() > 8
+                assert gaps_from(exact, cell, *measured(cell, batches)).max() > 8
         # With noise above all, the mean of second order is less than the error of terms of first order, and with dot
         # products less than that of plain replicates.
         if name not in ("noise above all", "dot product") or "product_mean" not in changes:
-            _, audited = measured(cell)
+            _, audited = measured(cell, batches)
             assert "standard errors, not to 0" in audited.estimator
             assert audited.estimate["mse"] == plain.estimate["mse"]
 
