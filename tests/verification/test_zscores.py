@@ -101,26 +101,16 @@ def configuration(number: int) -> Configuration:
     if regression["kind"] == "zero" and treatment == "integrated" and statistic == "bias":
         # Nothing random would be left.
         statistic = "covariance"
-    known = treatment == "integrated" and other is None
-    cell = minimal_cell(
-        n_keys=n_keys,
-        head_dim=p,
-        n_features=draw.choice((max(3, 2 * p), 2 * p + 2)),
-        logits=logits,
-        # The narrowest are for quadrature.
-        bandwidth=draw.choice(BANDWIDTHS[logits, p][1 if other else 0 :]),
-        regression=regression,
-        noise=noise,
-        noise_treatment=treatment,
-        key_distribution=other or draw.choice(KEYS),
-        queries=draw.choice(QUERIES),
-        # The fewer keys, the more skewed the estimates, and the cheaper.
-        batch_size=1024 if n_keys >= 50 else 4096,
-        seed=number,
-        **_arrangement(draw, p),
-        # Last, so that other levels are drawn alike with it and without.
-        control=draw.choice(("none", "expansion")) if known else "none",
-    )
+    features, known = draw.choice((max(3, 2 * p), 2 * p + 2)), treatment == "integrated" and other is None
+    # The narrowest are for quadrature.
+    bandwidth = draw.choice(BANDWIDTHS[logits, p][1 if other else 0 :])
+    settings = {"n_keys": n_keys, "head_dim": p, "n_features": features, "logits": logits, "bandwidth": bandwidth}
+    settings |= {"regression": regression, "noise": noise, "noise_treatment": treatment, "seed": number}
+    settings |= {"key_distribution": other or draw.choice(KEYS), "queries": draw.choice(QUERIES)}
+    # The fewer keys, the more skewed the estimates, and the cheaper.
+    settings |= {"batch_size": 1024 if n_keys >= 50 else 4096} | _arrangement(draw, p)
+    # Last, so that other levels are drawn alike with it and without.
+    cell = minimal_cell(**settings, control=draw.choice(("none", "expansion")) if known else "none")
     # Quasi-Monte Carlo takes longer than the simulation that it is compared with: that may as well be precise.
     return Configuration(number, cell, statistic, n_batches=32 if other else 16)
 
