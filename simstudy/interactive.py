@@ -20,7 +20,7 @@ import xarray as xr
 
 from simstudy.design.document import Design
 from simstudy.design.load import Source, declared, load_design
-from simstudy.design.mistakes import hint
+from simstudy.design.settings.records import hint
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, store_of
 from simstudy.replicates.allocation import sized

@@ -13,8 +13,8 @@ from simstudy.attention.functions import results_of
 from simstudy.design.document import Design
 from simstudy.design.load import Source, load_design
 from simstudy.design.measures import OF_FUNCTIONS
-from simstudy.design.mistakes import hint
 from simstudy.design.settings.functions import as_array
+from simstudy.design.settings.records import hint
 from simstudy.errors import UserError
 from simstudy.formulas import covers
 from simstudy.results import ESTIMATOR, METHOD

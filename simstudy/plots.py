@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simstudy.design.figures import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure
+from simstudy.design.document import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure
 from simstudy.design.measures import averaged_measures
-from simstudy.design.mistakes import hint, validated
+from simstudy.design.settings.records import hint, validated
 from simstudy.errors import UserError
 from simstudy.report.figures import draw
 from simstudy.report.figures.beside_theory import STRIP

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, Literal, get_args, get_origin
 
-from simstudy.design import claims, document, figures, measures
-from simstudy.design.mistakes import hint
+from simstudy.design import document, measures
 from simstudy.design.settings import cell
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.records import records_in, tags
+from simstudy.design.settings.records import hint, records_in, tags
 from simstudy.errors import UserError
 
 TABLES: dict[str, Any] = {
@@ -18,8 +17,8 @@ TABLES: dict[str, Any] = {
     "measures.NAME": document.OwnMeasureText,
 }  # fmt: skip
 KINDS: dict[str, tuple[Any, Any]] = {
-    "claims.NAME": (claims.Claim, claims.BaseClaim),
-    "figures.NAME": (figures.Figure, figures.BaseFigure),
+    "claims.NAME": (document.Claim, document.BaseClaim),
+    "figures.NAME": (document.Figure, document.BaseFigure),
 }
 
 

@@ -22,7 +22,7 @@ from simstudy.design.measures import (
     labelled,
     registry,
 )
-from simstudy.design.settings.levels import Coordinates, level, selected
+from simstudy.design.settings.cell import Coordinates, level, selected
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
 

@@ -23,11 +23,11 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.builder import Study
+from simstudy.design.contents import distributions
 from simstudy.design.document import NAME
 from simstudy.design.load import read_design
-from simstudy.design.own import distributions
 from simstudy.design.settings.cell import OF_FUNCTIONS
-from simstudy.design.settings.code import BY_VALUE, STAND_INS
+from simstudy.design.settings.functions import BY_VALUE, STAND_INS
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import DEFAULT_OUTPUT, Store

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from simstudy.design.document import Design
-from simstudy.design.figures import ZIPPED, ZipFigure
+from simstudy.design.document import ZIPPED, Design, ZipFigure
 from simstudy.design.load import name_of, read_design
 from simstudy.design.measures import labelled
-from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import GradientBoostingLearner, RandomForestLearner
-from simstudy.design.settings.levels import selected
+from simstudy.design.settings.cell import Cell, selected
+from simstudy.design.settings.choices import GradientBoostingLearner, RandomForestLearner
 from simstudy.errors import UserError, require_extra
 from simstudy.execution.provenance import provenance
 from simstudy.execution.shares import part_of, require_same_engine

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from simstudy.design.claims import LEVEL
-from simstudy.design.mistakes import validated
+from simstudy.design.document import LEVEL
+from simstudy.design.settings.records import validated
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.verdicts.evidence import p_above, p_below

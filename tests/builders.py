@@ -13,9 +13,8 @@ import xarray as xr
 from simstudy.design.contents import read_contents
 from simstudy.design.document import Design
 from simstudy.design.load import Source, load_design
-from simstudy.design.mistakes import DesignError
 from simstudy.design.settings.cell import TABLE_OF, Cell
-from simstudy.design.settings.records import records_in, tags
+from simstudy.design.settings.records import DesignError, records_in, tags
 from simstudy.study import complete
 
 

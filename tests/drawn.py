@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.container import ErrorbarContainer
 from pydantic import TypeAdapter
 
-from simstudy.design.figures import Figure
+from simstudy.design.document import Figure
 from simstudy.report.figures.beside_theory import STRIP
 
 _FIGURE = TypeAdapter(Figure)

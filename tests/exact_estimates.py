@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from simstudy.design.claims import LEVEL, Claim
+from simstudy.design.document import LEVEL, Claim
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import Estimates, estimates_of
 from simstudy.verdicts.evidence import Contrast

@@ -18,7 +18,7 @@ from builders_results import build_design, build_results
 
 import simstudy
 from simstudy import plots
-from simstudy.design.settings.code import BY_VALUE, Code
+from simstudy.design.settings.functions import BY_VALUE, Code
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.report import terminal
 from simstudy.report.figures import draw, image

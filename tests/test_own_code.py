@@ -10,10 +10,10 @@ from commands import ROOT, simstudy
 
 import simstudy as package
 from simstudy.data.heads import key_projections
-from simstudy.design import own
+from simstudy.design import contents
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.load import confirmatory, load_design
-from simstudy.design.mistakes import DesignError
+from simstudy.design.settings.records import DesignError
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.replicates.batch import simulate_batch
@@ -106,7 +106,7 @@ def test_contents_of_the_file_and_versions_of_packages__identify_batches_and_its
     importing = cells(study(tmp_path, "import sklearn\n" + SOURCE))[0]
     end = f"\n# rests on scikit-learn {metadata.version('scikit-learn')}\n"
     assert importing.data.regression.code.text.endswith(end)
-    monkeypatch.setattr(own, "version", lambda name: "9.9")
+    monkeypatch.setattr(contents, "version", lambda name: "9.9")
     assert cells(tmp_path / "design.toml")[0].identity("e") != importing.identity("e")
 
 

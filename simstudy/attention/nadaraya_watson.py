@@ -15,7 +15,7 @@ from simstudy.data.geometry import diversity_indices
 from simstudy.data.shared import SharedData, projections_of
 from simstudy.data.span import span_of
 from simstudy.design.settings.cell import ATTENDED, Cell
-from simstudy.design.settings.ensembles import FittedCombination, NadarayaWatsonLearner
+from simstudy.design.settings.choices import FittedCombination, NadarayaWatsonLearner
 from simstudy.kernels import project
 from simstudy.kernels.devices import on_cuda
 from simstudy.kernels.errors import mean_variances

@@ -6,7 +6,7 @@ Index legend of `tilted`: q query, h head, k and l dimensions of a head, i key.
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.settings.mechanisms import (
+from simstudy.design.settings.choices import (
     EntmaxNormaliser,
     LocalLinearNormaliser,
     Normaliser,

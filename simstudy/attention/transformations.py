@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.design.settings.mechanisms import LowRankTransformation, MergeTransformation, Transformation
+from simstudy.design.settings.choices import LowRankTransformation, MergeTransformation, Transformation
 
 # Index legend: r replicate, q query, h head, k dimension of a head, i key.
 

@@ -33,7 +33,7 @@ def judge(
 
     The chance of any wrong verdict is at most 5 %, even if you add units and judge again, unless with `--looks one`.
     """
-    from simstudy.design.mistakes import DesignError
+    from simstudy.design.settings.records import DesignError
     from simstudy.judging.claims import read_claims
     from simstudy.judging.judged import judged, write_page
     from simstudy.report.tables import verdict_table

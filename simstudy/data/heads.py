@@ -12,8 +12,7 @@ import numpy as np
 
 from simstudy.data.addresses import Role, normals
 from simstudy.design.settings.cell import Cell, Heads
-from simstudy.design.settings.ensembles import GaussianQueries, GivenQueries, HeldOutQueries
-from simstudy.design.settings.mechanisms import PlainValueProjections
+from simstudy.design.settings.choices import GaussianQueries, GivenQueries, HeldOutQueries, PlainValueProjections
 
 
 def key_projections(cell: Cell, first: int = 0, count: int = 1) -> np.ndarray:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from simstudy.data.heads import query_points
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.code import OwnFunction
-from simstudy.design.settings.processes import (
+from simstudy.design.settings.choices import (
     Additive,
     FileRegression,
     FittedRegression,
@@ -28,6 +27,7 @@ from simstudy.design.settings.processes import (
     Sum,
     Zero,
 )
+from simstudy.design.settings.functions import OwnFunction
 from simstudy.kernels.elementary import wave
 
 Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ from simstudy.data.addresses import Drawn
 from simstudy.data.geometry import diversity_indices
 from simstudy.data.span import directions_of, n_coordinates, span_of
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.processes import FileRegression, FittedRegression
+from simstudy.design.settings.choices import FileRegression, FittedRegression
 from simstudy.kernels import project
 from simstudy.kernels.devices import gpu_kernels
 

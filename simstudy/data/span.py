@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simstudy.data import heads, regression
 from simstudy.design.settings.cell import Cell, Data
-from simstudy.design.settings.processes import AutoregressiveKeys, GaussianKeys, Keys, ResidualNoise, StudentKeys
+from simstudy.design.settings.choices import AutoregressiveKeys, GaussianKeys, Keys, ResidualNoise, StudentKeys
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from scipy import special
 
 from simstudy.data.addresses import Role, draw, normals, uniforms
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.processes import (
+from simstudy.design.settings.choices import (
     AutoregressiveKeys,
     FileKeys,
     GaussianKeys,

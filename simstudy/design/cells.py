@@ -10,16 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.design.contents import impossibilities, read_contents
+from simstudy.design.contents import OwnFiles, read_contents, try_functions
 from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.measures import RESERVED
-from simstudy.design.mistakes import DesignError, Problem, Steps, mistake, path_of, validated
-from simstudy.design.own import OwnFiles, try_functions
-from simstudy.design.settings.cell import OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Table
+from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table, by_levels, level
+from simstudy.design.settings.choices import FileKeys, ResidualNoise
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.levels import by_levels, level
-from simstudy.design.settings.records import Impossible
+from simstudy.design.settings.records import (
+    LARGEST,
+    SMALLEST,
+    DesignError,
+    Impossible,
+    Problem,
+    Steps,
+    mistake,
+    path_of,
+    validated,
+)
 
+MAX_ARRAY_BYTES = 8 << 30
+"""Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
+Broken = Iterator[tuple[str, str]]
+"""Of each rule that is broken, the setting to change and the remedy."""
 TRIES = 100
 """Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
 
@@ -128,7 +140,7 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
         cell = validated(Cell, tables | known, at, context=files)
         made |= {key: getattr(cell, table) for table, key in held.items()}
         try:
-            cell = read_contents(cell, files.folder)
+            cell = read_contents(cell, files.folder) if cell.files else cell
             wrong = impossibilities(cell)
             if files.trial and cell.own and not wrong:
                 try_functions(cell)
@@ -178,3 +190,145 @@ def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Ste
     value = cell.coordinates.get(setting, "")
     steps: Steps = [TABLE_OF[setting], setting] if setting in TABLE_OF else ["functions", *inside]
     return Problem(path_of(at(steps)), None if value == "" else value, remedy)
+
+
+def features_needed(heads: Heads) -> int:
+    """Return the smallest d: p directions for the first head, and for each other one more for each nonzero angle."""
+    turned = {
+        "orthogonal": heads.head_dim,
+        "rotated": heads.head_dim if heads.angle else 0,
+        "principal_angles": sum(angle > 0 for angle in heads.principal_angles or ()),
+    }
+    return heads.head_dim + (heads.n_heads - 1) * turned.get(heads.arrangement, 0)
+
+
+def impossibilities(cell: Cell) -> list[tuple[str, str]]:
+    """Return the setting and the remedy of every rule that the settings of a cell break together."""
+    if cell.functions is None:
+        found = [*_unmet(cell), *_unequal(cell), *_beyond(cell)]
+    else:
+        remedy = "is the name of something else in the results; give the number another name"
+        named = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
+        found = [*named, *cell.functions.impossibilities()]
+    short = (4, 8) if cell.population else ()
+    if (size := cell.simulation.batch_size) % N_BLOCKS and size not in short:
+        found.append(("batch_size", "must be a multiple of 16; of a population also 4 or 8"))
+    return found
+
+
+def _beyond(cell: Cell) -> Broken:
+    """Yield numbers that exceed others."""
+    data, heads, estimator, rows = cell.data, cell.heads, cell.estimator, cell.file_rows
+    d, p, n_heads, queries, keys = (
+        data.n_features,
+        heads.head_dim,
+        heads.n_heads,
+        cell.queries.queries,
+        data.key_distribution,
+    )
+    components, values = (getattr(heads.value_projections, name, 0) for name in ("n_components", "value_dim"))
+    at_most = [  # setting, a number of it, what it may not exceed
+        ("head_dim", p, "dimensions", d, "n_features"),
+        ("n_heads", features_needed(heads) if p <= d else 0, "features for so many heads", d, "n_features"),
+        ("key_distribution", getattr(keys, "n_components", 0), "components", d, "n_features"),
+        ("queries", max(map(len, getattr(queries, "points", [()]))), "coordinates of a point", d, "n_features"),
+        ("learner", getattr(estimator.learner, "max_features", 0), "features at a split", d, "n_features"),
+        ("transformation", getattr(estimator.transformation, "rank", 0), "as rank", p, "head_dim"),
+        ("value_projections", values, "dimensions of a value", components, "n_components"),
+        ("n_keys", 3 if estimator.learner.kind == "trained" else 0, "pairs for training", data.n_keys, "n_keys"),
+    ]
+    for term in data.terms:
+        lists = [getattr(term, name, ()) for name in ("coefficients", "direction")]
+        coordinates = getattr(term, "coordinates", ())
+        needed = max(*map(len, lists), getattr(term, "n_active", None) or 0, *coordinates)
+        at_most.append(("regression", needed, f"coordinates of {term.kind}", d, "n_features"))
+        if term.kind == "ridge" and not any(term.direction):
+            yield "regression", "the direction of a ridge function must not be zero"
+        if len({*coordinates}) < len(coordinates):
+            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
+    if isinstance(keys, FileKeys) and rows is not None:
+        asked, pairs = getattr(queries, "count", 0), data.n_keys + getattr(estimator.combination, "n_validation", 0)
+        kept = len(rows.keys) + len(rows.points) - keys.held_out
+        at_most += [
+            ("queries", asked if queries.kind == "held_out" else 0, "rows as queries", keys.held_out, "held_out"),
+            ("n_keys", pairs if keys.sampling == "without" else 0, "pairs without replacement", kept, "rows"),
+        ]
+    for setting, number, what, most, limit in at_most:
+        if number > most:
+            yield setting, f"{number} {what}, but {limit} = {most}; lower the one or raise the other"
+    if estimator.combination.kind == "optimal" and "heads" in cell.population:
+        yield "combination", "follows from errors of fixed heads, and heads are a population; change one of the two"
+    if isinstance(data.noise, ResidualNoise) and not data.noise.paired and "rows" in cell.population:
+        yield "noise", "of any row is not that of a population of rows; use paired = true"
+    if not SMALLEST <= cell.bandwidth <= LARGEST:
+        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+    numbers = {
+        # Keys as drawn, and as projected by every head.
+        "n_keys": data.n_keys * max(d, n_heads * p),
+        # Query points, and the moments of every pair of heads at each.
+        "queries": cell.n_queries * max(d, N_BLOCKS * n_heads**2),
+        # Both bases of every pair of heads.
+        "n_heads": n_heads**2 * d * p,
+        "value_projections": n_heads * values * max(components, n_heads * values),
+    }
+    for setting, count in numbers.items():
+        if 8 * count > MAX_ARRAY_BYTES:
+            array = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
+            yield setting, f"{array}; use fewer"
+
+
+def _unequal(cell: Cell) -> Broken:
+    """Yield numbers of entries that others contradict, and what an arrangement of heads lacks or does not take."""
+    heads, combination, rows, p = cell.heads, cell.estimator.combination, cell.file_rows, cell.heads.head_dim
+    entries: Any
+    for setting, entries, what, number, of in (
+        ("combination", getattr(combination, "weights", None), "weights", heads.n_heads, "n_heads"),
+        ("head_bandwidths", cell.estimator.head_bandwidths, "factors", heads.n_heads, "n_heads"),
+        ("principal_angles", heads.principal_angles, "angles", p, "head_dim"),
+        ("n_features", rows and rows.keys.T, "columns of the data", cell.data.n_features, "n_features"),
+    ):
+        if entries is not None and len(entries) != number:
+            yield setting, f"{len(entries)} {what} for {of} = {number}; state as many"
+    if heads.total_dim not in (None, heads.n_heads * p):
+        remedy = f"must be n_heads·head_dim = {heads.n_heads}·{p}; state a multiple, and one of the two alone"
+        yield "total_dim", remedy
+    needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
+    wanted = needs.get(heads.arrangement, heads.arrangement)
+    for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
+        if (getattr(heads, setting) is None) == (setting == wanted):
+            what = "state" if setting == wanted else "remove"
+            yield setting, f'{what} {setting} for arrangement = "{heads.arrangement}"'
+
+
+def _unmet(cell: Cell) -> Broken:
+    """Yield settings that need others: without these they have no meaning, or errors that nobody has derived."""
+    estimator, combination = cell.estimator, cell.estimator.combination
+    heads, distance, dot_product = 'learner = "nadaraya_watson"', 'logits = "distance"', 'logits = "dot_product"'
+    raw, drawn, untransformed = 'key_scale = "raw"', 'noise_treatment = "drawn"', 'transformation = "none"'
+    keys, queries, fitted = 'key_distribution = "file"', 'queries = "held_out"', 'regression = "fitted"'
+    exact = 'dtype = "float64"'  # (1 − |u|²)^9 falls below the smallest float32
+    plain = (untransformed, 'normaliser = "softmax"', "no product of kernels")
+    values = (heads, 'combination = "uniform"', 'reference = "none"')
+    stated = (*cell.data, *estimator, *cell.queries, *cell.simulation)
+    met = {f'{name} = "{getattr(value, "kind", value)}"' for name, value in stated}
+    met |= {"no product of kernels"} if combination.kind != "product" else set()
+    met |= {"weights that are not fitted"} if combination.kind != "fitted" else set()
+    met |= {"fixed weights of heads"} if combination.kind not in ("optimal", "fitted", "product") else set()
+    for setting, holds, needs in (
+        ("regression", cell.data.regression.kind in ("file", "fitted"), (keys, queries)),  # known at rows only
+        ("noise", cell.data.noise.kind == "residuals", (fitted,)),
+        ("queries", cell.queries.queries.kind == "held_out", (keys,)),
+        ("learner", estimator.learner.kind != "nadaraya_watson", (drawn, *plain)),
+        ("learner", estimator.learner.kind == "trained", (distance, raw)),
+        ("normaliser", estimator.normaliser.kind == "compact", (distance,)),
+        ("normaliser", estimator.normaliser.kind == "compact" and estimator.normaliser.power > 8, (exact,)),
+        ("transformation", getattr(estimator.transformation, "method", "") == "scores", (dot_product,)),
+        ("head_bandwidths", estimator.head_bandwidths is not None, (heads, raw)),
+        ("combination", combination.kind == "fitted", (heads, drawn)),
+        ("reference", estimator.reference != "none", (heads, *plain, "fixed weights of heads")),
+        ("mask", estimator.mask.kind != "none", (heads, untransformed, "weights that are not fitted")),
+        ("value_projections", cell.heads.value_projections.kind != "none", values),
+    ):
+        for need in needs if holds else ():
+            if need not in met:
+                yield setting, f"needs {need}; change one of the two"

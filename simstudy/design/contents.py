@@ -1,67 +1,46 @@
-"""Whether a cell can be: the contents of the files that it names, and the rules that tie several settings together."""
+"""What the files that a design names hold: heads, masks and rows of data as arrays, and functions as text.
 
+A file is read once.  Functions that may run are held against their contract.
+"""
+
+import ast
 import functools
-import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.files import read_arrays, read_regular
-from simstudy.design.measures import RESERVED
-from simstudy.design.settings.cell import N_BLOCKS, Cell, Heads, Matrices
-from simstudy.design.settings.mechanisms import FileMask, RandomValueProjections
-from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, ResidualNoise
-from simstudy.design.settings.records import LARGEST, SMALLEST, Impossible
+from simstudy.design.files import read_arrays, read_regular, read_text
+from simstudy.design.settings.cell import Cell, Matrices
+from simstudy.design.settings.choices import FileKeys, FileRegression, FittedRegression
+from simstudy.design.settings.functions import BY_VALUE, Code, Draw, Functions, OwnCode, OwnFunction, OwnHeads
+from simstudy.design.settings.records import LARGEST, Impossible
 from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
 from simstudy.errors import UserError, require_extra
 
-MAX_BYTES, MAX_DATA_BYTES = 64 << 20, 1 << 28
-"""Largest files that are read: of heads and masks, a copy of which every cell holds that uses it; of rows of data."""
-MAX_ARRAY_BYTES = 8 << 30
-"""Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
-Broken = Iterator[tuple[str, str]]
-"""Of each rule that is broken, the setting to change and the remedy."""
+MAX_BYTES, MAX_DATA_BYTES, MAX_CODE_BYTES = 64 << 20, 1 << 28, 1 << 18
+"""Largest files that are read: of heads and masks, of rows of data, and of Python, which travels with every task."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
-
-
-def contents(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
-    cells = list(cells)
-    read = {}
-    for content, path in ((getattr(cell, field), path) for cell in cells for _, path, (field, _) in named_files(cell)):
-        if isinstance(content, Rows):
-            read[content.digest] = path
-        elif content is not None:
-            read[hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()] = path
-    pieces = (piece for cell in cells for _, piece in cell.own)
-    return read | {piece.code.label: piece.path for piece in pieces if piece.code is not None}
+_IDENTIFIED = {"numpy", "scipy", "numba"}
+distributions = functools.cache(packages_distributions)
 
 
 def read_contents(cell: Cell, folder: Path) -> Cell:
     """Return a cell with the contents of its files; raises Impossible if they are not what it states."""
+    readers = {"file_projections": _read_heads, "file_mask": _read_mask, "file_rows": _read_rows}
     found: dict[str, Any] = {}
-    for setting, path, (field, read) in named_files(cell):
+    for field, (setting, path) in cell.files.items():
         try:
-            found[field] = read(folder / path, cell)
+            found[field] = readers[field](folder / path, cell)
         except UserError as error:
             raise Impossible(setting, str(error)) from None
-    return cell.model_copy(update=found) if found else cell
-
-
-def named_files(cell: Cell) -> Iterator[tuple[str, str, tuple[str, Callable[[Path, Cell], Any]]]]:
-    """Yield the settings that name a file, its path, the field of a cell that holds its contents, and what reads it."""
-    heads, keys = cell.heads, cell.data.key_distribution
-    if heads.arrangement == "file" and heads.file is not None:
-        yield "file", heads.file, ("file_projections", _read_heads)
-    if isinstance(mask := cell.estimator.mask, FileMask):
-        yield "mask", mask.path, ("file_mask", _read_mask)
-    if isinstance(keys, FileKeys):
-        yield "key_distribution", keys.path, ("file_rows", _read_rows)
+    return cell.model_copy(update=found)
 
 
 def _array(content: bytes, remedy: str = "") -> NDArray:
@@ -167,150 +146,115 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
     return columns
 
 
-def features_needed(heads: Heads) -> int:
-    """Return the smallest d: p directions for the first head, and for each other one more for each nonzero angle."""
-    turned = {
-        "orthogonal": heads.head_dim,
-        "rotated": heads.head_dim if heads.angle else 0,
-        "principal_angles": sum(angle > 0 for angle in heads.principal_angles or ()),
-    }
-    return heads.head_dim + (heads.n_heads - 1) * turned.get(heads.arrangement, 0)
+class OwnFiles:
+    """Python files of a study, each read once: code of those that are trusted may run, and is tried where ``trial``.
+
+    Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
+    """
+
+    def __init__(self, folder: Path, trust: Iterable[str | Path], shipped: bool) -> None:
+        named = [trust] if isinstance(trust, str | Path) else trust
+        named = [*named, *(sorted(folder.glob("*.py")) if shipped else ())]
+        self._trusted = {_text(Path(path), f"--trust {path}") for path in named}
+        self._text = functools.cache(_text)
+        self.folder, self.trial = folder, not shipped
+
+    def read(self, piece: OwnCode) -> None:
+        """Give functions the code of their file, which defines them as far as that shows without running it."""
+        object.__setattr__(piece, "code", code := self._code(piece.path))
+        _require_defined(code, piece.uses_functions, piece.builtin)
+
+    def number(self, function: Any, parameters: dict[str, Any]) -> float:
+        """Return the number that a function of functions.py gives."""
+        _require_defined(code := self._code("functions.py"), [function])
+        call = code.function(function)
+        try:
+            return float(0.0 + call(**parameters))  # no text
+        except Exception as error:
+            raise UserError(f"{code.place}: {function} raises {type(error).__name__}: {error}") from None
+
+    def _code(self, name: str) -> Code:
+        path = self.folder / name
+        by_value = BY_VALUE.get(text := self._text(path, str(path)), {})  # code of this very process needs no trust
+        return Code(text, str(path), bool(by_value) or text in self._trusted, tuple(by_value.items()))
 
 
-def impossibilities(cell: Cell) -> list[tuple[str, str]]:
-    """Return the setting and the remedy of every rule that the settings of a cell break together."""
-    if cell.functions is not None:
-        remedy = "is the name of something else in the results; give the number another name"
-        named = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
-        return [*named, *cell.functions.impossibilities(), *_sizes(cell)]
-    found = [broken for rule in (_rows, _heads, _estimator, _sizes) for broken in rule(cell)]
-    # What settings need of others: without it they have no meaning, or errors that nobody has derived.
-    estimator, noise, combination = cell.estimator, cell.data.noise, cell.estimator.combination
-    heads, distance, dot_product = 'learner = "nadaraya_watson"', 'logits = "distance"', 'logits = "dot_product"'
-    raw, drawn, untransformed = 'key_scale = "raw"', 'noise_treatment = "drawn"', 'transformation = "none"'
-    plain = (untransformed, 'normaliser = "softmax"', "no product of kernels")
-    met = {f'{name} = "{getattr(value, "kind", value)}"' for name, value in (*estimator, *cell.simulation)}
-    met |= {f'a population without "{name}"' for name in ("heads", "rows") if name not in cell.population}
-    met |= {"no product of kernels"} if combination.kind != "product" else set()
-    met |= {"weights that are not fitted"} if combination.kind != "fitted" else set()
-    met |= {"fixed weights of heads"} if combination.kind not in ("optimal", "fitted", "product") else set()
-    values = (heads, 'combination = "uniform"', 'reference = "none"')
-    for setting, holds, needs in (
-        ("learner", estimator.learner.kind != "nadaraya_watson", (drawn, *plain)),
-        ("learner", estimator.learner.kind == "trained", (distance, raw)),
-        ("normaliser", estimator.normaliser.kind == "compact", (distance,)),
-        ("transformation", getattr(estimator.transformation, "method", "") == "scores", (dot_product,)),
-        ("head_bandwidths", estimator.head_bandwidths is not None, (heads, raw)),
-        ("combination", combination.kind == "fitted", (heads, drawn)),
-        ("combination", combination.kind == "optimal", ('a population without "heads"',)),
-        ("noise", isinstance(noise, ResidualNoise) and not noise.paired, ('a population without "rows"',)),
-        ("reference", estimator.reference != "none", (heads, *plain, "fixed weights of heads")),
-        ("mask", estimator.mask.kind != "none", (heads, untransformed, "weights that are not fitted")),
-        ("value_projections", cell.heads.value_projections.kind != "none", values),
-    ):
-        found += [(setting, f"needs {need}; change one of the two") for need in needs if holds and need not in met]
-    return found
+def _require_defined(code: Code, names: Iterable[Any], builtin: Iterable[str] = ()) -> None:
+    for name in names:
+        if name not in (known := [*code.functions, *builtin]):
+            raise UserError(f"{code.place}: defines no function {name!r}; known are {', '.join(known) or 'none'}")
 
 
-def _rows(cell: Cell) -> Broken:
-    keys, data, queries, rows = cell.data.key_distribution, cell.data, cell.queries.queries, cell.file_rows
-    by_rows, fitted = isinstance(data.regression, FileRegression | FittedRegression), data.regression.kind == "fitted"
-    if isinstance(data.noise, ResidualNoise) and not fitted:
-        yield "noise", 'residuals are those of a fit; use regression = "fitted"'
-    if by_rows and queries.kind != "held_out":
-        yield "queries", f'regression = "{data.regression.kind}" is known at rows only; use kind = "held_out"'
-    if not isinstance(keys, FileKeys) or rows is None:
-        if by_rows or queries.kind == "held_out":
-            remedy = 'speaks of rows of data; use key_distribution = { kind = "file", path = "FILE" }'
-            yield "regression" if by_rows else "queries", remedy
-        return
-    if queries.kind == "held_out" and queries.count > keys.held_out:
-        remedy = f"count = {queries.count} exceeds held_out = {keys.held_out}; lower count or raise held_out"
-        yield "queries", remedy
-    if data.n_features != (found := rows.keys.shape[1]):
-        yield "n_features", f"the data have {found} columns of features; state their number, or other columns"
-    needed = data.n_keys + getattr(cell.estimator.combination, "n_validation", 0)
-    kept = len(rows.keys) + len(rows.points) - keys.held_out
-    if keys.sampling == "without" and needed > kept:
-        yield "n_keys", f"{needed} pairs without replacement, but the data have {kept} rows; use fewer"
+def try_functions(cell: Cell) -> None:
+    """Hold the trusted functions of a cell against their contract; raises Impossible if they break it."""
+    for setting, piece in cell.own:
+        if piece.code is not None and piece.code.trusted:
+            try:
+                _try(piece, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim)
+            except UserError as error:
+                raise Impossible(setting, str(error)) from None
 
 
-def _heads(cell: Cell) -> Broken:
-    heads, d, p, angles = cell.heads, cell.data.n_features, cell.heads.head_dim, cell.heads.principal_angles
-    needed = features_needed(heads)
-    if p > d:
-        yield "head_dim", f"exceeds n_features = {d}; lower head_dim or raise n_features"
-    elif d < needed:
-        them = f'{heads.n_heads} "{heads.arrangement}" heads of head_dim {p} take up {needed} features'
-        yield "n_heads", f"{them}; n_features is {d}: raise it, or use fewer or smaller heads"
-    if heads.total_dim not in (None, heads.n_heads * p):
-        remedy = f"must be n_heads·head_dim = {heads.n_heads}·{p}; state a multiple, and one of the two alone"
-        yield "total_dim", remedy
-    needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
-    wanted = needs.get(heads.arrangement, heads.arrangement)
-    for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
-        if (getattr(heads, setting) is None) == (setting == wanted):
-            what = "state" if setting == wanted else "remove"
-            yield setting, f'{what} {setting} for arrangement = "{heads.arrangement}"'
-    if angles is not None and len(angles) != p:
-        yield "principal_angles", f"state head_dim = {p} angles"
+def _text(path: Path, place: str) -> str:
+    """The text of a file, with a line on the packages it rests on; what rests on files beside it is refused."""
+    try:
+        nodes = list(ast.walk(ast.parse(text := read_text(path, MAX_CODE_BYTES))))
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise UserError(f"{place}: not Python: {' '.join(str(error).split())}") from None
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    imported = {name.partition(".")[0] for name in names}
+    rests = []
+    for name in sorted(imported - _IDENTIFIED - {path.stem} - sys.stdlib_module_names):
+        if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir():
+            remedy = "which would not identify what is computed; write it into this file, or install it as a package"
+            raise UserError(f"{place}: imports {name} from beside it, {remedy}")
+        rests += [f"{package} {version(package)}" for package in sorted({*distributions().get(name, ())})]
+    return f"{text}\n# rests on {', '.join(rests)}\n" if rests else text
 
 
-def _estimator(cell: Cell) -> Broken:
-    estimator, n_heads, d, p = cell.estimator, cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
-    combination, factors, learner = estimator.combination, estimator.head_bandwidths, estimator.learner
-    normaliser, transformation, values = estimator.normaliser, estimator.transformation, cell.heads.value_projections
-    if combination.kind == "given" and len(combination.weights) != n_heads:
-        remedy = f"{len(combination.weights)} weights for n_heads = {n_heads}; state one for each head"
-        yield "combination", remedy
-    if factors is not None and len(factors) != n_heads:
-        yield "head_bandwidths", f"{len(factors)} factors for n_heads = {n_heads}; state one for each head"
-    if learner.kind == "random_forest" and learner.max_features > d:
-        yield "learner", f"max_features = {learner.max_features} exceeds n_features = {d}; lower it"
-    if learner.kind == "trained" and cell.data.n_keys < 3:
-        yield "n_keys", "training leaves one pair out; use at least 3"
-    if normaliser.kind == "compact" and normaliser.power > 8 and cell.simulation.dtype == "float32":
-        yield "dtype", f"(1 − |u|²)^{normaliser.power} falls below the smallest float32; use float64"
-    if transformation.kind == "low_rank" and transformation.rank > p:
-        yield "transformation", f"rank = {transformation.rank} exceeds head_dim = {p}; lower it"
-    if isinstance(values, RandomValueProjections) and values.value_dim > values.n_components:
-        remedy = f"value_dim = {values.value_dim} of n_components = {values.n_components}; lower it"
-        yield "value_projections", remedy
+@functools.lru_cache(maxsize=64)
+def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
+    """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
+    n_replicates, n_keys = 3, 5
+    draw = np.random.Generator(np.random.Philox(key=1))
+    x = draw.standard_normal((n_features, n_replicates, n_keys))
+    if isinstance(piece, Functions):
+        numbers = piece.numbers
+        _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(n_keys)[part])).values()], axis=-1))
+        for name in piece.of_means.keys() & {*piece.uses_functions}:
+            piece.of_means[name]({each: np.ones(1) for each in piece.measured})
+    elif isinstance(piece, OwnHeads):
+        normals = draw.standard_normal((n_heads, n_features, head_dim))
+        _hold(piece, piece.name, lambda part: piece.call(normals.shape, normals)[part])
+        if (np.linalg.matrix_rank(piece.call(normals.shape, normals)) < head_dim).any():
+            piece.refuse(f"{piece.name} returns a head of a rank below head_dim = {head_dim}")
+    elif isinstance(piece, OwnFunction):
+
+        def at(points: NDArray) -> NDArray:
+            return piece.call(points.shape[1:], points)
+
+        _hold(piece, piece.name, lambda part: at(x[:, part]))
+        if not np.array_equal(at(x[:, :1, :2]), at(x)[:1, :2]):
+            fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
+            piece.refuse(f"{piece.name} {fault}")
 
 
-def _sizes(cell: Cell) -> Broken:
-    data, n_heads, p = cell.data, cell.heads.n_heads, cell.heads.head_dim
-    d, keys, queries = data.n_features, data.key_distribution, cell.queries.queries
-    if keys.kind == "mixture" and keys.n_components > d:
-        yield "key_distribution", f"n_components = {keys.n_components} needs as many features; n_features is {d}"
-    if queries.kind == "points" and max(map(len, queries.points)) > d:
-        yield "queries", f"a query point has more coordinates than n_features = {d}; shorten it"
-    for term in data.terms:
-        lists = [getattr(term, name, ()) for name in ("coefficients", "direction")]
-        coordinates = getattr(term, "coordinates", ())
-        needed = max(*map(len, lists), getattr(term, "n_active", None) or 0, *coordinates)
-        if needed > d:
-            yield "regression", f"{term.kind} uses coordinate {needed}; n_features is {d}"
-        if term.kind == "ridge" and not any(term.direction):
-            yield "regression", "the direction of a ridge function must not be zero"
-        if len({*coordinates}) < len(coordinates):
-            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
-    if not SMALLEST <= cell.bandwidth <= LARGEST:
-        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
-    size, short = cell.simulation.batch_size, (4, 8) if cell.population else ()
-    if size % N_BLOCKS and size not in short:
-        yield "batch_size", "must be a multiple of 16; of a population also 4 or 8"
-    numbers = {
-        # Keys as drawn, and as projected by every head.
-        "n_keys": data.n_keys * max(d, n_heads * p),
-        # Query points, and the moments of every pair of heads at each.
-        "queries": cell.n_queries * max(d, N_BLOCKS * n_heads**2),
-        # Both bases of every pair of heads.
-        "n_heads": n_heads**2 * d * p,
-    }
-    if isinstance(values := cell.heads.value_projections, RandomValueProjections):
-        numbers["value_projections"] = n_heads * values.value_dim * max(values.n_components, n_heads * values.value_dim)
-    for setting, count in numbers.items():
-        if 8 * count > MAX_ARRAY_BYTES:
-            array = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
-            yield setting, f"{array}; use fewer"
+def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
+    """Hold a function against its contract: finite numbers of replicates that follow from its arguments alone.
+
+    In some replicates a simulation may fail.
+    """
+    whole, fails = compute(slice(None)), isinstance(piece, Functions)
+    if fails and np.isnan(whole).any(axis=-1).all():
+        piece.refuse(f"{name} gives no finite numbers in any of {len(whole)} replicates on which it was tried")
+    if not fails and not np.isfinite(whole).all():
+        piece.refuse(f"{name} returns values that are not finite")
+    if not np.array_equal(whole, compute(slice(None)), equal_nan=True):
+        piece.refuse(f"{name} returns other values when it is called again; it must follow from its arguments alone")
+    slack = 1e-12 if fails else 0.0
+    if not np.allclose(whole[1:], compute(slice(1, None)), rtol=1e-9, atol=slack, equal_nan=True):
+        fault = "gives a replicate other numbers among other replicates; no replicate may see another"
+        piece.refuse(f"{name} {fault}, and the first axis of arrays is that of replicates")

@@ -2,19 +2,17 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
-from simstudy.design.claims import Claim, MeasureName
-from simstudy.design.figures import Figure
-from simstudy.design.mistakes import RULE
-from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.code import FunctionName
-from simstudy.design.settings.levels import label
-from simstudy.design.settings.records import Line, Paragraphs, Positive, Record
+from simstudy.design.measures import IndexName
+from simstudy.design.settings import records
+from simstudy.design.settings.cell import Cell, label
+from simstudy.design.settings.functions import FunctionName
+from simstudy.design.settings.records import Line, NonNegative, Positive, Real, Record, refusal, tagged_union
+from simstudy.errors import UserError
 
 MAX_CELLS = 20_000
 """Largest number of cells of a design: beyond it, a list of factor values is surely a mistake."""
@@ -37,17 +35,17 @@ def _of_range(value: Any) -> Any:
     bounds = value.get("range")
     bounds = bounds if isinstance(bounds, list) and all(type(bound) is int for bound in bounds) else []
     if value.keys() != {"range"} or not 2 <= len(bounds) <= 3 or 0 in bounds[2:]:
-        raise PydanticCustomError("range", "must be a list, or { range = [first, stop] } or [first, stop, step]")
+        raise refusal("must be a list, or { range = [first, stop] } or [first, stop, step]")
     numbers = range(*bounds)
     if numbers[MAX_CELLS:]:
-        raise PydanticCustomError("range", "must be a range of {most} numbers at most", {"most": MAX_CELLS})
+        raise refusal(f"must be a range of {MAX_CELLS} numbers at most")
     return list(numbers)
 
 
 def _levels(levels: list[Any]) -> list[Any]:
     """Refuse what is no level, as it does not equal itself."""
     if any(isinstance(level, float) and math.isnan(level) for level in levels):
-        raise PydanticCustomError(RULE, "nan is no level; remove it, or give a number or a text")
+        raise refusal("nan is no level; remove it, or give a number or a text")
     return levels
 
 
@@ -55,12 +53,13 @@ def _factor(name: str) -> str:
     """Refuse a part of a choice that is no level by itself."""
     setting, _, parameter = name.partition(".")
     if parameter in ("kind", "label"):
-        remedy = "is the kind or the label of a choice; write {setting} = […], of choices in whole"
-        raise PydanticCustomError(RULE, remedy, {"setting": setting})
+        raise refusal(f"is the kind or the label of a choice; write {setting} = […], of choices in whole")
     return name
 
 
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+MeasureName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""Name of a measure: whether cells have it is seen later, as functions give measures of their own names."""
 Factor = Annotated[str, AfterValidator(_factor)]
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range), AfterValidator(_levels)]
 
@@ -70,7 +69,7 @@ class Study(Record):
 
     name: Name
     title: Line = Field(min_length=1)
-    aim: Paragraphs = Field(min_length=1)
+    aim: records.Paragraphs = Field(min_length=1)
 
 
 class Precision(Record):
@@ -90,7 +89,7 @@ class Precision(Record):
     def _above_floor(cls, ceiling: int, info: ValidationInfo) -> int:
         floor = info.data.get("min_replicates", 1)
         if floor > ceiling:
-            raise PydanticCustomError(RULE, "below min_replicates = {floor}; raise it or lower that", {"floor": floor})
+            raise refusal(f"below min_replicates = {floor}; raise it or lower that")
         return ceiling
 
 
@@ -103,7 +102,7 @@ class Budget(Record):
 def _ends(ends: list[Any]) -> list[Any]:
     numbers = [end for end in ends if type(end) in (int, float) and math.isfinite(end)]
     if len(numbers) != 2 or len(ends) != 2 or not ends[0] < ends[1]:
-        raise PydanticCustomError(RULE, "must be two numbers, [lowest, highest]")
+        raise refusal("must be two numbers, [lowest, highest]")
     return ends
 
 
@@ -120,9 +119,9 @@ class Law(Record):
     @model_validator(mode="after")
     def _one_entry(self) -> Self:
         if sum(map(bool, (self.uniform, self.log_uniform, self.one_of))) != 1:
-            raise PydanticCustomError(RULE, "must have one entry: uniform, log_uniform or one_of")
+            raise refusal("must have one entry: uniform, log_uniform or one_of")
         if self.log_uniform and self.log_uniform[0] <= 0:
-            raise PydanticCustomError(RULE, "must be positive, as it has a logarithm; raise the lowest")
+            raise refusal("must be positive, as it has a logarithm; raise the lowest")
         return self
 
     def draw(self, rng: np.random.Generator) -> Any:
@@ -181,6 +180,244 @@ class OwnMeasureText(Record):
     formula: Line = ""
     unit: Line = "1"
     counted: bool = True
+
+
+Origin = Literal[
+    "abstract C1", "abstract C2", "abstract C3", "abstract C4", "abstract C5", "abstract C6", "abstract C7",
+    "abstract C8", "abstract C9", "abstract C10", "abstract C11", "related paper", "full text", "consequence",
+    "negative control", "foil", "identity", "unstated",
+]  # fmt: skip
+"""Where a claim comes from: what the abstract of Fokoué (arXiv 2605.20271) asserts, in its order, or another source."""
+Theory = Literal["exact", "leading"]
+Scale = Literal["linear", "log_log", "log_x"]
+Direction = Literal["increasing", "decreasing"]
+Verdict = Literal["supported", "contradicted", "undecided"]
+Selection = dict[str, Any]
+LEVEL = 0.05
+"""Chance of a wrong contradiction or support among all claims of a study."""
+SELECTION: Any = Field(default_factory=dict)
+Factors = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class BaseClaim(Record):
+    """Entries of all claims: the sentence, the grid and cells on which it is tested, the measure, the expected verdict.
+
+    ``index`` is a diversity index, for the measure "hdi".  ``where`` selects cells by settings and their values.  On a
+    grid with a domain the claim ``holds`` in each setting that is drawn, or on average.  ``these_draws`` says why the
+    claim speaks of the query points, heads and rows that were drawn alone.  ``stands`` selects the cell whose first
+    comparison represents the claim, by default the one that decides it.
+    """
+
+    kind: str
+    statement: Line = Field(min_length=1)
+    grid: str
+    measure: MeasureName
+    index: IndexName | None = None
+    where: Selection = SELECTION
+    holds: Literal["everywhere", "on_average"] = "everywhere"
+    expected: Verdict = "supported"
+    these_draws: Line = ""
+    origin: Origin = "unstated"
+    stands: Selection | None = None
+
+
+class AgreesWithTheory(BaseClaim):
+    """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin; exact at any n, or leading."""
+
+    kind: Literal["agrees_with_theory"]
+    source: Theory = "leading"
+    margin: Positive
+
+
+class Monotone(BaseClaim):
+    """Along x, other factors fixed, each step of the measure goes in the direction."""
+
+    kind: Literal["monotone"]
+    x: str
+    direction: Direction
+
+
+class PairedClaim(BaseClaim):
+    """Entries of claims on a measure, or on its difference or ratio to the cell of other factors ``versus``."""
+
+    versus: Selection | None = None
+    compared: Literal["difference", "ratio"] = "difference"
+
+
+def _evaluated(stated: Any, info: ValidationInfo) -> Any:
+    """Return a number, also of ``{ function = "NAME", PARAMETER = … }`` of the study."""
+    if not isinstance(stated, dict) or "function" not in stated or info.context is None:
+        return stated
+    try:
+        return info.context.number(stated["function"], {k: v for k, v in stated.items() if k != "function"})
+    except UserError as error:
+        raise refusal(str(error), "unread") from None
+
+
+Number = Annotated[Real, BeforeValidator(_evaluated)]
+
+
+class WithinMargin(BaseClaim):
+    """Entries of claims on a number: the number, a margin, and the number that would be found if it were wrong."""
+
+    value: Number
+    margin: NonNegative
+    excludes: Number | None = None
+
+
+class Equals(PairedClaim, WithinMargin):
+    """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
+
+    kind: Literal["equals"]
+    value: Number
+
+
+class LargerThan(PairedClaim):
+    """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value.
+
+    A claim that it is smaller exchanges ``where`` and ``versus``.
+    """
+
+    kind: Literal["larger_than"]
+    value: Number = 0.0
+
+
+class Slope(WithinMargin):
+    """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
+
+    kind: Literal["slope"]
+    x: str
+    scale: Scale = "linear"
+    value: Number
+
+
+class ViolatedPairs(BaseClaim):
+    """Few pairs of selected cells have measure and diversity index in the wrong order, at each level of ``by``."""
+
+    kind: Literal["violated_pairs"]
+    measure: MeasureName = "mse"
+    against: IndexName
+    by: str | None = None
+    direction: Direction = "decreasing"
+    at_most: records.Share
+
+
+class OptimumClaim(BaseClaim):
+    """Entries of claims on the place x of the least value."""
+
+    measure: MeasureName = "mse"
+    x: str
+
+
+class Optimum(OptimumClaim):
+    """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed, or tuned."""
+
+    kind: Literal["optimum"]
+    tune: Factors = ()
+    source: Theory | None = None
+    value: Annotated[Positive, BeforeValidator(_evaluated)] | None = None
+    ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+
+
+class OptimumSlope(OptimumClaim, WithinMargin):
+    """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value."""
+
+    kind: Literal["optimum_slope"]
+    along: str
+    scale: Literal["log_x", "log_log"] = "log_x"
+    value: Number
+
+
+_Claims = AgreesWithTheory | Monotone | Equals | LargerThan | Slope | ViolatedPairs | Optimum | OptimumSlope
+Claim = Annotated[_Claims, Field(discriminator="kind")]
+
+
+ZIPPED, MOST_ZIPS = 200, 12
+"""Replicates of a cell, and cells, whose intervals a figure shows."""
+AxisScale = Literal["linear", "log"]
+
+
+class BaseFigure(Record):
+    """Entries of all figures: the sentence, the measure that is drawn, and of which cells."""
+
+    stored: ClassVar[tuple[str, ...]] = ()
+    """Variables of the results that a run computes for the figure."""
+
+    title: Line = Field(min_length=1)
+    grid: str
+    y: MeasureName
+    where: Selection = SELECTION
+
+
+class PanelFigure(BaseFigure):
+    """A figure that tells factors apart by colour and panel."""
+
+    hue: str | None = None
+    panel: str | None = None
+
+
+class CurveFigure(PanelFigure):
+    """y against factor x, beside theory."""
+
+    kind: Literal["curve"] = "curve"
+    x: str
+    x_scale: AxisScale = "linear"
+    y_scale: AxisScale = "linear"
+
+
+class DiversityFigure(PanelFigure):
+    """y against a diversity index."""
+
+    kind: Literal["diversity"]
+    index: IndexName
+    x_scale: AxisScale = "linear"
+    y_scale: AxisScale = "linear"
+
+
+class OrderingFigure(PanelFigure):
+    """Share of pairs of cells in which the more diverse cell has the larger y, for every index."""
+
+    stored = ("wrong_pair_share", "wrong_pair_share_mcse")
+
+    kind: Literal["ordering"]
+
+
+class OptimumFigure(PanelFigure):
+    """The level of factor ``over`` with the least y, against factor x."""
+
+    stored = ("optimum_share",)
+
+    kind: Literal["optimum"]
+    x: str
+    x_scale: AxisScale = "linear"
+    over: str
+    tune: Factors = ()
+
+
+class NestedLoopFigure(PanelFigure):
+    """y in every cell, above the levels of the factors."""
+
+    kind: Literal["nested_loop"]
+    y_scale: AxisScale = "linear"
+    target: float | None = None
+
+
+class LollipopFigure(PanelFigure):
+    """y in every cell as a stick from ``target``, or from 0."""
+
+    kind: Literal["lollipop"]
+    target: float | None = None
+
+
+class ZipFigure(BaseFigure):
+    """Intervals of the first 200 replicates of each cell of a simulation, the worst on top."""
+
+    kind: Literal["zip"]
+    y: Literal["coverage"] = "coverage"
+
+
+_OfCells = CurveFigure | DiversityFigure | NestedLoopFigure | LollipopFigure | ZipFigure
+Figure = Annotated[_OfCells | OrderingFigure | OptimumFigure, tagged_union("curve")]
 
 
 class Declared(Record):

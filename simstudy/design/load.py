@@ -16,11 +16,11 @@ import numpy as np
 
 from simstudy.design.answerable import PlannedGrid, require_answerable
 from simstudy.design.cells import cells_of, require_few_cells
+from simstudy.design.contents import OwnFiles
 from simstudy.design.document import NAME, Confirmation, Declared, Design, Document, PlannedCell, Precision
 from simstudy.design.files import read_text
-from simstudy.design.mistakes import DesignError, Problem, Steps, hint, mistake, validated
-from simstudy.design.own import OwnFiles
 from simstudy.design.settings.cell import TABLES
+from simstudy.design.settings.records import DesignError, Problem, Steps, hint, mistake, validated
 from simstudy.errors import UserError
 
 LOCAL = Path("designs")

@@ -14,12 +14,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from simstudy.design.settings.cell import TABLE_OF, Cell
-from simstudy.design.settings.levels import setting
 from simstudy.errors import UserError
 from simstudy.formulas import CATALOGUE
 
@@ -40,6 +39,52 @@ ATTRIBUTES = (
     "commit", "libraries", "missing_values", "run", "confirmation_text", "confirmation_digest", "data", "measures",
 )  # fmt: skip
 """Global attributes of the results of a study."""
+
+
+class Setting(NamedTuple):
+    """Name of a setting in words, its symbol (empty if it has none) and its unit (empty if it has none)."""
+
+    words: str
+    symbol: str = ""
+    unit: str = ""
+
+
+SETTINGS: dict[str, Setting] = {
+    "n_keys": Setting("training pairs", "n"),
+    "n_features": Setting("features", "d"),
+    "key_distribution": Setting("distribution of keys"),
+    "regression": Setting("regression function"),
+    "noise_sd": Setting("noise standard deviation", "σ", "Y"),
+    "n_heads": Setting("heads", "H"),
+    "head_dim": Setting("head dimension", "p"),
+    "arrangement": Setting("arrangement of heads"),
+    "total_dim": Setting("dimension budget", "D"),
+    "angle": Setting("angle", "", "degrees"),
+    "principal_angles": Setting("principal angles", "", "degrees"),
+    "spread": Setting("spread of heads"),
+    "head_seed": Setting("draw of heads"),
+    "file": Setting("file of heads"),
+    "heads_function": Setting("function of the heads"),
+    "value_projections.n_components": Setting("components of a value", "v"),
+    "value_projections.value_dim": Setting("dimension that a head averages", "k"),
+    "bandwidth": Setting("bandwidth", "b"),
+    "head_bandwidths": Setting("factors on bandwidths"),
+    "key_scale": Setting("scale of keys"),
+    "mask.width": Setting("width of the band", "", "keys"),
+    "combination": Setting("combination of heads"),
+    "transformation.rank": Setting("rank", "R"),
+    "transformation.stride": Setting("stride", "s"),
+    "normaliser.power": Setting("power", "r"),
+    "reference": Setting("reference computation"),
+    "queries": Setting("query points"),
+    "dtype": Setting("floating-point type"),
+}
+"""Settings, and parameters of them, for which their own names do not do."""
+
+
+def setting(name: str) -> Setting:
+    """Return how to name a setting, or a parameter of one (``normaliser.power``)."""
+    return SETTINGS.get(name) or Setting(name.rpartition(".")[2].replace("_", " "))
 
 
 @dataclass(frozen=True)

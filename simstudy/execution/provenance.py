@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from simstudy.design.contents import contents
-from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.cell import Cell, contents
 
 PACKAGE = Path(__file__).parents[1]
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")

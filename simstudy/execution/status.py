@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from simstudy.design.contents import contents
 from simstudy.design.document import Design
+from simstudy.design.settings.cell import contents
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing, due
 from simstudy.execution.provenance import PACKAGE, installation

@@ -7,14 +7,12 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, create_model
 
-from simstudy.design import claims as designed
+from simstudy.design import document as designed
 from simstudy.design.answerable import PlannedGrid, refer
-from simstudy.design.claims import BaseClaim, ViolatedPairs
-from simstudy.design.document import Name
+from simstudy.design.document import BaseClaim, Name, ViolatedPairs
 from simstudy.design.load import parse, read_design, read_file
-from simstudy.design.mistakes import DesignError, Problem, validated
-from simstudy.design.settings.levels import Coordinates
-from simstudy.design.settings.records import Line, Positive, Record
+from simstudy.design.settings.cell import Coordinates
+from simstudy.design.settings.records import DesignError, Line, Positive, Problem, Record, validated
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns
 

@@ -14,11 +14,10 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from simstudy.design.claims import LEVEL, BaseClaim, ViolatedPairs
+from simstudy.design.document import LEVEL, BaseClaim, ViolatedPairs
 from simstudy.design.files import read_regular
-from simstudy.design.mistakes import validated
-from simstudy.design.settings.cell import MIN_BLOCKS
-from simstudy.design.settings.levels import selected
+from simstudy.design.settings.cell import MIN_BLOCKS, selected
+from simstudy.design.settings.records import validated
 from simstudy.execution.store import Folder, Store
 from simstudy.judging.claims import ClaimsFile, read_claims, require_answerable
 from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of

@@ -16,7 +16,7 @@ from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.span import n_coordinates
 from simstudy.design.settings.cell import N_BLOCKS, Cell
-from simstudy.design.settings.ensembles import NadarayaWatsonLearner
+from simstudy.design.settings.choices import NadarayaWatsonLearner
 from simstudy.kernels.devices import computing_on
 from simstudy.kernels.errors import add_errors, sum_blocks
 from simstudy.replicates.moments import Array, Moments, empty

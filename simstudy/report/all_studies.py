@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from simstudy.design.claims import LEVEL
+from simstudy.design.document import LEVEL
 from simstudy.design.load import load_design, profiles_of
 from simstudy.errors import UserError
 from simstudy.execution.store import Store, store_of

@@ -4,9 +4,8 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from simstudy.design.claims import LEVEL
-from simstudy.design.measures import VARIABLES
-from simstudy.design.settings.levels import setting
+from simstudy.design.document import LEVEL
+from simstudy.design.measures import VARIABLES, setting
 
 OVERVIEW = "overview"
 """Name of the figure of a study that declares none."""

@@ -14,12 +14,20 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup
 
-from simstudy.design.claims import LEVEL, AgreesWithTheory, BaseClaim
-from simstudy.design.contents import contents
-from simstudy.design.document import Declared, Design
-from simstudy.design.figures import BaseFigure, CurveFigure, LollipopFigure, NestedLoopFigure, ZipFigure
+from simstudy.design.document import (
+    LEVEL,
+    AgreesWithTheory,
+    BaseClaim,
+    BaseFigure,
+    CurveFigure,
+    Declared,
+    Design,
+    LollipopFigure,
+    NestedLoopFigure,
+    ZipFigure,
+)
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
-from simstudy.design.settings.levels import level
+from simstudy.design.settings.cell import contents, level
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
 from simstudy.report import labels, tables

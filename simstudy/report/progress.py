@@ -17,7 +17,7 @@ from rich.table import Table
 
 from simstudy.design.answerable import lacking, order_of
 from simstudy.design.document import Design, PlannedCell
-from simstudy.design.settings.levels import level
+from simstudy.design.settings.cell import level
 from simstudy.execution.folder import due
 from simstudy.execution.status import TELL_SHARE, CellStatus, Status
 from simstudy.execution.store import Store

@@ -12,8 +12,7 @@ import pandas as pd
 import xarray as xr
 from rich.table import Table
 
-from simstudy.design.claims import LEVEL
-from simstudy.design.document import Design
+from simstudy.design.document import LEVEL, Design
 from simstudy.design.measures import MEASURES, THEORIES, VARIABLES, averaged_measures, stated_measures
 from simstudy.execution.status import Status
 from simstudy.execution.store import MAX_RESULTS_BYTES, Store

@@ -8,8 +8,7 @@ import numpy as np
 import scipy
 
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.mechanisms import CompactNormaliser
-from simstudy.design.settings.processes import GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
+from simstudy.design.settings.choices import CompactNormaliser, GaussianKeys, HeteroscedasticNoise, Quadratic, Zero
 from simstudy.theory.functions import Array, next_term, targets
 from simstudy.theory.leading import MIN_EFFECTIVE_SIZE, NEXT_TERM_LIMIT, Prediction
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simstudy.design.settings import processes
+from simstudy.design.settings import choices
 from simstudy.design.settings.cell import Cell
 
 Array = NDArray[np.float64]
@@ -62,12 +62,12 @@ def zero_function(n_features: int) -> Function:
     return Function(0.0, np.zeros(d), np.zeros((d, d)), np.zeros(0, np.complex128), np.zeros((0, d)))
 
 
-def regression_function(regression: processes.Regression, n_features: int) -> Function:
+def regression_function(regression: choices.Regression, n_features: int) -> Function:
     """Return the regression function m of a design as a :class:`Function` on R^d.
 
     Parameters
     ----------
-    regression : processes.Regression
+    regression : choices.Regression
         Any regression record of the schema.
     n_features : int
         Dimension d.
@@ -84,24 +84,24 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
     """
     zero = zero_function(n_features)
     match regression:
-        case processes.Zero():
+        case choices.Zero():
             return zero
-        case processes.Linear():
+        case choices.Linear():
             return zero._replace(gradient=_padded(regression.coefficients, n_features))
-        case processes.Quadratic():
+        case choices.Quadratic():
             coefficients = regression.coefficients * (n_features if len(regression.coefficients) == 1 else 1)
             return zero._replace(curvature=np.diag(_padded(coefficients, n_features)))
-        case processes.Interaction():
+        case choices.Interaction():
             if max(regression.coordinates) > n_features:
                 raise ValueError(f"coordinates {regression.coordinates} are given, but n_features is {n_features}")
             first, second = (_padded([0.0] * (c - 1) + [1.0], n_features) for c in regression.coordinates)
             both = np.outer(first, second) + np.outer(second, first)
             return zero._replace(curvature=regression.amplitude / 2 * both)
-        case processes.Ridge():
+        case choices.Ridge():
             direction = _padded(regression.direction, n_features)
             frequencies = regression.frequency * direction / np.linalg.norm(direction)
             return _waves(regression, np.ones(1), frequencies[None])
-        case processes.Additive():
+        case choices.Additive():
             n_active = n_features if regression.n_active is None else regression.n_active
             if n_active > n_features:
                 raise ValueError(f"n_active is {n_active}, but n_features is {n_features}")
@@ -110,14 +110,14 @@ def regression_function(regression: processes.Regression, n_features: int) -> Fu
             fall = {"none": active, "exponential": np.exp(-regression.rate * (position - 1)),
                     "power": position**-regression.rate}  # fmt: skip
             return _waves(regression, fall[regression.decay], regression.frequency * axes)
-        case processes.Sum():
+        case choices.Sum():
             terms = zip(*(regression_function(term, n_features) for term in regression.terms), strict=True)
             constants, gradients, curvatures, *waves = terms
             return Function(sum(constants), sum(gradients), sum(curvatures), *map(np.concatenate, waves))
     raise TypeError(f"no closed form is known for the regression function {regression!r}")
 
 
-def _waves(record: processes.Ridge | processes.Additive, shares: Array, frequencies: Array) -> Function:
+def _waves(record: choices.Ridge | choices.Additive, shares: Array, frequencies: Array) -> Function:
     # sin u = Re(-i e^{iu}),  cos u = Re(e^{iu})
     amplitudes = np.complex128(-1j if record.wave == "sin" else 1.0) * (record.amplitude * shares)
     return zero_function(frequencies.shape[1])._replace(amplitudes=amplitudes, frequencies=frequencies)
@@ -131,19 +131,19 @@ def _padded(values: Sequence[float] | Array, n_features: int) -> Array:
 
 def targets(cell: Cell, queries: Array) -> Array:
     """Return m at the queries (Q, d) of a cell, which are rows held out if m is known at rows only."""
-    if isinstance(cell.data.regression, processes.FileRegression | processes.FittedRegression):
+    if isinstance(cell.data.regression, choices.FileRegression | choices.FittedRegression):
         return cell.rows.targets[: len(queries)]
     return regression_function(cell.data.regression, cell.data.n_features)(queries)
 
 
-def noise_variance(noise: processes.Noise, noise_sd: float, n_features: int) -> Function:
+def noise_variance(noise: choices.Noise, noise_sd: float, n_features: int) -> Function:
     """Return v(x) = Var(Y | X = x) as a :class:`Function`: sigma^2, or sigma^2 (1 + s x_1^2) / (1 + s).
 
     Gaussian and Student-t noise of equal variance agree: second moments know nothing else of the noise.
 
     Parameters
     ----------
-    noise : processes.Noise
+    noise : choices.Noise
         Its distribution, and whether its variance depends on x_1.
     noise_sd : float
         sigma, in units of Y.
@@ -156,7 +156,7 @@ def noise_variance(noise: processes.Noise, noise_sd: float, n_features: int) -> 
         On R^d, in units of Y^2.
     """
     zero = zero_function(n_features)
-    if not isinstance(noise, processes.HeteroscedasticNoise):
+    if not isinstance(noise, choices.HeteroscedasticNoise):
         return zero._replace(constant=noise_sd**2)
     base = noise_sd**2 / (1 + noise.strength)
     zero.curvature[0, 0] = base * noise.strength

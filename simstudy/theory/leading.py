@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import FixedBandwidth, ProductCombination
-from simstudy.design.settings.mechanisms import WholeMask
-from simstudy.design.settings.processes import GaussianKeys
+from simstudy.design.settings.choices import FixedBandwidth, GaussianKeys, ProductCombination, WholeMask
 from simstudy.theory.exact.moments import ExactPrediction
 from simstudy.theory.functions import (
     Array,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.processes import GaussianKeys, Keys
+from simstudy.design.settings.choices import GaussianKeys, Keys
 from simstudy.theory.functions import Array
 
 # Of heads with one kernel, W W' and W c agree to this relative error.

@@ -15,11 +15,9 @@ import xarray as xr
 from simstudy.data.heads import query_points
 from simstudy.design import measures
 from simstudy.design.answerable import ORDER, draws_in, lacking
-from simstudy.design.document import Design
-from simstudy.design.figures import OptimumFigure, OrderingFigure
+from simstudy.design.document import Design, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, Variable, labelled
-from simstudy.design.settings.cell import ATTENDED, TABLE_OF
-from simstudy.design.settings.levels import selected
+from simstudy.design.settings.cell import ATTENDED, TABLE_OF, selected
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
 from simstudy.verdicts.comparisons import Selected

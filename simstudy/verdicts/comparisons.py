@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from simstudy.design.claims import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope, WithinMargin
-from simstudy.design.settings.levels import by_levels, label, level, selected
+from simstudy.design.document import LEVEL, AgreesWithTheory, Equals, LargerThan, Monotone, Slope, WithinMargin
+from simstudy.design.settings.cell import by_levels, label, level, partners
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import NOTHING, Contrast, Evidence, all_hold, evidence_between, interval, why_no_verdict
 
@@ -52,15 +52,6 @@ class Selected(NamedTuple):
         """Return the levels of the other factors in a cell as text."""
         unnamed = {*without, *self.unnamed}
         return at(self.estimates.conditions[cell], [name for name in self.factors if name not in unnamed])
-
-    def partners(self, versus: Mapping[str, Any]) -> dict[int, int]:
-        """Return, by cell, the one to compare it with, other factors equal; without cells that have no other."""
-        rows, fixed = self.estimates.conditions, [name for name in self.factors if name not in versus]
-        first: dict[Any, int] = {}
-        for i in (i for i, row in enumerate(rows) if selected(row, dict(versus))):
-            first.setdefault(tuple(level(rows[i], name) for name in fixed), i)
-        found = ((cell, first.get(tuple(level(rows[cell], name) for name in fixed), cell)) for cell in self.chosen)
-        return {cell: partner for cell, partner in found if partner != cell}
 
 
 class Comparison(NamedTuple):
@@ -151,14 +142,14 @@ def within(claim: WithinMargin) -> Bounds:
 def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison]:
     """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
     bounds = (claim.value, np.inf) if isinstance(claim, LargerThan) else within(claim)
-    partners = of.partners(claim.versus or {})
+    other = partners(of.estimates.conditions, of.factors, claim.versus or {}, of.chosen)
     for cell in of.chosen:
         text = f"{claim.index or claim.measure}{of.place(cell)}"
         if claim.versus is None:
             yield inside(text, of.estimates.combine({cell: 1.0}), bounds, claim.value, (cell,))
-        elif (partner := partners.get(cell)) is not None:
-            contrast, other = paired(of.estimates, cell, partner, claim.compared)
-            text += other + at(claim.versus, claim.versus).removeprefix(" at")
+        elif (partner := other.get(cell)) is not None:
+            contrast, to = paired(of.estimates, cell, partner, claim.compared)
+            text += to + at(claim.versus, claim.versus).removeprefix(" at")
             yield inside(text, contrast, bounds, claim.value, (cell, partner))
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.measures import INDEXED_MEASURES, INDICES, MEASURES, STATISTICS
-from simstudy.design.settings.cell import N_BLOCKS
-from simstudy.design.settings.levels import Coordinates
+from simstudy.design.settings.cell import N_BLOCKS, Coordinates
 from simstudy.verdicts.evidence import Array, Contrast
 
 if TYPE_CHECKING:  # who judges numbers of their own need not wait for kernels

@@ -29,10 +29,9 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.answerable import draws_of, lacking, order_of
-from simstudy.design.claims import LEVEL, BaseClaim, OptimumSlope, ViolatedPairs
-from simstudy.design.document import MIN_SETTINGS, Design
+from simstudy.design.document import LEVEL, MIN_SETTINGS, BaseClaim, Design, OptimumSlope, ViolatedPairs
 from simstudy.design.measures import VARIABLES, labelled
-from simstudy.design.settings.levels import selected
+from simstudy.design.settings.cell import selected
 from simstudy.verdicts.comparisons import (
     Comparison,
     Predictions,

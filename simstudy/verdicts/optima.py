@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.claims import Optimum
-from simstudy.design.settings.levels import level
+from simstudy.design.document import Optimum
+from simstudy.design.settings.cell import level
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, undecided
 from simstudy.verdicts.estimates import Array
 from simstudy.verdicts.evidence import least_among, p_above, possible_minima, why_no_verdict

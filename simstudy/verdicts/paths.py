@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simstudy.design.claims import OptimumSlope
+from simstudy.design.document import OptimumSlope
 from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages, within
 from simstudy.verdicts.estimates import Array, Estimates
 from simstudy.verdicts.evidence import (

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.document import PlannedCell
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import GaussianQueries, KnownCombination
+from simstudy.design.settings.choices import GaussianQueries, KnownCombination
 from simstudy.replicates.intervals import widening_of
 from simstudy.replicates.performance import Performance
 from simstudy.theory import Prediction, damped_leading_order, measures_by_query, product_head, regression_function

@@ -17,7 +17,7 @@ import simstudy
 from simstudy import plots
 from simstudy.attention.functions import AddressedDraw
 from simstudy.design.load import load_design
-from simstudy.design.settings.code import BY_VALUE, Code
+from simstudy.design.settings.functions import BY_VALUE, Code
 from simstudy.errors import UserError
 from simstudy.execution.status import read_status
 from simstudy.execution.store import Store

@@ -11,7 +11,7 @@ from simstudy.attention import mechanism, members_of
 from simstudy.attention.normalisers import entmax
 from simstudy.data.shared import SharedData
 from simstudy.data.span import span_of
-from simstudy.design.contents import impossibilities
+from simstudy.design.cells import impossibilities
 from simstudy.replicates.replay import replay
 
 POWERS = [1, 2, 3, 10, 100]
@@ -119,7 +119,7 @@ ONE_OF_TWO = "change one of the two"
     ("settings", "setting", "said"),
     [
         ({"normaliser": {"kind": "compact", "power": 1}, **DOT}, "normaliser", ""),
-        ({"normaliser": {"kind": "compact", "power": 10}, "dtype": "float32"}, "dtype", ""),
+        ({"normaliser": {"kind": "compact", "power": 10}, "dtype": "float32"}, "normaliser", 'needs dtype = "float64"'),
         ({"transformation": {"kind": "low_rank", "rank": 3}, **DOT}, "transformation", ""),
         ({"transformation": {"kind": "low_rank", "rank": 1}}, "transformation", ""),
         (SPARSE | {"learner": "trained", **DRAWN}, "learner", ""),
@@ -140,7 +140,7 @@ ONE_OF_TWO = "change one of the two"
         (VECTORS | {"reference": "attention"}, "value_projections", 'needs reference = "none"'),
         (
             {"value_projections": {"kind": "random", "n_components": 6, "value_dim": 7}}, "value_projections",
-            "value_dim = 7 of n_components = 6; lower it",
+            "7 dimensions of a value, but n_components = 6",
         ),
         (
             {"combination": {"kind": "optimal"}, "arrangement": "haar", "population": ["queries", "heads"]},

@@ -10,8 +10,8 @@ from builders import DESIGN, arrays_of, edited, estimated, minimal_cell, mistake
 from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
 from simstudy.data.shared import SharedData
-from simstudy.design.contents import contents
 from simstudy.design.load import load_design
+from simstudy.design.settings.cell import contents
 from simstudy.theory import exact_moments, leading_order, masked
 
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}

@@ -11,7 +11,7 @@ from builders import minimal_cell
 
 from simstudy.data.geometry import GEOMETRIC_INDICES, diversity_indices, orthonormal_bases, principal_angles
 from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.design.contents import features_needed, impossibilities
+from simstudy.design.cells import features_needed, impossibilities
 from simstudy.design.settings.cell import Cell
 
 PAIRED = ("chordal", "logdet", "volume", "min_angle")

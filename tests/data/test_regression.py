@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 from theory_oracle import regression_values
 
 from simstudy.data.regression import evaluate
-from simstudy.design.settings.processes import Regression
+from simstudy.design.settings.choices import Regression
 
 FUNCTIONS = [
     {"kind": "zero"},

@@ -15,7 +15,7 @@ from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
 from simstudy.design.answerable import draws_of
-from simstudy.design.contents import impossibilities
+from simstudy.design.cells import impossibilities
 from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.load import confirmatory, load_design
 from simstudy.design.settings.cell import Cell

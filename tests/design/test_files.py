@@ -10,7 +10,7 @@ from builders import DESIGN, edited, loaded, mistakes, run
 
 from simstudy.data.heads import key_projections
 from simstudy.design.load import MAX_BYTES, find_design, known_designs, load_design
-from simstudy.design.mistakes import DesignError
+from simstudy.design.settings.records import DesignError
 from simstudy.errors import UserError
 
 HEADS = np.random.default_rng(0).normal(size=(2, 6, 2))

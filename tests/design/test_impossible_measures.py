@@ -44,7 +44,7 @@ def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp
     loaded(tmp_path, alone)
     alone = of_one_head(alone)
     message = mistakes(tmp_path, alone)
-    assert f"{path} = 'correlation': compares heads, of which each of these 6 cells has one" in message
+    assert f"{path} = 'correlation': does not exist in 6 of 6 cells (heads); it compares heads; use two" in message
     # Where some cells have two heads the others have no point.
     some = edited(alone, "bandwidth = [0.5, 1.0]", "n_heads = [1, 2]").replace('hue = "bandwidth"', 'hue = "n_heads"')
     loaded(tmp_path, some)

@@ -6,9 +6,9 @@ import pytest
 from builders import DESIGN, edited, faults, loaded, minimal_cell, mistakes, write_design
 
 from simstudy.design import cells
-from simstudy.design.claims import BaseClaim
+from simstudy.design.document import BaseClaim
 from simstudy.design.load import load_design
-from simstudy.design.settings.levels import level, selected
+from simstudy.design.settings.cell import level, selected
 
 
 def test_design__is_crossed_with_the_last_factor_fastest(tmp_path):
@@ -45,8 +45,8 @@ SPOILT = [
     ("n_keys = 40\n", "", "data.n_keys", "missing; add it"),
     ("n_keys = 40", "n_keys = 40\nnoise_sd = 1e200", "data.noise_sd = 1e+200", "Input should be less"),
     ("n_keys = 40", "n_keys = 5_000_000_000", "data.n_keys = 5000000000", "needs an array of 224 GiB, above 8; use"),
-    ("n_features = 6", "n_features = 3", "heads.n_heads = 2", "take up 4 features; n_features is 3"),
-    ("head_dim = 2", "head_dim = 7", "heads.head_dim = 7", "exceeds n_features"),
+    ("n_features = 6", "n_features = 3", "heads.n_heads = 2", "4 features for so many heads"),
+    ("head_dim = 2", "head_dim = 7", "heads.head_dim = 7", "7 dimensions, but n_features = 6"),
     ('arrangement = "rotated"', 'arrangement = "orthogonl"', "heads.arrangement = 'orthogonl'", 'mean "orthogonal"?'),
     ("angle = [0, 45, 90]", 'angle = [45]\narrangement = ["haar"]', "grids.angles.factors.angle[0] = 45.0", "remove"),
     ("angle = [0, 45, 90]", "n_keys = [1]", "heads.angle", 'state angle for arrangement = "rotated"'),
@@ -80,10 +80,10 @@ SPOILT = [
     ('{ kind = "ridge" }', "{ amplitude = 2.0 }", "data.regression.kind", "missing; add it"),
     ('{ kind = "ridge" }', '{ kind = "ridge", amplitud = 2.0 }', "data.regression.amplitud = 2.0", 'mean "amplitude"?'),
     ('{ kind = "ridge" }', '{ kind = "ridge", direction = [0.0] }', "data.regression", "must not be zero"),
-    ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2, 7] }', "data.regression", "uses coordinate 7"),
+    ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2, 7] }', "data.regression", "7 coordinates"),
     ('{ kind = "ridge" }', '{ kind = "sum", terms = ["x"] }', "data.regression.terms[0].kind = 'x'", "known: zero"),
     ("[heads]", 'key_distribution = { kind = "student_t", df = 2 }\n[heads]', "data.key_distribution.df = 2", "than 2"),
-    ("[heads]", 'key_distribution = { kind = "mixture", n_components = 9 }\n[heads]', "data.key_distribution", "needs"),
+    ("[heads]", 'key_distribution = { kind = "mixture", n_components = 9 }\n[heads]', "data.key_distribution", "9 co"),
     ("bandwidth = 0.8", "bandwidth = 0.8\ncombination = [0.5]", "estimator.combination", "1 weights for n_heads = 2"),
     ("min_replicates = 64", "min_replicates = 640", "precision.max_replicates = 512", "below min_replicates = 640"),
     ("mse = 0.05", "msee = 0.05", "precision.relative_mcse = 'msee'", 'did you mean "mse"?'),

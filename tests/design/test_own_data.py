@@ -139,7 +139,7 @@ FILES = {
         ('path = "none.csv"', "cannot be read as .csv"),
         ('path = "other.txt"', "has no file type that is read; give .npy, .csv, or sklearn:NAME"),
         ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
-        ('path = "twice.csv"', "the data have 2 columns of features; state their number, or other columns"),
+        ('path = "twice.csv"', "2 columns of the data for n_features = 6; state as many"),
         ('path = "twice.csv", response = "z"', "the data have no column 'z', but a, b"),
         ('path = "twice.csv", columns = ["a", "a"]', "columns must name each feature once, and not the response"),
         ('path = "twice.csv", columns = ["a"], response = "a"', "and not the response"),
@@ -168,12 +168,12 @@ WITHOUT = DIABETES.replace("held_out = 4", 'held_out = 4, sampling = "without"')
     ("keys", "edits", "said"),
     [
         (DIABETES, [FITTED, QUERIES], ""),
-        (DIABETES, [FITTED], "is known at rows only"),
-        (DIABETES, [(QUERIES[0], QUERIES[1].replace("count = 4", "count = 5"))], "count = 5 exceeds held_out = 4"),
-        (DIABETES, [(REGRESSION, 'noise = "residuals"')], "residuals are those of a fit"),
+        (DIABETES, [FITTED], 'needs queries = "held_out"; change one'),
+        (DIABETES, [(QUERIES[0], QUERIES[1].replace("count = 4", "count = 5"))], "5 rows as queries, but held_out = 4"),
+        (DIABETES, [(REGRESSION, 'noise = "residuals"')], 'needs regression = "fitted"'),
         (DIABETES.replace('response = "target", ', ""), [FITTED, QUERIES], 'needs response = "COLUMN"'),
-        ('"gaussian"', [FITTED, QUERIES], "speaks of rows of data; use key_distribution"),
-        (WITHOUT, [("n_keys = 40", "n_keys = 439")], "439 pairs without replacement, but the data have 438 rows"),
+        ('"gaussian"', [FITTED, QUERIES], 'needs key_distribution = "file"'),
+        (WITHOUT, [("n_keys = 40", "n_keys = 439")], "439 pairs without replacement, but rows = 438"),
     ],
 )
 def test_settings_that_speak_of_rows__need_them(tmp_path, keys, edits, said):

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import simstudy
-from simstudy.design.claims import LEVEL
+from simstudy.design.document import LEVEL
 from simstudy.errors import UserError
 from simstudy.judging.claims import read_claims
 from simstudy.judging.judged import judgement_of

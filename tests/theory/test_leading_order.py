@@ -5,7 +5,7 @@ import pytest
 from theory_oracle import directions, discrepancy, make_cell
 
 from simstudy import theory
-from simstudy.design.settings import processes as s
+from simstudy.design.settings import choices as s
 from simstudy.theory import leading_order, regression_function
 from simstudy.theory.functions import expectation, next_term, square_expectation
 from simstudy.theory.leading import NEXT_TERM_LIMIT

@@ -10,8 +10,7 @@ from builders import DESIGN, edited, loaded, mistakes, run, write_design
 from exact_estimates import account, claim
 from rich.console import Console
 
-from simstudy.design.claims import LEVEL
-from simstudy.design.document import Law
+from simstudy.design.document import LEVEL, Law
 from simstudy.design.load import load_design
 from simstudy.report.tables import verdict_frame, verdict_lines, verdict_table
 from simstudy.verdicts.judge import averaged, decide, judge_claim, selected_by
@@ -70,7 +69,7 @@ def test_law__covers_its_ends_and_nothing_else():
 def test_domain_that_is_none__is_told_in_a_line(tmp_path, old, new, said):
     assert said in mistakes(tmp_path, edited(TEXT, old, new))
     alone = mistakes(tmp_path, edited(DESIGN, 'kind = "monotone"', 'kind = "monotone"\nholds = "on_average"'))
-    assert "claims.mse-falls.holds = 'on_average': needs a grid with a domain" in alone
+    assert "claims.mse-falls.holds = 'on_average': needs a domain, and a kind of claim" in alone
 
 
 def test_claim_for_all__is_supported_if_it_holds_in_every_setting_and_contradicted_by_one(tmp_path, tiny):

@@ -11,7 +11,7 @@ from builders import DESIGN, edited, kinds_of, minimal_cell, mistakes, run, writ
 from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_accounts, exact_estimates, judged
 
 from simstudy import theory
-from simstudy.design.claims import LEVEL, Claim
+from simstudy.design.document import LEVEL, Claim
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import NOTHING, Evidence, anytime_score, p_above, p_below, students_of

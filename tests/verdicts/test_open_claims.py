@@ -9,7 +9,7 @@ from builders import DESIGN, edited, loaded, run
 from exact_estimates import N_BLOCKS, claim, exact_accounts
 from stored import remove, rows
 
-from simstudy.design.claims import LEVEL
+from simstudy.design.document import LEVEL
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.judge import wanted_by_claims
 

@@ -15,7 +15,7 @@ from exact_estimates import N_BLOCKS, averaged, claim
 from numpy.typing import NDArray
 from scipy import stats
 
-from simstudy.design.claims import LEVEL
+from simstudy.design.document import LEVEL
 from simstudy.verdicts.evidence import Contrast, p_above
 from simstudy.verdicts.judge import Judgement, judge_claim, selected_by
 

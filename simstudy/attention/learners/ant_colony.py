@@ -13,7 +13,7 @@ from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.regression import at_queries
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import AntColonyLearner
+from simstudy.design.settings.choices import AntColonyLearner
 
 # Index legend: r replicate (colony), t step, a ant, k site.
 

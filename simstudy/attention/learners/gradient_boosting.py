@@ -7,7 +7,7 @@ from simstudy.data.addresses import Role, uniforms
 from simstudy.data.heads import query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import GradientBoostingLearner
+from simstudy.design.settings.choices import GradientBoostingLearner
 
 
 @evaluated.register

@@ -15,7 +15,7 @@ from simstudy.data.geometry import diversity_indices
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.ensembles import TrainedLearner
+from simstudy.design.settings.choices import TrainedLearner
 from simstudy.kernels import nw_moments, project
 
 # Index legend: r replicate, h head, i and j pairs, d feature, p dimension of a head, k entry of a token.

@@ -3,18 +3,21 @@
 import hashlib
 import json
 import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer, model_validator
 
-from simstudy.design.settings import ensembles, mechanisms, processes
-from simstudy.design.settings.code import OwnCode, OwnHeads
-from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.levels import label
+from simstudy.design.settings import choices
+from simstudy.design.settings.functions import Functions, OwnCode, OwnHeads
 from simstudy.design.settings.records import Components, Count, Degrees, Line, NonNegative, Positive, Record, Seed
 from simstudy.design.settings.rows import Rows, split
 
+Coordinates = dict[str, Any]
+"""Settings of a cell by name, as results label it."""
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
 MIN_BLOCKS = 64
@@ -56,15 +59,15 @@ class Data(Table):
 
     n_keys: Count
     n_features: Components
-    key_distribution: processes.Keys = processes.GaussianKeys()
-    regression: processes.Regression = processes.Zero(kind="zero")
-    noise: processes.Noise = processes.GaussianNoise(kind="gaussian")
+    key_distribution: choices.Keys = choices.GaussianKeys()
+    regression: choices.Regression = choices.Zero(kind="zero")
+    noise: choices.Noise = choices.GaussianNoise(kind="gaussian")
     noise_sd: NonNegative = 1.0
 
     @property
-    def terms(self) -> tuple[processes.Regression, ...]:
+    def terms(self) -> tuple[choices.Regression, ...]:
         """Regression functions whose sum is m."""
-        return self.regression.terms if isinstance(self.regression, processes.Sum) else (self.regression,)
+        return self.regression.terms if isinstance(self.regression, choices.Sum) else (self.regression,)
 
 
 class Heads(Table):
@@ -90,7 +93,7 @@ class Heads(Table):
     file: Line | None = Field(None, exclude=True)
     heads_function: OwnHeads | None = None
     query_projections: Literal["same", "opposite", "haar"] = "same"
-    value_projections: mechanisms.ValueProjections = mechanisms.PlainValueProjections(kind="none")
+    value_projections: choices.ValueProjections = choices.PlainValueProjections(kind="none")
 
     @model_validator(mode="before")
     @classmethod
@@ -117,15 +120,15 @@ class Estimator(Table):
     √head_dim.  ``reference`` is an independent computation that the measure ``discrepancy`` compares with.
     """
 
-    learner: ensembles.LearnerChoice = ensembles.NadarayaWatsonLearner(kind="nadaraya_watson")
+    learner: choices.LearnerChoice = choices.NadarayaWatsonLearner(kind="nadaraya_watson")
     logits: Literal["distance", "dot_product"] = "distance"
-    bandwidth: ensembles.Bandwidth
+    bandwidth: choices.Bandwidth
     head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = None
     key_scale: Literal["raw", "normalised"] = "raw"
-    transformation: mechanisms.Transformation = mechanisms.NoTransformation(kind="none")
-    normaliser: mechanisms.Normaliser = mechanisms.SoftmaxNormaliser(kind="softmax")
-    mask: mechanisms.Mask = mechanisms.WholeMask(kind="none")
-    combination: ensembles.Combination = ensembles.KnownCombination(kind="uniform")
+    transformation: choices.Transformation = choices.NoTransformation(kind="none")
+    normaliser: choices.Normaliser = choices.SoftmaxNormaliser(kind="softmax")
+    mask: choices.Mask = choices.WholeMask(kind="none")
+    combination: choices.Combination = choices.KnownCombination(kind="uniform")
     reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = "none"
 
     @model_validator(mode="before")
@@ -133,7 +136,7 @@ class Estimator(Table):
     def _without_bandwidth(cls, values: Any) -> Any:
         stated = values.get("learner") if isinstance(values, dict) else None
         kind = stated.get("kind") if isinstance(stated, dict) else getattr(stated, "kind", stated)
-        ignored = isinstance(kind, str) and kind in ensembles.WITHOUT_BANDWIDTH
+        ignored = isinstance(kind, str) and kind in choices.WITHOUT_BANDWIDTH
         return {"bandwidth": 1.0} | values if ignored else values
 
     @property
@@ -145,7 +148,7 @@ class Estimator(Table):
 class Queries(Table):
     """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
 
-    queries: ensembles.QueryChoice = ensembles.OriginQuery(kind="origin")
+    queries: choices.QueryChoice = choices.OriginQuery(kind="origin")
 
 
 Population = Annotated[
@@ -230,9 +233,19 @@ class Cell(Record):
         return self.file_rows
 
     @property
-    def visible(self) -> mechanisms.Visible | None:
+    def files(self) -> dict[str, tuple[str, str]]:
+        """Setting and path of each file that is named, by the field that holds its contents."""
+        named = {
+            "file_projections": ("file", self.heads.file if self.heads.arrangement == "file" else None),
+            "file_mask": ("mask", getattr(self.estimator.mask, "path", None)),
+            "file_rows": ("key_distribution", getattr(self.data.key_distribution, "path", None)),
+        }
+        return {field: (setting, path) for field, (setting, path) in named.items() if path is not None}
+
+    @property
+    def visible(self) -> choices.Visible | None:
         """Visible keys of each query, (query, key); None without a mask."""
-        return mechanisms.visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
+        return choices.visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
 
     @property
     def named_settings(self) -> tuple[str, ...]:
@@ -245,7 +258,7 @@ class Cell(Record):
         found: list[tuple[str, Any]] = [("functions", self.functions)]
         for name, table in TABLE_OF.items():
             value = getattr(getattr(self, table), name)
-            found += [(name, each) for each in (value.terms if isinstance(value, processes.Sum) else (value,))]
+            found += [(name, each) for each in (value.terms if isinstance(value, choices.Sum) else (value,))]
         return [(name, each) for name, each in found if isinstance(each, OwnCode)]
 
     @property
@@ -265,7 +278,7 @@ class Cell(Record):
     @property
     def even_noise(self) -> bool:
         """True if the variance of the noise is the same at all keys."""
-        return not isinstance(self.data.noise, processes.HeteroscedasticNoise | processes.ResidualNoise)
+        return not isinstance(self.data.noise, choices.HeteroscedasticNoise | choices.ResidualNoise)
 
     @property
     def has_closed_forms(self) -> bool:
@@ -281,9 +294,9 @@ class Cell(Record):
     def without_control(self) -> str:
         """Reason for which the known means that `Simulation.control` needs are lacking; empty if they are not."""
         estimator, keys, closed = self.estimator, self.data.key_distribution, self.has_closed_forms
-        known = closed or isinstance(keys, processes.FileKeys)
+        known = closed or isinstance(keys, choices.FileKeys)
         transformed = not estimator.plain or estimator.key_scale != "raw"
-        without = isinstance(keys, processes.FileKeys) and keys.sampling == "without"
+        without = isinstance(keys, choices.FileKeys) and keys.sampling == "without"
         reasons = {
             "means are known of Gaussian keys and of sums of polynomials and waves, or of rows of data": not known,
             "noise is drawn": self.simulation.noise_treatment != "integrated",
@@ -324,21 +337,21 @@ class Cell(Record):
         drawn = {
             "queries": queries.kind == "gaussian",
             "heads": any(on and name not in self.estimator.learner.ignores for name, on in random_heads.items()),
-            "held_out": isinstance(keys, processes.FileKeys) and keys.held_out > 0,
+            "held_out": isinstance(keys, choices.FileKeys) and keys.held_out > 0,
         }
         return frozenset(name for name, holds in drawn.items() if holds)
 
     @property
     def given(self) -> frozenset[str]:
         """Names of what somebody drew before any seed of this study: rows of data, heads of files, a trained model."""
-        rows = isinstance(self.data.key_distribution, processes.FileKeys) and "rows" not in self.population
+        rows = isinstance(self.data.key_distribution, choices.FileKeys) and "rows" not in self.population
         return frozenset({"rows"} if rows else ()) | ({"head_files"} if self.heads.arrangement == "file" else set())
 
     @property
     def population(self) -> tuple[str, ...]:
         """Names of what is that of a population, new in each batch; empty where all is fixed."""
         keys = self.data.key_distribution
-        rows = {"rows"} if isinstance(keys, processes.FileKeys) and keys.sampling == "with_replacement" else set()
+        rows = {"rows"} if isinstance(keys, choices.FileKeys) and keys.sampling == "with_replacement" else set()
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
     def with_simulation(self, **settings: Any) -> Self:
@@ -357,15 +370,15 @@ class Cell(Record):
         """
         rule, n, p = self.estimator.bandwidth, self.data.n_keys, self.heads.head_dim
         match rule:
-            case ensembles.FixedBandwidth():
+            case choices.FixedBandwidth():
                 return rule.value
-            case ensembles.AttentionBandwidth():
+            case choices.AttentionBandwidth():
                 return float(p**0.25)
-            case ensembles.RateBandwidth():
+            case choices.RateBandwidth():
                 return float(rule.constant * n ** (-1.0 / (2.0 * rule.smoothness + p)))
-            case ensembles.YarnBandwidth():
+            case choices.YarnBandwidth():
                 factor = (rule.rate * math.log(max(n / rule.tuned_at, 1.0)) + 1.0) ** 2
-            case ensembles.LogBandwidth():
+            case choices.LogBandwidth():
                 factor = (math.log(n) / math.log(rule.tuned_at)) ** rule.power
         return rule.value / math.sqrt(factor) if factor > 0.0 else math.inf
 
@@ -375,15 +388,15 @@ class Cell(Record):
         combination, n_heads = self.estimator.combination, self.heads.n_heads
         weights: list[Any] = [1, 1]
         match combination:
-            case ensembles.GivenCombination():
+            case choices.GivenCombination():
                 return combination.weights
-            case ensembles.GeometricCombination():
+            case choices.GeometricCombination():
                 weights = [combination.ratio**h for h in range(n_heads)]
-            case ensembles.KnownCombination(kind="fibonacci"):
+            case choices.KnownCombination(kind="fibonacci"):
                 while len(weights) < n_heads:
                     weights.append(weights[-1] + weights[-2])
                 weights = weights[:n_heads][::-1]
-            case ensembles.KnownCombination():
+            case choices.KnownCombination():
                 return (1.0 if combination.kind == "sum" else 1.0 / n_heads,) * n_heads
             case _:
                 return None
@@ -440,6 +453,66 @@ class Cell(Record):
         return _digest({"settings": settings, "engine": engine} | stated)[:20]
 
 
+def contents(cells: Iterable[Cell]) -> dict[str, str]:
+    """Return digests of the contents of the files that cells name, and of functions in them, each with its file."""
+    read = {}
+    for cell in cells:
+        for content, path in ((getattr(cell, field), path) for field, (_, path) in cell.files.items()):
+            if isinstance(content, Rows):
+                read[content.digest] = path
+            elif content is not None:
+                read[hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()] = path
+        read |= {piece.code.label: piece.path for _, piece in cell.own if piece.code is not None}
+    return read
+
+
 def _digest(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def label(value: Any) -> Any:
+    """Value of a setting as text or number, fit for a coordinate."""
+    if value is None or value == ():
+        return ""
+    if isinstance(value, tuple):
+        inside = (f"{v:g}" if isinstance(v, (int, float)) else str(getattr(v, "label", v)) for v in value)
+        return f"({', '.join(inside)})"
+    return getattr(value, "label", value)
+
+
+_FIXED = "fixed(value="
+
+
+def level(coordinates: dict[str, Any], factor: str) -> Any:
+    """Level of a factor in a cell with these coordinates; a rule of bandwidths is one level, whatever its numbers."""
+    rule = str(coordinates.get("bandwidth_rule", _FIXED))
+    ruled = factor == "bandwidth" and rule and not rule.startswith(_FIXED)
+    return rule if ruled else coordinates.get(factor, "")
+
+
+def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
+    """Return true if a cell has the levels that a claim or figure selects; a list stands for its label."""
+    wanted = {k: label(tuple(v)) if isinstance(v, list) else v for k, v in selection.items()}
+    return all(level(coordinates, key) == value for key, value in wanted.items())
+
+
+def by_levels(coordinates: Sequence[Coordinates], factors: Iterable[str], chosen: Iterable[int]) -> list[list[int]]:
+    """Chosen cells with each combination of levels of some factors, in order; all of them without any."""
+    names, found = tuple(factors), defaultdict[tuple[Any, ...], list[int]](list)
+    for cell in chosen:
+        found[tuple(level(coordinates[cell], name) for name in names)].append(cell)
+    return list(found.values())
+
+
+def partners(
+    coordinates: Sequence[Coordinates], factors: Iterable[str], versus: dict[str, Any], chosen: Iterable[int]
+) -> dict[int, int]:
+    """Return, by cell, the one with the levels of ``versus`` and else its own; without cells that have no other."""
+    fixed = [name for name in factors if name not in versus]
+    picked = (number for number, row in enumerate(coordinates) if selected(row, versus))
+    first: dict[Any, int] = {}
+    for number in picked:
+        first.setdefault(tuple(level(coordinates[number], name) for name in fixed), number)
+    found = ((cell, first.get(tuple(level(coordinates[cell], name) for name in fixed), cell)) for cell in chosen)
+    return {cell: partner for cell, partner in found if partner != cell}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from simstudy.design.settings.processes import FileKeys, FittedRegression, ResidualNoise
+from simstudy.design.settings.choices import FileKeys, FittedRegression, ResidualNoise
 from simstudy.errors import UserError, require_extra
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
-from simstudy.design.figures import BaseFigure
+from simstudy.design.document import BaseFigure
 from simstudy.design.measures import coordinates_of
-from simstudy.design.settings.levels import selected
+from simstudy.design.settings.cell import selected
 from simstudy.report.figures.curve import curve_figure, optimum_figure
 from simstudy.report.figures.diversity import diversity_figure, ordering_figure
 from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, zip_figure

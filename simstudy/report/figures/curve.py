@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from simstudy.design.figures import CurveFigure, OptimumFigure
+from simstudy.design.document import CurveFigure, OptimumFigure
 from simstudy.design.measures import THEORIES, coordinates_of
-from simstudy.design.settings.levels import level
+from simstudy.design.settings.cell import level
 from simstudy.report.figures import beside_theory, shared
 from simstudy.report.figures.beside_theory import by_source
 from simstudy.report.figures.shared import RING, THEORY_LINES, Entries, Look

@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
-from simstudy.design.figures import DiversityFigure, OrderingFigure
+from simstudy.design.document import DiversityFigure, OrderingFigure
 from simstudy.design.measures import INDICES
 from simstudy.report.figures import shared
 from simstudy.report.figures.beside_theory import by_source

@@ -14,9 +14,9 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from simstudy.design.figures import LollipopFigure, NestedLoopFigure, ZipFigure
+from simstudy.design.document import LollipopFigure, NestedLoopFigure, ZipFigure
 from simstudy.design.measures import coordinates_of
-from simstudy.design.settings.levels import level
+from simstudy.design.settings.cell import level
 from simstudy.report.figures import beside_theory, shared
 from simstudy.report.figures.beside_theory import by_source
 from simstudy.report.figures.shared import COLOURS, NEUTRAL, RING, Entries, Look, short

@@ -15,9 +15,9 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullLocator
 
-from simstudy.design.figures import PanelFigure
+from simstudy.design.document import PanelFigure
 from simstudy.design.measures import coordinates_of
-from simstudy.design.settings.levels import by_levels, level
+from simstudy.design.settings.cell import by_levels, level
 from simstudy.report.labels import level_name, number, setting_and_level, setting_name
 from simstudy.report.terminal import counted
 from simstudy.results import factors_of

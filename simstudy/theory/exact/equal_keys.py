@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from scipy.special import gammaincinv, logsumexp, ndtri
 
-from simstudy.design.settings.processes import GaussianKeys, Keys, MixtureKeys, SphereKeys, StudentKeys
+from simstudy.design.settings.choices import GaussianKeys, Keys, MixtureKeys, SphereKeys, StudentKeys
 from simstudy.theory.exact.integrals import LARGE, Factors, Law, Moments
 from simstudy.theory.functions import Array, Function
 from simstudy.theory.tilting import Heads, key_covariance

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simstudy.design.settings.cell import Cell
-from simstudy.design.settings.processes import FileKeys, FileRegression, FittedRegression, GaussianKeys, ResidualNoise
+from simstudy.design.settings.choices import FileKeys, FileRegression, FittedRegression, GaussianKeys, ResidualNoise
 from simstudy.theory.exact.equal_keys import N_RANDOMISATIONS, NEGLECTED, EqualKeysLaw, qmc_law
 from simstudy.theory.exact.integrals import Law, head_covariance, head_mean, head_variance
 from simstudy.theory.exact.mellin import MellinLaw

@@ -7,7 +7,7 @@ from scipy import stats
 from test_moments import predict
 from theory_oracle import make_cell
 
-from simstudy.design.settings import processes as s
+from simstudy.design.settings import choices as s
 from simstudy.theory import (
     ExactPrediction,
     exact_moments,

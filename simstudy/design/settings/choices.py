@@ -1,0 +1,573 @@
+"""The alternatives of each setting: data and noise, attention and its parts, combinations, learners, query points."""
+
+from functools import lru_cache
+from typing import Annotated, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from simstudy.design.settings import records
+from simstudy.design.settings.functions import OwnFunction
+from simstudy.design.settings.records import (
+    KINDS,
+    Choice,
+    Count,
+    NonNegative,
+    Path,
+    Positive,
+    Real,
+    Vector,
+    tagged_union,
+)
+
+DegreesOfFreedom = Annotated[float, Field(gt=2, le=records.LARGEST, allow_inf_nan=False)]
+"""Of a Student distribution that has a variance."""
+
+
+class GaussianKeys(Choice):
+    """X ~ N(0, Σ) of unit variances: identity, equicorrelated, or autoregressive with Σ_jk = correlation^|j−k|."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    structure: Literal["identity", "equicorrelated", "autoregressive"] = "identity"
+    correlation: records.Share = 0.0
+
+
+class SphereKeys(Choice):
+    """X uniform on the sphere |x| = radius: what a normalisation layer does to Gaussian keys."""
+
+    kind: Literal["sphere"]
+    radius: Positive = 1.0
+
+
+class StudentKeys(Choice):
+    """Multivariate Student-t keys, scaled to identity covariance."""
+
+    kind: Literal["student_t"]
+    df: DegreesOfFreedom
+
+
+class MixtureKeys(Choice):
+    """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c ≤ n_components, recentred to mean 0."""
+
+    kind: Literal["mixture"]
+    n_components: records.Several = 2  # at most n_features
+    separation: Positive = 2.0
+
+
+class AutoregressiveKeys(Choice):
+    """Keys in time: X_i = coefficient·X_{i−1} + √(1 − coefficient²)·Z_i in every feature, X_1 and all Z_i ~ N(0, I)."""
+
+    kind: Literal["autoregressive"]
+    coefficient: Annotated[float, Field(gt=-1, lt=1, allow_inf_nan=False)]
+
+
+class FileKeys(Choice):
+    """Keys are rows of the user's data, all equally likely; a column may be the response, all others are features.
+
+    ``path`` is a .npy or .csv file, or a data set that scikit-learn ships ("sklearn:diabetes").
+    ``held_out`` rows are set aside at random, under the seed, to be queries.
+    """
+
+    kind: Literal["file"]
+    path: Path
+    columns: Annotated[tuple[records.Line, ...], Field(strict=False, min_length=1)] | None = Field(None, exclude=True)
+    response: records.Line | None = Field(None, exclude=True)
+    sampling: Literal["with_replacement", "without"] = "with_replacement"
+    standardise: bool = True  # features have mean 0 and variance 1
+    held_out: records.Whole = 0
+
+
+Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys, KINDS]
+
+
+class GaussianNoise(Choice):
+    """ε ~ N(0, σ²)."""
+
+    kind: Literal["gaussian"]
+
+
+class StudentNoise(Choice):
+    """ε = σ·t/sd(t): heavy-tailed with variance σ²."""
+
+    kind: Literal["student_t"]
+    df: DegreesOfFreedom
+
+
+class HeteroscedasticNoise(Choice):
+    """ε | X ~ N(0, σ²(1 + strength·X₁²)/(1 + strength)): mean variance σ² when X₁ has unit variance."""
+
+    kind: Literal["heteroscedastic"]
+    strength: Positive = 1.0
+
+
+class ResidualNoise(Choice):
+    """ε = noise_sd · a residual of the fitted regression, each predicted by a fit to other rows; together of mean 0.
+
+    ``paired``: the residual of the row of the key, and not that of any row.
+    """
+
+    kind: Literal["residuals"]
+    paired: bool = False
+
+
+Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, KINDS]
+
+
+class Zero(Choice):
+    """m(x) = 0: pure noise."""
+
+    kind: Literal["zero"]
+
+
+class Linear(Choice):
+    """m(x) = Σ_j coefficients_j x_j; coordinates beyond the list have coefficient 0."""
+
+    kind: Literal["linear"]
+    coefficients: Vector = (1.0,)
+
+
+class Quadratic(Choice):
+    """m(x) = Σ_j coefficients_j x_j²; a single coefficient holds for every coordinate: c·|x|²."""
+
+    kind: Literal["quadratic"]
+    coefficients: Vector = (0.25,)
+
+
+class _Waves(Choice):
+    wave: Literal["sin", "cos"] = "sin"
+    amplitude: Real = 1.0
+    frequency: Positive = 1.0  # angular
+
+
+class Ridge(_Waves):
+    """m(x) = amplitude · wave(frequency · u·x), u = direction/|direction|; missing coordinates are 0."""
+
+    kind: Literal["ridge"]
+    direction: Vector = (1.0,)
+
+
+class Additive(_Waves):
+    """m(x) = Σ_{j≤n_active} a_j wave(frequency·x_j), over all features by default.
+
+    a_j = amplitude · exp(−rate(j−1)) for ``exponential`` decay, amplitude · j^(−rate) for ``power``,
+    amplitude for ``none``.
+    """
+
+    kind: Literal["additive"]
+    decay: Literal["none", "exponential", "power"] = "none"
+    rate: NonNegative = 0.0
+    n_active: Count | None = None
+
+
+class Interaction(Choice):
+    """m(x) = amplitude · Π_{j in coordinates} x_j, two distinct coordinates counted from 1."""
+
+    kind: Literal["interaction"]
+    amplitude: Real = 1.0
+    coordinates: tuple[Count, Count] = Field((1, 2), strict=False)
+
+
+_Terms = Zero | Linear | Quadratic | Ridge | Additive | Interaction | OwnFunction
+
+
+class Sum(Choice):
+    """m(x) = sum of the terms."""
+
+    kind: Literal["sum"]
+    terms: Annotated[tuple[Annotated[_Terms, KINDS], ...], Field(strict=False, min_length=1)]
+
+    def described(self) -> str:
+        """Return the label by default."""
+        return " + ".join(term.label for term in self.terms)
+
+
+class FileRegression(Choice):
+    """m at a row of the user's data = its response; at other points m is unknown."""
+
+    kind: Literal["file"]
+
+
+class FittedRegression(Choice):
+    """m = what scikit-learn fits to the rows of the user's data, at these and at those held out."""
+
+    kind: Literal["fitted"]
+    learner: Literal["linear", "nearest_neighbours", "random_forest", "gradient_boosting"] = "random_forest"
+
+
+Regression = Annotated[_Terms | Sum | FileRegression | FittedRegression, KINDS]
+
+
+Power = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class SoftmaxNormaliser(Choice):
+    """w ∝ exp(z)."""
+
+    kind: Literal["softmax"]
+
+
+class EntmaxNormaliser(Choice):
+    """w = (z/r − τ)_+^r with τ such that Σ w = 1: α-entmax with α = 1 + 1/r (Peters, Niculae and Martins 2019)."""
+
+    kind: Literal["entmax"]
+    power: Power  # r, of which 1 is sparsemax
+
+
+class SparsemaxNormaliser(Choice):
+    """w = (z − τ)_+ with Σ w = 1: the projection on the simplex, entmax with r = 1 (Martins and Astudillo 2016)."""
+
+    kind: Literal["sparsemax"]
+
+    @property
+    def power(self) -> int:
+        """The power r of entmax."""
+        return 1
+
+
+class TopKNormaliser(Choice):
+    """w ∝ exp(z) of the k keys with the largest logits and of those that tie with the last of them, 0 of the others."""
+
+    kind: Literal["top_k"]
+    k: Count
+
+
+class ReluNormaliser(Choice):
+    """w ∝ (z − threshold)_+: normalised ReLU.  With distance logits Epanechnikov's kernel, h² = −2 threshold b²."""
+
+    kind: Literal["relu"]
+    threshold: Real
+
+
+class CompactNormaliser(Choice):
+    """w ∝ (1 − |u|²)_+^r, u = (k_q − k_i)/(window·b): compact kernels of fixed bandwidth, from distance logits."""
+
+    kind: Literal["compact"]
+    power: Power  # r, of which 1 is Epanechnikov's kernel
+    window: Positive = 1.0
+
+
+class LocalLinearNormaliser(Choice):
+    """Weights of the intercept of a line fitted under softmax weights: local linear attention (arXiv 2510.01450).
+
+    They sum to 1 and may be negative.  The squared slope is penalised: without a penalty it is local linear regression,
+    with a large one softmax attention.
+    """
+
+    kind: Literal["local_linear"]
+    ridge: NonNegative = 0.0  # in squared bandwidths
+
+
+_OfLogits = SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser
+Normaliser = Annotated[_OfLogits | CompactNormaliser | LocalLinearNormaliser, KINDS]
+
+
+class NoTransformation(Choice):
+    """Keys, values and queries as the heads project them."""
+
+    kind: Literal["none"]
+
+
+class MergeTransformation(Choice):
+    """Chunks of consecutive keys, and their values, are replaced by their means; a last shorter chunk is one, too."""
+
+    kind: Literal["merge"]
+    stride: Count
+
+
+class LowRankTransformation(Choice):
+    """Keys and queries of each head compressed to fewer dimensions, fitted to keys and query points (arXiv 2512.05916).
+
+    ``scores``: the best approximation of the matrix of their products; ``keys``: of the keys; ``stacked``: of keys and
+    queries one below the other.
+    """
+
+    kind: Literal["low_rank"]
+    rank: Count
+    method: Literal["scores", "keys", "stacked"] = "scores"
+
+
+Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTransformation, KINDS]
+
+Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
+
+
+class WholeMask(Choice):
+    """Every query sees all keys ("none"), or all up to its place: query q of Q the first ⌈q n/Q⌉, as in a decoder."""
+
+    kind: Literal["none", "causal"]
+
+
+class BandedMask(Choice):
+    """Of the keys that a causal mask lets a query see, the last ones: attention in a sliding window."""
+
+    kind: Literal["banded"]
+    width: Count
+
+
+class FileMask(Choice):
+    """Visible keys of each query, at least one: a .npy file of booleans (queries, keys), relative to the design."""
+
+    kind: Literal["file"]
+    path: Path
+
+
+Mask = Annotated[WholeMask | BandedMask | FileMask, KINDS]
+
+
+@lru_cache(maxsize=4)
+def visible_keys(mask: Mask, n_queries: int, n_keys: int, of_file: tuple[str, ...]) -> Visible | None:
+    """Return which of the keys each query sees, (query, key), of a file as told by 0 and 1; None without a mask."""
+    if mask.kind == "none":
+        return None
+    if isinstance(mask, FileMask):
+        return np.array([[letter == "1" for letter in row] for row in of_file], order="F")
+    width = mask.width if isinstance(mask, BandedMask) else n_keys
+    # In whole numbers: a rounded quotient could be a key too many.
+    gaps = np.arange(n_keys)[:, None] + -np.arange(1, n_queries + 1) * n_keys // n_queries
+    return ((gaps < 0) & (gaps >= -width)).T
+
+
+# Values may be vectors: that of a key is y = m(X) s + ε, the regression function in a direction s, any with the same
+# probability (E ss' = I), and noise of variance σ² in every component.  Head h returns A_h'Σ_i w_hi y_i, A_h = W_V W_O
+# of its own, and the ensemble their sum.  Errors are squared distances from what the same projections make of m(x) s.
+
+
+class PlainValueProjections(Choice):
+    """Values are numbers, or all heads make the same of them; or heads have components of their own: concatenation."""
+
+    kind: Literal["none", "disjoint"]
+
+
+class RandomValueProjections(Choice):
+    """W_V of orthonormal columns and W_O of orthonormal rows, uniform draws of ``head_seed`` for each head.
+
+    A value has ``n_components``, of which a head averages ``value_dim``.
+    """
+
+    kind: Literal["random"]
+    n_components: Annotated[int, Field(ge=2, le=2**20)]
+    value_dim: Count
+    output: Literal["own", "transposed"] = "own"  # W_O: another draw, or W_V transposed
+
+
+ValueProjections = Annotated[PlainValueProjections | RandomValueProjections, KINDS]
+
+
+class FixedBandwidth(Choice):
+    """A bandwidth that depends on nothing."""
+
+    kind: Literal["fixed"]
+    value: Positive
+
+
+class AttentionBandwidth(Choice):
+    """Standard attention scaling τ = √p, that is b = p^(1/4)."""
+
+    kind: Literal["attention"]
+
+
+class RateBandwidth(Choice):
+    """b = constant · n^(−1/(2·smoothness + p)), the rate-optimal order for smoothness β."""
+
+    kind: Literal["rate"]
+    smoothness: Positive = 2.0
+    constant: Positive = 1.0
+
+
+class _LengthRule(Choice):
+    """b = value/√g: logits grow by the factor g from n₀ = tuned_at keys, where g = 1, to n keys."""
+
+    tuned_at: records.Several
+    value: Positive = 1.0
+
+
+class YarnBandwidth(_LengthRule):
+    """g = (rate·ln(n/n₀) + 1)² above n₀, and 1 up to it: YaRN (Peng and others 2023)."""
+
+    kind: Literal["yarn"]
+    rate: Positive = 0.1  # as fitted by the authors
+
+
+class LogBandwidth(_LengthRule):
+    """g = (ln n/ln n₀)^power: 1 is scalable softmax (Nakanishi 2025), 2 is one of the laws of gap counting."""
+
+    kind: Literal["log"]
+    power: Positive = 1.0
+
+
+Bandwidth = Annotated[
+    FixedBandwidth | AttentionBandwidth | RateBandwidth | YarnBandwidth | LogBandwidth,
+    tagged_union("fixed", "value", (int, float)),
+]
+
+
+class KnownCombination(Choice):
+    """The average of heads, their sum, or weights of sum 1 like Fibonacci numbers, the largest first."""
+
+    kind: Literal["uniform", "sum", "fibonacci"]
+
+
+class GivenCombination(Choice):
+    """Weights stated in the design."""
+
+    kind: Literal["given"]
+    weights: Vector
+
+
+class GeometricCombination(Choice):
+    """a_h ∝ ratio^h, Σ a_h = 1."""
+
+    kind: Literal["geometric"]
+    ratio: records.Ratio = 0.5
+
+
+class OptimalCombination(Choice):
+    """Weights of least mean squared error within a class, from the second moments that the simulation estimates.
+
+    "affine" is Σ a_h = 1, "simplex" also a_h ≥ 0, "front_greater" also a_1 ≥ a_2 ≥ …, "unconstrained" a learned output
+    projection.
+    """
+
+    kind: Literal["optimal"]
+    within: Literal["affine", "simplex", "front_greater", "unconstrained"] = "affine"
+
+
+class FittedCombination(Choice):
+    """Weights of least squares on fresh validation pairs of each replicate."""
+
+    kind: Literal["fitted"]
+    n_validation: Count
+    within: Literal["affine", "simplex", "unconstrained"] = "affine"
+
+
+class ProductCombination(Choice):
+    """One head whose kernel is the product of the kernels of all heads: logits are added (arXiv 2511.20698).
+
+    ``mean`` averages logits: the log-linear pool of the kernels.
+    """
+
+    kind: Literal["product"]
+    logits: Literal["sum", "mean"] = "sum"
+
+
+_Fixed = KnownCombination | GivenCombination | GeometricCombination
+Combination = Annotated[
+    _Fixed | OptimalCombination | FittedCombination | ProductCombination,
+    tagged_union("given", "weights", (list, tuple)),
+]
+
+
+class Learner(Choice):
+    """Members of an ensemble: random heads and bandwidths that they ignore, and what they tell beside estimates."""
+
+    ignores: ClassVar[frozenset[str]] = frozenset()
+    statistics: ClassVar[tuple[str, ...]] = ()
+
+
+class NadarayaWatsonLearner(Learner):
+    """Attention heads: Nadaraya–Watson estimators, each in the subspace of its projection."""
+
+    kind: Literal["nadaraya_watson"]
+
+
+_OF_HEADS = frozenset({"arrangement", "query_projections", "bandwidth"})
+
+
+class TrainedLearner(Learner):
+    """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble.
+
+    Least squares gives the output projection and values at every step, if they are learned.  The estimate of a head
+    is n_heads times what it adds.
+    """
+
+    kind: Literal["trained"]
+    steps: records.Whole = 60
+    rate: Positive = 0.3
+    learned: Literal["projections", "output", "values"] = "projections"
+    decay: Positive = 0.01
+
+    ignores = frozenset({"query_projections"})
+
+
+class RandomForestLearner(Learner):
+    """Regression trees on bootstrap samples (Breiman 2001); n_heads is their number."""
+
+    kind: Literal["random_forest"]
+    max_features: Count = 1  # features tried at a split
+    min_leaf: Count = 5  # least number of pairs in a leaf
+
+    ignores = _OF_HEADS
+
+
+class GradientBoostingLearner(Learner):
+    """Small trees, each fitted to what those before it leave (Friedman 2002); n_heads is their number.
+
+    Estimates of trees are n_heads times what each adds, and of the first the mean of outcomes, so that their average
+    is the prediction.
+    """
+
+    kind: Literal["gradient_boosting"]
+    shrinkage: records.Part = 0.1  # share of a tree that is added
+    depth: Count = 2  # splits from the root to a leaf, at most
+    subsample: records.Part = 0.5  # random share of pairs a tree is fitted to
+
+    ignores = _OF_HEADS
+
+
+class AntColonyLearner(Learner):
+    """Ants that estimate the qualities of sites and recruit one another; n_heads ants, at most n_keys steps.
+
+    Sites are the query points, their qualities the regression function there (arXiv 2603.20328).
+    """
+
+    kind: Literal["ant_colony"]
+    exploration: records.Probability = 0.3  # probability that an ant ignores the others
+    quorum: Positive = 20.0  # recruitment at which the colony decides
+    per_ant: bool = False  # the quorum is for each ant, so that it grows with the colony
+    reinforcement: Positive = 0.1  # pheromone laid for one unit of recruitment
+    evaporation: records.Probability = 0.05  # share of pheromone lost in a step
+    enthusiasm: Positive = 0.2  # recruitment for one unit of quality above the mean
+
+    ignores = _OF_HEADS
+    statistics = ("regret",)
+
+
+_Trees = RandomForestLearner | GradientBoostingLearner
+_Learners = NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner
+LearnerChoice = Annotated[_Learners, KINDS]
+WITHOUT_BANDWIDTH = frozenset(
+    tag for each in get_args(_Learners) if "bandwidth" in each.ignores for tag in records.tags(each)
+)
+"""Kinds of learners that look at no bandwidth."""
+
+
+class GaussianQueries(Choice):
+    """Query points drawn once from N(0, scale²·I_d) and then fixed for the whole study."""
+
+    kind: Literal["gaussian"]
+    count: Count = 16
+    scale: Positive = 1.0
+
+
+class OriginQuery(Choice):
+    """The single query x = 0."""
+
+    kind: Literal["origin"]
+
+
+class GivenQueries(Choice):
+    """Query points stated in the design; missing coordinates are 0."""
+
+    kind: Literal["points"]
+    points: records.Points
+
+
+class HeldOutQueries(Choice):
+    """Rows of the user's data that are held out of the keys, the first ``count`` of them."""
+
+    kind: Literal["held_out"]
+    count: Count = 16
+
+
+QueryChoice = Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, KINDS]
