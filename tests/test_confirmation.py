@@ -7,7 +7,8 @@ from stored import batches, remove
 import simstudy
 from simstudy.data import addresses
 from simstudy.data.addresses import Role
-from simstudy.design.load import confirmatory, load_design
+from simstudy.design.load import load_design
+from simstudy.errors import UserError
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.results import cells_of
@@ -38,11 +39,9 @@ statement = "A claim that selects by seed."
 kind = "larger_than"
 grid = "seeds"
 measure = "mse"
-where = { seed = 7.0 }
 versus = { noise_sd = 0.5 }
-stands = { seed = 7 }
 [figures]
-by-seed = { title = "By seed", kind = "curve", grid = "seeds", x = "noise_sd", y = "mse", where = { seed = 7 } }
+by-seed = { title = "By seed", kind = "curve", grid = "seeds", x = "noise_sd", y = "mse" }
 """
 
 
@@ -70,7 +69,7 @@ def test_confirmation__draws_no_random_number_of_the_run_and_changes_nothing_els
     design = load_design(write_design(tmp_path, EVERYTHING))
     for planned in design.cells:
         assert planned.cell.data_id  # cells remember it: a copy must not
-    confirmed = confirmatory(design, "a text")
+    confirmed = load_design(tmp_path / "design.toml", confirm="a text")
     old, new = (streams_of(each, monkeypatch) for each in (design, confirmed))
     assert {role for cell in old for _, role in cell} == set(Role) - {Role.INSTANCE}
     assert not {stream for cell in old for stream, _ in cell} & {stream for cell in new for stream, _ in cell}
@@ -79,9 +78,12 @@ def test_confirmation__draws_no_random_number_of_the_run_and_changes_nothing_els
     for cells in zip(confirmed.cells, design.cells, strict=True):
         assert len({each.cell.model_dump_json(exclude={"simulation": {"seed"}}) for each in cells}) == 1
     seeds = {cell.cell.simulation.seed for cell in confirmed.cells}
-    claim, figure = confirmed.claims["by-seed"], confirmed.figures["by-seed"]
-    assert {each["seed"] for each in (claim.where, claim.stands, figure.where)} < seeds and max(seeds) < 2**63
-    assert confirmed.claims["by-seed"].versus == {"noise_sd": 0.5}
+    assert max(seeds) < 2**63
+    by_seed = edited(EVERYTHING, "versus = { noise_sd", "where = { seed = 7 }\nversus = { noise_sd")
+    with pytest.raises(
+        UserError, match=r"claims.by-seed.where = \{'seed': 7\}: selects no cell of the grid; it has seed = "
+    ):
+        load_design(write_design(tmp_path, by_seed), confirm="a text")
 
 
 def test_confirm__has_its_own_folder_resumes_there_and_leaves_the_run_as_it_was(tmp_path, tiny, in_process):

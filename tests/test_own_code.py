@@ -12,7 +12,7 @@ import simstudy as package
 from simstudy.data.heads import key_projections
 from simstudy.design import contents
 from simstudy.design.document import PlannedCell, Precision
-from simstudy.design.load import confirmatory, load_design
+from simstudy.design.load import load_design
 from simstudy.design.settings.records import DesignError
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
@@ -70,11 +70,11 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     read = cells(path)[0].data.regression.code
     assert results.attrs["data"] == f"mine.py {read.label}"
     require_same_design(results, load_design(path), Store(tmp_path))
-    digest = confirmatory(load_design(path), "a text").confirmation.digest
+    digest = load_design(path, confirm="a text").confirmation.digest
     (tmp_path / "mine.py").write_text(SOURCE + "\n")
     with pytest.raises(UserError, match=r"mine.py has changed since; run the study again"):
         require_same_design(results, load_design(path), Store(tmp_path))
-    assert confirmatory(load_design(path), "a text").confirmation.digest != digest
+    assert load_design(path, confirm="a text").confirmation.digest != digest
 
 
 def test_without_the_users_word__nothing_is_executed(tmp_path):

@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from simstudy.design.measures import IndexName
 from simstudy.design.settings import records
@@ -100,13 +108,12 @@ class Budget(Record):
 
 
 def _ends(ends: list[Any]) -> list[Any]:
-    numbers = [end for end in ends if type(end) in (int, float) and math.isfinite(end)]
-    if len(numbers) != 2 or len(ends) != 2 or not ends[0] < ends[1]:
+    if not ends[0] < ends[1]:
         raise refusal("must be two numbers, [lowest, highest]")
     return ends
 
 
-Ends = Annotated[list[Any], AfterValidator(_ends)]
+Ends = Annotated[list[int | FiniteFloat], Field(min_length=2, max_length=2), AfterValidator(_ends)]
 
 
 class Law(Record):
@@ -162,8 +169,15 @@ class Grid(Record):
     by_query: bool = False
     exact: bool = False
 
-    def drawn(self, holds: Literal["everywhere", "on_average"]) -> str:
-        """Return the settings drawn from the domain that a claim is judged on, in words."""
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Factors, and before them the settings that are drawn."""
+        return (*self.domain, *self.factors)
+
+    def settings_of(self, holds: Literal["everywhere", "on_average"]) -> str:
+        """Return the settings that a claim is judged on, in words."""
+        if not self.domain:
+            return "at these settings"
         laws = ", ".join(f"{setting} {law.words}" for setting, law in self.domain.items())
         how = "in each of" if holds == "everywhere" else "on average over"
         return f"{how} {self.cells} settings drawn with {laws}"
@@ -421,9 +435,10 @@ Figure = Annotated[_OfCells | OrderingFigure | OptimumFigure, tagged_union("curv
 
 
 class Declared(Record):
-    """Declarations of a design other than its cells."""
+    """Declarations of a design, other than of single cells."""
 
     study: Study
+    grids: Annotated[dict[Name, Grid], Field(min_length=1)]
     claims: dict[Name, Claim] = Field(default_factory=dict)
     figures: dict[Name, Figure] = Field(default_factory=dict)
     measures: dict[FunctionName, OwnMeasureText] = Field(default_factory=dict)
@@ -440,7 +455,6 @@ class Document(Declared):
     queries: dict[str, Any] = Field(default_factory=dict)
     simulation: dict[str, Any] = Field(default_factory=dict)
     precision: Precision = Precision()
-    grids: Annotated[dict[Name, Grid], Field(min_length=1)]
     profiles: dict[Name, dict[str, Any]] = Field(default_factory=dict)
 
 
@@ -467,9 +481,11 @@ class Design(Declared):
 
     profile: str
     cells: tuple[PlannedCell, ...]
-    factors: dict[str, tuple[str, ...]]
-    titles: dict[str, str]
-    domains: dict[str, Grid]
     text: str
     path: Path | None
-    confirmation: Confirmation | None = None
+    confirmation: Confirmation | None
+
+    @property
+    def factors(self) -> dict[str, tuple[str, ...]]:
+        """Names of the factors of each grid."""
+        return {name: grid.varied for name, grid in self.grids.items()}

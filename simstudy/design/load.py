@@ -51,7 +51,6 @@ def load_design(
     With ``confirm``, a text, seeds and the settings that are drawn from domains follow from the design and that text.
     """
     place, path, text, tables = read_design(design)
-    drawn_from = None if confirm is None else [text, confirm]
     grids: dict[str, PlannedGrid] = {}
     try:
         raw = _under_profile(tables, profile)
@@ -60,14 +59,12 @@ def load_design(
         document = validated(Document, raw, context=files)
         require_few_cells(document)
         for name, grid in document.grids.items():
-
-            def stated_at(steps: Steps, name: str = name, own: dict[str, Any] = grid.precision) -> Steps:
-                return [*(["grids", name] if steps[0] in own else []), "precision", *steps]
-
-            precision = validated(Precision, document.precision.model_dump() | grid.precision, stated_at)
-            cells = cells_of(document, name, files, drawn_from)
-            drawn = tuple(grid.domain)
-            grids[name] = PlannedGrid(name, (*drawn, *grid.factors), cells, grid.exact, grid.by_query, precision, drawn)
+            cells = cells_of(document, name, files, None if confirm is None else [text, confirm])
+            precision = _precision_of(document, name)
+            grids[name] = PlannedGrid(
+                name, grid.varied, cells, grid.exact, grid.by_query, precision, tuple(grid.domain)
+            )
+        confirmation = None if confirm is None else _confirm(grids, text, confirm)
         require_answerable(document, grids)
     except DesignError as error:
         raise DesignError(place, [_in_profile(each, tables, profile) for each in error.problems]) from None
@@ -80,21 +77,23 @@ def load_design(
         )
         for name, grid in grids.items() for cell in grid.cells
     )  # fmt: skip
-    loaded = Design(
-        **{name: getattr(document, name) for name in Declared.model_fields},
-        profile=profile,
-        cells=tuple(planned),
-        factors={name: grid.factors or () for name, grid in grids.items()},
-        titles={name: grid.title for name, grid in document.grids.items()},
-        domains={name: grid for name, grid in document.grids.items() if grid.domain},
-        text=text,
-        path=path,
-    )
-    return loaded if confirm is None else confirmatory(loaded, confirm)
+    stated = {name: getattr(document, name) for name in Declared.model_fields}
+    about: dict[str, Any] = {"profile": profile, "text": text, "path": path, "confirmation": confirmation}
+    return Design(**stated, **about, cells=tuple(planned))
 
 
-def confirmatory(design: Design, text: str) -> Design:
-    """Return a design whose seeds follow from its text, the functions that it names, and a text.
+def _precision_of(document: Document, name: str) -> Precision:
+    """The precision of a grid: its own entries, and those of all grids."""
+    own = document.grids[name].precision
+
+    def stated_at(steps: Steps) -> Steps:
+        return [*(["grids", name] if steps[0] in own else []), "precision", *steps]
+
+    return validated(Precision, document.precision.model_dump() | own, stated_at)
+
+
+def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmation:
+    """Give the cells of grids seeds that follow from the design, the functions that it names, and a text.
 
     All else stays.  Equal seeds stay equal, so cells with common random numbers keep them.
     """
@@ -104,27 +103,15 @@ def confirmatory(design: Design, text: str) -> Design:
     def digest_of(*parts: Any) -> str:
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
-    def seed(stated: int) -> int:
-        return int(digest_of(digest, stated), 16) >> 1  # below 2⁶³, as every seed
-
-    def reseeded(planned: PlannedCell) -> PlannedCell:
-        seeded = planned.cell.with_simulation(seed=seed(planned.cell.simulation.seed))
-        return planned.model_copy(update={"cell": seeded})
-
-    def selecting(record: Any) -> Any:
-        stated = {name: getattr(record, name, None) or {} for name in ("where", "versus", "stands")}
-        changed = {name: each | {"seed": seed(int(each["seed"]))} for name, each in stated.items() if "seed" in each}
-        return record.model_copy(update=changed)
-
-    pieces = (piece for planned in design.cells for _, piece in planned.cell.own)
-    digest = digest_of(design.text, sorted({piece.code.text for piece in pieces if piece.code is not None}), text)
-    changes = {
-        "confirmation": Confirmation(text=text, digest=digest),
-        "cells": tuple(map(reseeded, design.cells)),
-        "claims": {name: selecting(claim) for name, claim in design.claims.items()},
-        "figures": {name: selecting(figure) for name, figure in design.figures.items()},
-    }
-    return design.model_copy(update=changes)
+    pieces = (piece for grid in grids.values() for cell in grid.cells for _, piece in cell.own)
+    digest = digest_of(design, sorted({piece.code.text for piece in pieces if piece.code is not None}), text)
+    for name, grid in grids.items():
+        seeds = (
+            int(digest_of(digest, cell.simulation.seed), 16) >> 1 for cell in grid.cells
+        )  # below 2⁶³, as every seed
+        cells = [cell.with_simulation(seed=seed) for cell, seed in zip(grid.cells, seeds, strict=True)]
+        grids[name] = grid._replace(cells=cells)
+    return Confirmation(text=text, digest=digest)
 
 
 def check(design: Source, trust: Iterable[str | Path] = ()) -> dict[str, Design]:

@@ -234,7 +234,7 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "with_theory": [f"{labels.THEORY_NAMES[source]} theory" for source in with_theory],
         "measures": [labels.measure_name(measure) for measure in measures],
         "name": name,
-        "title": design.titles[name],
+        "title": design.grids[name].title,
         "factors": list(zip(map(labels.setting_name, factors), columns, strict=True)),
         "n_cells": len(levels),
         "size": size,

@@ -64,7 +64,7 @@ def on_grid(
     positions = [i for i, account in enumerate(accounts) if account.planned.grid == claim.grid]
     found = [accounts[i] for i in positions]
     of = selected_by(claim, found, design.factors[claim.grid])
-    of = of._replace(drawn=tuple(design.domains[claim.grid].domain) if claim.grid in design.domains else ())
+    of = of._replace(drawn=tuple(design.grids[claim.grid].domain))
     if (source := getattr(claim, "source", None)) is not None:
         from simstudy.verdicts.predictions import predict, values_of
 
@@ -179,8 +179,7 @@ def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: Theo
         chosen = [accounts[positions[i]] for i in of.chosen]
         replicates = f"{_range({each.done * each.batch_size for each in chosen})} replicates" if chosen else ""
         draws = {each.done for each in chosen if each.planned.cell.population}
-        domain = design.domains.get(claim.grid)
-        settings = domain.drawn(claim.holds) if domain else "at these settings"
+        settings = design.grids[claim.grid].settings_of(claim.holds)
         replicates += f" in {_range(draws)} draws" if draws else ""
         about[name] = {"draws": ", ".join(filter(None, (settings, draws_of(claim, design.cells).text, replicates)))}
         if claim.stands is not None:

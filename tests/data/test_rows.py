@@ -17,7 +17,7 @@ from simstudy.data.training import draw_keys, draw_rows
 from simstudy.design.answerable import draws_of
 from simstudy.design.cells import impossibilities
 from simstudy.design.document import PlannedCell, Precision
-from simstudy.design.load import confirmatory, load_design
+from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.replay import replay
@@ -194,7 +194,7 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     words = str(found["verdict_draws"].values[0])
     draws = "over a population of held-out rows, for these rows of data, 1024 replicates in 64 draws"
     assert words == f"at these settings, {draws}"
-    cell = confirmatory(design, "text").cells[0].cell
+    cell = load_design(study, confirm="text").cells[0].cell
     assert not np.array_equal(cell.rows.points, design.cells[0].cell.rows.points)
     fixed = load_design(study.simulation(population=[]))
     told = draws_of(fixed.claims["falls"], fixed.cells).text

@@ -11,7 +11,7 @@ from builders import DESIGN, edited, kinds_of, minimal_cell, mistakes, run, writ
 from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_accounts, exact_estimates, judged
 
 from simstudy import theory
-from simstudy.design.document import LEVEL, Claim
+from simstudy.design.document import LEVEL, Claim, Grid
 from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import NOTHING, Evidence, anytime_score, p_above, p_below, students_of
@@ -228,7 +228,7 @@ def told_of(accounts, exact=None, leading=None, errors=None):
 
 
 def study(claims: dict, values: list[float]):
-    design = SimpleNamespace(claims=claims, factors={"g": ("x",)}, cells=(), domains={})
+    design = SimpleNamespace(claims=claims, factors={"g": ("x",)}, cells=(), grids={"g": Grid()})
     return design, cells(values)
 
 

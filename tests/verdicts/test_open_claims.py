@@ -9,7 +9,7 @@ from builders import DESIGN, edited, loaded, run
 from exact_estimates import N_BLOCKS, claim, exact_accounts
 from stored import remove, rows
 
-from simstudy.design.document import LEVEL
+from simstudy.design.document import LEVEL, Grid
 from simstudy.verdicts.evidence import anytime_score, normal_score, students_of
 from simstudy.verdicts.judge import wanted_by_claims
 
@@ -27,7 +27,9 @@ def accounts_of(values: list[float], grid: str = "g", stop: str = "verdict") -> 
 
 def wanted(accounts: list, **claims) -> list[int]:
     factors = {"g": ("x",), "other": ("x",)}
-    return wanted_by_claims(SimpleNamespace(claims=claims, factors=factors, domains={}), {}, accounts)
+    return wanted_by_claims(
+        SimpleNamespace(claims=claims, factors=factors, grids=dict.fromkeys(factors, Grid())), {}, accounts
+    )
 
 
 def target(excess: float, level: float = LEVEL, done: int = DONE) -> int:
