@@ -169,11 +169,6 @@ class Grid(Record):
     by_query: bool = False
     exact: bool = False
 
-    @property
-    def varied(self) -> tuple[str, ...]:
-        """Factors, and before them the settings that are drawn."""
-        return (*self.domain, *self.factors)
-
     def settings_of(self, holds: Literal["everywhere", "on_average"]) -> str:
         """Return the settings that a claim is judged on, in words."""
         if not self.domain:
@@ -487,5 +482,5 @@ class Design(Declared):
 
     @property
     def factors(self) -> dict[str, tuple[str, ...]]:
-        """Names of the factors of each grid."""
-        return {name: grid.varied for name, grid in self.grids.items()}
+        """Names of the factors of each grid, after those of settings that are drawn."""
+        return {name: (*grid.domain, *grid.factors) for name, grid in self.grids.items()}

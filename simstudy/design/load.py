@@ -8,6 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -60,10 +61,9 @@ def load_design(
         require_few_cells(document)
         for name, grid in document.grids.items():
             cells = cells_of(document, name, files, None if confirm is None else [text, confirm])
-            precision = _precision_of(document, name)
-            grids[name] = PlannedGrid(
-                name, grid.varied, cells, grid.exact, grid.by_query, precision, tuple(grid.domain)
-            )
+            entries, drawn = document.precision.model_dump() | grid.precision, tuple(grid.domain)
+            precision = validated(Precision, entries, partial(_of_precision, name, grid.precision))
+            grids[name] = PlannedGrid(name, (*drawn, *grid.factors), cells, grid.exact, grid.by_query, precision, drawn)
         confirmation = None if confirm is None else _confirm(grids, text, confirm)
         require_answerable(document, grids)
     except DesignError as error:
@@ -82,14 +82,9 @@ def load_design(
     return Design(**stated, **about, cells=tuple(planned))
 
 
-def _precision_of(document: Document, name: str) -> Precision:
-    """The precision of a grid: its own entries, and those of all grids."""
-    own = document.grids[name].precision
-
-    def stated_at(steps: Steps) -> Steps:
-        return [*(["grids", name] if steps[0] in own else []), "precision", *steps]
-
-    return validated(Precision, document.precision.model_dump() | own, stated_at)
+def _of_precision(grid: str, own: dict[str, Any], steps: Steps) -> Steps:
+    """Return where the file states an entry of the precision of a grid: there, or for all grids."""
+    return [*(["grids", grid] if steps[0] in own else []), "precision", *steps]
 
 
 def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmation:
