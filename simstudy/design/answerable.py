@@ -1,11 +1,4 @@
-"""Claims and figures, the cells and draws that they rest on; questions that no replicate can answer are refused.
-
-Among them are those on moments that need not exist.  A measure of order r is made of means of r-th powers of errors of
-estimates: it exists if these have a moment of order r, and its Monte Carlo standard error exists if they have one of
-order 2r.  An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, which has moments
-below ν if it is t(ν), and those of m(X): of degree k under t(ν) keys it has moments below ν/k.  Noise that is
-integrated out enters by its variance, which exists.
-"""
+"""Claims and figures, the cells and draws that they rest on; what names no cell or measure is refused."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +9,7 @@ from typing import Any, NamedTuple
 from simstudy.design.document import MOST_ZIPS, BaseClaim, BaseFigure, Document, PlannedCell, Precision, Selection
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
 from simstudy.design.settings.cell import TABLE_OF, Cell, by_levels, level, partners, selected
-from simstudy.design.settings.choices import FittedRegression, HeteroscedasticNoise, StudentKeys, StudentNoise
+from simstudy.design.settings.choices import FittedRegression
 from simstudy.design.settings.records import DesignError, Problem, nearest
 
 _OF_LEARNERS = {"direct_mse", "query_correlation", "discrepancy", *OCCASIONAL}
@@ -198,8 +191,6 @@ def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> 
         if isinstance(each.entry, BaseFigure):
             problems += _lacked(f"{each.path}.y", each.entry.y, each.cells, in_all=False)
             continue
-        if why := lacking(each.cells, order_of(each.entry)):
-            problems.append(each.problem("measure", f"need not exist: {why}; use lighter tails or another measure"))
         problems += _lacked(f"{each.path}.measure", each.entry.measure, each.cells)
     wanted: dict[tuple[str, str], list[Cell]] = {}
     # What holds for all grids is right if one of them can have it: under another profile it may not.
@@ -236,50 +227,6 @@ def _lacked(path: str, measure: str, cells: Sequence[Cell], in_all: bool = True)
     what = f'did you mean "{near}"?' if (near := nearest(measure, names)) else f"use one of {', '.join(names)}"
     what = _NEEDED.get(measure, what) if functions is None else what
     yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
-
-
-ORDER = {
-    "squared_bias": 1, "mean_variance": 2, "mean_covariance": 2, "ensemble_variance": 2, "mse": 2, "correlation": 2,
-    "effective_heads": 2, "direct_mse": 2, "decomposition_gap": 2, "correlation_gap": 2, "query_correlation_gap": 2,
-    "equivalent_heads": 2, "mean_squared_bias": 1, "ambiguity": 2, "ambiguity_gap": 2, "output": 2, "output_rank": 2,
-    "output_determinant": 2, "output_participation": 2, "linear_predictability": 2, "disagreement_outputs": 2,
-}  # fmt: skip
-"""Order of the measures, and of the diversity indices of outputs; all others are bounded, or numbers of geometry."""
-DEGREE = {"linear": 1, "quadratic": 2, "interaction": 2}
-"""Degree of regression functions that are not bounded."""
-
-
-def tail(cell: Cell) -> tuple[float, str]:
-    """Return the order from which on estimates need not have moments, and why; infinite if they have all."""
-    found = [(float("inf"), "")]
-    if cell.functions is not None:
-        return found[0]
-    noise, keys = cell.data.noise, cell.data.key_distribution
-    if isinstance(noise, StudentNoise) and cell.simulation.noise_treatment == "drawn" and cell.data.noise_sd > 0.0:
-        found.append((noise.df, f"noise drawn from {noise.label}"))
-    # Of m, and of the standard deviation of the noise.
-    spread = int(isinstance(noise, HeteroscedasticNoise) and cell.data.noise_sd > 0.0)
-    degree = max(spread, *(DEGREE.get(term.kind, 0) for term in cell.data.terms))
-    if isinstance(keys, StudentKeys) and degree:
-        found.append((keys.df / degree, f"a degree of {degree} under keys {keys.label}"))
-    return min(found)
-
-
-def order_of(claim: BaseClaim) -> int:
-    """Order of what a claim speaks of: of its measure, or of the diversity index that it orders cells by."""
-    return max(ORDER.get(str(name), 0) for name in (claim.measure, claim.index, getattr(claim, "against", None)))
-
-
-def lacking(cells: Sequence[Cell], order: int) -> str:
-    """Return the moments that cells lack for means of powers of an order, in words; empty if they lack none."""
-    tails = [found for found in map(tail, cells) if found[0] <= order] if order else []
-    if not tails:
-        return ""
-    limit, why = tails[0]
-    return (
-        f"that takes moments of order {order} of the estimates, which below {limit:.4g} alone are sure to "
-        f"exist in {len(tails)} of {len(cells)} cells ({why})"
-    )
 
 
 _NOUNS = {

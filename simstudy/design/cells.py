@@ -32,6 +32,8 @@ MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 Broken = Iterator[tuple[str, str]]
 """Of each rule that is broken, the setting to change and the remedy."""
+DEGREE = {"linear": 1, "quadratic": 2, "interaction": 2}
+"""Degree of regression functions that are not bounded."""
 TRIES = 100
 """Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
 
@@ -253,6 +255,16 @@ def _beyond(cell: Cell) -> Broken:
             ("queries", asked if queries.kind == "held_out" else 0, "rows as queries", keys.held_out, "held_out"),
             ("n_keys", pairs if keys.sampling == "without" else 0, "pairs without replacement", kept, "rows"),
         ]
+    # An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, with moments below ν if
+    # it is t(ν), and those of m(X): of degree k under t(ν) keys it has moments below ν/k.  Without a fourth one a mean
+    # squared error has no Monte Carlo error.
+    degree = max(
+        int("strength" in dict(data.noise) and data.noise_sd > 0.0), *(DEGREE.get(term.kind, 0) for term in data.terms)
+    )
+    drawn = cell.simulation.noise_treatment == "drawn" and data.noise_sd > 0.0
+    for setting, tail, least in (("noise", data.noise if drawn else None, 4), ("key_distribution", keys, 4 * degree)):
+        if getattr(tail, "df", math.inf) <= least:
+            yield setting, f"squared errors have no variance unless df > {least}; raise it"
     for setting, number, what, most, limit in at_most:
         if number > most:
             yield setting, f"{number} {what}, but {limit} = {most}; lower the one or raise the other"

@@ -61,23 +61,16 @@ SETTINGS: dict[str, Setting] = {
     "total_dim": Setting("dimension budget", "D"),
     "angle": Setting("angle", "", "degrees"),
     "principal_angles": Setting("principal angles", "", "degrees"),
-    "spread": Setting("spread of heads"),
-    "head_seed": Setting("draw of heads"),
-    "file": Setting("file of heads"),
-    "heads_function": Setting("function of the heads"),
     "value_projections.n_components": Setting("components of a value", "v"),
     "value_projections.value_dim": Setting("dimension that a head averages", "k"),
     "bandwidth": Setting("bandwidth", "b"),
-    "head_bandwidths": Setting("factors on bandwidths"),
     "key_scale": Setting("scale of keys"),
     "mask.width": Setting("width of the band", "", "keys"),
     "combination": Setting("combination of heads"),
     "transformation.rank": Setting("rank", "R"),
     "transformation.stride": Setting("stride", "s"),
     "normaliser.power": Setting("power", "r"),
-    "reference": Setting("reference computation"),
     "queries": Setting("query points"),
-    "dtype": Setting("floating-point type"),
 }
 """Settings, and parameters of them, for which their own names do not do."""
 

@@ -14,18 +14,8 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup
 
-from simstudy.design.document import (
-    LEVEL,
-    AgreesWithTheory,
-    BaseClaim,
-    BaseFigure,
-    CurveFigure,
-    Declared,
-    Design,
-    LollipopFigure,
-    NestedLoopFigure,
-    ZipFigure,
-)
+from simstudy.design import document
+from simstudy.design.document import LEVEL, BaseClaim, BaseFigure, Declared, Design
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.cell import contents, level
 from simstudy.errors import UserError
@@ -95,17 +85,17 @@ def figures_of(design: Declared, results: xr.Dataset) -> dict[str, BaseFigure]:
     title = labels.measure_name(y) + (f" against {labels.setting_name(x)}" if x else " in every cell")
     stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": others[0] if others else None}
     if x and len(others) <= 2:
-        return {labels.OVERVIEW: CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)}
+        return {labels.OVERVIEW: document.CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)}
     if math.prod(map(len, several.values())) <= MOST_STICKS:
-        return {labels.OVERVIEW: LollipopFigure(kind="lollipop", **stated)}
-    return {labels.OVERVIEW: NestedLoopFigure(kind="nested_loop", **stated)}
+        return {labels.OVERVIEW: document.LollipopFigure(kind="lollipop", **stated)}
+    return {labels.OVERVIEW: document.NestedLoopFigure(kind="nested_loop", **stated)}
 
 
 def margin_of(design: Design, figure: BaseFigure) -> float | None:
     """Return the least relative difference from theory that a claim allows what a figure shows; None without any."""
     # The first figure stands beside the first claim, which answers the question, whatever grid that is judged on.
     beside = [*design.claims.values()][:1] if [figure] == [*design.figures.values()][:1] else []
-    about = (c for c in design.claims.values() if isinstance(c, AgreesWithTheory) and c.measure == figure.y)
+    about = (c for c in design.claims.values() if isinstance(c, document.AgreesWithTheory) and c.measure == figure.y)
     return min((claim.margin for claim in about if claim.grid == figure.grid or claim in beside), default=None)
 
 
@@ -133,7 +123,7 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
     wanted |= {"claim": list(design.claims), "figure": list(figures)}
     found = {name: results[name].values.tolist() if name in results.coords else [] for name in wanted}
     same = all(list(map(str, found[name])) == list(map(str, names)) for name, names in wanted.items())
-    needed = {"interval"} if any(isinstance(each, ZipFigure) for each in design.figures.values()) else set()
+    needed = {"interval"} if any(isinstance(each, document.ZipFigure) for each in design.figures.values()) else set()
     if factors_of(results) != design.factors or not same or not needed.union(*figures.values()) <= {*results.data_vars}:
         raise UserError(f"{store.folder / 'results.nc'}: lacks cells, claims or figures of the design; {_AGAIN}")
 

@@ -15,7 +15,6 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from simstudy.design.answerable import lacking, order_of
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import level
 from simstudy.execution.folder import due
@@ -188,13 +187,12 @@ def undecided_line(results: xr.Dataset, design: Design) -> str:
     """Return which claims are undecided, not as expected, and what would decide them; empty if none."""
     names, remedies = [], []
     for grid, precision in {planned.grid: planned.precision for planned in design.cells}.items():
-        cells = [planned.cell for planned in design.cells if planned.grid == grid]
         claims = []
         for name in (name for name, claim in design.claims.items() if claim.grid == grid):
             judged = results.sel(claim=name)
             undecided = judged.verdict == "undecided" != judged.expected_verdict
             if undecided and np.isfinite(judged.verdict_estimate):
-                claims += [name] if not lacking(cells, 2 * order_of(design.claims[name])) else []  # no error otherwise
+                claims.append(name)
         inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
         at_ceiling = (inside.n_replicates + inside.n_failed).values >= precision.max_replicates
         remedy = ""

@@ -14,7 +14,7 @@ import xarray as xr
 
 from simstudy.data.heads import query_points
 from simstudy.design import measures
-from simstudy.design.answerable import ORDER, draws_in, lacking
+from simstudy.design.answerable import draws_in
 from simstudy.design.document import Design, OptimumFigure, OrderingFigure
 from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, Variable, labelled
 from simstudy.design.settings.cell import ATTENDED, TABLE_OF, selected
@@ -153,7 +153,7 @@ def _error(account: CellProgress, name: str) -> float:
     found = account.performance
     if found is None or name not in found.mcse:
         return np.nan
-    return np.inf if lacking([account.planned.cell], 2 * ORDER.get(name, 0)) else float(found.printed(name))
+    return float(found.printed(name))
 
 
 def details(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -39,8 +38,6 @@ class Selected(NamedTuple):
     drawn: tuple[str, ...] = ()  # Factors whose levels were drawn from the domain of the grid
     unnamed: tuple[str, ...] = ()  # Factors that no text names, as their levels are averaged over
     level: float = LEVEL  # At which the claim is judged: statistics of optima divide it between two questions
-    # Cells whose estimates have no Monte Carlo error, and why: no verdict rests on them
-    doubtful: Mapping[int, str] = MappingProxyType({})
 
     def groups(self, *without: str) -> Iterator[list[int]]:
         """Yield the chosen cells of each combination of the other factors, in the order of the first of these."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from simstudy.design.answerable import draws_of, lacking, order_of
+from simstudy.design.answerable import draws_of
 from simstudy.design.document import LEVEL, MIN_SETTINGS, BaseClaim, Design, OptimumSlope, ViolatedPairs
 from simstudy.design.measures import VARIABLES, labelled
 from simstudy.design.settings.cell import selected
@@ -79,15 +79,7 @@ def selected_by(claim: BaseClaim, accounts: Sequence[CellProgress], factors: tup
     estimates = estimates_of(accounts, claim.measure, claim.index)
     chosen = [i for i, coordinates in enumerate(estimates.conditions) if selected(coordinates, claim.where)]
     diversity = estimates_of(accounts, "hdi", claim.against) if isinstance(claim, ViolatedPairs) else None
-    return Selected(estimates, chosen, factors, diversity=diversity, doubtful=without_error(claim, accounts))
-
-
-def without_error(claim: BaseClaim, accounts: Sequence[CellProgress]) -> dict[int, str]:
-    """Return the cells in which what a claim speaks of has no Monte Carlo error, and why."""
-    if not (order := order_of(claim)):
-        return {}
-    whys = [lacking([account.planned.cell], 2 * order) for account in accounts]
-    return {i: f"no Monte Carlo error: {why}" for i, why in enumerate(whys) if why}
+    return Selected(estimates, chosen, factors, diversity=diversity)
 
 
 @singledispatch
@@ -136,11 +128,6 @@ def judge_claim(claim: BaseClaim, of: Selected, n_claims: int) -> Judgement:
     if len(comparisons) > 1 and isinstance(claim, OptimumSlope):
         # Each of several comparisons gets its share of what is spent on the levels that may be least.
         comparisons = list(comparisons_of(claim, of._replace(level=level / len(comparisons))))
-    for k, each in enumerate(comparisons):
-        # A comparison on a doubtful cell has no evidence; one of no cells of its own rests on all.
-        if whys := [why for cell, why in of.doubtful.items() if cell in (each.cells or of.doubtful)]:
-            nowhere = undecided("", "").confidence
-            comparisons[k] = each._replace(evidence=NOTHING, confidence=nowhere, cells=(), reason=whys[0])
     return decide(list(averaged(comparisons)) if on_average else comparisons, level)
 
 

@@ -1,11 +1,9 @@
 """Claims on measures or moments that their cells cannot have are refused before the run, with those that exist."""
 
-import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, mistakes, run
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes
 
-from simstudy.design.answerable import ORDER, lacking, tail
-from simstudy.design.measures import INDICES, MEASURES, STATISTICS
+from simstudy.design.cells import impossibilities
 
 ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
 
@@ -57,51 +55,24 @@ def test_error_wanted_that_no_cell_inherits__is_no_mistake(tmp_path):
     loaded(tmp_path, edited(text, "[grids.angles.factors]", own))
 
 
-def keys(df):
-    return {"kind": "student_t", "df": df}
-
-
-QUADRATIC = {"key_distribution": keys(3.0), "regression": {"kind": "sum", "terms": ["linear", "quadratic"]}}
+T2, T4, T5 = ({"kind": "student_t", "df": df} for df in (2.2, 4.0, 5.0))
+DRAWN, SUM = {"noise_treatment": "drawn"}, {"kind": "sum", "terms": ["linear", "quadratic"]}
 
 
 @pytest.mark.parametrize(
-    ("settings", "limit"),
+    ("settings", "refused"),
     [
-        ({"noise": keys(3.0)}, np.inf),  # integrated out
-        ({"noise": keys(3.0), "noise_treatment": "drawn"}, 3.0),
-        ({"noise": keys(3.0), "noise_treatment": "drawn", "noise_sd": 0.0}, np.inf),
-        ({"key_distribution": keys(3.0), "regression": "ridge"}, np.inf),
-        (QUADRATIC, 1.5),
-        ({"key_distribution": keys(3.0), "noise": {"kind": "heteroscedastic"}}, 3.0),
-        (QUADRATIC | {"noise": keys(2.2), "noise_treatment": "drawn", "regression": "linear"}, 2.2),
+        ({"noise": T4}, []),  # integrated out
+        ({"noise": T4, **DRAWN}, ["noise"]),
+        ({"noise": T5, **DRAWN}, []),
+        ({"noise": T4, "noise_sd": 0.0, **DRAWN}, []),
+        ({"key_distribution": T2, "regression": "ridge"}, []),
+        ({"key_distribution": T4, "regression": "linear"}, ["key_distribution"]),
+        ({"key_distribution": T5, "regression": "linear"}, []),
+        ({"key_distribution": T5, "regression": SUM}, ["key_distribution"]),
+        ({"key_distribution": T4, "noise": {"kind": "heteroscedastic"}}, ["key_distribution"]),
     ],
     ids=str,
 )
-def test_tail__is_that_of_the_heaviest_part(settings, limit):
-    assert tail(minimal_cell(**settings))[0] == limit
-
-
-def test_order__is_known_of_every_measure():
-    bounded = {"query_correlation", "discrepancy", "failure_rate"}
-    assert set(ORDER) <= set(MEASURES) | set(STATISTICS) | set(INDICES)
-    assert set(MEASURES) <= set(ORDER) and not bounded & set(ORDER)
-    heavy = [minimal_cell(noise=keys(3.0), noise_treatment="drawn"), minimal_cell()]
-    assert lacking(heavy, 2) == "" and "in 1 of 2 cells" in lacking(heavy, 4)
-
-
-HEAVY = edited(DESIGN, "[heads]", 'key_distribution = { kind = "student_t", df = %s }\n\n[heads]')
-
-
-def test_claim_on_a_measure_that_need_not_exist__is_refused(tmp_path):
-    loaded(tmp_path, HEAVY % 2.5)
-    message = mistakes(tmp_path, edited(HEAVY % 2.5, 'regression = { kind = "ridge" }', 'regression = "quadratic"'))
-    assert "claims.mse-falls.measure = 'mse': need not exist: that takes moments of order 2" in message
-    assert "below 1.25 alone are sure to exist in 6 of 6 cells (a degree of 2 under keys student_t(df=2.5))" in message
-
-
-def test_measure_without_an_error__gets_no_verdict(tmp_path):
-    text = edited(DESIGN, "[heads]", 'noise = { kind = "student_t", df = 3 }\n\n[heads]')
-    design = loaded(tmp_path, edited(text, "seed = 7", 'seed = 7\nnoise_treatment = "drawn"'))
-    results = run(design, output=tmp_path / "out", executor="serial")
-    assert results.verdict.item() == "undecided" and (results.comparison_p_against == 1.0).all()
-    assert "no Monte Carlo error" in results.no_verdict_because.item() and results.verdict_estimate.notnull().all()
+def test_tails_under_which_squared_errors_have_no_variance__are_refused(settings, refused):
+    assert [setting for setting, _ in impossibilities(minimal_cell(**settings))] == refused

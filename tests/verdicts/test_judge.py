@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, kinds_of, minimal_cell, mistakes, run, write_design
-from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_accounts, exact_estimates, judged
+from builders import DESIGN, edited, kinds_of, mistakes, run, write_design
+from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_accounts, judged
 
 from simstudy import theory
 from simstudy.design.document import LEVEL, Claim, Grid
-from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
+from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import estimates_of
-from simstudy.verdicts.evidence import NOTHING, Evidence, anytime_score, p_above, p_below, students_of
-from simstudy.verdicts.judge import comparisons_of, decide, holm, judge, judge_claim, selected_by, without_error
+from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
+from simstudy.verdicts.judge import comparisons_of, decide, holm, judge
 from simstudy.verdicts.paths import DOUBT
 from simstudy.verdicts.predictions import Theory
 
@@ -186,17 +186,6 @@ def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_m
     assert [each.confidence(LEVEL) for each in found.comparisons] == shared != whole
 
 
-@pytest.mark.parametrize(
-    ("df", "measure", "lacking"), [(3.0, "mse", True), (5.0, "mse", False), (3.0, "squared_bias", False)]
-)
-def test_error__takes_twice_the_moments_of_a_measure(df, measure, lacking):
-    """Noise of t(3) has a mean squared error, of order 2, and no Monte Carlo error of that, of order 4."""
-    cell = minimal_cell(noise={"kind": "student_t", "df": df}, noise_treatment="drawn")
-    account = SimpleNamespace(planned=SimpleNamespace(cell=cell))
-    found = without_error(claim(kind="larger_than", measure=measure), [account])
-    assert list(found) == [0] * lacking and all("moments of order 4" in why for why in found.values())
-
-
 def test_ratio__has_the_error_of_its_denominator():
     stated = claim(kind="equals", value=2.0, margin=9.0, where={"x": 0.0}, versus={"x": 1.0}, compared="ratio")
     (found,) = compare(stated, exact_accounts([{"x": 0.0}, {"x": 1.0}], [2.0, 1.0], [0.01, 0.02]))
@@ -275,28 +264,6 @@ def test_reason__is_stored_where_there_is_no_verdict_alone():
     assert judged.verdict.values.tolist() == ["supported", "undecided", "contradicted"]
     for reasons in (judged.no_verdict_because, judged.comparison_no_verdict_because):
         assert [reason[:12] for reason in reasons.values] == ["", "one block of", ""]
-
-
-def test_doubtful_cells__take_the_evidence_of_what_rests_on_them_and_nothing_else(monkeypatch):
-    stated, both = claim(kind="larger_than"), cells([1.0, 1.2])
-    judged = judge_claim(stated, selected_by(stated, both, ("x",))._replace(doubtful={1: "no error"}), 1)
-    assert judged.verdict == "undecided" and judged.decisive.reason == "no error"
-    sound, doubted = judged.comparisons
-    assert sound.evidence.in_favour < LEVEL and doubted.evidence == NOTHING
-    assert doubted.confidence(LEVEL) == (-np.inf, np.inf) and (doubted.lower, doubted.claimed) == (0.0, 0.0)
-    assert doubted.estimate == pytest.approx(1.2, abs=0.1) and doubted.mcse > 0.0
-    assert judge(*study({"large": stated}, [1.0]), {}).verdict.item() == "supported"
-    monkeypatch.setattr("simstudy.verdicts.judge.without_error", lambda *_: {0: "no error"})
-    found = judge(*study({"large": stated}, [1.0]), {})
-    assert found.verdict.item() == "undecided" and found.no_verdict_because.item() == "no error"
-
-
-def test_order__is_doubtful_where_any_cell_is_if_no_replicate_would_help(monkeypatch):
-    """It names no cells of its own then, and rests on all."""
-    monkeypatch.setattr("simstudy.verdicts.judge.comparisons_of", lambda *_: [comparison(1.0, 0.0)])
-    of = Selected(exact_estimates([{}], [1.0], 1.0), [0], ())
-    for doubtful, expected in (({}, "supported"), ({7: "no error"}, "undecided")):
-        assert judge_claim(claim(kind="larger_than"), of._replace(doubtful=doubtful), 1).verdict == expected
 
 
 def test_index__is_the_one_that_a_claim_names():
