@@ -106,20 +106,24 @@ def refer(
 def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
     """Yield entries that others contradict, and names that the grid does not have."""
     grid, factors, stated = reference.grid, reference.grid.factors or (), reference.stated
-    of_claim, of_optimum = isinstance(entry, BaseClaim), entry.kind in ("optimum", "optimum_slope")
-    excludes, value, of_number = stated("excludes"), stated("value"), not of_optimum and entry.kind != "violated_pairs"
-    alike = excludes is not None and abs(excludes - value) <= entry.margin
-    of_ratio, on_average = stated("compared") == "ratio", stated("holds") == "on_average"
+    of_claim, excludes, to = (
+        isinstance(entry, BaseClaim),
+        stated("excludes"),
+        "the settings of the cell to compare with",
+    )
+    no_index = of_claim and (entry.measure == "hdi") != (entry.index is not None)
+    of_both = of_claim and entry.kind == "optimum" and (entry.value is None) == (entry.source is None)
+    of_number = entry.kind not in ("optimum", "optimum_slope", "violated_pairs")
+    of_none = stated("holds") == "on_average" and not (grid.drawn and of_number)
+    alike = excludes is not None and abs(excludes - entry.value) <= entry.margin
     for field, wrong, remedy in (
         ("source", stated("source") == "exact" and not grid.exact, f"set exact = true in [grids.{entry.grid}]"),
-        ("index", of_claim and (entry.measure == "hdi") != (entry.index is not None),
-         'state index for measure = "hdi", and only then'),
-        ("compared", of_ratio and entry.versus is None, "state versus, the settings of the cell to compare with"),
-        ("value", of_claim and entry.kind == "optimum" and (value is None) == (entry.source is None),
-         "state either value or source, the theory that gives it"),
-        ("holds", on_average and not (grid.drawn and of_number), "needs a domain, and a kind of claim on a number"),
+        ("index", no_index, 'state index for measure = "hdi", and only then'),
+        ("compared", stated("compared") == "ratio" and entry.versus is None, f"state versus, {to}"),
+        ("value", of_both, "state either value or source, the theory that gives it"),
+        ("holds", of_none, "needs a domain, and a kind of claim on a number"),
         ("excludes", alike, "must be farther from value than margin: no verdict would tell them apart"),
-    ):  # fmt: skip
+    ):
         if wrong:
             yield reference.problem(field, remedy)
     for field in ("x", "hue", "panel", "by", "along", "over", "tune") if grid.factors is not None else ():
@@ -149,8 +153,9 @@ def _misselected(reference: Reference, entry: Any) -> Iterator[Problem]:
     if versus is not None and not grid.select(entry.where | versus):
         yield reference.problem("versus", _nothing_selected(versus, grid))
     elif versus is not None and not reference.compared:
-        remedy = f"compares every selected {noun} with itself, or with none; select others in where"
-        yield reference.problem("versus", remedy)
+        yield reference.problem(
+            "versus", f"compares every selected {noun} with itself, or none; select others in where"
+        )
     if entry.kind == "zip" and len(chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(chosen)} cells; select at most {MOST_ZIPS}")
     of_optimum = ("x", "along") if isinstance(entry, BaseClaim) and entry.kind.startswith("optimum") else ()

@@ -1,11 +1,8 @@
 """Registry of every labelled variable that results may hold: dimensions, unit, meaning, formula.
 
-Data sets are created through `labelled`, so a stored file explains
-itself and cannot hold a variable that is not described here.
-
-There are two of them.  ``results.nc`` holds what every cell has alike.  ``details.nc`` holds what has a length of its
-own in each cell (blocks of replicates, heads, pairs of heads, query points), in the contiguous ragged layout of the CF
-conventions: the rows of all cells one after another, and how many each cell has.  Nothing is padded.
+``results.nc`` holds what every cell has alike; ``details.nc`` what has a length of its own in each cell (blocks of
+replicates, heads, pairs of heads, query points), in the contiguous ragged layout of the CF conventions: the rows of all
+cells one after another, and how many each cell has.
 """
 
 from __future__ import annotations
