@@ -13,20 +13,11 @@ import numpy as np
 from simstudy.design.contents import OwnFiles, read_contents, try_functions
 from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.measures import RESERVED
+from simstudy.design.settings import records
 from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table, by_levels, level
-from simstudy.design.settings.choices import FileKeys, ResidualNoise
+from simstudy.design.settings.choices import FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.records import (
-    LARGEST,
-    SMALLEST,
-    DesignError,
-    Impossible,
-    Problem,
-    Steps,
-    mistake,
-    path_of,
-    validated,
-)
+from simstudy.design.settings.records import DesignError, Impossible, Problem, Steps, mistake, path_of, validated
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
@@ -208,7 +199,7 @@ def features_needed(heads: Heads) -> int:
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     """Return the setting and the remedy of every rule that the settings of a cell break together."""
     if cell.functions is None:
-        found = [*_unmet(cell), *_unequal(cell), *_beyond(cell)]
+        found = [*_unmet(cell), *_unequal(cell), *_undefined(cell), *_beyond(cell)]
     else:
         remedy = "is the name of something else in the results; give the number another name"
         named = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
@@ -220,15 +211,10 @@ def impossibilities(cell: Cell) -> list[tuple[str, str]]:
 
 
 def _beyond(cell: Cell) -> Broken:
-    """Yield numbers that exceed others."""
+    """Yield numbers that exceed others, arrays that no memory holds, and what a population does not allow."""
     data, heads, estimator, rows = cell.data, cell.heads, cell.estimator, cell.file_rows
-    d, p, n_heads, queries, keys = (
-        data.n_features,
-        heads.head_dim,
-        heads.n_heads,
-        cell.queries.queries,
-        data.key_distribution,
-    )
+    d, p, n_heads = data.n_features, heads.head_dim, heads.n_heads
+    keys, queries = data.key_distribution, cell.queries.queries
     components, values = (getattr(heads.value_projections, name, 0) for name in ("n_components", "value_dim"))
     at_most = [  # setting, a number of it, what it may not exceed
         ("head_dim", p, "dimensions", d, "n_features"),
@@ -245,10 +231,6 @@ def _beyond(cell: Cell) -> Broken:
         coordinates = getattr(term, "coordinates", ())
         needed = max(*map(len, lists), getattr(term, "n_active", None) or 0, *coordinates)
         at_most.append(("regression", needed, f"coordinates of {term.kind}", d, "n_features"))
-        if term.kind == "ridge" and not any(term.direction):
-            yield "regression", "the direction of a ridge function must not be zero"
-        if len({*coordinates}) < len(coordinates):
-            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
     if isinstance(keys, FileKeys) and rows is not None:
         asked, pairs = getattr(queries, "count", 0), data.n_keys + getattr(estimator.combination, "n_validation", 0)
         kept = len(rows.keys) + len(rows.points) - keys.held_out
@@ -256,16 +238,6 @@ def _beyond(cell: Cell) -> Broken:
             ("queries", asked if queries.kind == "held_out" else 0, "rows as queries", keys.held_out, "held_out"),
             ("n_keys", pairs if keys.sampling == "without" else 0, "pairs without replacement", kept, "rows"),
         ]
-    # An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, with moments below ν if
-    # it is t(ν), and those of m(X): of degree k under t(ν) keys it has moments below ν/k.  Without a fourth one a mean
-    # squared error has no Monte Carlo error.
-    degree = max(
-        int("strength" in dict(data.noise) and data.noise_sd > 0.0), *(DEGREE.get(term.kind, 0) for term in data.terms)
-    )
-    drawn = cell.simulation.noise_treatment == "drawn" and data.noise_sd > 0.0
-    for setting, tail, least in (("noise", data.noise if drawn else None, 4), ("key_distribution", keys, 4 * degree)):
-        if getattr(tail, "df", math.inf) <= least:
-            yield setting, f"squared errors have no variance unless df > {least}; raise it"
     for setting, number, what, most, limit in at_most:
         if number > most:
             yield setting, f"{number} {what}, but {limit} = {most}; lower the one or raise the other"
@@ -273,8 +245,9 @@ def _beyond(cell: Cell) -> Broken:
         yield "combination", "follows from errors of fixed heads, and heads are a population; change one of the two"
     if isinstance(data.noise, ResidualNoise) and not data.noise.paired and "rows" in cell.population:
         yield "noise", "of any row is not that of a population of rows; use paired = true"
-    if not SMALLEST <= cell.bandwidth <= LARGEST:
-        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside [{SMALLEST:g}, {LARGEST:g}]; change the rule"
+    if not records.SMALLEST <= cell.bandwidth <= records.LARGEST:
+        bounds = f"[{records.SMALLEST:g}, {records.LARGEST:g}]"
+        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside {bounds}; change the rule"
     numbers = {
         # Keys as drawn, and as projected by every head.
         "n_keys": data.n_keys * max(d, n_heads * p),
@@ -288,6 +261,28 @@ def _beyond(cell: Cell) -> Broken:
         if 8 * count > MAX_ARRAY_BYTES:
             array = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
             yield setting, f"{array}; use fewer"
+
+
+def _undefined(cell: Cell) -> Broken:
+    """Yield regression functions that are none, and tails under which squared errors have no variance.
+
+    An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, with moments below ν if
+    it is t(ν), and those of m(X): of degree k under t(ν) keys it has moments below ν/k.  Without a fourth one a mean
+    squared error has no Monte Carlo error.
+    """
+    data, degrees, spread = cell.data, [0], cell.data.noise_sd > 0.0
+    for term in getattr(data.regression, "terms", (data.regression,)):
+        degrees.append(DEGREE.get(term.kind, 0))
+        coordinates = getattr(term, "coordinates", ())
+        if not any(getattr(term, "direction", [1.0])):
+            yield "regression", "the direction of a ridge function must not be zero"
+        if len({*coordinates}) < len(coordinates):
+            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
+    degree = max(*degrees, int(spread and isinstance(data.noise, HeteroscedasticNoise)))
+    noise = data.noise if spread and cell.simulation.noise_treatment == "drawn" else None
+    for setting, tail, least in (("noise", noise, 4), ("key_distribution", data.key_distribution, 4 * degree)):
+        if getattr(tail, "df", math.inf) <= least:
+            yield setting, f"squared errors have no variance unless df > {least}; raise it"
 
 
 def _unequal(cell: Cell) -> Broken:
