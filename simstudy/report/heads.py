@@ -7,8 +7,10 @@ import xarray as xr
 
 from simstudy.errors import printable
 from simstudy.execution.store import Store
+from simstudy.report.figures import image
+from simstudy.report.figures.shared import canvas, own_style
 from simstudy.report.labels import with_error
-from simstudy.report.page import template
+from simstudy.report.page import figure_of, template
 
 SOURCE_NAMES = {"half": "other half of the texts", "constant": "a constant", "exact": "theory, Gaussian logits"}
 CAUTION = """Heads that are alike may be able to share a pattern. Likeness does not say that a head is unimportant: \
@@ -31,6 +33,16 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             "sink": f"{_of(layer.isel(head=sink), 'sink_share')} (head {sink})",
         }
         layers.append(entry)
+    with own_style():
+        drawing, grid = canvas(1, 3.0)
+        axes, places = grid.flat[0], np.arange(found.sizes["layer"])
+        for source, name, mark in (("observed", "observed", "o"), ("exact", "theory", "x")):
+            each = found.sel(source=source)
+            axes.errorbar(places, each.effective_heads, 1.96 * each.effective_heads_mcse, fmt=mark, label=name)
+        axes.set(xlabel="layer", ylabel="effective heads", ylim=(0.0, None))
+        axes.legend()
+        picture = image(drawing)
+    caption = "Effective heads of each layer ± 1.96 standard errors, over texts or queries of theory"
     return store.write_text(
         "heads.html",
         template("heads.html").render(
@@ -38,6 +50,7 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
             found=found,
             answer=answer(found),
             caution=CAUTION,
+            figure=figure_of("effective-heads", caption, picture),
             layers=layers,
             alike=most_alike(found, 10),  # of many; all are in the data
             agreement=[(name, *scores(found, source)) for source, name in SOURCE_NAMES.items()],

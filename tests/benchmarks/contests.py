@@ -187,7 +187,7 @@ def few_query_rows(rounds: int, n: int = 4096) -> Iterator[Row]:
 
 def population_rows() -> Iterator[Row]:
     """Time of other numbers of replicates a draw to one error of both measures, by variances of two other pilots."""
-    for n_keys, n_heads, head_dim, n_queries in workloads.POPULATIONS[::4]:  # others take a minute
+    for n_keys, n_heads, head_dim, n_queries in workloads.POPULATIONS:
         cell = functools.partial(
             workloads.attention_cell, n_queries, head_dim, n_keys=n_keys, n_heads=n_heads, population=["queries"]
         )

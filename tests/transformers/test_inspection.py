@@ -214,9 +214,7 @@ def test_command__writes_page_and_data_of_arrays(tmp_path):
     assert "A layer is worth " in done.stdout and done.stdout.count("alike    layer") == 5
     assert f"One token gets up to {expected.sink_share.max():.2g}" in done.stdout
     text = (tmp_path / "out" / "heads.html").read_text()
-    assert (
-        text.index("A layer is worth") < text.index("effective heads</th>") < text.index("Which heads are most alike?")
-    )
+    assert text.index("A layer is worth") < text.index("<img") < text.index("Which heads are most alike?")
     with xr.open_dataset(tmp_path / "out" / "heads.nc") as stored:
         np.testing.assert_array_equal(stored.effective_heads, expected.effective_heads)
     for arguments, said in (
