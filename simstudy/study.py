@@ -63,7 +63,7 @@ def complete(
     if STATUS_FILE in names:  # there is nothing to do if all that a run would write lies there
         with store.locked():
             status = read_status(design, store)
-            if is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
+            if status is not None and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
                 return Completed(read_cells(store), status, [])
     from simstudy.execution.executors import Jobs, Meter, open_executor
     from simstudy.execution.state import RunState, require_memory

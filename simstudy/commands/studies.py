@@ -200,18 +200,18 @@ def status(
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
-    The command writes nothing. Standard errors are those that the run last computed. `simstudy replay --cell` takes the
-    numbers of cells.
+    The command writes nothing. Standard errors are those that the run last computed; if there are none yet, only
+    batches are counted. `simstudy replay --cell` takes the numbers of cells.
     """
-    from simstudy.execution.status import read_status
+    from simstudy.execution.status import counted, read_status
     from simstudy.report.progress import status_line, status_record, status_table
 
     loaded, store = cli.opened(design, profile, output, trust, confirm)
-    found = read_status(loaded, store)
+    found = read_status(loaded, store) or counted(loaded, store)
     if as_json:
         cli.say_json(status_record(found, loaded, store))
     else:
-        cli.say(*([status_table(found, loaded)] if found.cells else []), status_line(found, store))
+        cli.say(status_table(found, loaded), status_line(found, store))
 
 
 @cli.app.command()

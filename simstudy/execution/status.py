@@ -1,4 +1,4 @@
-"""How far each cell of a study is, as a run last wrote it beside its batches.
+"""How far each cell of a study is: as a run last wrote it beside its batches, or else how many of these there are.
 
 A run writes every second where it stands, for those who read it without kernels and theory.  Batches that have come
 since are counted.  What it wrote last also tells whether results still are those of what is stored.
@@ -18,8 +18,9 @@ from simstudy.design.document import Design
 from simstudy.design.settings.cell import contents
 from simstudy.design.settings.records import Record
 from simstudy.execution.folder import Missing, due
-from simstudy.execution.provenance import PACKAGE, installation
+from simstudy.execution.provenance import PACKAGE, identity_of, installation
 from simstudy.execution.store import DETAILS_FILE, MAX_RESULTS_BYTES, PROVENANCE_FILE, RESULTS_FILE, Store
+from simstudy.replicates.allocation import SIZES, states_size
 
 if TYPE_CHECKING:
     from simstudy.execution.state import RunState
@@ -39,6 +40,7 @@ class CellStatus(Record):
     stored: int  # Batches that are stored of those wanted so far
     target: int  # How many are wanted so far
     expected: int  # How many the precision will take
+    looked: bool = False
     finished: bool = False  # It wants nothing more
     reached: bool = False  # It has its precision
     cut: bool = False  # The budget stopped it
@@ -53,10 +55,10 @@ class CellStatus(Record):
 class Status(Record):
     """Where all cells of a study stand, in the order of the design."""
 
-    origin: str  # Digest of the design, code and installation
+    origin: str  # Digest of the design, code and installation; empty where batches are counted, not looked at
     as_of: float  # When that was written, in seconds of `time.time`
     seconds_left: float | None = None  # How long the run would still take; None while it could not be told
-    cells: tuple[CellStatus, ...]  # None if no run has told of this design, code and batches
+    cells: tuple[CellStatus, ...]  # Each cell
     results: str = ""  # Digest of what results rest on and of the results; empty before they are written
 
     @property
@@ -93,24 +95,36 @@ class StatusWriter:
         return status
 
 
-def read_status(design: Design, store: Store) -> Status:
-    """Return where a study stands as the last run wrote it; no cells if it was of another design, code or batches."""
-    unknown = Status(origin="", as_of=time.time(), cells=())
+def read_status(design: Design, store: Store) -> Status | None:
+    """Return where a study stands as the last run wrote it; None if it was of another design, code or batches."""
     try:
         status = Status.model_validate_json(store.files.read(FILE, MAX_RESULTS_BYTES))
     except (Missing, ValidationError):
-        return unknown
+        return None
     if len(status.cells) != len(design.cells) or status.origin != origin_of(design):
-        return unknown
+        return None
     now = [store.stored(cell.identity).count(cell.target) for cell in status.cells]
     cells = tuple(cell.model_copy(update={"stored": n}) for cell, n in zip(status.cells, now, strict=True))
     gone = any(n < cell.stored for cell, n in zip(status.cells, now, strict=True))
-    return unknown if gone else status.model_copy(update={"cells": cells})
+    return None if gone else status.model_copy(update={"cells": cells})
 
 
-def is_done(status: Status, store: Store, device: str) -> bool:
+def counted(design: Design, store: Store) -> Status:
+    """Return how many batches are stored of each cell, without what a look at them would tell."""
+    cells = []
+    for cell in (planned.cell for planned in design.cells):
+        # Of what the first run chooses, by a pilot that takes its time, that of which there are batches.
+        free = [{}, {"control": "none"}] if states_size(cell) else [{"batch_size": size} for size in SIZES.tolist()]
+        sized = [cell.with_simulation(**each) for each in free]
+        rows = ((store.stored(name := identity_of(each)).count(), each.simulation.batch_size, name) for each in sized)
+        n, size, identity = max(rows)
+        cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))
+    return Status(origin="", as_of=time.time(), cells=tuple(cells))
+
+
+def is_done(status: Status | None, store: Store, device: str) -> bool:
     """True if a run would compute and judge nothing, and write what is there already."""
-    if not status.results or any(cell.cut or not cell.finished for cell in status.cells):
+    if status is None or not status.results or any(cell.cut or not cell.finished for cell in status.cells):
         return False
     return store.is_whole() and status.results == _digest_of_results(store, device)
 
@@ -144,6 +158,7 @@ def status_of(state: RunState, origin: str) -> Status:
             entries |= {name: getattr(worst, name) for name in ("measure", "mcse", "wanted")}
         entries |= {
             "stored": account.target - account.missing,
+            "looked": account.done > 0,
             "finished": account.finished and not account.cut,
             "reached": account.finished and account.reached,
             "defined": account.performance is not None,

@@ -136,6 +136,8 @@ def status_table(status: Status, design: Design) -> Table:
 
 
 def _state(cell: CellStatus) -> str:
+    if not cell.looked and cell.stored == cell.expected:
+        return f"{cell.stored} batches"
     if cell.cut:
         return "budget spent"
     if not cell.finished:
@@ -148,15 +150,14 @@ def _state(cell: CellStatus) -> str:
 def status_line(status: Status, store: Store) -> str:
     """Return how many cells are finished, whether somebody computes the rest, and how long that will take."""
     text = f"{status.finished} of {len(status.cells)} cells finished"
-    if not status.cells:
-        n = sum(stored.count() for stored in store.index.values())
-        text = f"{store.folder}: no run has told how far this design is; {n:,} batches are stored"
-    elif status.finished < len(status.cells):
+    if not status.origin:
+        stored = any(cell.stored for cell in status.cells)
+        text = "batches are counted, simstudy run examines them" if stored else f"{store.folder} holds no batches"
+    if status.finished < len(status.cells):
         text += f", as of {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(status.as_of))}"
     owner = store.owner()
     if owner is None or owner.alive is False:
-        done = status.cells and status.finished == len(status.cells)
-        return text if done else f"{text}; no process runs it: simstudy run continues"
+        return text if status.finished == len(status.cells) else f"{text}; no process runs it: simstudy run continues"
     who = f"process {owner.pid} on {owner.host}"
     text += f"; {who} runs it" if owner.alive else f"; {who} runs it, unless it was killed"
     seconds = status.seconds_left
@@ -230,7 +231,7 @@ def _beyond_json(value: Any) -> bool:
 def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
     """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
     owner, cells = store.owner(), []
-    for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=False)):  # none, or all
+    for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=True)):
         names = ("failed", "finished", "reached", "measure", "mcse", "wanted")
         entry = {"cell": number, "grid": planned.grid} | {name: getattr(cell, name) for name in names}
         entry |= {"replicates": cell.stored * cell.batch_size, "expected_replicates": cell.expected * cell.batch_size}

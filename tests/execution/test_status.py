@@ -14,7 +14,7 @@ from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution import provenance, status
 from simstudy.execution.executors import Meter
 from simstudy.execution.state import RunState
-from simstudy.execution.status import FILE, Status, StatusWriter, is_done, read_status, status_of
+from simstudy.execution.status import FILE, Status, StatusWriter, counted, is_done, read_status, status_of
 from simstudy.execution.store import Store, store_of
 from simstudy.report import page
 from simstudy.report.page import require_same_design
@@ -29,7 +29,7 @@ def finished(tmp_path, tiny):
     return design, store_of(design, tiny.copied(tmp_path))
 
 
-def test_status_written__is_that_of_all_batches(finished, tiny):
+def test_status_written__is_that_of_all_batches(finished):
     design, store = finished
     state = RunState(design, store, **rules_of(design))
     state.first_tasks()
@@ -38,9 +38,14 @@ def test_status_written__is_that_of_all_batches(finished, tiny):
     assert found.cells == wanted.cells and found.cells[0].mcse > 0.0
     assert is_done(found, store, "cpu") and not is_done(found, store, "cuda")
     (store.folder / FILE).unlink()
-    told = status_line(read_status(design, store), store)
-    n = int(tiny.results.n_batches.sum())
-    assert told.endswith(f"how far this design is; {n} batches are stored; no process runs it: simstudy run continues")
+    assert read_status(design, store) is None
+    told = counted(design, store)
+    assert [(cell.identity, cell.stored) for cell in told.cells] == [
+        (cell.identity, cell.stored) for cell in wanted.cells
+    ]
+    assert status_line(told, store).startswith("batches are counted, simstudy run examines them")
+    empty = Store(store.folder / "nothing")
+    assert f"{empty.folder} holds no batches" in status_line(counted(design, empty), empty)
 
 
 def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, monkeypatch):
@@ -54,7 +59,7 @@ def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, 
         seen.append(read_status(design, store_of(design, tmp_path)))
 
     run(design, output=tmp_path, executor="serial", observer=watch)
-    during = [found for found in seen if not any(cell.defined for cell in found.cells)]  # told before the first batch
+    during = [found for found in seen if not any(cell.looked for cell in found.cells)]  # told before the first batch
     assert len(during) > 3
     counts = [sum(cell.stored for cell in found.cells) for found in during]
     assert counts[0] == 0 and counts == sorted(counts) and counts[-1] > counts[1]
@@ -64,12 +69,12 @@ def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, 
 @pytest.mark.parametrize("gone", [True, False])
 def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished, gone):
     design, store = finished
-    assert read_status(design, store).cells
+    assert read_status(design, store) is not None
     if gone:
         remove(store.folder, min(rows(store.folder)))
     else:
         (store.folder / FILE).write_text(json.dumps({"origin": "x"}))
-    assert not read_status(design, Store(store.folder)).cells
+    assert read_status(design, Store(store.folder)) is None
 
 
 def test_design_by_another_path__has_the_status_that_was_told(finished, monkeypatch):
