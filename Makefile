@@ -93,7 +93,7 @@ answers: $(VENV)/.run  ## Write designs/README.md from the confirmed runs in out
 full: $(VENV)/.run  ## Run the study in its full profile
 	$(BIN)/simstudy run $(STUDY) --profile full
 
-slurm: $(VENV)/.run  ## Run a study by Slurm jobs: make slurm STUDY=name SUBMIT="--jobs 16 --threads 4"
+slurm: $(VENV)/.run  ## Run a study by Slurm jobs: make slurm STUDY=name SUBMIT="--jobs 16"
 	$(BIN)/simstudy submit $(STUDY) --profile $(PROFILE) $(SUBMIT)
 
 # Processes that tests start load what one of them has compiled, also where the environment says otherwise.

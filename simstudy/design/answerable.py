@@ -106,11 +106,8 @@ def refer(
 def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
     """Yield entries that others contradict, and names that the grid does not have."""
     grid, factors, stated = reference.grid, reference.grid.factors or (), reference.stated
-    of_claim, excludes, to = (
-        isinstance(entry, BaseClaim),
-        stated("excludes"),
-        "the settings of the cell to compare with",
-    )
+    of_claim, excludes = isinstance(entry, BaseClaim), stated("excludes")
+    no_versus = stated("compared") == "ratio" and entry.versus is None
     no_index = of_claim and (entry.measure == "hdi") != (entry.index is not None)
     of_both = of_claim and entry.kind == "optimum" and (entry.value is None) == (entry.source is None)
     of_number = entry.kind not in ("optimum", "optimum_slope", "violated_pairs")
@@ -119,7 +116,7 @@ def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
     for field, wrong, remedy in (
         ("source", stated("source") == "exact" and not grid.exact, f"set exact = true in [grids.{entry.grid}]"),
         ("index", no_index, 'state index for measure = "hdi", and only then'),
-        ("compared", stated("compared") == "ratio" and entry.versus is None, f"state versus, {to}"),
+        ("compared", no_versus, "state versus, the settings of the cell to compare with"),
         ("value", of_both, "state either value or source, the theory that gives it"),
         ("holds", of_none, "needs a domain, and a kind of claim on a number"),
         ("excludes", alike, "must be farther from value than margin: no verdict would tell them apart"),
@@ -153,9 +150,8 @@ def _misselected(reference: Reference, entry: Any) -> Iterator[Problem]:
     if versus is not None and not grid.select(entry.where | versus):
         yield reference.problem("versus", _nothing_selected(versus, grid))
     elif versus is not None and not reference.compared:
-        yield reference.problem(
-            "versus", f"compares every selected {noun} with itself, or none; select others in where"
-        )
+        remedy = f"compares every selected {noun} with itself, or none; select others in where"
+        yield reference.problem("versus", remedy)
     if entry.kind == "zip" and len(chosen) > MOST_ZIPS:
         yield reference.problem("where", f"selects {len(chosen)} cells; select at most {MOST_ZIPS}")
     of_optimum = ("x", "along") if isinstance(entry, BaseClaim) and entry.kind.startswith("optimum") else ()

@@ -177,10 +177,8 @@ def _place(name: str, grid: Grid, levels: dict[str, int], steps: Steps) -> Steps
 
 
 def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Steps]) -> Problem:
-    value, inside = (
-        cell.coordinates.get(setting, ""),
-        [*(() if setting in Functions.model_fields else ["parameters"]), setting],
-    )
+    value = cell.coordinates.get(setting, "")
+    inside = [setting] if setting in Functions.model_fields else ["parameters", setting]
     steps: Steps = [TABLE_OF[setting], setting] if setting in TABLE_OF else ["functions", *inside]
     steps = ["functions"] if setting == "functions" else steps
     return Problem(path_of(at(steps)), None if value == "" else value, remedy)

@@ -101,9 +101,8 @@ def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmat
     pieces = (piece for grid in grids.values() for cell in grid.cells for _, piece in cell.own)
     digest = digest_of(design, sorted({piece.code.text for piece in pieces if piece.code is not None}), text)
     for name, grid in grids.items():
-        seeds = (
-            int(digest_of(digest, cell.simulation.seed), 16) >> 1 for cell in grid.cells
-        )  # below 2⁶³, as every seed
+        digests = (digest_of(digest, cell.simulation.seed) for cell in grid.cells)
+        seeds = (int(each, 16) >> 1 for each in digests)  # below 2⁶³, as every seed
         cells = [cell.with_simulation(seed=seed) for cell, seed in zip(grid.cells, seeds, strict=True)]
         grids[name] = grid._replace(cells=cells)
     return Confirmation(text=text, digest=digest)
