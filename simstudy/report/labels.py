@@ -96,25 +96,15 @@ def with_error(estimate: float, mcse: float) -> str:
         return f"{number(estimate, 6)} (too few replicates)"
     if not (math.isfinite(estimate) and math.isfinite(mcse)) or mcse == 0:
         return f"{number(estimate, 6)} ± {number(mcse)}"
-    decimals = _decimals(mcse)
-    scale = max(_exponent(estimate), 1 - decimals)
+    # The exponent is read after rounding: 0.0996 is 0.10 with two digits, and so has the exponent of 0.1.
+    decimals = 1 - int(f"{mcse:.1e}".partition("e")[2])
+    scale = max(math.floor(math.log10(abs(estimate))) if estimate else -400, 1 - decimals)
     if scale <= 5 and decimals <= (6 if scale < -1 else 9):
         return f"{_rounded(estimate, decimals)} ± {_rounded(mcse, decimals)}"
     if decimals + scale <= 8:
         pair = (_rounded(value, decimals + scale, scale) for value in (estimate, mcse))
         return f"({' ± '.join(pair)})e{scale}"
     return f"{number(estimate, 8)} ± {_short_exponent(f'{mcse:.1e}')}"
-
-
-def _decimals(mcse: float) -> int:
-    """Decimals of two significant digits of an error."""
-    # The exponent is read after rounding: 0.0996 is 0.10 with two digits, and so has the exponent of 0.1.
-    return 1 - int(f"{mcse:.1e}".partition("e")[2])
-
-
-def _exponent(value: float) -> int:
-    """Exponent of a number in decimal scientific notation; that of zero is as small as can be."""
-    return math.floor(math.log10(abs(value))) if value else -400
 
 
 def _rounded(value: float, decimals: int, scale: int = 0) -> str:

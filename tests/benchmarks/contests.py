@@ -194,7 +194,7 @@ def population_rows() -> Iterator[Row]:
         chosen, taken = allocation.best_size([cell()]), {}
         between, within = np.mean([allocation.variances(cell(seed=seed)) for seed in (11, 12)], axis=0)
         for size in (4, 16, 64, 256, chosen):
-            job, draws = cell(batch_size=size), 32 if size <= 16 else 8 if size <= 64 else 4
+            job, draws = cell(batch_size=size), (32 if size <= 16 else 8 if size <= 64 else 4) // (1 + n_keys // 1024)
             simulate_batch([job], draws)
             start = time.process_time()
             for number in range(draws):
