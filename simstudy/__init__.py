@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from simstudy.design.builder import Study
     from simstudy.design.load import check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
-    from simstudy.interactive import open_results, plan, run
     from simstudy.judging.judged import judge
     from simstudy.measuring import estimates, performance
     from simstudy.simulation import simulate
+    from simstudy.study import open_results, plan, run
     from simstudy.ties import tied_sets
     from simstudy.transformers.capture import capture
     from simstudy.transformers.inspection import inspect_heads
@@ -33,8 +33,8 @@ __all__ = [
 _HOMES = {
     "Study": "design.builder", "check": "design.load", "contrast": "analysis", "details": "analysis",
     "capture": "transformers.capture", "inspect_heads": "transformers.inspection", "judge": "judging.judged",
-    "estimates": "measuring", "open_results": "interactive", "performance": "measuring", "plan": "interactive",
-    "run": "interactive", "simulate": "simulation", "tied_sets": "ties",
+    "estimates": "measuring", "open_results": "study", "performance": "measuring", "plan": "study",
+    "run": "study", "simulate": "simulation", "tied_sets": "ties",
 }  # fmt: skip
 _ROOMS = ("plots", "theory")
 

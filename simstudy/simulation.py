@@ -31,7 +31,7 @@ from simstudy.design.settings.functions import BY_VALUE, STAND_INS
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
 from simstudy.execution.store import DEFAULT_OUTPUT, Store
-from simstudy.interactive import run
+from simstudy.study import run
 
 GRID = "simulation"
 MIN_REPLICATES = 1024

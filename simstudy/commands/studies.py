@@ -223,8 +223,8 @@ def plan(
     trust: cli.TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
-    from simstudy.interactive import plan as plan_study
     from simstudy.report.progress import plan_told
+    from simstudy.study import plan as plan_study
 
     loaded, _ = cli.opened(design, profile, output, trust)
     cli.say(*plan_told(plan_study(loaded, output=output), workers))

@@ -38,7 +38,7 @@ WALL = {
     "execution/status.py": "reads sources of the package",
     "execution/provenance.py": "reads sources of the package, and what the system says of the processor",
     "execution/executors.py": "reads what the system says of memory",
-    "interactive.py": "reads the script that calls it",
+    "study.py": "reads the script that calls it",
     "report/terminal.py": "opens the null device",
     "__main__.py": "opens the null device",
     "commands/studies.py": "writes a new design into the current folder, where nothing may lie",
