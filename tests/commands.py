@@ -1,10 +1,13 @@
 """The command line in processes of its own, forked from one that has imported everything: imports take seconds."""
 
+import contextlib
+import functools
 import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +17,22 @@ SECONDS = 600
 PRINTED = {"COLUMNS": "200", "NO_COLOR": "1"}
 UNDRAWN = "from simstudy.report import page; page.figure_files = lambda *_: {}\n"
 """Reports without pictures, which take longer to draw than a small study to run."""
-FORKS = multiprocessing.get_context("forkserver")
-"""Starts processes that have imported everything, and have seen nothing of the test."""
-FORKS.set_forkserver_preload(
-    ["simstudy.__main__", "simstudy.commands", "simstudy.study", "simstudy.verdicts.judge", "simstudy.report.page"]
-)
+
+
+@functools.cache
+def forks() -> Any:
+    """Start processes that have imported everything and run a study, and have seen nothing of the test."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["warmed"])
+    with contextlib.chdir(Path(__file__).parent):  # where that is looked for
+        forkserver.ensure_running()
+    return context
 
 
 def started(*arguments: object, cwd: Path = ROOT, before: str = "", printed: tuple = (os.devnull,) * 2) -> Any:
     """Start a command as a user does, after some code, with what it prints in files."""
     given = [str(each) for each in ("simstudy", *arguments)], str(cwd), os.environ | PRINTED, UNDRAWN + before, printed
-    process = FORKS.Process(target=run_command, args=given)
+    process = forks().Process(target=run_command, args=given)
     process.start()
     return process
 

@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 import xarray as xr
 from builders import write_design
-from commands import PRINTED
+from commands import PRINTED, forks
 
 from simstudy.design.load import Design, load_design
 
@@ -48,7 +48,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 @pytest.fixture
 def warm_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Processes of Dask are forked from one that has imported everything, as those of `commands.FORKS`."""
+    """Processes of Dask are forked from one that has imported everything, as those of `commands.forks`."""
+    forks()
     # Dask would replace what is imported there.
     monkeypatch.setattr("distributed.utils._forkserver_preload_set", True)
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from commands import FORKS, ROOT, environment
+from commands import ROOT, environment, forks
 from distributed import Security, rpc
 
 
@@ -41,7 +41,7 @@ def answering(sockets: Iterable[Listener]) -> list[str]:
 
     Whoever is answered can run code there: all that come are let in, or not, by one listener.
     """
-    with ProcessPoolExecutor(1, FORKS) as stranger:  # whose sockets end with it
+    with ProcessPoolExecutor(1, forks()) as stranger:  # whose sockets end with it
         return stranger.submit(_answering, [f"{one.host}:{one.port}" for one in sockets]).result()
 
 

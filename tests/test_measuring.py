@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import write_design
-from commands import FORKS
+from commands import forks
 from distributed import Client, LocalCluster
 from joblib.externals import loky
 from joblib.externals.loky.reusable_executor import _ReusablePoolExecutor
@@ -177,7 +177,7 @@ def test_levels_that_are_independent__have_random_numbers_of_their_own(tmp_path)
 
 def pools():
     yield "threads", contextlib.nullcontext("threads")
-    yield "ProcessPoolExecutor", ProcessPoolExecutor(2, FORKS)
+    yield "ProcessPoolExecutor", ProcessPoolExecutor(2, forks())
     yield "LocalCluster", LocalCluster(n_workers=2, processes=False, dashboard_address=None)
     yield "loky", contextlib.nullcontext("loky")
 

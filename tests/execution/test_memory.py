@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders import DESIGN, edited, minimal_cell, write_design
-from commands import FORKS, simstudy
+from commands import forks, simstudy
 
 from simstudy.errors import UserError
 from simstudy.execution import clusters, executors
@@ -110,7 +110,7 @@ def peak(few: Any, cell: Any) -> int:
 @pytest.mark.parametrize("settings", CELLS)
 def test_estimate_of_memory__is_what_a_batch_takes(settings):
     cells = [minimal_cell(**{"arrangement": "aligned"} | settings | more) for more in ({"n_keys": 64}, {})]
-    with ProcessPoolExecutor(1, FORKS) as alone:
+    with ProcessPoolExecutor(1, forks()) as alone:
         found = alone.submit(peak, *cells).result()
     assert 0.9 * found <= taken(cells[1]) <= 2.0 * found
 

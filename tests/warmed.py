@@ -1,0 +1,20 @@
+"""What `commands.forks` has done before it forks: imported everything, and run a small study by the command line."""
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+from builders import write_design
+from threadpoolctl import threadpool_limits
+
+from simstudy.__main__ import command
+from simstudy.execution.provenance import engine
+from simstudy.report import page
+
+with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()), threadpool_limits():
+    with mock.patch.object(page, "figure_files", lambda *_: {}):
+        command(["run", str(write_design(Path(place))), "--output", place, "--executor", "serial"])
+# Of what the environment decides nothing is known yet.
+engine.cache_clear()
