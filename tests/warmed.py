@@ -13,8 +13,12 @@ from simstudy.__main__ import command
 from simstudy.execution.provenance import engine
 from simstudy.report import page
 
-with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()), threadpool_limits():
-    with mock.patch.object(page, "figure_files", lambda *_: {}):
-        command(["run", str(write_design(Path(place))), "--output", place, "--executor", "serial"])
+with (
+    tempfile.TemporaryDirectory() as place,
+    contextlib.redirect_stdout(io.StringIO()),
+    threadpool_limits(),
+    mock.patch.object(page, "figure_files", lambda *_: {}),
+):
+    command(["run", str(write_design(Path(place))), "--output", place, "--executor", "serial"])
 # Of what the environment decides nothing is known yet.
 engine.cache_clear()
