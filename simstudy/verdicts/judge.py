@@ -45,9 +45,8 @@ from simstudy.verdicts.comparisons import (
 )
 from simstudy.verdicts.estimates import contrast_of, estimates_of
 from simstudy.verdicts.evidence import NOTHING, Evidence, all_hold, anytime_score
-from simstudy.verdicts.optima import optima
+from simstudy.verdicts.optima import optima, optimum_slopes
 from simstudy.verdicts.orderings import violations
-from simstudy.verdicts.paths import optimum_slopes
 
 if TYPE_CHECKING:
     from simstudy.execution.state import CellProgress

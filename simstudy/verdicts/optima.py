@@ -1,18 +1,43 @@
-"""Where a measure is least along a factor, and how sure that is."""
+"""Where a measure is least along a factor, how sure that is, and how that optimum moves along another factor.
 
+The vertex of the parabola through the least level and its neighbours is smooth in the means while the least level
+stays the same.  So the slope of an optimum takes it for every level that may be the least (a confidence set of the
+least level), and the worst of the p-values counts (Berger and Boos 1994): a share of the level is spent on that set.
+"""
+
+import itertools
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simstudy.design.document import Optimum
+from simstudy.design.document import Optimum, OptimumSlope
 from simstudy.design.settings.cell import level
-from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, undecided
-from simstudy.verdicts.estimates import Array
-from simstudy.verdicts.evidence import least_among, p_above, possible_minima, why_no_verdict
+from simstudy.verdicts.comparisons import Bounds, Comparison, Selected, leverages, undecided, within
+from simstudy.verdicts.estimates import Array, Estimates
+from simstudy.verdicts.evidence import (
+    NOTHING,
+    Contrast,
+    Evidence,
+    all_hold,
+    evidence_between,
+    interval,
+    least_among,
+    p_above,
+    possible_minima,
+    why_no_verdict,
+)
 
 NEVER = 0.01
 """Share of draws below which a value of the factor is not among the possible optima."""
+DOUBT = 0.2
+"""Share of the level that is spent on which levels may be least; the rest is for the statistic."""
+CURVED = 2.0
+"""Curvature in MCSE above which a vertex is taken for a smooth function of the means."""
+MOST_WAYS = 512
+"""Ways in which levels may be least beyond which there is no verdict."""
 
 
 class Profile(NamedTuple):
@@ -61,28 +86,28 @@ def optima(claim: Optimum, of: Selected) -> Iterator[Comparison]:
         text = f"optimal {claim.x} for {claim.measure}{of.place(every_cell[0], *tuning)}"
         bounds = value / claim.ratio, value * claim.ratio
         levels = np.array([float(of.estimates.conditions[cell][claim.x]) for cell in cells])
-        within = (bounds[0] <= levels) & (levels <= bounds[1])
-        if within.all() or not within.any():
-            where = "every level with a value lies" if within.any() else "no level with a value lies"
+        inside = (bounds[0] <= levels) & (levels <= bounds[1])
+        if inside.all() or not inside.any():
+            where = "every level with a value lies" if inside.any() else "no level with a value lies"
             yield undecided(text, f"{where} within the ratio")
             continue
         apart, values = of.estimates.differences(cells), of.estimates.values[cells]
         larger = p_above(apart, 0.0)
-        best = int(np.argmin(np.where(within, values, np.inf)))
+        best = int(np.argmin(np.where(inside, values, np.inf)))
 
         def confidence(level: float, levels: Array = levels, larger: Array = larger) -> Bounds:
             possible = levels[possible_minima(larger) >= level]
             return float(possible.min()), float(possible.max())
 
-        why = next(filter(None, (why_no_verdict(apart.at(far, best)) for far in np.flatnonzero(~within).tolist())), "")
-        found, evidence = float(levels[np.argmin(values)]), least_among(within, larger)
+        why = next(filter(None, (why_no_verdict(apart.at(far, best)) for far in np.flatnonzero(~inside).tolist())), "")
+        found, evidence = float(levels[np.argmin(values)]), least_among(inside, larger)
         yield Comparison(text, found, np.nan, *bounds, value, evidence, confidence, tuple(cells), why)
 
 
-def optimum_shares(of: Selected, within: Sequence[str]) -> Array:
-    """Return the share of draws in which each cell is the least of those that differ ``within`` alone, for figures."""
+def optimum_shares(of: Selected, along: Sequence[str]) -> Array:
+    """Return the share of draws in which each cell is the least of those that differ ``along`` these alone."""
     shares = np.full(len(of.estimates.values), np.nan)
-    for group in of.groups(*within):
+    for group in of.groups(*along):
         draws = of.estimates.draws(group)
         least = np.argmin(np.where(np.isnan(draws), np.inf, draws), axis=1)
         shares[group] = np.bincount(least, minlength=len(group)) / len(draws)
@@ -99,3 +124,97 @@ def told_profile(levels: Array, tuned: Sequence[Sequence[Any]], values: Array) -
         neighbours = np.abs(ranks[:, inside] - ranks[:, [best]]).sum(axis=0) <= 1
         least.append(known[best] if np.isfinite(known[inside][neighbours]).all() else np.inf)
     return Profile(distinct, np.array(least))
+
+
+class Vertex(NamedTuple):
+    """A possible optimum in ln x, and its derivatives by the measure in cells."""
+
+    value: float
+    terms: dict[int, float]
+
+
+Path = list[tuple[float, Array, list[int]]]
+"""At each level z of another factor: ln x, rising, and the cells along it."""
+
+
+def optimum_slopes(claim: OptimumSlope, of: Selected) -> Iterator[Comparison]:
+    """Yield, for each combination of the other factors, the slope of the optimum in ln of the factor ``along``."""
+    for cells in of.groups(claim.along, claim.x):
+        table: dict[float, dict[float, int]] = defaultdict(dict)
+        for cell in cells:
+            levels = of.estimates.conditions[cell]
+            if np.isfinite(of.estimates.values[cell]):  # a cell without a value is left out
+                table[float(levels[claim.along])][float(levels[claim.x])] = cell
+        path = [(z, np.log(sorted(by_x)), [by_x[x] for x in sorted(by_x)]) for z, by_x in table.items()]
+        if len(path) >= 2:
+            yield _compared(claim, of, path, of.place(cells[0], claim.along, claim.x))
+
+
+def _compared(claim: OptimumSlope, of: Selected, path: Path, place: str) -> Comparison:
+    """Compare the slope of optima with that claimed, in the worst of the ways in which levels may be least."""
+    leverage, log_log = leverages(np.log([z for z, *_ in path])), claim.scale == "log_log"
+
+    def slope(vertices: Sequence[Vertex]) -> Contrast:
+        """Return it with the error that derivatives give; certain where all optima lie at ends of their levels."""
+        value, terms = 0.0, defaultdict[int, float](float)
+        for weight, vertex in zip(leverage, vertices, strict=True):
+            value += weight * (vertex.value if log_log else np.exp(vertex.value))
+            for cell, derivative in vertex.terms.items():
+                terms[cell] += weight * derivative * (1.0 if log_log else np.exp(vertex.value))
+        if terms:
+            return of.estimates.combine(terms).moved(value)
+        degrees = of.estimates.degrees([*range(len(of.estimates.values))]).min()
+        return of.estimates.looked(Contrast(value, 0.0, int(of.estimates.n_blocks.min()), degrees, 0.0, 0.0))
+
+    least = [int(np.argmin(of.estimates.values[cells])) for *_, cells in path]
+    estimated = [_vertex(of.estimates, x, cells, k)[0] for (_, x, cells), k in zip(path, least, strict=True)]
+    found, bounds = slope(estimated), within(claim)
+    possible = [_possible(of.estimates, x, cells, DOUBT * of.level / len(path)) for _, x, cells in path]
+    few = math.prod(map(len, possible)) <= MOST_WAYS
+    ways = [slope(vertices) for vertices in itertools.product(*possible)] if few else []
+    evidence, why = NOTHING, f"levels may be least in more than {MOST_WAYS} ways"
+    if ways:
+        each = evidence_between(Contrast(*(np.array(column, float) for column in zip(*ways, strict=True))), bounds)
+        evidence = all_hold(Evidence(*(np.minimum(p.max(axis=0) / (1.0 - DOUBT), 1.0) for p in each)))
+        why = next(filter(None, map(why_no_verdict, ways)), "")
+
+    def confidence(level: float) -> Bounds:
+        reach = [interval(way, (1.0 - DOUBT) * level) for way in ways]
+        return min((low for low, _ in reach), default=-np.inf), max((high for _, high in reach), default=np.inf)
+
+    rests_on = tuple(itertools.chain(*(cells for *_, cells in path)))
+    kind = "log-log slope" if log_log else "slope in the logarithm"
+    text = f"{kind} of optimal {claim.x} along {claim.along} = {', '.join(f'{z:g}' for z, *_ in path)}{place}"
+    numbers = float(found.value), float(found.mcse), *bounds, claim.value
+    return Comparison(text, *numbers, evidence, confidence, rests_on, why, float(found.widening))
+
+
+def _possible(estimates: Estimates, x: Array, cells: list[int], level: float) -> list[Vertex]:
+    found: list[Vertex] = []
+    for k in np.flatnonzero(possible_minima(p_above(estimates.differences(cells), 0.0)) >= level).tolist():
+        vertex, curvature = _vertex(estimates, x, cells, k)
+        middles = (x[k - 1 : k + 1] + x[k : k + 2]) / 2 if curvature else x
+        if curvature is None:
+            found.append(vertex)
+        elif curvature.value > CURVED * curvature.error:
+            found.append(vertex._replace(value=float(np.clip(vertex.value, *middles))))
+        else:  # anywhere in its range, so at both ends
+            found += [Vertex(float(middle), {}) for middle in middles]
+    return found
+
+
+def _vertex(estimates: Estimates, x: Array, cells: list[int], k: int) -> tuple[Vertex, Contrast | None]:
+    """Return the optimum where the level k is least, and the curvature there; at an end it is the level itself."""
+    if k in (0, len(x) - 1):
+        return Vertex(float(x[k]), {}), None
+    three, (start, centre, stop) = cells[k - 1 : k + 2], x[k - 1 : k + 2]
+    a, b, c = three
+    first, second = centre - start, stop - centre
+    d_left, d_right = {a: -1 / first, b: 1 / first}, {b: -1 / second, c: 1 / second}
+    left, right = (sum(k * estimates.values[cell] for cell, k in d.items()) for d in (d_left, d_right))
+    bend, width, middle = right - left, (stop - start) / 2, (start + centre) / 2
+    slope_step = estimates.combine({cell: d_right.get(cell, 0.0) - d_left.get(cell, 0.0) for cell in three})
+    if bend == 0.0:
+        return Vertex(float(centre), {}), slope_step
+    terms = {cell: width * (left * d_right.get(cell, 0.0) - right * d_left.get(cell, 0.0)) / bend**2 for cell in three}
+    return Vertex(float(middle - width * left / bend), terms), slope_step

@@ -16,7 +16,7 @@ from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
 from simstudy.verdicts.judge import comparisons_of, decide, holm, judge
-from simstudy.verdicts.paths import DOUBT
+from simstudy.verdicts.optima import DOUBT
 from simstudy.verdicts.predictions import Theory
 
 

@@ -11,9 +11,8 @@ from simstudy.verdicts.comparisons import Comparison, Predictions, Selected
 from simstudy.verdicts.estimates import Estimates
 from simstudy.verdicts.evidence import interval, p_above, p_below, possible_minima
 from simstudy.verdicts.judge import decide
-from simstudy.verdicts.optima import Profile, optima, optimum_shares, told_profile
+from simstudy.verdicts.optima import DOUBT, MOST_WAYS, Profile, optima, optimum_shares, optimum_slopes, told_profile
 from simstudy.verdicts.orderings import violated_share, violations, wrong_pairs
-from simstudy.verdicts.paths import DOUBT, MOST_WAYS, optimum_slopes
 
 N_BLOCKS = 64
 TUNED = {"x": "head_dim", "tune": ("bandwidth",)}
