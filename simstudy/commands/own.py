@@ -34,8 +34,7 @@ def judge(
     The chance of any wrong verdict is at most 5 %, even if you add units and judge again, unless with `--looks one`.
     """
     from simstudy.design.settings.records import DesignError
-    from simstudy.judging.claims import read_claims
-    from simstudy.judging.judged import judged, write_page
+    from simstudy.judging.judged import judged, read_claims, write_page
     from simstudy.report.tables import verdict_table
     from simstudy.ties import tied_sets
 

@@ -13,8 +13,7 @@ from scipy import stats
 import simstudy
 from simstudy.design.document import LEVEL
 from simstudy.errors import UserError
-from simstudy.judging.claims import read_claims
-from simstudy.judging.judged import judgement_of
+from simstudy.judging.judged import judgement_of, read_claims
 from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.replicates.intervals import widening_of
 from simstudy.verdicts.evidence import Contrast, interval, p_above, p_below
