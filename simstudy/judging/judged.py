@@ -49,15 +49,16 @@ _FIXED: dict[str, Any] = {
     "holds": (Literal["everywhere"], "everywhere"),
     "statement": (Line, Field("")),
 }
-_AS_IN_DESIGNS = (designed.Equals, designed.LargerThan, designed.Monotone, designed.Slope, designed.OptimumSlope)
 _CHANGED: dict[type[BaseClaim], dict[str, Any]] = {
+    **{kind: {} for kind in (designed.Equals, designed.LargerThan, designed.Monotone, designed.Slope)},
+    designed.OptimumSlope: {},
     designed.Optimum: {"value": (Positive, Field(description="the x claimed")), "source": (None, None)},
     designed.ViolatedPairs: {"against": (Line, Field(description="a numeric factor"))},
 }
-"""Entries that differ from those of designs: no theory, no diversity index."""
+"""Kinds of claims, and their entries that differ from those of designs: no theory, no diversity index."""
 _KINDS = tuple(
-    create_model(kind.__name__, __base__=kind, __doc__=kind.__doc__, **_FIXED, **_CHANGED.get(kind, {}))
-    for kind in (*_AS_IN_DESIGNS, *_CHANGED)
+    create_model(kind.__name__, __base__=kind, __doc__=kind.__doc__, **_FIXED, **changed)
+    for kind, changed in _CHANGED.items()
 )
 OwnClaim: Any = Annotated[Union[_KINDS], Field(discriminator="kind")]  # noqa: UP007 - of a tuple
 
