@@ -246,8 +246,7 @@ def report(
     The command uses stored batches and computes no replicate.
     """
     from simstudy.design.load import designs_in, known_designs
-    from simstudy.report.all_studies import gather
-    from simstudy.report.page import write_report
+    from simstudy.report.page import gather, write_report
     from simstudy.report.tables import count_verdicts
     from simstudy.results import read_cells
 

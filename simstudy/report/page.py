@@ -1,4 +1,4 @@
-"""The report of a study: one page with verdicts, figures and tables, and the same as files."""
+"""The report of a study: one page with verdicts, figures and tables, and the same as files; and all studies on one."""
 
 import base64
 import contextlib
@@ -6,8 +6,10 @@ import hashlib
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 import numpy as np
@@ -16,13 +18,14 @@ from markupsafe import Markup
 
 from simstudy.design import document
 from simstudy.design.document import LEVEL, BaseClaim, BaseFigure, Declared, Design
+from simstudy.design.load import load_design, profiles_of
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.cell import contents, level
 from simstudy.errors import UserError
-from simstudy.execution.store import Store
+from simstudy.execution.store import RESULTS_FILE, Store, store_of
 from simstudy.report import labels, tables
 from simstudy.report.terminal import counted
-from simstudy.results import factors_of
+from simstudy.results import factors_of, read_cells
 from simstudy.verdicts.assemble import coordinates
 
 PAGE = "report.html"
@@ -99,13 +102,13 @@ def margin_of(design: Design, figure: BaseFigure) -> float | None:
     return min((claim.margin for claim in about if claim.grid == figure.grid or claim in beside), default=None)
 
 
-def figure_files(results: xr.Dataset, design: Design) -> dict[str, bytes]:
+def figure_files(results: xr.Dataset, design: Design, most: int | None = None) -> dict[str, bytes]:
     """Return the figures of a study by name, as PNG."""
     with contextlib.chdir(Path(__file__).parent):
         # Matplotlib reads a file of settings in the current folder when it is imported, which takes half a second.
         from simstudy.report.figures import draw, image
 
-    stated = figures_of(design, results).items()
+    stated = [*figures_of(design, results).items()][:most]
     return {name: image(draw(each, name, results, margin_of(design, each))) for name, each in stated}
 
 
@@ -116,7 +119,7 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
     stated += [(path, digest, "data") for digest, path in read.items()]
     stated += [("a number of functions.py", hashlib.sha256(repr(design.claims).encode()).hexdigest(), "claims_hash")]
     for changed in (what for what, digest, name in stated if digest not in str(results.attrs.get(name))):
-        raise UserError(f"{store.folder / 'results.nc'}: {changed} has changed since; {_AGAIN}")
+        raise UserError(f"{store.folder / RESULTS_FILE}: {changed} has changed since; {_AGAIN}")
     figures = {name: figure.stored for name, figure in design.figures.items() if figure.stored}
     chosen = ("batch_size", "control")  # by a run, where designs state none
     wanted = {n: np.array(column).tolist() for n, (_, column) in coordinates(design).items() if n not in chosen}
@@ -125,7 +128,7 @@ def require_same_design(results: xr.Dataset, design: Design, store: Store) -> No
     same = all(list(map(str, found[name])) == list(map(str, names)) for name, names in wanted.items())
     needed = {"interval"} if any(isinstance(each, document.ZipFigure) for each in design.figures.values()) else set()
     if factors_of(results) != design.factors or not same or not needed.union(*figures.values()) <= {*results.data_vars}:
-        raise UserError(f"{store.folder / 'results.nc'}: lacks cells, claims or figures of the design; {_AGAIN}")
+        raise UserError(f"{store.folder / RESULTS_FILE}: lacks cells, claims or figures of the design; {_AGAIN}")
 
 
 def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> str:
@@ -135,6 +138,36 @@ def render(results: xr.Dataset, design: Design, pictures: dict[str, bytes]) -> s
     study["provenance"] = [(title, str(results.attrs[name]) or "unknown") for name, title in _PROVENANCE.items()]
     study["grids"] = [_grid(results, design, name) for name in design.factors]
     return template("report.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS, max_compared=MAX_COMPARED)
+
+
+def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[Path] = ()) -> Path:
+    """Write ``report-<profile>.html``: every study that has results, with its answer, first figure and verdicts."""
+    studies = []
+    for path in designs:
+        if profile not in profiles_of(path):
+            continue
+        design = load_design(path, profile, trust)
+        store = store_of(design, output)
+        if not (store.folder / RESULTS_FILE).exists():
+            continue
+        results = read_cells(store)
+        require_same_design(results, design, store)
+        pictures = figure_files(results, design, 1)  # all of them would be too large
+        own = store.folder / PAGE
+        # Relative, so that the folder of all studies can be moved or published as it is.
+        link = quote(own.relative_to(output).as_posix()) if own.exists() else ""
+        studies.append(describe(results, design, pictures) | {"own_page": link})
+    if not studies:
+        raise UserError(f"{output}: no study has results in profile {profile!r}; run some: simstudy run DESIGN")
+    verdicts = [line for study in studies for line in study["verdicts"]]
+    page = template("studies.html").render(
+        studies=studies,
+        profile=profile,
+        n_claims=len(verdicts),
+        headline=tables.count_verdicts(verdicts),
+        error_rate=LEVEL,
+    )
+    return Store(output).write_text(f"report-{profile}.html", page)
 
 
 def template(name: str) -> jinja2.Template:

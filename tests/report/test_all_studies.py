@@ -11,7 +11,7 @@ from pages import Page, dom, needs_browser
 from simstudy import run
 from simstudy.design.load import designs_in, is_shipped, shipped_folder
 from simstudy.errors import UserError
-from simstudy.report.all_studies import gather
+from simstudy.report.page import gather
 
 
 @pytest.fixture(scope="module")

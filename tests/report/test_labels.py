@@ -4,9 +4,7 @@ import math
 
 import pytest
 
-from simstudy.design.measures import INDICES
 from simstudy.report.labels import (
-    INDEX_NAMES,
     between,
     level_name,
     level_of,
@@ -67,7 +65,3 @@ NAN, INF = math.nan, math.inf
 )
 def test_words(worded, given, text):
     assert worded(*given) == text
-
-
-def test_every_index__has_a_name():
-    assert tuple(INDEX_NAMES) == INDICES

@@ -11,9 +11,8 @@ from PIL import Image
 from simstudy.design.document import BaseFigure
 from simstudy.design.measures import coordinates_of
 from simstudy.design.settings.cell import selected
-from simstudy.report.figures.curve import curve_figure, optimum_figure
-from simstudy.report.figures.diversity import diversity_figure, ordering_figure
-from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, zip_figure
+from simstudy.report.figures.curve import curve_figure, diversity_figure, optimum_figure
+from simstudy.report.figures.factorial import lollipop_figure, nested_loop_figure, ordering_figure, zip_figure
 from simstudy.report.figures.shared import own_style
 from simstudy.report.labels import RESOLUTION
 from simstudy.results import factors_of

@@ -1,4 +1,4 @@
-"""Figures against a number on x: kinds "curve" and "optimum"."""
+"""Figures against a number on x: kinds "curve", "optimum" and "diversity"."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from simstudy.design.document import CurveFigure, OptimumFigure
+from simstudy.design.document import CurveFigure, DiversityFigure, OptimumFigure
 from simstudy.design.measures import THEORIES, coordinates_of
 from simstudy.design.settings.cell import level
 from simstudy.report.figures import beside_theory, shared
@@ -23,21 +23,21 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
     """Draw a measure against a factor, a line for each hue, a panel for each level, and strips where theory speaks."""
     cells = cells[[figure.y, f"{figure.y}_mcse"]]  # each part copies all variables that it has
     deviations = beside_theory.Strips(cells, figure.y, margin)
-    drawing, panels = shared.panelled(figure, cells, 2.9 if deviations.limit else 3.2, *deviations.heights, alone=0.7)
+    height = 2.9 if deviations.limit else 3.2
+    drawing, looks, panels = shared.panelled(figure, cells, height, *deviations.heights, alone=0.7)
     hidden = shared.varying(cells, figure.grid, figure.x, figure.hue, figure.panel)
-    looks = shared.looks_of(shared.levels_of(cells, figure.hue))
-    for inside, axes, *strips in panels:
-        for hue, coloured in shared.split(inside, figure.hue):
+    for inside, parts, axes, *strips in panels:
+        for look, coloured in parts:
             for _, stratum in shared.split(coloured, *hidden):
-                _curve(axes, figure, stratum, looks[hue])
+                _curve(axes, figure, stratum, look)
             for strip in strips:
-                shift = min(beside_theory.APART, beside_theory.WIDEST / len(looks)) * looks[hue].place
-                deviations.draw(strip, coloured[figure.x].values.astype(float), coloured, looks[hue], shift)
+                shift = min(beside_theory.APART, beside_theory.WIDEST / len(looks)) * look.place
+                deviations.draw(strip, coloured[figure.x].values.astype(float), coloured, look, shift)
         deviations.settle(strips)
         shared.set_scales(axes, figure.x_scale, figure.y_scale)
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
         (axes, *strips)[-1].set_xlabel(setting_name(figure.x))
-    drawn = [axes for _, axes, *_ in panels]
+    drawn = [axes for _, _, axes, *_ in panels]
     seen = shared.drawn_in(drawn)
     leading = "leading" in seen
     text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if leading else "")
@@ -124,24 +124,23 @@ APART = 0.09
 
 def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     """Draw the optimum of each colour against x; cells hold ``optimum_share`` of this figure alone."""
-    drawing, panels = shared.panelled(figure, cells, 3.2, alone=0.7)
-    looks = shared.looks_of(shared.levels_of(cells, figure.hue))
+    drawing, looks, panels = shared.panelled(figure, cells, 3.2, alone=0.7)
     hidden = shared.varying(cells, figure.grid, figure.x, figure.over, *figure.tune, figure.hue, figure.panel)
     levels = np.unique(cells[figure.over].values.astype(float))
-    for inside, axes in panels:
-        for hue, coloured in shared.split(inside, figure.hue):
+    for inside, parts, axes in panels:
+        for look, coloured in parts:
             for _, stratum in shared.split(coloured, *hidden):
                 path = places(figure, stratum)
                 x, best, *ends = np.array([place[:4] for place in path]).reshape(-1, 4).T
                 # Moved aside by a share of the least distance between two levels.
                 steps = np.diff(np.unique(np.log(x) if figure.x_scale == "log" else x))
-                aside = APART * looks[hue].place * (steps.min() if len(steps) else 1.0)
+                aside = APART * look.place * (steps.min() if len(steps) else 1.0)
                 moved = np.exp(np.log(x) + aside) if figure.x_scale == "log" else x + aside
                 bars = np.maximum([best - ends[0], ends[1] - best], 0.0)
-                shared.draw_marks(axes, looks[hue], moved, best, yerr=bars, capsize=2.5)
+                shared.draw_marks(axes, look, moved, best, yerr=bars, capsize=2.5)
                 for source in THEORIES:
                     theory = np.array([place.predicted[source] for place in path])
-                    _draw_theory(axes, moved, theory, source, looks[hue], markersize=9)
+                    _draw_theory(axes, moved, theory, source, look, markersize=9)
         axes.set_xlabel(setting_name(figure.x))
         shared.set_scales(axes, figure.x_scale, "log")
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
@@ -150,7 +149,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
         axes.yaxis.set_major_locator(FixedLocator(levels.tolist()))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    drawn = [axes for _, axes in panels]
+    drawn = [axes for _, _, axes in panels]
     shared.label_y(drawn, f"best {setting_name(figure.over)}")
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
@@ -159,4 +158,28 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     with_theory = [source for source in THEORIES if source in shared.drawn_in(drawn)]
     entries += [(THEORY_LINES[each], f"line: {THEORY_NAMES[each]}, where it has an optimum") for each in with_theory]
     shared.legends(drawing, looks, entries + _not_told_apart(hidden), figure.hue)
+    return drawing
+
+
+def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
+    """Draw a measure against a diversity index, a panel for each level."""
+    cells = cells.sel(index=figure.index)
+    drawing, looks, panels = shared.panelled(figure, cells, 3.4)
+    for _, parts, axes in panels:
+        for look, part in parts:
+            y = by_source(part, figure.y, "empirical")
+            shown = shared.visible(part.hdi.values, figure.x_scale) & shared.visible(y, figure.y_scale)
+            bars = (COVERAGE * part[name].values[shown] for name in ("hdi_mcse", f"{figure.y}_mcse"))
+            # Nothing is uncertain of an index that is computed from the heads alone.
+            x_bars, y_bars = (each if (each > 0).any() else None for each in bars)
+            shared.draw_marks(axes, look, part.hdi.values[shown], y[shown], xerr=x_bars, yerr=y_bars)
+        shared.set_scales(axes, figure.x_scale, figure.y_scale)
+        axes.set_xlabel(figure.index)
+    drawn = [axes for _, _, axes in panels]
+    notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
+    words = [f"bars: ± {COVERAGE} MCSE", *notes]
+    if len({axes.get_xlim() for axes in drawn}) > 1:
+        words.append("panels have x axes of their own")
+    left_out = shared.left_out(figure, cells.hdi.values, by_source(cells, figure.y, "empirical"))
+    shared.legends(drawing, looks, [*words, *left_out], figure.hue)
     return drawing

@@ -1,4 +1,4 @@
-"""Figures of every cell of a factorial grid: kinds "nested_loop", "lollipop" and "zip".
+"""Figures of every cell of a factorial grid, or of every index: kinds "nested_loop", "lollipop", "zip" and "ordering".
 
 In a nested loop, cells stand side by side in the order of loops over the factors, the last of the grid running fastest;
 stairs below show which levels they have (Rücker and Schwarzer 2014, BMC Medical Research Methodology 14:129).
@@ -14,12 +14,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from simstudy.design.document import LollipopFigure, NestedLoopFigure, ZipFigure
-from simstudy.design.measures import coordinates_of
+from simstudy.design.document import LollipopFigure, NestedLoopFigure, OrderingFigure, ZipFigure
+from simstudy.design.measures import INDICES, coordinates_of
 from simstudy.design.settings.cell import level
 from simstudy.report.figures import beside_theory, shared
 from simstudy.report.figures.beside_theory import by_source
-from simstudy.report.figures.shared import COLOURS, NEUTRAL, RING, Entries, Look, short
+from simstudy.report.figures.shared import COLOURS, DASHED, NEUTRAL, RING, Entries, Look, short
 from simstudy.report.labels import COVERAGE, level_name, measure_name, number, setting_and_level, setting_name
 
 Loops = dict[str, list[Any]]
@@ -36,14 +36,13 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.52 * len(loops)]
     heights[1:1] = deviations.heights
-    drawing, panels = shared.panelled(figure, cells, *heights, columns=1)
-    looks = shared.looks_of(shared.levels_of(cells, figure.hue))
-    for inside, axes, *below in panels:
+    drawing, looks, panels = shared.panelled(figure, cells, *heights, columns=1)
+    for _, parts, axes, *below in panels:
         strips = below[: len(deviations.heights)]
-        for hue, coloured in shared.split(inside, figure.hue):
-            _steps(axes, figure, coloured, loops, looks[hue])
+        for look, coloured in parts:
+            _steps(axes, figure, coloured, loops, look)
             for strip in strips:
-                deviations.draw(strip, positions(coloured, loops).astype(float), coloured, looks[hue])
+                deviations.draw(strip, positions(coloured, loops).astype(float), coloured, look)
         deviations.settle(strips)
         shared.set_scales(axes, "linear", figure.y_scale)
         if len(loops) == 1:
@@ -54,7 +53,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
             lowest.set(xlabel=setting_name(name), xlim=(-0.5, len(levels) - 0.5))
         else:
             _stairs(below[-1], loops)
-    drawn = [axes for _, axes, *_ in panels]
+    drawn = [axes for _, _, axes, *_ in panels]
     combination = "level" if len(loops) == 1 else "combination of the levels below"
     text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each {combination}"
     entries: Entries = [(RING | {"markersize": 3.5, "linestyle": "-"}, text)]
@@ -131,15 +130,16 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         del loops[str(figure.panel)]
     # In the order of `positions`.
     names = [", ".join(short(level_name(each), 24) for each in every) for every in itertools.product(*loops.values())]
-    looks = shared.looks_of(shared.levels_of(cells, figure.hue))
-    drawing, panels = shared.panelled(figure, cells, 0.9 + max(0.32, 0.16 * len(looks)) * len(names))
-    for inside, axes in panels:
-        for hue, part in shared.split(inside, figure.hue):
-            rows = positions(part, loops) + min(APART, 0.8 / len(looks)) * looks[hue].place
+    n_hues = len({*shared.levels_of(cells, figure.hue)})
+    drawing, looks, panels = shared.panelled(figure, cells, 0.9 + max(0.32, 0.16 * n_hues) * len(names))
+    drawn = [axes for _, _, axes in panels]
+    for _, parts, axes in panels:
+        for look, part in parts:
+            rows = positions(part, loops) + min(APART, 0.8 / n_hues) * look.place
             values, theory = by_source(part, figure.y, "empirical"), beside_theory.theory_of(part, figure.y)
-            axes.hlines(rows, target, values, color=looks[hue].colour, linewidth=1.4, label="stick")
+            axes.hlines(rows, target, values, color=look.colour, linewidth=1.4, label="stick")
             bars = COVERAGE * part[f"{figure.y}_mcse"].values
-            shared.draw_marks(axes, looks[hue], values, rows, xerr=bars, capsize=2.5)
+            shared.draw_marks(axes, look, values, rows, xerr=bars, capsize=2.5)
             if np.isfinite(theory).any():
                 axes.plot(theory, rows, label="theory", **_THEORY)
         axes.axvline(target, color=NEUTRAL, linewidth=1.0, label="target")
@@ -148,11 +148,11 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         first = shared.is_first(axes)
         axes.set_yticks(range(len(names)), names if first else [""] * len(names))
         axes.set_ylabel(", ".join(map(setting_name, loops)) if first else "")
-    ends = np.array([axes.get_xlim() for _, axes in panels])
-    for _, axes in panels:
+    ends = np.array([axes.get_xlim() for axes in drawn])
+    for axes in drawn:
         axes.set_xlim(ends.min(), ends.max())
     entries: Entries = [f"sticks: Monte Carlo ± {COVERAGE} MCSE, from {number(target)}"]
-    if "theory" in shared.drawn_in(axes for _, axes in panels):
+    if "theory" in shared.drawn_in(drawn):
         entries.append((_THEORY, "bars: theory, exact where there is such, or else leading order"))
     shared.legends(drawing, looks, entries, figure.hue)
     return drawing
@@ -192,4 +192,33 @@ def zip_figure(figure: ZipFigure, cells: xr.Dataset) -> Drawing:
     text = f"coverage ± {COVERAGE} MCSE: intervals above it should not cover"
     entries.append(({"color": _LIMITS, "linewidth": 7}, text))
     shared.legends(drawing, {}, entries)
+    return drawing
+
+
+NO_RELATION = 0.5
+"""Share of pairs that an index without any relation to the measure puts in the wrong order."""
+
+
+def ordering_figure(figure: OrderingFigure, cells: xr.Dataset) -> Drawing:
+    """Draw a row for each index that orders any cells; cells hold ``wrong_pair_share`` of this figure alone."""
+    orders = np.isfinite(cells.wrong_pair_share.values).any(axis=0)
+    cells = cells.isel(index=orders | ~orders.any())
+    names = cells.index.values.tolist()
+    constant = [name for name in INDICES if name not in names]
+    drawing, looks, panels = shared.panelled(figure, cells, 3.4)
+    for _, parts, axes in panels:
+        axes.axvline(NO_RELATION, color=NEUTRAL, label="no relation", zorder=1, **DASHED)
+        for look, coloured in parts:
+            first = coloured.isel(cell=0)  # all cells of one colour are compared with one another
+            bars = COVERAGE * first.wrong_pair_share_mcse.values
+            rows = np.arange(len(names)) + min(APART, 0.8 / len(looks)) * look.place
+            shared.draw_marks(axes, look, first.wrong_pair_share.values, rows, xerr=bars, capsize=2.5)
+        shared.set_scales(axes, "linear", "linear")
+        axes.set(xlim=(-0.04, 1.04), ylim=(len(names) - 0.5, -0.5), xlabel="pairs in the wrong order")
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(labelleft=shared.is_first(axes), left=False)
+    text = f"points: share of pairs of which the more diverse has the larger {measure_name(figure.y)} ± {COVERAGE} MCSE"
+    dashed = "dashed: an index without any relation to it; 0: a strictly decreasing relation"
+    left_out = f"not drawn, because equal or undefined in all cells: {', '.join(constant)}"
+    shared.legends(drawing, looks, [(RING, text), (DASHED, dashed), *([left_out] if constant else [])], figure.hue)
     return drawing

@@ -204,15 +204,20 @@ def split(cells: xr.Dataset, *factors: str | None) -> Iterator[tuple[Any, xr.Dat
 
 def panelled(
     figure: PanelFigure, cells: xr.Dataset, height: float, *below: float, alone: float = 0.0, columns: int = MAX_COLUMNS
-) -> tuple[Drawing, list[tuple[Any, ...]]]:
-    """Return a drawing, and of each level of the panel its cells, axes and strips; ``alone``: more for an only one."""
-    levels = list(split(cells, figure.panel))
+) -> tuple[Drawing, dict[Any, Look], list[tuple[Any, ...]]]:
+    """Return a drawing, the look of each hue, and of each panel its cells, the same by look, axes and strips.
+
+    ``alone`` is added to the height of an only panel.
+    """
+    levels, looks = list(split(cells, figure.panel)), looks_of(levels_of(cells, figure.hue))
     drawing, *grids = canvas(len(levels), height + (alone if len(levels) == 1 else 0.0), *below, columns=columns)
-    panels = [(inside, *axes) for (_, inside), *axes in zip(levels, *(grid.flat for grid in grids), strict=False)]
-    for (each, _), (_, axes, *_) in zip(levels, panels, strict=True):
+    panels = []
+    for (each, inside), axes, *strips in zip(levels, *(grid.flat for grid in grids), strict=False):
         if figure.panel:
             axes.set_title(textwrap.fill(setting_and_level(figure.panel, each), characters(axes)), loc="left")
-    return drawing, panels
+        parts = [(looks[hue], coloured) for hue, coloured in split(inside, figure.hue)]
+        panels.append((inside, parts, axes, *strips))
+    return drawing, looks, panels
 
 
 def varying(cells: xr.Dataset, grid: str, *shown: str | None) -> dict[str, list[Any]]:
