@@ -101,19 +101,9 @@ hue = "bandwidth"
 max_replicates = 1024
 """
 
-FIGURES = """[figures.least]
-title = "Optimal bandwidth"
-kind = "optimum"
-grid = "angles"
-y = "mse"
-x = "angle"
-over = "bandwidth"
-
-[figures.order]
-title = "Wrong pairs"
-kind = "ordering"
-grid = "angles"
-y = "mse"
+FIGURES = """[figures]
+least = { title = "Optimal bandwidth", kind = "optimum", grid = "angles", y = "mse", x = "angle", over = "bandwidth" }
+order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
 
 """
 

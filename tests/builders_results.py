@@ -34,12 +34,10 @@ factors.angle = [0.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0]
 
 [grids.many-heads]
 settings = { n_keys = 200, arrangement = "haar" }
-factors.bandwidth = [0.4, 0.8, "attention"]
-factors.n_heads = [1, 2, 4, 8, 16]
+factors = { bandwidth = [0.4, 0.8, "attention"], n_heads = [1, 2, 4, 8, 16] }
 
-[grids.single]
-settings = { n_heads = 1, arrangement = "aligned" }
-factors.n_keys = [50]
+[grids]
+single = { settings = { n_heads = 1, arrangement = "aligned" }, factors = { n_keys = [50] } }
 
 [claims.falls]
 kind = "monotone"
@@ -72,35 +70,8 @@ hue = "n_keys"
 panel = "regression"
 y_scale = "log"
 
-[figures.saturation]
-title = "Variance saturates at the covariance of heads"
-grid = "many-heads"
-y = "ensemble_variance"
-x = "n_heads"
-hue = "bandwidth"
-x_scale = "log"
-
-[figures.unshown]
-title = "A factor that neither axis nor colour shows"
-grid = "angles"
-y = "correlation"
-x = "angle"
-hue = "regression"
-
-[figures.which-index]
-title = "MSE against a diversity index"
-kind = "diversity"
-index = "vendi"
-grid = "angles"
-y = "mse"
-hue = "n_keys"
-panel = "regression"
-
-[figures.one-point]
-title = "One cell"
-grid = "single"
-y = "mse"
-x = "n_keys"
+[figures]
+one-point = { title = "One cell", grid = "single", y = "mse", x = "n_keys" }
 
 [profiles.quick]
 """
@@ -185,12 +156,7 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
     covariance = variance * correlation
     combined = variance / n_heads + (1 - 1 / n_heads) * covariance if n_heads > 1 else variance
     bias = 0.3 * sine if c["regression"] != "zero" else 0.0
-    spread = sine if n_heads > 1 else np.nan
-    # Smooth in the spread of heads, each in its own way.
-    slope = [1, 3, 2.8, 1.2, 0, 2.5, 0, 0.5, 2.6, 0.9, 2.7, 0, 0.01, 0.4]
-    start = [0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 1, -1, -0.04, -1]
-    index = spread * np.array(slope) + start
-    index[[4, 6]] = spread**2, spread**0.5
+    index = (sine if n_heads > 1 else np.nan) * np.arange(1.0, 1.0 + len(INDICES))
     return {
         "squared_bias": bias, "mean_squared_bias": bias, "mean_variance": variance, "mean_covariance": covariance,
         "ensemble_variance": combined, "mse": bias + combined, "ambiguity": variance - combined,

@@ -158,6 +158,14 @@ BREACHES = [
 ]
 
 
+def test_designs_that_own_code_does_not_fit__are_refused(tmp_path):
+    code = edited(DESIGN, '"quadratic"', '"quadratic", code = "raise SystemExit"')
+    unfit = edited(OF_HEADS, 'arrangement = "own"', 'arrangement = "orthogonal"')
+    for design, said in ((code, "regression.code = .* of Code"), (unfit, 'heads_function for arrangement = "ortho')):
+        with pytest.raises(DesignError, match=said):
+            load_design(study(tmp_path, design=design), trust=[tmp_path / "mine.py"])
+
+
 @pytest.mark.parametrize(("text", "message"), BREACHES)
 def test_breach_of_the_contract__is_told_in_one_line(text, message, tmp_path):
     of_heads = "normals" in (text or "")
@@ -170,18 +178,3 @@ def test_breach_of_the_contract__is_told_in_one_line(text, message, tmp_path):
         load_design(path, trust=trust)
     said, setting = str(refused.value), "heads.heads_function" if of_heads else "data.regression"
     assert message in said and said.count("\n") == 0 and setting in said
-
-
-@pytest.mark.parametrize(
-    ("design", "said"),
-    [
-        (edited(DESIGN, '"quadratic"', '"quadratic", code = "raise SystemExit"'), "regression.code = .* of Code"),
-        (
-            edited(OF_HEADS, 'arrangement = "own"', 'arrangement = "orthogonal"'),
-            'heads_function for arrangement = "ortho',
-        ),
-    ],
-)
-def test_designs_that_own_code_does_not_fit__are_refused(design, said, tmp_path):
-    with pytest.raises(DesignError, match=said):
-        load_design(study(tmp_path, design=design), trust=[tmp_path / "mine.py"])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, FIGURES, edited, run, write_design
+from builders import DESIGN, edited, run, write_design
+from builders_results import DESIGN as MADE_UP
 from builders_results import build_design, build_results
 
 from simstudy.design.load import load_design
@@ -145,29 +146,20 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path, m
     assert open_results("tiny").identical(open_results("outputs/tiny/quick"))  # and not the folder of its design
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("layout")
-    text = edited(DESIGN, "[profiles.quick]", FIGURES + "[profiles.quick]")
-    text = edited(text, "bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.7, 1.0]")
-    text = edited(text, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
-    path = write_design(folder, text)
-    return run(path, output=folder / "out", executor="serial"), path
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda r: r.isel(cell=slice(0, 3)),
-        lambda r: r.isel(claim=[]),
-        lambda r: r.assign_coords(claim=["mse-rises"]),
-        lambda r: r.assign_coords(angle=r.angle + 1.0),
-        lambda r: r.assign_coords(figure=["least", "most"]),
-        lambda r: r.drop_vars("optimum_share"),
-        lambda r: r.assign_attrs(factors="corners: angle, bandwidth"),
-    ],
-    ids=["cells", "no-claim", "claim", "angle", "figure", "share", "grid"],
-)
-def test_results_with_other_contents_than_the_design__get_no_report(stored, tmp_path, change):
-    with pytest.raises(UserError, match="lacks cells, claims or figures of the design; run the study again"):
-        require_same_design(change(stored[0]), load_design(stored[1]), Store(tmp_path))
+def test_results_with_other_contents_than_the_design__get_no_report(tmp_path):
+    ordering = 'order = { title = "t", kind = "ordering", grid = "angles", y = "mse" }\n[profiles.quick]'
+    design = build_design(tmp_path, edited(MADE_UP, "[profiles.quick]", ordering))
+    stored = dict.fromkeys(design.figures["order"].stored, ("figure", [0.0]))
+    whole = build_results(design).assign(stored).assign_coords(figure=["order"])
+    require_same_design(whole, design, Store(tmp_path))  # the control
+    for lacking in (
+        whole.isel(cell=slice(0, 3)),
+        whole.isel(claim=[]),
+        whole.assign_coords(claim=["rises", *whole.claim.values[1:]]),
+        whole.assign_coords(angle=whole.angle + 1.0),
+        whole.assign_coords(figure=["most"]),
+        whole.drop_vars(min(stored)),
+        whole.assign_attrs(factors="corners: angle, bandwidth"),
+    ):
+        with pytest.raises(UserError, match="lacks cells, claims or figures of the design; run the study again"):
+            require_same_design(lacking, design, Store(tmp_path))

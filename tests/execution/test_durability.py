@@ -43,7 +43,7 @@ def computed(monkeypatch) -> list[tuple]:
     return calls
 
 
-def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monkeypatch):
+def test_damaged_batches__are_told_and_all_that_is_computed_again(design, tmp_path, monkeypatch, in_process):
     wanted = batches(tmp_path)
     cut, flipped, another, doubled, removed, *_ = sorted(wanted)
     overwrite(tmp_path, cut, bytes(len(wanted[cut]) - 1000), 1000)
@@ -51,9 +51,9 @@ def test_damaged_batches__are_all_that_is_computed_again(design, tmp_path, monke
     overwrite(tmp_path, another, wanted[doubled])
     remove(tmp_path, removed)
     calls = computed(monkeypatch)
-    results = run(design, output=tmp_path, executor="serial")
+    ran = in_process("run", write_design(tmp_path / "design"), "--output", tmp_path, "--executor", "serial")
     assert len(calls) == 4 and batches(tmp_path) == wanted
-    assert '"batches_computed": 4, "batches_damaged": 3' in results.attrs["run"]
+    assert ran.returncode in (0, 3) and "3 stored batches were damaged" in ran.stderr
 
 
 def holder(folder: Path, before: str = "pass") -> subprocess.Popen:
@@ -143,18 +143,11 @@ EXTENSIONS = {
     "another claim": ("[figures.mse]", '[claims.two]\nstatement = "S."\nkind = "monotone"\ngrid = "angles"\n'
                       'measure = "mse"\nx = "angle"\ndirection = "increasing"\n\n[figures.mse]'),
     "more cells": ("angle = [0, 45, 90]", "angle = [0, 30, 45, 90]"),
-    "more replicates": ("min_replicates = 64", "min_replicates = 320"),
     "a tighter precision": ("mse = 0.05", "mse = 0.01"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "extension",
-    [
-        pytest.param(edit, id=name, marks=pytest.mark.rare if name == "more replicates" else ())
-        for name, edit in EXTENSIONS.items()
-    ],
-)
+@pytest.mark.parametrize("extension", EXTENSIONS.values(), ids=EXTENSIONS)
 def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypatch, extension):
     monkeypatch.setattr(RunState, "fold", lambda _: None)
     stored = batches(tiny.copied(tmp_path / "grown"))

@@ -19,7 +19,7 @@ import pytest
 from builders import DESIGN, edited, run, write_design
 from commands import command, environment
 from stored import FOLDER, batches, numbers, rows
-from strangers import Listener, answering, listeners, readable_by_others
+from strangers import answering, listeners, readable_by_others
 
 from simstudy.execution.store import Store
 
@@ -103,28 +103,6 @@ def slurm(slurm_daemons: Slurm) -> Iterator[Slurm]:
     wait_until(lambda: not slurm_daemons.known())
 
 
-def lose_a_job_and_a_node(slurm: Slurm) -> None:
-    """Cancel the job on one node, and take the other node down."""
-    on = {node: job for job, node in slurm.running().items()}
-    assert set(on) == {"n1", "n2"}
-    slurm("scancel", on["n1"])
-    slurm("scontrol", "update", "nodename=n2", "state=down", "reason=test")
-
-
-def failing_sbatch(folder: Path, slurm: Slurm, calls: range) -> dict[str, str]:
-    """Return an environment in which some calls of sbatch fail, as they do while a controller restarts."""
-    script = folder / "sbatch"
-    script.write_text(
-        f"#!/bin/sh\necho x >>{folder}/calls; n=$(wc -l <{folder}/calls)\n"
-        f"[ $n -ge {calls.start} ] && [ $n -lt {calls.stop} ] && {{ echo 'error: Socket timed out' >&2; exit 1; }}\n"
-        f'exec {shutil.which("sbatch")} "$@"\n'
-    )
-    script.chmod(0o755)
-    # By default Dask gives a worker that it lost a quarter of a minute to come back.
-    lost = {"DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s"}
-    return environment(SLURM_CONF=slurm.conf, PATH=f"{folder}:{os.environ['PATH']}", **lost, **SMALL)
-
-
 @pytest.mark.rare
 def test_jobs_that_are_lost__are_replaced(slurm: Slurm, design: Path, tmp_path: Path):
     """Both jobs are lost, so whatever was missing then was computed by jobs that took their place.
@@ -134,18 +112,30 @@ def test_jobs_that_are_lost__are_replaced(slurm: Slurm, design: Path, tmp_path: 
     output, log, calm = tmp_path / "out", tmp_path / "log", tmp_path / "calm"
     n_batches = json.loads(run(design, output=calm, executor="serial").attrs["run"])["batches_computed"]
     arguments = command("submit", design, "--output", output)
-    variables = failing_sbatch(tmp_path, slurm, range(3, 5))
+    script, calls = tmp_path / "sbatch", tmp_path / "calls"  # of which two fail, as they do while a controller restarts
+    script.write_text(
+        f"#!/bin/sh\necho x >>{calls}; n=$(wc -l <{calls})\n"
+        "[ $n -ge 3 ] && [ $n -lt 5 ] && { echo 'error: Socket timed out' >&2; exit 1; }\n"
+        f'exec {shutil.which("sbatch")} "$@"\n'
+    )
+    script.chmod(0o755)
+    # By default Dask gives a worker that it lost a quarter of a minute to come back.
+    lost = {"DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s"}
+    variables = environment(SLURM_CONF=slurm.conf, PATH=f"{tmp_path}:{os.environ['PATH']}", **lost, **SMALL)
     with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
         try:
             wait_until(lambda: len(slurm.running()) == 2 and len(rows(output)) >= 12, process)
-            lose_a_job_and_a_node(slurm)
+            on = {node: job for job, node in slurm.running().items()}
+            assert set(on) == {"n1", "n2"}
+            slurm("scancel", on["n1"])
+            slurm("scontrol", "update", "nodename=n2", "state=down", "reason=test")
             assert 12 <= len(rows(output)) < n_batches
             assert process.wait(PATIENCE) == 0, log.read_text()
         finally:
             process.terminate()
     assert batches(output) == batches(calm)
     assert numbers(output / FOLDER / "results.nc") == numbers(calm / FOLDER / "results.nc")
-    assert (tmp_path / "calls").read_text().count("x") >= 5
+    assert calls.read_text().count("x") >= 5
     assert {"CANCELLED", "NODE_FAIL"} <= {state for _, state in slurm.ended()}
     wait_until(lambda: not slurm.known())  # no job outlives the study
 
@@ -158,16 +148,6 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def of_the_jobs(output: Path) -> set[Listener]:
-    """Where the workers listen, whose command names the keys of the run."""
-    found = set()
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if "distributed.cli.dask_worker" in words and any(word.startswith(str(output)) for word in words):
-            found |= listeners(process.pid)
-    return found
-
-
 @pytest.mark.parametrize("end", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.rare)])
 def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm: Slurm, open_folder, tmp_path, end):
     design, output = write_design(tmp_path, ENDLESS), open_folder / "out"
@@ -177,7 +157,11 @@ def test_submission__is_closed_to_others_and_leaves_neither_jobs_nor_keys(slurm:
     with log.open("w") as file, subprocess.Popen(arguments, stdout=file, stderr=file, env=variables) as process:
         try:
             wait_until(lambda: len(rows(output)) >= 6, process)
-            opened = listeners(process.pid) | of_the_jobs(output)
+            opened = listeners(process.pid)
+            for other in psutil.process_iter(["cmdline"]):  # workers, whose command names the keys of the run
+                words = other.info["cmdline"] or []
+                if "distributed.cli.dask_worker" in words and any(word.startswith(str(output)) for word in words):
+                    opened |= listeners(other.pid)
             # Scheduler, nanny and worker, and nothing that serves pages.
             assert len(opened) == 3 and {one.host for one in opened} == {"127.0.0.1"}
             assert answering(opened) == []

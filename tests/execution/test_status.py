@@ -29,7 +29,7 @@ def finished(tmp_path, tiny):
     return design, store_of(design, tiny.copied(tmp_path))
 
 
-def test_status_written__is_that_of_all_batches(finished):
+def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_given(finished, monkeypatch):
     design, store = finished
     state = RunState(design, store, **rules_of(design))
     state.first_tasks()
@@ -37,6 +37,8 @@ def test_status_written__is_that_of_all_batches(finished):
     assert found.finished == 6 and found.as_of <= wanted.as_of
     assert found.cells == wanted.cells and found.cells[0].mcse > 0.0
     assert is_done(found, store, "cpu") and not is_done(found, store, "cuda")
+    monkeypatch.chdir(design.path.parent)
+    assert read_status(load_design(design.path.name), store).cells == wanted.cells
     (store.folder / FILE).unlink()
     assert read_status(design, store) is None
     told = counted(design, store)
@@ -52,13 +54,15 @@ def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, 
     """Told once, at the beginning; each batch is counted all the same, and errors are those that were told."""
     monkeypatch.setattr(status, "TELL_SECONDS", 1e9)
     design = load_design(write_design(tmp_path))
-    seen = []
+    seen, known = [], []
 
     def watch(state, predicted=None):
         state._store.flush()
         seen.append(read_status(design, store_of(design, tmp_path)))
+        known.append((state.work_known, all(account.done for account in state.accounts)))
 
     run(design, output=tmp_path, executor="serial", observer=watch)
+    assert set(known) == {(False, False), (True, True)}
     during = [found for found in seen if not any(cell.looked for cell in found.cells)]  # told before the first batch
     assert len(during) > 3
     counts = [sum(cell.stored for cell in found.cells) for found in during]
@@ -75,12 +79,6 @@ def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished,
     else:
         (store.folder / FILE).write_text(json.dumps({"origin": "x"}))
     assert read_status(design, Store(store.folder)) is None
-
-
-def test_design_by_another_path__has_the_status_that_was_told(finished, monkeypatch):
-    design, store = finished
-    monkeypatch.chdir(design.path.parent)
-    assert read_status(load_design(design.path.name), store).finished == 6
 
 
 # Sixteen replicates in each of many batches; one grid repeats a cell of another.

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders_results import DESIGN, build_design, build_results
+from drawn import stated
 from jinja2 import UndefinedError
 from pages import Page
 
@@ -18,29 +19,15 @@ from simstudy.report.figures import draw, image
 from simstudy.report.page import render, write_report
 from simstudy.report.tables import (
     cell_frame,
-    comparison_frame,
     comparison_lines,
-    verdict_frame,
     verdict_lines,
     verdict_table,
 )
 from simstudy.report.terminal import say
 from simstudy.results import cells_of, tree_of
 
-WITHOUT_FIGURES = re.sub(r"\[figures\..*?(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
+WITHOUT_FIGURES = re.sub(r"\[figures\..*(?=\n\[profiles)", "", DESIGN, flags=re.DOTALL)
 """Figures take seconds to draw; pages are written for many tests that look at none."""
-TWO_FIGURES = re.sub(r"\[figures\.(saturation|unshown|which-index).*?(?=\n\[)", "", DESIGN, flags=re.DOTALL)
-"""Of the kinds of figures tests of their own see; a page holds whatever is drawn."""
-
-
-@pytest.fixture(scope="module")
-def design(tmp_path_factory):
-    return build_design(tmp_path_factory.mktemp("design"), TWO_FIGURES)
-
-
-@pytest.fixture(scope="module")
-def results(design):
-    return build_results(design)
 
 
 @pytest.fixture(scope="module")
@@ -169,15 +156,6 @@ def test_cells__round_trip_through_csv(folder, results):
     assert table["exact_inapplicable"].isna().sum() == 14
 
 
-def test_verdicts__round_trip_through_csv(folder, results):
-    table = pd.read_csv(folder / "verdicts.csv", keep_default_na=False)
-    pd.testing.assert_frame_equal(table, verdict_frame(results), check_dtype=False)
-    every = pd.read_csv(folder / "comparisons.csv", keep_default_na=False)
-    pd.testing.assert_frame_equal(every, comparison_frame(results), check_dtype=False)
-    assert table["claim"].tolist() == ["falls", "agrees", "floor"]
-    assert "<script>" in table["statement"][0]
-
-
 def test_design_without_claims_and_figures__has_a_report(tmp_path):
     design = build_design(tmp_path, re.sub(r"\[claims\..*?(?=\n\[profiles)", "", WITHOUT_FIGURES, flags=re.DOTALL))
     results = build_results(design).drop_dims(["claim", "comparison"])
@@ -216,7 +194,8 @@ def test_undefined_verdicts_and_measures__are_shown(tmp_path, capsys):
     assert {(line.estimate, line.claimed, line.confidence, line.p_against) for line in lines} == {("–",) * 4}
     say(verdict_table(lines))
     assert capsys.readouterr().out.count("undecided") == 3
-    for drawing in [draw(figure, name, undefined) for name, figure in design.figures.items()]:
-        assert image(drawing).startswith(b"\x89PNG")
+    diversity = stated("diversity", index="vendi", grid="angles", hue="n_keys", panel="regression")
+    for figure in (*design.figures.values(), diversity):
+        assert image(draw(figure, "f", undefined)).startswith(b"\x89PNG")
     text = write_report(undefined, design, Store(tmp_path)).read_text(encoding="utf-8")
     assert "3 claims: 0 supported, 0 contradicted, 3 undecided" in text

@@ -23,17 +23,14 @@ def test_csv__holds_no_formulas():
     ]  # fmt: skip
 
 
-def test_verdict_lines__round_to_the_error_and_compare_with_what_was_expected(results):
+def test_verdict_lines__round_to_the_error_compare_with_what_was_expected_and_are_printed_as_they_are(results, capsys):
     lines = verdict_lines(results)
     assert [line.verdict for line in lines] == ["supported", "contradicted", "undecided"]
     assert [line.as_expected for line in lines] == [True, True, False]
     assert lines[1].estimate == "0.600 ± 0.012"
     assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.560 to 0.650" and lines[1].level == "96.67 %"
     assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
-
-
-def test_verdict_table__prints_square_brackets_as_they_are(results, capsys):
-    say(verdict_table(verdict_lines(results)))
+    say(verdict_table(lines))
     printed = capsys.readouterr().out
     assert "96.67 % confidence intervals, valid at any number of looks" in printed
     assert "ensemble_variance at [n_keys = 100]" in printed

@@ -172,6 +172,7 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
         state.accounts[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
         display(state)
     assert said == ["0/1 cells, time left unknown", told]
+    assert (display._bar.tasks[0].total is not None) == looked_at
     now[0], state.accounts[0].shortfall = 330.0, SimpleNamespace(ratio=0.9)
     display(state)
     assert ("targets reached, more replicates for claims" in said[-1]) == looked_at
@@ -216,6 +217,8 @@ def test_precision_that_is_missed__is_told(tmp_path):
         "2 cells short of the target, furthest angles: angle = 0.0, bandwidth = 1.0: MCSE of mse 0.2, target 0.05, "
         "ceiling of 512 replicates; raise max_replicates to go on"
     )
+    states = progress.status_table(status, design).columns[-1].cells
+    assert [*states] == ["", *["short of the target"] * 2, *["done"] * 4]
     reached = [cell.model_copy(update={"reached": True}) for cell in status.cells]
     assert missed_line(status.model_copy(update={"cells": tuple(reached)}), design) == ""
 

@@ -145,23 +145,14 @@ def test_adapters__are_in_the_attention():
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("library", ["bitsandbytes", "torchao"])
-def test_eight_bit_weights__are_those_of_the_model_and_not_their_codes(library):
-    quantised = pytest.importorskip(library)
+def test_eight_bit_weights__are_those_of_the_model_and_not_their_codes():
+    pytest.importorskip("torchao")
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
     model = tiny("llama")
     inputs = inputs_of(model)
     plain = own_attentions(model, inputs)
-    if library == "torchao":
-        from torchao.quantization import Int8WeightOnlyConfig, quantize_
-
-        quantize_(model, Int8WeightOnlyConfig())
-    else:
-        for layer in model.layers:
-            for name in ("q_proj", "k_proj"):
-                old = getattr(layer.self_attn, name)
-                new = quantised.nn.Linear8bitLt(*old.weight.T.shape, bias=False, has_fp16_weights=False)
-                new.load_state_dict(old.state_dict())
-                setattr(layer.self_attn, name, new.to("cpu").eval())
+    quantize_(model, Int8WeightOnlyConfig())
     own = own_attentions(model, inputs)
     assert distance(own, plain) > 1e-5
     assert distance(own, [call.weights() for call in captured(model, inputs)[0]]) <= 2e-6

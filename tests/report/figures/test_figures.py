@@ -21,11 +21,14 @@ def curve(**entries):
     return stated(**{"grid": "angles", "y": "correlation", "x": "angle"} | entries)
 
 
-def test_curve__has_panels_all_points_with_bars_of_1_96_mcse_and_theory_with_a_gap_where_it_does_not_apply(
-    design, results
-):
-    drawing, cells = draw(design.figures["variance-by-angle"], "f", results), cells_where(results, n_keys=400.0)
-    cells = cells_where(cells, regression="zero")
+SATURATION = curve(grid="many-heads", y="ensemble_variance", x="n_heads", hue="bandwidth", x_scale="log")
+DIVERSITY = stated("diversity", index="vendi", grid="angles", hue="n_keys", panel="regression")
+UNSHOWN = curve(hue="regression")
+BY_ANGLE = curve(y="ensemble_variance", hue="n_keys", panel="regression", y_scale="log")
+
+
+def test_curve__has_panels_all_points_with_bars_of_1_96_mcse_and_theory_with_a_gap_where_it_does_not_apply(results):
+    drawing, cells = draw(BY_ANGLE, "f", results), cells_where(results, n_keys=400.0, regression="zero")
     axes, ridge = panels(drawing)
     assert axes.get_title("left") == "regression function: zero" and "ridge" in ridge.get_title("left")
     assert axes.get_ylim() == ridge.get_ylim() and axes.get_ylabel() == "ensemble variance [Y²]"
@@ -64,8 +67,8 @@ def test_curve__sorts_cells_by_x_and_marks_a_theoretical_value_without_neighbour
     assert line.get_markevery() == [1] and line.get_xdata().tolist() == [0, 15, 30, 45, 60]
 
 
-def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results):
-    drawing = draw(design.figures["unshown"], "f", results)
+def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(results):
+    drawing = draw(UNSHOWN, "f", results)
     axes = panels(drawing)[0]
     assert len(bars(axes)) == len(lines(axes, "leading")) == 4
     for line in lines(axes, "leading"):
@@ -73,8 +76,8 @@ def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(design, results
     assert any("not told apart" in text and "training pairs n" in text for text in legend_texts(drawing)[-1])
 
 
-def test_legend__has_an_entry_for_each_hue_level_and_says_what_is_drawn(design, results):
-    hues, reading = legend_texts(draw(design.figures["saturation"], "f", results))
+def test_legend__has_an_entry_for_each_hue_level_and_says_what_is_drawn(results):
+    hues, reading = legend_texts(draw(SATURATION, "f", results))
     assert hues == ["0.4", "0.8", "attention"]
     assert reading[0] == "points: Monte Carlo ± 1.96 MCSE, line: leading order"
     assert "dotted: joins points without theory" in reading
@@ -101,11 +104,10 @@ def test_log_ticks__are_plain_numbers(results):
     assert shown and all(float(text) > 0 and "^" not in text for text in shown)
 
 
-def test_diversity__has_a_panel_for_each_level_and_bars_along_x_where_an_index_is_uncertain(design, results):
-    figure = design.figures["which-index"]
+def test_diversity__has_a_panel_for_each_level_and_bars_along_x_where_an_index_is_uncertain(results):
     cells = cells_where(results, regression="zero", n_keys=100.0)
     for index in ("vendi", "output"):
-        shown = panels(draw(figure.model_copy(update={"index": index}), "f", results))
+        shown = panels(draw(DIVERSITY.model_copy(update={"index": index}), "f", results))
         assert len(shown) == 2 and {axes.get_xlabel() for axes in shown} == {index}
         first = bars(shown[0])[0]
         np.testing.assert_array_equal(first.lines[0].get_xdata(), cells.hdi.sel(index=index).values)
@@ -121,29 +123,20 @@ def test_single_head__has_no_correlation_to_draw(results):
     assert len(points(panels(empty)[0])) == 0
 
 
-def test_drawing__leaves_matplotlib_as_it_was(design, results):
+@pytest.mark.parametrize("figure", [BY_ANGLE, SATURATION, DIVERSITY], ids=["curve", "log axis", "diversity"])
+def test_layout__leaves_room_for_all_that_is_said_in_letters_of_nine_points_and_matplotlib_as_it_was(results, figure):
     before = dict(mpl.rcParams)
-    image(draw(design.figures["unshown"], "f", results))
-    assert dict(mpl.rcParams) == before
-
-
-@pytest.mark.parametrize("name", ["variance-by-angle", "saturation", "which-index"])
-def test_layout__leaves_room_for_all_that_is_said(design, results, name):
-    drawing = draw(design.figures[name], name, results)
+    drawing = draw(figure, "f", results)
     image(drawing)
+    assert dict(mpl.rcParams) == before
+    texts = [text for text in drawing.findobj(mpl.text.Text) if text.get_text() and text.get_visible()]
+    assert min(text.get_fontsize() for text in texts) >= 9
     renderer = FigureCanvasAgg(drawing).get_renderer()
     said = [each.get_tightbbox(renderer, for_layout_only=True) for each in drawing.axes if each.get_visible()]
     said += [each.get_window_extent(renderer) for each in drawing.legends]
     for number, box in enumerate(said):
         assert all(drawing.bbox.contains(*corner) for corner in box.corners())
         assert not any(box.overlaps(other) for other in said[:number])
-
-
-def test_letters__are_at_least_nine_points(design, results):
-    for name, figure in design.figures.items():
-        drawing = draw(figure, name, results)
-        texts = [text for text in drawing.findobj(mpl.text.Text) if text.get_text() and text.get_visible()]
-        assert min(text.get_fontsize() for text in texts) >= 9
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +156,9 @@ def with_levels(leading: xr.Dataset, source: str, values: list[float]) -> xr.Dat
     return cells
 
 
-def test_residuals__are_drawn_below_with_their_errors(leading):
+def test_residuals__are_drawn_below_with_their_errors_if_there_is_any_theory(leading):
+    without = draw(single(), "f", with_levels(leading, "leading", [np.nan] * 7))
+    assert len(without.axes) == 1 and "no theory" not in reading(without)
     drawing = draw(single(), "f", leading)
     (axes,), (strip,) = panels(drawing), strips(drawing)
     (bar,) = strip.containers
@@ -204,11 +199,6 @@ def test_residuals__far_beyond_the_others_are_arrows_at_the_edge(leading, times,
     (up,) = (each for each in strip.lines if each.get_marker() == "^" and len(each.get_xdata()))
     assert up.get_xdata() == [45.0] and up.get_ydata()[0] < strip.get_ylim()[1] < 1
     assert f"arrows: 1 point beyond the strip, the furthest by {told}" in reading(drawing)
-
-
-def test_figure_without_any_theory__has_no_strip(leading):
-    drawing = draw(single(), "f", with_levels(leading, "leading", [np.nan] * 7))
-    assert len(drawing.axes) == 1 and "no theory" not in reading(drawing)
 
 
 def test_axis__begins_at_zero_where_that_costs_little_and_says_so_where_not(leading):

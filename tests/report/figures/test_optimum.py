@@ -23,26 +23,9 @@ factors.noise_sd = [0.5, 1.0, 2.0]
 factors.bandwidth = [0.4, 0.8]
 factors.head_dim = [1, 2, 4, 8]
 
-[figures.best]
-title = "Best head dimension"
-kind = "optimum"
-grid = "split"
-y = "mse"
-x = "noise_sd"
-over = "head_dim"
-tune = ["bandwidth"]
-panel = "regression"
-
-[figures.loops]
-title = "Every cell"
-kind = "nested_loop"
-grid = "split"
-y = "mse"
-hue = "bandwidth"
-y_scale = "log"
-
 [profiles.quick]
 """
+BEST = stated("optimum", grid="split", x="noise_sd", over="head_dim", tune=["bandwidth"], panel="regression")
 OPTIMUM = {0.5: 4.0, 1.0: 2.0, 2.0: 1.0}
 
 
@@ -72,8 +55,8 @@ def results(design) -> xr.Dataset:
 
 
 def test_bandwidths__are_numbers_on_both_axes(design, results):
-    over = design.figures["best"].model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
-    along = design.figures["best"].model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
+    over = BEST.model_copy(update={"over": "bandwidth", "x": "head_dim", "tune": ("noise_sd",)})
+    along = BEST.model_copy(update={"x": "bandwidth", "tune": ("noise_sd",)})
     results = results.assign(optimum_share=xr.full_like(results.optimum_share, 0.5))
     for figure, ticks in ((over, [0.4, 0.8]), (along, [1, 2, 4, 8])):
         assert draw(figure, "best", results).axes[0].get_yticks().tolist() == ticks
@@ -83,7 +66,7 @@ def test_bandwidths__are_numbers_on_both_axes(design, results):
 
 
 def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results):
-    drawing = draw(design.figures["best"], "best", results)
+    drawing = draw(BEST, "best", results)
     axes, other = panels(drawing)
     assert axes.get_ylabel() == "best head dimension p" and not other.get_ylabel()
     (bar,) = bars(axes)
@@ -98,7 +81,7 @@ def test_optimum_figure__draws_places_with_their_bars_and_theory(design, results
 
 
 def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(design, results):
-    drawing = draw(design.figures["loops"], "loops", results)
+    drawing = draw(stated("nested_loop", grid="split", hue="bandwidth", y_scale="log"), "f", results)
     axes, strip, stairs = drawing.axes
     assert strip.get_label() == STRIP and strip.get_xlim() == axes.get_xlim()
     empirical = [item for item in axes.patches if isinstance(item, StepPatch) and item.get_label() == "empirical"]
