@@ -4,13 +4,15 @@
 saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global changed.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from simstudy.design.answerable import PlannedGrid, refer
 from simstudy.design.document import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure
-from simstudy.design.measures import averaged_measures
+from simstudy.design.measures import averaged_measures, coordinates_of
 from simstudy.design.settings.records import hint, validated
 from simstudy.errors import UserError
 from simstudy.report.figures import draw
@@ -18,7 +20,7 @@ from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS
 from simstudy.report.figures.shared import NEUTRAL, canvas, own_style
 from simstudy.report.labels import COVERAGE
-from simstudy.results import Results, cells_of, factors_of, setting_of
+from simstudy.results import METHOD, Results, cells_of, factors_of, setting_of
 
 KINDS: dict[str, type[PanelFigure]] = {
     "curve": CurveFigure,
@@ -73,31 +75,25 @@ def plot(
     if kind not in KINDS:
         raise UserError(f"kind = {kind!r}: choose one of {', '.join(KINDS)}")
     results = cells_of(results)
-    if grid is None and len(factors := factors_of(results)) > 1:
+    rows, factors, measures = coordinates_of(results), factors_of(results), averaged_measures(results)
+    if grid is None and len(factors) > 1:
         raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
-    grid = next(iter(factors_of(results))) if grid is None else grid
-    if (known := factors_of(results).get(grid)) is None:
-        raise UserError(f"grid = {grid!r}: not in these results; {hint(grid, list(factors_of(results)))}")
+    entries |= {each: setting_of(entries[each]) for each in ("x", "hue", "panel") if entries.get(each) is not None}
     where = {setting_of(name): level for name, level in (where or {}).items()}
-    for name in ("x", "hue", "panel"):
-        if (factor := entries.get(name)) is not None:
-            entries[name] = setting_of(factor)
-            if entries[name] not in known:
-                raise UserError(f"{factor!r}: no factor of grid {grid!r}; {hint(factor, list(known))}")
-    if (x := entries.get("x")) in results.coords and results[x].dtype.kind not in "iuf":
-        raise UserError(f"x = {x!r}: its levels are no numbers; give it as hue or panel, or use a nested loop")
-    measures = averaged_measures(results)
+    stated = {"kind": kind, "title": y, "grid": grid or min(factors), "where": where, "y": y, **entries}
+    figure, grids = validated(KINDS[kind], stated, place=f"plots.{kind}"), {}
+    for name, each in factors.items():
+        cells: Any = [SimpleNamespace(coordinates=row) for row in rows if row["grid"] == name]
+        grids[name] = PlannedGrid(name, each, cells)
+    refer(grids, {"figure": figure}, f"plots.{kind}")
     if y not in measures:
         raise UserError(f"y = {y!r}: not in these results; {hint(y, measures)}")
-    stated = {"kind": kind, "title": y, "grid": grid, "where": where, "y": y, **entries}
-    drawing = draw(validated(KINDS[kind], stated, place=f"plots.{kind}"), y, results)
+    drawing = draw(figure, y, results)
     return np.array([each for each in drawing.axes if each.get_visible() and each.get_label() not in (STRIP, LEVELS)])
 
 
 @own_style()
-def agreement(
-    table: pd.DataFrame, first: Any, second: Any, of: str = "estimate", *, method: str = "method"
-) -> np.ndarray:
+def agreement(table: pd.DataFrame, first: Any, second: Any, of: str = "estimate") -> np.ndarray:
     """Draw how two methods agree in the same data sets: a scatter plot, and differences over means.
 
     See Bland and Altman (1986, The Lancet 327, 307).
@@ -108,8 +104,8 @@ def agreement(
         As of `simstudy.performance`; only data sets of one setting.
     first, second
         Two methods.
-    of, method
-        Columns of what is compared, and of methods.
+    of
+        Column of what is compared.
 
     Returns
     -------
@@ -121,12 +117,12 @@ def agreement(
     UserError
         If a method or column is missing, or a data set has two rows of a method.
     """
-    if missing := [each for each in ("dataset", method, of) if each not in table]:
+    if missing := [each for each in ("dataset", METHOD, of) if each not in table]:
         raise UserError(f"{missing[0]!r}: no column of the table; it has {', '.join(map(str, table))}")
-    rows = table[table[method].isin([first, second])]
-    if {first, second} - {*rows[method]} or rows.duplicated(["dataset", method]).any():
+    rows = table[table[METHOD].isin([first, second])]
+    if {first, second} - {*rows[METHOD]} or rows.duplicated(["dataset", METHOD]).any():
         raise UserError(f"{first!r}, {second!r}: give two methods of the table, with one row for each data set")
-    x, y = rows.pivot(index="dataset", columns=method, values=of)[[first, second]].dropna().to_numpy(float).T
+    x, y = rows.pivot(index="dataset", columns=METHOD, values=of)[[first, second]].dropna().to_numpy(float).T
     _, grid = canvas(2, 4.0)
     left, right = grid.flat
     left.plot(x, y, ".", alpha=0.5)

@@ -131,12 +131,18 @@ def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, res
     ("arguments", "message"),
     [
         ({"y": "mse", "x": "angle"}, "grid: left out, but these results have several"),
-        ({"y": "mse", "x": "angle", "grid": "angels"}, 'grid = .angels.: not in these results; did you mean "angles"'),
+        (
+            {"y": "mse", "x": "angle", "grid": "angels"},
+            'plots.curve: figure.grid = .angels.: unknown grid; did you mean "angles"',
+        ),
         ({"y": "mes", "x": "angle", "grid": "angles"}, 'y = .mes.: not in these results; did you mean "mse"'),
         ({"y": "mse", "x": "angle", "grid": "angles", "x_scale": "lgo"}, "x_scale = 'lgo': "),
-        ({"y": "mse", "x": "angel", "grid": "angles"}, 'no factor of grid .angles.; did you mean "angle"'),
-        ({"y": "mse", "x": "angle", "grid": "angles", "hue": "bandwidth"}, "no factor of grid .angles.; known"),
-        ({"y": "mse", "x": "regression", "grid": "angles"}, "its levels are no numbers"),
+        ({"y": "mse", "x": "angel", "grid": "angles"}, 'figure.x = .angel.: unknown factor; did you mean "angle"'),
+        (
+            {"y": "mse", "x": "angle", "grid": "angles", "hue": "bandwidth"},
+            "figure.hue = .bandwidth.: unknown factor; known",
+        ),
+        ({"y": "mse", "x": "regression", "grid": "angles"}, "is not a number in every cell"),
         ({"kind": "pie", "y": "mse", "grid": "angles"}, "kind = 'pie': choose one of curve, nested_loop, lollipop"),
     ],
 )
