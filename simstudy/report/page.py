@@ -231,9 +231,8 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     for source in THEORIES:  # in how many cells it applies, and why not in the others
         reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
         applies, listed = reasons.pop("", 0), reasons.most_common(MAX_REASONS)
-        why = [f"{reason} ({count})" for reason, count in listed]
-        if further := reasons.total() - sum(count for _, count in listed):
-            why.append(f"others in {further} cells")
+        further = reasons.total() - sum(count for _, count in listed)
+        why = [f"{reason} ({count})" for reason, count in listed] + [f"others in {further} cells"] * bool(further)
         theories.append({"name": labels.THEORY_NAMES[source], "n_applies": applies, "reasons": "; ".join(why)})
     with_theory = [source for source, theory in zip(THEORIES, theories, strict=True) if theory["n_applies"]]
     relative, absolute = precision.relative_mcse.items(), precision.absolute_mcse.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from heapq import nlargest
@@ -224,20 +225,15 @@ def plan_told(plan: Plan, workers: int | None) -> tuple[Table | str, ...]:
     )
 
 
-def _beyond_json(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
 def status_record(status: Status, design: Design, store: Store) -> dict[str, Any]:
     """Return how far each cell is, as of when, who computes, and how many seconds that takes where it can be told."""
     owner, cells = store.owner(), []
     for number, (cell, planned) in enumerate(zip(status.cells, design.cells, strict=True)):
-        names = ("failed", "finished", "reached", "measure", "mcse", "wanted")
-        entry = {"cell": number, "grid": planned.grid} | {name: getattr(cell, name) for name in names}
-        entry |= {"replicates": cell.stored * cell.batch_size, "expected_replicates": cell.expected * cell.batch_size}
+        told = cell.model_dump_json(include={"failed", "finished", "reached", "measure", "mcse", "wanted"})
+        counts = {"replicates": cell.stored * cell.batch_size, "expected_replicates": cell.expected * cell.batch_size}
         levels = {name: level(planned.cell.coordinates, name) for name in design.factors[planned.grid]}
-        levels = {name: str(each) if _beyond_json(each) else each for name, each in levels.items()}
-        cells.append({k: None if _beyond_json(v) else v for k, v in entry.items()} | {"levels": levels})
+        levels = {name: str(each) if each in (math.inf, -math.inf) else each for name, each in levels.items()}
+        cells.append({"cell": number, "grid": planned.grid} | json.loads(told) | counts | {"levels": levels})
     return {
         "study": design.study.name,
         "profile": design.profile,

@@ -41,24 +41,21 @@ class Picture(NamedTuple):
 
 def pictures(compared: Sequence[dict[str, Any]]) -> list[Picture | None]:
     """Return the places of comparisons with one interval claimed on one line; None where there is no estimate."""
-    shown = [each for each in compared if math.isfinite(each["estimate"])]
-    names = ("estimate", "confidence_lower", "confidence_upper", "claimed_lower", "claimed_upper")
-    ends = [each[name] for each in shown for name in names if math.isfinite(each[name])]
-    if not shown or max(ends) == min(ends):
+    names = ("estimate", "confidence_lower", "confidence_upper", "claimed_lower", "claimed_upper", "mcse")
+    *ends, mcse = np.array([[each[name] for name in names] for each in compared], float).reshape(-1, len(names)).T
+    shown, reach = np.isfinite(ends[0]), COVERAGE * np.where(np.isfinite(mcse), mcse, 0.0)
+    on_line = np.array(ends)[:, shown]
+    on_line = on_line[np.isfinite(on_line)]
+    if not shown.any() or np.ptp(on_line) == 0.0:
         return [None] * len(compared)
-    low, width = min(ends), max(ends) - min(ends)
-
-    def places(*values: float) -> tuple[float, ...]:
-        return tuple(min(max(ROOM + (1 - 2 * ROOM) * (value - low) / width, 0.0), 1.0) for value in values)
-
-    first, last = places(shown[0]["claimed_lower"], shown[0]["claimed_upper"])
+    share = (np.array([*ends, ends[0] - reach, ends[0] + reach]).T - on_line.min()) / np.ptp(on_line)
+    places = np.clip(ROOM + (1 - 2 * ROOM) * share, 0.0, 1.0)
+    first, last = places[shown][0, 3:5].tolist()
     room = max(NARROWEST - (last - first), 0.0) / 2
-    found: list[Picture | None] = []
-    for each in compared:
-        estimate, reach = each["estimate"], COVERAGE * each["mcse"] if math.isfinite(each["mcse"]) else 0.0
-        own = places(each["confidence_lower"], each["confidence_upper"]), places(estimate - reach, estimate + reach)
-        found.append(Picture((first - room, last + room), *own, *places(estimate)) if math.isfinite(estimate) else None)
-    return found
+    return [
+        Picture((first - room, last + room), (low, high), (start, stop), estimate) if known else None
+        for known, (estimate, low, high, _, _, start, stop) in zip(shown, places.tolist(), strict=True)
+    ]
 
 
 def _worded(found: dict[str, Any]) -> dict[str, str]:
