@@ -16,9 +16,8 @@ from simstudy.design.measures import averaged_measures, coordinates_of
 from simstudy.design.settings.records import hint, validated
 from simstudy.errors import UserError
 from simstudy.report.figures import draw
-from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.factorial import LEVELS
-from simstudy.report.figures.shared import NEUTRAL, canvas, own_style
+from simstudy.report.figures.shared import NEUTRAL, STRIP, canvas, own_style
 from simstudy.report.labels import COVERAGE
 from simstudy.results import METHOD, Results, cells_of, factors_of, setting_of
 

@@ -5,7 +5,7 @@ from matplotlib.container import ErrorbarContainer
 from pydantic import TypeAdapter
 
 from simstudy.design.document import Figure
-from simstudy.report.figures.beside_theory import STRIP
+from simstudy.report.figures.shared import STRIP
 
 _FIGURE = TypeAdapter(Figure)
 

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from exact_estimates import account, exact_estimates
 
-from simstudy.report.figures.beside_theory import residuals
+from simstudy.report.figures.shared import residuals
 from simstudy.verdicts.comparisons import inside
 from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, Estimates, estimates_of
 

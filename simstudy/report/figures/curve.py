@@ -12,9 +12,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from simstudy.design.document import CurveFigure, DiversityFigure, OptimumFigure
 from simstudy.design.measures import THEORIES, coordinates_of
 from simstudy.design.settings.cell import level
-from simstudy.report.figures import beside_theory, shared
-from simstudy.report.figures.beside_theory import by_source
-from simstudy.report.figures.shared import RING, THEORY_LINES, Entries, Look
+from simstudy.report.figures import shared
+from simstudy.report.figures.shared import RING, THEORY_LINES, Entries, Look, by_source
 from simstudy.report.labels import COVERAGE, THEORY_NAMES, measure_name, number, setting_name
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
 
@@ -22,7 +21,7 @@ from simstudy.verdicts.optima import NEVER, Profile, told_profile
 def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
     """Draw a measure against a factor, a line for each hue, a panel for each level, and strips where theory speaks."""
     cells = cells[[figure.y, f"{figure.y}_mcse"]]  # each part copies all variables that it has
-    deviations = beside_theory.Strips(cells, figure.y, margin)
+    deviations = shared.Strips(cells, figure.y, margin)
     height = 2.9 if deviations.limit else 3.2
     drawing, looks, panels = shared.panelled(figure, cells, height, *deviations.heights, alone=0.7)
     hidden = shared.varying(cells, figure.grid, figure.x, figure.hue, figure.panel)
@@ -31,7 +30,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
             for _, stratum in shared.split(coloured, *hidden):
                 _curve(axes, figure, stratum, look)
             for strip in strips:
-                shift = min(beside_theory.APART, beside_theory.WIDEST / len(looks)) * look.place
+                shift = min(shared.STRIP_APART, shared.WIDEST / len(looks)) * look.place
                 deviations.draw(strip, coloured[figure.x].values.astype(float), coloured, look, shift)
         deviations.settle(strips)
         shared.set_scales(axes, figure.x_scale, figure.y_scale)

@@ -17,9 +17,8 @@ from matplotlib.figure import Figure as Drawing
 from simstudy.design.document import LollipopFigure, NestedLoopFigure, OrderingFigure, ZipFigure
 from simstudy.design.measures import INDICES, coordinates_of
 from simstudy.design.settings.cell import level
-from simstudy.report.figures import beside_theory, shared
-from simstudy.report.figures.beside_theory import by_source
-from simstudy.report.figures.shared import COLOURS, DASHED, NEUTRAL, RING, Entries, Look, short
+from simstudy.report.figures import shared
+from simstudy.report.figures.shared import COLOURS, DASHED, NEUTRAL, RING, Entries, Look, by_source, short
 from simstudy.report.labels import COVERAGE, level_name, measure_name, number, setting_and_level, setting_name
 
 Loops = dict[str, list[Any]]
@@ -32,7 +31,7 @@ _PALE: dict[str, Any] = {"linewidth": 4.0, "alpha": 0.3, "zorder": 1.5}
 def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: float | None = None) -> Drawing:
     """Draw the measure of each colour in every combination of the factors that neither colour nor panel shows."""
     loops = shared.varying(cells, figure.grid, figure.hue, figure.panel)
-    deviations = beside_theory.Strips(cells, figure.y, margin)
+    deviations = shared.Strips(cells, figure.y, margin)
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.52 * len(loops)]
     heights[1:1] = deviations.heights
@@ -80,7 +79,7 @@ def positions(cells: xr.Dataset, loops: Loops) -> np.ndarray:
 def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops, look: Look) -> None:
     """Draw a colour as steps, theory as pale ones."""
     place, size = positions(cells, loops), math.prod(map(len, loops.values()))
-    values, theory = by_source(cells, figure.y, "empirical"), beside_theory.theory_of(cells, figure.y)
+    values, theory = by_source(cells, figure.y, "empirical"), shared.theory_of(cells, figure.y)
     steps, pale, bars = np.full((3, size), np.nan)
     for line, each in ((steps, values), (pale, theory)):
         line[place] = np.where(shared.visible(each, figure.y_scale), each, np.nan)
@@ -136,7 +135,7 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     for _, parts, axes in panels:
         for look, part in parts:
             rows = positions(part, loops) + min(APART, 0.8 / n_hues) * look.place
-            values, theory = by_source(part, figure.y, "empirical"), beside_theory.theory_of(part, figure.y)
+            values, theory = by_source(part, figure.y, "empirical"), shared.theory_of(part, figure.y)
             axes.hlines(rows, target, values, color=look.colour, linewidth=1.4, label="stick")
             bars = COVERAGE * part[f"{figure.y}_mcse"].values
             shared.draw_marks(axes, look, values, rows, xerr=bars, capsize=2.5)

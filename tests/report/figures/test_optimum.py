@@ -9,9 +9,9 @@ from matplotlib.patches import StepPatch
 
 from simstudy.design.measures import INDICES, THEORIES
 from simstudy.report.figures import draw, image
-from simstudy.report.figures.beside_theory import STRIP
 from simstudy.report.figures.curve import places
 from simstudy.report.figures.factorial import positions
+from simstudy.report.figures.shared import STRIP
 from simstudy.report.labels import COVERAGE
 from simstudy.report.page import figures_of
 
