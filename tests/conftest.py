@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 import xarray as xr
 from builders import write_design
+from builders_results import build_design, build_results
 from commands import PRINTED, forks
 
 from simstudy.design.load import Design, load_design
@@ -44,6 +45,18 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     results = run(design, output=output, executor="serial")
     path.unlink()  # or copies would not be those of another file
     return Finished(design, results, output)
+
+
+@pytest.fixture(scope="session")
+def design(tmp_path_factory: pytest.TempPathFactory) -> Design:
+    """A small design of reports and figures, unless a file of tests has another."""
+    return build_design(tmp_path_factory.mktemp("design"))
+
+
+@pytest.fixture(scope="session")
+def results(design: Design) -> xr.Dataset:
+    """Results of it, made up, which no test may change."""
+    return build_results(design)
 
 
 @pytest.fixture

@@ -114,12 +114,6 @@ def test_run_in_use__is_told_by_status(in_process, tmp_path):
         assert shown.returncode == 0 and f"process {os.getpid()} on" in shown.stdout
 
 
-def test_outcome_other_than_expected__is_counted_and_has_its_own_exit_code(in_process, tmp_path):
-    path = write_design(tmp_path, edited(edited(DESIGN, "mse = 0.05", "mse = 0.5"), '"undecided"', '"contradicted"'))
-    result = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
-    assert result.returncode == 5 and "0 contradicted, 1 undecided; 1 not as expected" in result.stdout
-
-
 def test_bad_design__is_one_message_exit_code_2_and_nothing_written(in_process, tmp_path):
     path = write_design(tmp_path, edited(DESIGN, "n_keys = 40", "n_keys = -1"))
     for command in ("run", "check", "status", "report"):

@@ -13,8 +13,6 @@ import pandas as pd
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, write_design
-from builders_results import DESIGN as MADE_UP
-from builders_results import build_design, build_results
 
 import simstudy
 from simstudy import plots
@@ -105,16 +103,6 @@ def test_run__tells_how_far_it_is_only_where_somebody_watches(found, capsys, mon
         patched.setattr(terminal, "_output", console)
         simstudy.run(design, output=output / "watched", executor="serial")
     assert "6/6 cells" in capsys.readouterr().out
-
-
-@pytest.fixture(scope="module")
-def design(tmp_path_factory):
-    return build_design(tmp_path_factory.mktemp("design"), MADE_UP.replace("exact = true", "exact = false"))
-
-
-@pytest.fixture(scope="module")
-def results(design):
-    return build_results(design)
 
 
 def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, results):

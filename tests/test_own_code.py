@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import edited, same_bits, write_design
-from commands import ROOT, simstudy
+from commands import ROOT
 
 import simstudy as package
 from simstudy.data.heads import key_projections
@@ -77,12 +77,13 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     assert load_design(path, confirm="a text").confirmation.digest != digest
 
 
-def test_without_the_users_word__nothing_is_executed(tmp_path):
+def test_without_the_users_word__nothing_is_executed(tmp_path, monkeypatch, in_process):
+    monkeypatch.chdir(tmp_path)
     path = study(tmp_path, SOURCE + f"open({str(tmp_path / 'trace')!r}, 'w').close()\n")
     design = load_design(path)
     for command in ("check", "run", "plan", "status", "replay"):
         more = ["--cell", "0", "--replicate", "1"] if command == "replay" else []
-        done = simstudy(command, path, *more, cwd=tmp_path)
+        done = in_process(command, path, *more)
         computes = command in ("run", "plan", "replay")
         assert done.returncode == (2 if computes else 0), done.stderr
         if computes:
@@ -92,9 +93,9 @@ def test_without_the_users_word__nothing_is_executed(tmp_path):
         simulate_batch([planned.cell for planned in design.cells], 0)
     assert not (tmp_path / "trace").exists() and not (tmp_path / "outputs").exists()
     (tmp_path / "other.py").write_text(SOURCE)
-    assert simstudy("run", path, "--trust", "other.py", cwd=tmp_path).returncode == 2
+    assert in_process("run", path, "--trust", "other.py").returncode == 2
     assert not (tmp_path / "trace").exists()
-    assert simstudy("run", path, "--trust", "mine.py", "--workers", "1", cwd=tmp_path).returncode == 0
+    assert in_process("run", path, "--trust", "mine.py", "--workers", "1").returncode == 0
     assert (tmp_path / "trace").exists()
 
 

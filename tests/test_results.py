@@ -18,11 +18,6 @@ TINY = edited(DESIGN.partition("[claims")[0], "max_replicates = 512", "max_repli
 FACTORS = "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]\n"
 
 
-@pytest.fixture(scope="module")
-def made_up(tmp_path_factory):
-    return build_results(build_design(tmp_path_factory.mktemp("design")))
-
-
 def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
     """All of a table to the bit, but for what is undefined in every cell and asked for by none."""
     lost = cells.variables.keys() - found.variables.keys()
@@ -61,8 +56,8 @@ def test_grid__has_a_dimension_for_each_factor_and_every_cell_at_its_place(tmp_p
     assert_same(cells_of(opened), cells)
 
 
-def test_tree__draws_a_labelled_curve_and_has_nothing_that_is_undefined_throughout(made_up, tmp_path):
-    path = Store(tmp_path).write_dataset("results.nc", tree_of(made_up))
+def test_tree__draws_a_labelled_curve_and_has_nothing_that_is_undefined_throughout(results, tmp_path):
+    path = Store(tmp_path).write_dataset("results.nc", tree_of(results))
     tree = xr.open_datatree(path)
     (line,) = tree["angles"].ds.mse.sel(n_keys=400).isel(regression=0).plot()
     assert line.get_xdata().tolist() == [0, 15, 30, 45, 60, 75, 90] and line.axes.get_xlabel() == "angle [degrees]"
@@ -78,23 +73,23 @@ def test_tree__draws_a_labelled_curve_and_has_nothing_that_is_undefined_througho
     tree.close()
 
 
-def test_grid_with_few_of_its_combinations__has_gaps_or_is_a_list_of_cells(made_up):
+def test_grid_with_few_of_its_combinations__has_gaps_or_is_a_list_of_cells(results):
     """What has no cell is missing, and nothing else; a diagonal of many levels would be nearly empty."""
-    angles = np.flatnonzero(made_up.grid.values == "angles")
-    gap = made_up.isel(cell=np.delete(np.arange(made_up.sizes["cell"]), angles[3]))
+    angles = np.flatnonzero(results.grid.values == "angles")
+    gap = results.isel(cell=np.delete(np.arange(results.sizes["cell"]), angles[3]))
     grid = tree_of(gap)["angles"]
     assert int(grid.mse.isnull().sum()) == 1 and int((grid["cell"] < 0).sum()) == 1
     assert_same(cells_of(tree_of(gap)), gap)
-    diagonal = made_up.isel(cell=angles[[0, 8, 16, 24]]).assign_attrs(factors="angles: regression, n_keys, angle")
+    diagonal = results.isel(cell=angles[[0, 8, 16, 24]]).assign_attrs(factors="angles: regression, n_keys, angle")
     levels = ("cell", [1.0, 2.0, 3.0, 4.0])
     diagonal = described(diagonal.assign_coords(angle=levels, n_keys=levels))
     assert tree_of(diagonal)["angles"].mse.dims == ("cell",)
     assert_same(cells_of(tree_of(diagonal)), diagonal)
 
 
-def test_what_is_opened__survives_a_fuller_index_and_a_file(made_up, tmp_path):
+def test_what_is_opened__survives_a_fuller_index_and_a_file(results, tmp_path):
     """Encodings of the first file made a missing flag true, and cut a missing text to two letters."""
-    Store(tmp_path).write_dataset("results.nc", tree_of(made_up))
+    Store(tmp_path).write_dataset("results.nc", tree_of(results))
     opened = open_results(tmp_path)
     assert not any(each.encoding for node in opened.subtree for each in node.variables.values())
     grid = opened["angles"].to_dataset().assign(inapplicable=opened["angles/theory"].inapplicable)
@@ -109,8 +104,8 @@ def test_what_is_opened__survives_a_fuller_index_and_a_file(made_up, tmp_path):
         assert missing.precision_reached.isnull().all() and set(missing.inapplicable.values.ravel().tolist()) <= {""}
 
 
-def test_files__are_compressed_without_losing_a_digit(made_up, tmp_path):
-    many = made_up.isel(cell=np.arange(5000) % made_up.sizes["cell"])
+def test_files__are_compressed_without_losing_a_digit(results, tmp_path):
+    many = results.isel(cell=np.arange(5000) % results.sizes["cell"])
     many["mse_mcse"] = "cell", np.random.default_rng(1).standard_normal(5000)
     path = Store(tmp_path).write_dataset("details.nc", many)
     text = sum(len(str(each)) for v in many.variables.values() if v.dtype.kind in "OU" for each in v.values.ravel())
@@ -120,7 +115,7 @@ def test_files__are_compressed_without_losing_a_digit(made_up, tmp_path):
         assert again.mse.encoding["zlib"] and again.drop_encoding().identical(many)
 
 
-def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path, monkeypatch):
+def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, monkeypatch):
     foreign = xr.Dataset({"air": ("time", [1.0])})
     with pytest.raises(UserError, match="not the results of a study"):
         cells_of(foreign)
@@ -128,7 +123,7 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path, m
     foreign.to_netcdf(path, engine="netcdf4")
     with pytest.raises(UserError, match=r"air\.nc: damaged, or not the results of a study"):
         open_results(path)
-    store, tree = Store(tmp_path), tree_of(made_up)
+    store, tree = Store(tmp_path), tree_of(results)
     told = r"results\.nc: laid out by another version of simstudy \(0.0.9, commit some commit\); run the study again"
     for change in ({"layout": ""}, {"layout": LAYOUT, "title": 7.0}):
         tree.attrs |= {"simstudy_version": "0.0.9"} | change
@@ -142,7 +137,7 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(made_up, tmp_path, m
     write_design(tmp_path / "tiny")
     with pytest.raises(UserError, match="run the study first"):
         open_results("tiny")
-    Store(tmp_path / "outputs" / "tiny" / "quick").write_dataset("results.nc", tree_of(made_up))
+    Store(tmp_path / "outputs" / "tiny" / "quick").write_dataset("results.nc", tree_of(results))
     assert open_results("tiny").identical(open_results("outputs/tiny/quick"))  # and not the folder of its design
 
 

@@ -119,37 +119,22 @@ def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
         yield chunk, np.exp(weights, out=weights)
 
 
-def numpy_estimates(arrays: Arrays) -> Job:
+def _numpy_job(arrays: Arrays, with_gram: bool) -> Job:
     stacked, queries = _numpy_inputs(arrays)
     n_heads, n_queries, _ = queries.shape
 
-    def job(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-        out = np.empty((len(keys), n_queries, n_heads), queries.dtype)
+    def job(keys: np.ndarray, values: np.ndarray) -> Any:
+        means = np.empty((len(keys), n_queries, n_heads), queries.dtype)
+        grams = np.empty((*means.shape, n_heads) if with_gram else 0, queries.dtype)
         for r, y in enumerate(values):
             sides = np.stack([y, np.ones_like(y)], axis=1)
             for chunk, weights in _numpy_weights(keys[r], stacked, queries):
                 sums = weights @ sides
-                out[r, chunk] = (sums[..., 0] / sums[..., 1]).T
-        return out
-
-    return job
-
-
-def numpy_moments(arrays: Arrays) -> Job:
-    stacked, queries = _numpy_inputs(arrays)
-    n_heads, n_queries, _ = queries.shape
-
-    def job(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        means = np.empty((len(keys), n_queries, n_heads), queries.dtype)
-        grams = np.empty((*means.shape, n_heads), queries.dtype)
-        for r, y in enumerate(values):
-            sides = np.stack([y, np.ones_like(y)], axis=1)
-            for chunk, weights in _numpy_weights(keys[r], stacked, queries):
-                total, mass = np.moveaxis(weights @ sides, -1, 0)
-                means[r, chunk] = (total / mass).T
-                rows = weights.transpose(1, 0, 2)
-                grams[r, chunk] = (rows @ rows.mT) / (mass.T[:, :, None] * mass.T[:, None, :])
-        return means, grams
+                means[r, chunk] = (sums[..., 0] / sums[..., 1]).T
+                if with_gram:
+                    rows, mass = weights.transpose(1, 0, 2), sums[..., 1].T
+                    grams[r, chunk] = (rows @ rows.mT) / (mass[:, :, None] * mass[:, None, :])
+        return (means, grams) if with_gram else means
 
     return job
 
@@ -263,7 +248,7 @@ def jax_drawn(size: Size) -> Callable[[], tuple[Any, Any]]:
 
 
 PEERS = (
-    Peer("NumPy + BLAS", "numpy", numpy_estimates, numpy_moments, numpy_drawn),
+    Peer("NumPy + BLAS", "numpy", lambda a: _numpy_job(a, False), lambda a: _numpy_job(a, True), numpy_drawn),
     Peer("C", COMPILER, lambda a: job_of(a, False), lambda a: job_of(a, True), None),
     Peer("torch", "torch", torch_estimates, torch_moments, torch_drawn, _ENSEMBLES_AT_ONCE),
     Peer("JAX", "jax", lambda a: _jax_job(a, False), lambda a: _jax_job(a, True), jax_drawn),

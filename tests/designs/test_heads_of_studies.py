@@ -353,24 +353,20 @@ def test_pair_of_heads__is_that_of_loops(pair, target, others):
     found = VARIANTS["head_pair"](u[None], v[None], pair=pair, target=target, head_dim=3, **others)
     weight, first, second, query = VARIANTS["PAIRS"][pair]
     signal, degree = others.get("signal", 1.0), int(target[-1])
-    heads = []
-    for size, places in ((first, u), (second, v if query == "orthogonal" else u)):
+    w = 0.0
+    for share, size, places in ((1.0, first, u), (-weight, second, v if query == "orthogonal" else u)):
         size *= VARIANTS["BEST"][target, signal]
-        kernel = [math.exp(size * place) for place in places]
+        kernel = np.exp(size * places)
         # The mean of e^{βu} over a sphere of three dimensions is sinh(β)/β.
         null = others.get("sink", 0) * 5 * math.sinh(size) / size
-        heads.append([each / (sum(kernel) + null) for each in kernel])
-    w = [others.get("gate", 1.0) * (a - weight * b) / (1 - weight) for a, b in zip(*heads, strict=True)]
-    risk = signal + sum(each**2 * (1 + signal) for each in w)
-    for i in range(5):
-        risk -= 2 * signal * w[i] * special.eval_legendre(degree, u[i])
-        for j in set(range(5)) - {i}:
-            both = u[i] * u[j] + v[i] * v[j]  # of a linear target: what lies across both queries averages out
-            if query == "same":
-                both = special.eval_legendre(degree, u[i]) * special.eval_legendre(degree, u[j])
-            risk += signal * w[i] * w[j] * both
+        w = w + others.get("gate", 1.0) * share / (1 - weight) * kernel / (kernel.sum() + null)
+    legendre = special.eval_legendre(degree, u)
+    # Of a linear target: what lies across both queries averages out.
+    both = np.outer(legendre, legendre) if query == "same" else np.outer(u, u) + np.outer(v, v)
+    np.fill_diagonal(both, 1.0)
+    risk = w @ w + signal * (1 - 2 * w @ legendre + w @ both @ w)
     assert found["pair_risk"] == pytest.approx([risk], rel=1e-6)
-    assert found["pair_noise"] == pytest.approx([5 * sum(each**2 for each in w)])
+    assert found["pair_noise"] == pytest.approx([5 * w @ w])
 
 
 @pytest.mark.parametrize("groups", [1, 4])

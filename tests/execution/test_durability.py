@@ -184,6 +184,13 @@ LARGE = edited(edited(LARGE, "angle = [0, 90]", 'combination = ["uniform", "opti
 LARGE = edited(LARGE, "min_replicates = 64", "min_replicates = 384")
 LARGE = edited(LARGE, "[estimator]", '[estimator]\nnormaliser = { kind = "compact", power = 1 }')
 LARGE = re.sub(r"(?s)\[claims.*?(?=\[profiles)", "", edited(LARGE, "[0.5]", "[1.5]") + QUERIES)
+
+
+def further(text: str) -> str:
+    """The same with more replicates."""
+    return re.sub(r"= (1200|2000|3024|3824)\b", lambda found: f"= {int(found[1]) + 800}", text)
+
+
 FOLDED = {"fixed": LONG, "many": MANY, "drawn": DRAWN, "twice": TWICE, "large": LARGE}
 
 
@@ -220,19 +227,19 @@ def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(te
     assert 0 < len(calls) < int(found.n_batches.sum())
     # More precision goes on where it stopped: all that was counts, in its order, and nothing else is computed again
     # than moments that were not kept, once for all combinations.
-    tighter = re.sub(r"mse = 0\.(01|5)", "mse = 1e-4", re.sub(r"= (1200|3024)\b", "= 4016", text))
+    tighter = further(re.sub(r"mse = 0\.(01|5)", "mse = 1e-4", text))
     longer = load_design(write_design(tmp_path, tighter))
     calls.clear()
     left = sum(grid.batches for grid in plan(longer, output=tmp_path / "folded", executor="serial").grids)
     left += len(calls)
     more = run(longer, output=tmp_path / "folded", executor="serial")
-    further = more.n_batches.max() if text == LARGE else (more.n_batches - found.n_batches).sum()
-    assert len(calls) == left == int(further) > 0
+    new = more.n_batches.max() if text == LARGE else (more.n_batches - found.n_batches).sum()
+    assert len(calls) == left == int(new) > 0
     plain = run(longer, output=tmp_path / "raw", executor="serial")
     assert all(more[name].identical(plain[name]) for name in ("mse", "mse_mcse", "n_batches"))
     # What a budget cuts short keeps all that was known.
     budget = "[budget]\nwall_seconds = 1e-3\n\n[profiles"
-    spent = tighter.replace("= 4016", "= 8032").replace("[profiles", budget, 1)
+    spent = further(tighter).replace("[profiles", budget, 1)
     cut = run(load_design(write_design(tmp_path, spent)), output=tmp_path / "folded", executor="serial")
     assert (cut.n_batches >= more.n_batches).all() and not cut.precision_reached.any()
 

@@ -130,11 +130,14 @@ def after(monkeypatch):
 def test_run__judges_what_stands_when_its_budget_is_spent_and_goes_on_with_another(tmp_path, after, in_process):
     path = write_design(tmp_path, BUDGETED)
 
-    def ran(tasks):
+    def ran(tasks, code=3, why="budget of 100 s spent"):
         after(tasks)
-        return cells_of(simstudy.run(path, output=tmp_path, executor="serial"))
+        told = in_process("run", path, "--output", tmp_path, "--executor", "serial")
+        assert told.returncode == code and why in told.stderr
+        return cells_of(tmp_path / "tiny" / "quick")
 
     results = ran(10)  # of 16
+    assert "Budget of a run: 100 s." in (tmp_path / "tiny" / "quick" / "report.html").read_text()
     batches = results.n_batches.values.tolist()
     assert 4 < max(batches) < 16 and not results.precision_reached.values.any()
     assert results.n_replicates.values.tolist() == [32 * count for count in batches]
@@ -144,7 +147,7 @@ def test_run__judges_what_stands_when_its_budget_is_spent_and_goes_on_with_anoth
     again = ran(1)
     assert json.loads(again.attrs["run"])["batches_computed"] == again.n_batches.sum() - sum(batches) > 0
     path.write_text(path.read_text().replace("wall_seconds = 100", "wall_seconds = 10000"))
-    whole = ran(1000)
+    whole = ran(1000, 5, "ceiling of 512 replicates")
     assert set(whole.n_batches.values.tolist()) == {16}
     assert json.loads(whole.attrs["run"])["batches_computed"] == (whole.n_batches - again.n_batches).sum()
 
@@ -170,16 +173,6 @@ def test_budget__is_not_spent_by_the_pilot_of_batch_sizes(tmp_path, monkeypatch)
     monkeypatch.setattr(study, "sized", lambda design: now.append(now.pop() + 1000.0) or design)
     results = cells_of(simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial"))
     assert set(results.n_batches.values.tolist()) == {16}
-
-
-def test_command__names_the_budget_and_ends_with_exit_code_3(tmp_path, after, in_process):
-    after(10)
-    path = write_design(tmp_path, BUDGETED.partition("[claims")[0] + "[profiles.quick]\n")
-    for _ in range(2):  # the second finds the results of the first
-        ran = in_process("run", path, "--output", tmp_path / "out", "--executor", "serial")
-        assert ran.returncode == 3 and "budget of 100 s spent" in ran.stderr
-    page = (tmp_path / "out" / "tiny" / "quick" / "report.html").read_text()
-    assert "Budget of a run: 100 s." in page
 
 
 def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
@@ -212,6 +205,7 @@ def test_plan_of_a_finished_study__wants_nothing_more(tmp_path):
 
 FUNCTIONS = "def m(x):\n    return 1.0 * x[0] ** 2\n"
 OWN = edited(edited(DESIGN, "[0, 45, 90]", "[0, 90]"), "[0.5, 1.0]", "[0.5]")
+OWN = edited(OWN, "max_replicates = 512", "max_replicates = 64")
 OWN = edited(OWN, '{ kind = "ridge" }', '{ kind = "own", path = "mine.py", name = "m" }')
 NUMBER = 'statement = "A number.", kind = "equals", grid = "angles", measure = "mse", margin = 1'
 OWN += f'[claims]\nnumber = {{ {NUMBER}, value.function = "number" }}'

@@ -4,15 +4,7 @@ import math
 
 import pytest
 
-from simstudy.report.labels import (
-    between,
-    level_name,
-    level_of,
-    measure_name,
-    number,
-    setting_and_level,
-    with_error,
-)
+from simstudy.report.labels import between, level_name, level_of, measure_name, number, setting_and_level, with_error
 
 NAN, INF = math.nan, math.inf
 

@@ -17,12 +17,7 @@ from simstudy.execution.store import Store
 from simstudy.report import page as page_module
 from simstudy.report.figures import draw, image
 from simstudy.report.page import render, write_report
-from simstudy.report.tables import (
-    cell_frame,
-    comparison_lines,
-    verdict_lines,
-    verdict_table,
-)
+from simstudy.report.tables import cell_frame, comparison_lines, verdict_lines, verdict_table
 from simstudy.report.terminal import say
 from simstudy.results import cells_of, tree_of
 
@@ -43,13 +38,16 @@ def html(folder):
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_page__is_well_formed_and_needs_nothing_else(html):
+def test_page__is_well_formed_needs_nothing_else_and_shows_the_figures_that_are_stored(html, design, folder):
     """No script, no file, no address: not even one that got past the escaping of what a design says."""
     page = Page(html)
     assert page.open == [] and len(set(page.ids)) == len(page.ids)
     assert {tag for tag, _ in page.tags}.isdisjoint({"link", "iframe", "object", "script"})
     sources = [attrs["src"] for _, attrs in page.tags if "src" in attrs]
-    assert sources and all(source.startswith("data:image/png;base64,") for source in sources)
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert [picture["alt"] for picture in page.attributes("img")] == [each.title for each in design.figures.values()]
+    for name, source in zip(design.figures, sources, strict=True):
+        assert base64.b64decode(source.partition(",")[2]) == (folder / "figures" / f"{name}.png").read_bytes()
     links = [attrs["href"] for _, attrs in page.tags if "href" in attrs]
     assert {link[1:] for link in links} == {"claims", "figures", "cells", "reading", "provenance"} < {*page.ids}
     without_pictures = re.sub(r'src="data:[^"]*"', "", html)
@@ -80,15 +78,6 @@ def test_first_screen__has_question_answer_with_its_number_and_one_figure(html):
     assert [line.split(" ")[0].strip(",") for line in told] == ["supported", "contradicted", "undecided"]
     assert ["not as expected" in line for line in told] == [False, False, True] and "0.600 ± 0.012" in told[1]
     assert all("<svg" in line for line in lines)
-
-
-def test_page__shows_the_figures_that_are_stored(html, design, folder):
-    pictures = Page(html).attributes("img")
-    titles = [figure.title for figure in design.figures.values()]
-    assert [picture["alt"] for picture in pictures] == titles
-    for name, picture in zip(design.figures, pictures, strict=True):
-        content = base64.b64decode(picture["src"].partition(",")[2])
-        assert content == (folder / "figures" / f"{name}.png").read_bytes()
 
 
 def test_name_that_nobody_gives_a_template__is_no_blank():

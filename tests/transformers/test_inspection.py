@@ -206,7 +206,7 @@ def test_arrays_that_do_not_fit__are_refused(arrays, states, said):
         inspect_heads(arrays, states)
 
 
-def test_command__writes_page_and_data_of_arrays(tmp_path):
+def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_process):
     np.savez(tmp_path / "heads.npz", **W, states=STATES, causal=True)
     expected = inspect_heads({**W, "causal": True}, STATES)
     done = command("inspect", "heads.npz", "--output", "out", cwd=tmp_path)
@@ -217,13 +217,14 @@ def test_command__writes_page_and_data_of_arrays(tmp_path):
     assert text.index("A layer is worth") < text.index("<img") < text.index("Which heads are most alike?")
     with xr.open_dataset(tmp_path / "out" / "heads.nc") as stored:
         np.testing.assert_array_equal(stored.effective_heads, expected.effective_heads)
+    monkeypatch.chdir(tmp_path)
     for arguments, said in (
         (("heads.npz",), "Missing option '--output'"),
         ((".", "--output", "out"), "--texts: give a file"),
         ((".", "--texts", "heads.npz", "--output", "out"), "no folder of a model"),
         (("none.npz", "--output", "out"), "none.npz: cannot be read"),
     ):
-        refused = command("inspect", *arguments, cwd=tmp_path)
+        refused = in_process("inspect", *arguments)
         assert refused.returncode == 2 and said in refused.stderr, refused.stderr
 
 

@@ -67,20 +67,16 @@ def test_curve__sorts_cells_by_x_and_marks_theory_at_each_also_without_neighbour
     assert (line.get_marker(), line.get_markevery()) == ("_", None) and line.get_xdata().tolist() == [0, 15, 30, 45, 60]
 
 
-def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown(results):
+def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown_and_its_legend_says_what_is_drawn(results):
     drawing = draw(UNSHOWN, "f", results)
     axes = panels(drawing)[0]
     assert len(bars(axes)) == len(lines(axes, "leading")) == 4
     for line in lines(axes, "leading"):
         assert (np.diff(line.get_xdata()) > 0).all()
     assert any("not told apart" in text and "training pairs n" in text for text in legend_texts(drawing)[-1])
-
-
-def test_legend__has_an_entry_for_each_hue_level_and_says_what_is_drawn(results):
-    hues, reading = legend_texts(draw(SATURATION, "f", results))
-    assert hues == ["0.4", "0.8", "attention"]
-    assert reading[0] == "points: Monte Carlo ± 1.96 MCSE, line: leading order"
-    assert "dotted: joins points without theory" in reading
+    hues, told = legend_texts(draw(SATURATION, "f", results))
+    assert hues == ["0.4", "0.8", "attention"] and told[0] == "points: Monte Carlo ± 1.96 MCSE, line: leading order"
+    assert "dotted: joins points without theory" in told
 
 
 @pytest.mark.parametrize("made, count", [(curve, 2), (partial(stated, "diversity", index="vendi"), 2)])
