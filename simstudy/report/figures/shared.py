@@ -263,8 +263,6 @@ HEIGHT = 0.85
 """Of a strip, in inches."""
 STRIP = "residuals"
 """Label of the axes of a strip."""
-TELLING = 0.5
-"""Longest half of an error bar, as a share of theory, of a point that decides how far strips go."""
 FAR = 4.0
 """A strip reaches no further than so many times what three quarters of the points need."""
 LEAST = 0.01
@@ -304,10 +302,7 @@ class Strips:
         self._found, mcse = residuals(cells, measure)
         errors = COVERAGE * np.nan_to_num(mcse)
         needed = np.abs(self._found) + errors
-        known = np.isfinite(needed)
-        # Points that tell nothing, as their bars are so long, do not decide, unless there are no others.
-        telling = known & (errors <= TELLING)
-        needed = needed[telling if telling.any() else known]
+        needed = needed[np.isfinite(needed)]
         self.limit = 0.0
         if len(needed):
             shown = min(float(needed.max()), FAR * float(np.quantile(needed, 0.75)))
