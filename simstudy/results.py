@@ -102,10 +102,12 @@ def cells_of(results: Results) -> xr.Dataset:
     return results
 
 
-def read_cells(store: Store) -> xr.Dataset:
-    """Return the results in the folder of a study as a table along ``cell``."""
+def read_cells(store: Store, written: xr.DataTree | None = None) -> xr.Dataset:
+    """Return the results in the folder of a study, or those that have just been written there, along ``cell``."""
     path = store.folder / RESULTS_FILE
-    return _flat(checked(read_tree(path, store.files), path))
+    cells = _flat(checked(read_tree(path, store.files), path) if written is None else written)
+    cells.encoding = {"source": str(path.absolute())}  # where the details of the same run are looked for
+    return cells
 
 
 def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:
@@ -149,7 +151,8 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
 
 def tree_of(cells: xr.Dataset) -> xr.DataTree:
     """Return the tree of results in a table; nothing of it is undefined in all cells of a grid."""
-    settings = {name: each.variable for name, each in cells.coords.items() if each.dims == ("cell",)}
+    of = cells.variables  # a labelled array of each would take ten times as long
+    settings = {name: of[name] for name in cells.coords if of[name].dims == ("cell",)}
     groups = {
         "/": xr.Dataset(attrs=cells.attrs | {"layout": LAYOUT}),
         f"/{SETTINGS}": described(xr.Dataset(coords={"cell": np.arange(cells.sizes["cell"]), **settings})),
@@ -162,9 +165,9 @@ def tree_of(cells: xr.Dataset) -> xr.DataTree:
         }
     for dimension, group in (("claim", VERDICTS), ("comparison", COMPARISONS)):
         if dimension in cells.dims:
-            own = {str(name): each.variable for name, each in cells.data_vars.items() if each.dims == (dimension,)}
-            columns = xr.Dataset({name.removeprefix("comparison_"): each for name, each in own.items()})
-            groups[f"/{group}"] = columns.assign_coords({dimension: cells[dimension].variable})
+            columns = [name for name in cells.data_vars if of[name].dims == (dimension,)]
+            own = {str(name).removeprefix("comparison_"): of[name] for name in columns}
+            groups[f"/{group}"] = xr.Dataset(own, coords={dimension: of[dimension]})
     return xr.DataTree.from_dict(groups)
 
 
@@ -193,7 +196,7 @@ def _groups(
         made[tuple(places for _, places in axes.values())] = values if axes else values[0]
         return xr.Variable((*axes, *others), made, variable.attrs)
 
-    measured = {name for name, each in cells.data_vars.items() if "cell" in each.dims}
+    measured = {name for name in cells.data_vars if "cell" in cells.variables[name].dims}
     groups: dict[str, dict[str, Any]] = {"": {}, ERRORS: {}, THEORY: {}, RUN: {}, FIGURES: {}}
     for name, variable in registry(cells.attrs).items():
         for group, own_name, sources in _places(name, variable) if name in measured else ():
@@ -271,8 +274,8 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
     numbers = [each[""]["cell"].values.ravel() for each in groups]
     kept = np.sort(np.concatenate([each[each >= 0] for each in numbers]))
     settings = results[SETTINGS].to_dataset().sel(cell=kept).drop_vars("cell")
-    coords: dict[str, Any] = {str(name): each.variable for name, each in settings.coords.items()}
-    coords |= {"source": list(SOURCES), "index": list(INDICES)}
+    coords: dict[str, Any] = {str(name): settings.variables[name] for name in settings.coords}
+    coords |= {"source": np.array(SOURCES), "index": np.array(INDICES)}
     for dimension in ("look", "drawn", "end", "figure"):
         found = [node[dimension].values for each in groups for node in each.values() if dimension in node.dims]
         coords |= {dimension: max(found, key=len)} if found else {}
@@ -299,8 +302,11 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
             arrays[name] = np.moveaxis(made, 0, variable.dims.index("cell")).astype(kind)
     for dimension, group, prefix in (("claim", VERDICTS, ""), ("comparison", COMPARISONS, "comparison_")):
         if group in results.children:
-            coords[dimension] = results[group].ds[dimension].values
-            arrays |= {f"{prefix}{name}": each.values for name, each in results[group].ds.data_vars.items()}
+            own = results[group].to_dataset()
+            coords[dimension] = own[dimension].values
+            arrays |= {f"{prefix}{name}": own.variables[name].values for name in own.data_vars}
+    # Texts as a file gives them back.
+    coords = {name: each.astype(object) if each.dtype.kind == "U" else each for name, each in coords.items()}
     cells = labelled(arrays, coords, attrs)
     cells.encoding = dict(results.encoding)
     return cells

@@ -234,14 +234,14 @@ def complete(
         how |= {name: machine[name] for name in ("device", "processor", "system")}
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
-        store.write_dataset(RESULTS_FILE, tree_of(results))
+        store.write_dataset(RESULTS_FILE, tree := tree_of(results))
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
         state.fold()
         damaged = f"{how['batches_damaged']} stored batches were damaged and have been computed again; check the disk"
         notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
         # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-        return Completed(read_cells(store), writer.write(state, opened.device), notes)
+        return Completed(read_cells(store, tree), writer.write(state, opened.device), notes)
 
 
 def require_trust(cells: Iterable[Cell]) -> None:

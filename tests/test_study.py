@@ -121,7 +121,8 @@ def test_unwritable_output__is_found_before_anything_is_computed(design, tmp_pat
 
 
 def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypatch):
-    place = tmp_path / "tiny"
+    place, design = tmp_path / "tiny", load_design(write_design(tmp_path))
+    run(design, output=tmp_path, executor="serial")
 
     def read_after_exchange(store):
         place.rename(tmp_path / "elsewhere")
@@ -130,7 +131,7 @@ def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypat
 
     monkeypatch.setattr("simstudy.study.read_cells", read_after_exchange)
     with pytest.raises(UserError, match="a link"):
-        run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+        run(design, output=tmp_path, executor="serial")
 
 
 def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch):

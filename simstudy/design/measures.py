@@ -337,7 +337,7 @@ def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mappin
 
 def described(results: xr.Dataset) -> xr.Dataset:
     """Return the data set with ``long_name`` and ``units`` in the attributes of every coordinate."""
-    for name, coordinate in results.coords.items():
+    for name, coordinate in ((name, results.variables[name]) for name in results.coords):
         words, _, unit = setting(str(name))
         known = str(name).partition(".")[0] in TABLE_OF
         text = {"long_name": words if known else _COORDINATES.get(str(name), words)}
