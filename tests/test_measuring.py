@@ -174,7 +174,7 @@ def test_levels_that_are_independent__have_random_numbers_of_their_own(tmp_path)
 def pools():
     yield "threads", contextlib.nullcontext("threads")
     yield "ProcessPoolExecutor", ProcessPoolExecutor(2, forks())
-    yield "LocalCluster", LocalCluster(n_workers=2, processes=False, dashboard_address=None)
+    yield "LocalCluster", LocalCluster(n_workers=2, processes=False, dashboard_address=":0")
     yield "loky", contextlib.nullcontext("loky")
 
 
