@@ -107,6 +107,15 @@ def simulate(
     if not re.fullmatch(NAME, name):
         raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
     factors, mcse, claims, budget = factors or {}, mcse or {}, claims or {}, budget or {}
+    _require(Mapping, "dict", {"factors": factors, "mcse": mcse, "claims": claims, "budget": budget})
+    _require(Mapping, "dict", {f"claims.{claim}": entries for claim, entries in claims.items()})
+    _require(int, "whole number", {"max_replicates": max_replicates})
+    _require(Iterable, "list", {"methods": methods, "measures": measures, **factors})
+    if not methods:
+        raise UserError("methods = []: give at least one function")
+    for each in measures:
+        if not (callable(each) or isinstance(each, str)):
+            raise UserError(f"measures = {each!r}: give names and functions")
     if taken := {*factors} & {"method", "seed", "batch_size"}:
         raise UserError(f"factors: {min(taken)!r} is an argument of simulate; give the factor another name")
     named = methods if isinstance(methods, Mapping) else _by_name("methods", methods)
@@ -132,10 +141,9 @@ def simulate(
         stop="both" if claims else "precision",
     )
     levels = {**factors, "method": [*named]}
-    if callable(drop):
-        crossed = (dict(zip(levels, each, strict=True)) for each in itertools.product(*levels.values()))
-        drop = [each for each in crossed if drop(each)]
-    study.grid(GRID, levels, drop=[dict(each) for each in drop])
+    crossed = (dict(zip(levels, each, strict=True)) for each in itertools.product(*levels.values()))
+    dropped = [each for each in crossed if drop(each)] if callable(drop) else [dict(each) for each in drop]
+    study.grid(GRID, {factor: list(values) for factor, values in levels.items()}, drop=dropped)
     for claim, entries in claims.items():
         study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
     folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
@@ -143,6 +151,12 @@ def simulate(
     store.write_text("functions.py", text)
     store.write_text("design.json", design)
     return run(folder / "design.json", output=output, **how)
+
+
+def _require(kind: type, wanted: str, given: Mapping[str, Any]) -> None:
+    for place, each in given.items():
+        if isinstance(each, str) or not isinstance(each, kind):
+            raise UserError(f"{place} = {each!r}: give a {wanted}")
 
 
 def _name_of(function: Callable[..., Any]) -> str:
