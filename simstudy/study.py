@@ -35,7 +35,7 @@ from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FI
 from simstudy.replicates.allocation import sized
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
-from simstudy.report.terminal import counted, track
+from simstudy.report.terminal import counted, is_watched, track
 from simstudy.results import cells_of, read_cells, tree_of
 from simstudy.results import open_results as open_results  # whose accessor is below
 
@@ -117,7 +117,7 @@ def run(
     if isinstance(design, Design) and confirm is not None:
         raise UserError("confirm: stated with a loaded design; load the design with it")
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
-    with contextlib.nullcontext(observer) if observer else ProgressDisplay() as told:
+    with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as told:
         cells, status, notes = complete(loaded, output=output, observer=told, executor=executor, workers=workers)
     lines = [missed_line(status, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
     for kind, texts in ((PrecisionWarning, lines), (UserWarning, notes)):
@@ -369,6 +369,12 @@ class Findings:
 
     def __repr__(self) -> str:
         return "\n".join([*self._summary(), *([self._brief().to_string()] if "claim" in self._results else [])])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        lines = "<br>".join(map(escape, self._summary()))
+        return f"<p>{lines}</p>{self._brief().to_html() if 'claim' in self._results else ''}"
 
     def _summary(self) -> list[str]:
         results, run = self._results, json.loads(self._results.attrs["run"])

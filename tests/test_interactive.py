@@ -77,6 +77,7 @@ def test_results__show_verdicts_cells_and_figures(found):
     assert [*results.simstudy.figures] == ["mse"]
     plot = results.simstudy.plot("mse")
     assert plot._repr_png_().startswith(b"\x89PNG") and plot.drawing.axes
+    assert results.simstudy._repr_html_().startswith("<p>A tiny study (quick)<br>6 cells, ")
     with pytest.raises(UserError, match="figure = 'mze': not declared by the design; did you mean \"mse\""):
         results.simstudy.plot("mze")
 
@@ -86,7 +87,7 @@ def test_results_without_claims__are_shown_as_well(tmp_path):
     del tables["claims"], tables["figures"]
     tables["grids"]["angles"]["factors"] = {"angle": [45]}
     results = simstudy.run(tables, output=tmp_path, executor="serial")
-    assert repr(results.simstudy).count("\n") == 1
+    assert repr(results.simstudy).count("\n") == 1 and "<table" not in results.simstudy._repr_html_()
     assert results.simstudy.verdicts.empty
     assert [*results.simstudy.figures] == ["overview"] and results.simstudy.plot().drawing.axes
     assert simstudy.open_results(results) is results

@@ -8,6 +8,7 @@ import hashlib
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, Union
@@ -110,7 +111,7 @@ def require_answerable(
 
 
 class Verdicts:
-    """Result of `simstudy.judge`, shown as a table.
+    """Result of `simstudy.judge`, shown as a table by Python and by notebooks.
 
     Attributes
     ----------
@@ -203,6 +204,9 @@ class Verdicts:
 
     def __repr__(self) -> str:
         return "\n".join([*self.summary, self.brief().to_string(), *self.wanted])
+
+    def _repr_html_(self) -> str:
+        return f"<p>{'<br>'.join(map(escape, [*self.summary, *self.wanted]))}</p>{self.brief().to_html()}"
 
 
 def judge(

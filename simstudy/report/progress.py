@@ -8,6 +8,7 @@ import time
 from heapq import nlargest
 from itertools import groupby
 from operator import itemgetter
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from simstudy.execution.folder import due
 from simstudy.execution.status import TELL_SHARE, CellStatus, Status
 from simstudy.execution.store import Store
 from simstudy.report import labels
-from simstudy.report.terminal import bar, counted, entry
+from simstudy.report.terminal import bar, counted, entry, is_watched, say
 
 if TYPE_CHECKING:
     # Who looks at a study need not wait for what computes it.
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from simstudy.execution.plan import Plan
     from simstudy.execution.state import RunState
 
+LOG_SECONDS = 10.0
+"""Time between two lines where there is no terminal."""
 SHOW_SECONDS = 0.1
 """Time between two looks at the state of a run."""
 _UNKNOWN = "time left unknown"
@@ -38,26 +41,31 @@ MOST_ROWS = 100
 
 
 class ProgressDisplay:
-    """Observer of a run that shows how far it is where somebody watches; a context manager around the run."""
+    """Observer of a run; use it as a context manager around the run, a quiet one to take note without showing it."""
 
-    def __init__(self) -> None:
-        self._due, self._unseen = 0.0, False
+    state: RunState
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._logged = time.monotonic()
+        self._quiet = quiet
+        self._due = 0.0
+        self._unseen = False
         columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-        self._bar = bar(*columns, TextColumn("left"))
+        self._bar = bar(*columns, TextColumn("left"), quiet=quiet)
         self._task = self._bar.add_task("simulating", total=None)
 
     def __enter__(self) -> ProgressDisplay:
         self._bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         if self._unseen:
             self._show()
         self._bar.stop()
 
     def __call__(self, state: RunState, predicted: int | None = None) -> None:
         """Show the state of the run, if it is time to; the last one in any case."""
-        self._state, self._predicted = state, predicted
+        self.state, self._predicted = state, predicted
         began = time.monotonic()
         self._unseen = began < self._due
         if not self._unseen:
@@ -66,7 +74,7 @@ class ProgressDisplay:
 
     def _show(self) -> None:
         """Cells, error against target, and the time left, which follows the estimated cost of what is to simulate."""
-        state, predicted = self._state, self._predicted
+        state, predicted, now = self.state, self._predicted, time.monotonic()
         done, expected, _, finished = state.standing
         text = f"{finished}/{len(state.accounts)} cells"
         if predicted is not None:
@@ -77,6 +85,16 @@ class ProgressDisplay:
             text += ", targets reached, more replicates for claims" if met else f", error at most {worst} of the target"
         total = expected if state.work_known else None
         self._bar.update(self._task, total=total, completed=done, description=text)
+        if not self._quiet and not is_watched() and now - self._logged >= LOG_SECONDS:
+            self._logged = now
+            left = _UNKNOWN
+            # Counted from the first batch on: before, workers start and kernels are compiled.
+            if speed := self._bar.tasks[self._task].speed:
+                wait = duration((expected - done) / speed)
+                left = f"{done / expected:.0%} of the work, {wait} left"
+                if not state.work_known:  # only how many replicates the first estimate of each cell takes is known
+                    left = f"first estimates of all cells in {wait}"
+            say(text + (f", {left}" if predicted is None else ""))
 
 
 def duration(seconds: float) -> str:

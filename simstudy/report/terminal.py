@@ -63,11 +63,14 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def bar(*columns: ProgressColumn) -> Progress:
+def is_watched() -> bool:
+    """Return true if standard output is a terminal, or a notebook that can show a bar."""
+    return _output.is_terminal or (_output.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
+
+
+def bar(*columns: ProgressColumn, quiet: bool = False) -> Progress:
     """Return a progress bar on standard output, which shows nothing unless somebody watches that."""
-    # A notebook can show a bar only with a package of its own.
-    watched = _output.is_terminal or (_output.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
-    return Progress(*columns, console=_output, disable=not watched, speed_estimate_period=SPEED_SECONDS)
+    return Progress(*columns, console=_output, disable=quiet or not is_watched(), speed_estimate_period=SPEED_SECONDS)
 
 
 def track(tasks: Iterable[_T], total: int) -> Iterator[_T]:

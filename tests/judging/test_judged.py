@@ -375,7 +375,7 @@ def test_what_looks_cost__is_said():
     for looks, said in ("any", held[0]), ("one", f"one look, at as many units as were fixed before; at {held[1]}"):
         found = simstudy.judge(frame, {"c": {"kind": "larger_than", **AGAINST}}, looks=looks)
         assert found.cost == f"Verdicts hold at {said}" and found.cost in repr(found)
-    assert "100 units, 3 conditions" in repr(found)
+    assert "100 units, 3 conditions" in repr(found) and "<table" in found._repr_html_()
     assert found.comparisons().statistic.tolist() == ["mean at condition = a minus condition = b"]
     skewed = simstudy.judge(frame, {"c": {"kind": "larger_than"}}, looks="one")
     assert skewed.cost.endswith("In 1 comparison units are too few or too skewed for Student's t.")

@@ -151,23 +151,31 @@ def test_broken_installation__is_told_in_one_line():
     assert "not installed as it should be" in result.stderr and "rich" in result.stderr
 
 
-@pytest.mark.parametrize(("looked_at", "left"), [(False, None), (True, 30.0)])
-def test_bar__tells_cells_error_and_the_time_left_from_the_first_batch_on(looked_at, left, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress, "due", lambda began, *_: began)
+@pytest.mark.parametrize(
+    ("looked_at", "told"),
+    [
+        (False, "0/1 cells, error at most 1.5 of the target, first estimates of all cells in 30 s"),
+        (True, "0/1 cells, error at most 1.5 of the target, 25% of the work, 30 s left"),
+    ],
+)
+def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, told, monkeypatch):
+    now, said = [0.0], []
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress, "due", lambda began, seconds, _: began + seconds)
+    monkeypatch.setattr(progress, "say", said.append)
     state = SimpleNamespace(accounts=[SimpleNamespace(shortfall=None)], work_known=looked_at)
     display = ProgressDisplay()
     display._bar.get_time = lambda: now[0]
-    (task,) = display._bar.tasks
     # Five minutes go by before the first batch, as on a slow machine that compiles; then each takes five seconds.
-    for now[0], work in [(0.0, 0), (300.0, 0), (305.0, 50), (310.0, 100)]:
-        state.standing = work, 400, work, 0
+    for now[0], replicates, work in [(0.0, 0, 0), (300.0, 0, 0), (305.0, 16, 50), (310.0, 32, 100)]:
+        state.standing = work, 400, replicates, 0
         state.accounts[0].shortfall = SimpleNamespace(ratio=1.5) if work else None
         display(state)
-    assert (task.description, task.time_remaining) == ("0/1 cells, error at most 1.5 of the target", left)
-    state.accounts[0].shortfall = SimpleNamespace(ratio=0.9)
+    assert said == ["0/1 cells, time left unknown", told]
+    assert (display._bar.tasks[0].total is not None) == looked_at
+    now[0], state.accounts[0].shortfall = 330.0, SimpleNamespace(ratio=0.9)
     display(state)
-    assert ("targets reached, more replicates for claims" in task.description) == looked_at
+    assert ("targets reached, more replicates for claims" in said[-1]) == looked_at
 
 
 @pytest.mark.parametrize(

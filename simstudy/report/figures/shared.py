@@ -263,6 +263,8 @@ HEIGHT = 0.85
 """Of a strip, in inches."""
 STRIP = "residuals"
 """Label of the axes of a strip."""
+TELLING = 0.5
+"""Longest half of an error bar, as a share of theory, of a point that decides how far strips go."""
 FAR = 4.0
 """A strip reaches no further than so many times what three quarters of the points need."""
 LEAST = 0.01
@@ -302,7 +304,10 @@ class Strips:
         self._found, mcse = residuals(cells, measure)
         errors = COVERAGE * np.nan_to_num(mcse)
         needed = np.abs(self._found) + errors
-        needed = needed[np.isfinite(needed)]
+        known = np.isfinite(needed)
+        # Points that tell nothing, as their bars are so long, do not decide, unless there are no others.
+        telling = known & (errors <= TELLING)
+        needed = needed[telling if telling.any() else known]
         self.limit = 0.0
         if len(needed):
             shown = min(float(needed.max()), FAR * float(np.quantile(needed, 0.75)))
