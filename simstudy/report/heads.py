@@ -70,8 +70,9 @@ def answer(found: xr.Dataset) -> str:
     worth = " to ".join(dict.fromkeys(_of(observed.isel(layer=end), "effective_heads") for end in order[[0, -1]]))
     return (
         f"A layer is worth {worth} of its {n_heads} heads (± one standard error over {found.attrs['n_judged']} texts). "
-        f"Most alike are heads {first} and {second} of layer {layer}: their correlation is {size}. One token gets up "
-        f"to {_of(found.isel(sink), 'sink_share')} of a head's weight: head {sink['head']} of layer {sink['layer']}."
+        f"Two heads of a layer correlate at {_of(observed, 'mean_correlation')} on average; most alike are heads "
+        f"{first} and {second} of layer {layer}, at {size}. One token gets up to {_of(found.isel(sink), 'sink_share')} "
+        f"of a head's weight: head {sink['head']} of layer {sink['layer']}."
     )
 
 

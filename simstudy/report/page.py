@@ -3,7 +3,9 @@
 import base64
 import contextlib
 import hashlib
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,14 @@ from simstudy.verdicts.assemble import coordinates
 
 PAGE = "report.html"
 _AGAIN = "run the study again (stored batches of unchanged cells are not computed again)"
+MAX_REASONS = 3
+"""Reasons why a theory does not apply that are listed for one grid; they may differ in every cell."""
 MAX_ROWS = 1000
 """Cells of one grid listed in the page: a browser is slow with more, and `cells.csv` has them all."""
 MAX_COMPARED = 40
 """Comparisons of one claim listed in the page; `comparisons.csv` has all."""
+MOST_STICKS = 40
+"""Cells that sticks show in the figure of a study that declares none; nested loops show more."""
 _PROVENANCE = {
     "simstudy_version": "simstudy",
     "commit": "commit (+ if files differ from it)",
@@ -83,6 +89,8 @@ def figures_of(design: Declared, results: xr.Dataset) -> dict[str, BaseFigure]:
     stated: dict[str, Any] = {"title": title, "grid": grid, "y": y, "hue": others[0] if others else None}
     if x and len(others) <= 2:
         return {labels.OVERVIEW: document.CurveFigure(x=x, panel=others[1] if others[1:] else None, **stated)}
+    if math.prod(map(len, several.values())) <= MOST_STICKS:
+        return {labels.OVERVIEW: document.LollipopFigure(kind="lollipop", **stated)}
     return {labels.OVERVIEW: document.NestedLoopFigure(kind="nested_loop", **stated)}
 
 
@@ -219,8 +227,20 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
     asked = {each.measure if isinstance(each, BaseClaim) else each.y for each in stated}
     asked |= {*precision.relative_mcse, *precision.absolute_mcse}
     measures = [each for each in averaged_measures(cells) if each in asked and np.isfinite(cells[each]).any()] or own
-    # Of theories, those that apply to some cell; cells.csv says why others do not.
-    with_theory = [source for source in THEORIES if (cells.inapplicable.sel(source=source) == "").any()]
+    theories = []
+    for source in THEORIES:  # in how many cells it applies, and why not in the others
+        reasons = Counter(cells.inapplicable.sel(source=source).values.tolist())
+        applies, listed = reasons.pop("", 0), reasons.most_common(MAX_REASONS)
+        further = reasons.total() - sum(count for _, count in listed)
+        why = [f"{reason} ({count})" for reason, count in listed] + [f"others in {further} cells"] * bool(further)
+        theories.append({"name": labels.THEORY_NAMES[source], "n_applies": applies, "reasons": "; ".join(why)})
+    with_theory = [source for source, theory in zip(THEORIES, theories, strict=True) if theory["n_applies"]]
+    relative, absolute = precision.relative_mcse.items(), precision.absolute_mcse.items()
+    bounds = [f"{each} ≤ {labels.number(100 * most)} % of the estimate" for each, most in relative]
+    bounds += [f"{each} ≤ {labels.number(most)}" for each, most in absolute]
+    wanted = [f"MCSE of {'; of '.join(bounds)}"] if bounds and precision.stop != "verdict" else []
+    wanted += ["verdicts"] if precision.stop != "precision" else []
+    replicates = f"{precision.min_replicates} to {precision.max_replicates} replicates"
     # By columns: to take one cell of a data set copies its hundred variables.
     part, shown = cells.isel(cell=slice(MAX_ROWS)), []
     for measure in measures:
@@ -240,6 +260,8 @@ def _grid(results: xr.Dataset, design: Design, name: str) -> dict[str, Any]:
         "factors": list(zip(map(labels.setting_name, factors), columns, strict=True)),
         "n_cells": len(levels),
         "size": size,
+        "wanted": f"{'; '.join(wanted) or 'none stated'}; {replicates}",
         "estimators": tables.estimator_words(cells),
+        "theories": theories,
         "rows": list(zip(levels[:MAX_ROWS], *counts, zip(*shown, strict=True), strict=True)),
     }

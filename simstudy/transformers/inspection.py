@@ -35,6 +35,7 @@ MEANINGS = {
         "mean_t G_ij / (G_ii G_jj)^(1/2), G_ij = sum_s w_its w_jts",
     ),
     "layer_correlation": (("layer", "source"), "mean weight_correlation of two heads of a layer", "mean"),
+    "mean_correlation": (("source",), "mean of layer_correlation over all layers", "mean"),
     "effective_heads": (
         ("layer", "source"), "heads that the average of heads is worth in variance",
         "H tr(G) / sum_ij G_ij, G averaged over queries",
@@ -278,6 +279,7 @@ def _numbers(tensor: Any) -> Array:
 
 def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
     found = {name: _of_layer(each) for name, each in layers.items()}
+    averages = [each.pop("averages") for each in found.values()]
     columns: dict[str, Any] = {}
     for name in next(iter(found.values())):  # filled up with NaN where an attention has fewer heads than another
         parts = [each[name] for each in found.values()]
@@ -286,6 +288,12 @@ def _labelled(layers: Mapping[str, Layer]) -> xr.Dataset:
         padded = (np.pad(each, pad, constant_values=np.nan) for each, pad in zip(parts, missing, strict=True))
         columns[name] = np.array([*padded])
     correlation, observed = columns["weight_correlation"], columns.pop("per_text")
+    columns["layer_correlation"] = np.array([_average(each["weight_correlation"]) for each in found.values()])
+    columns["layer_correlation_mcse"] = np.array([[_error(units) for units in layer] for layer in averages])
+    columns["mean_correlation"] = columns["layer_correlation"].mean(axis=0)
+    by_source = zip(*averages, strict=True)
+    errors = [_error(np.mean(each, axis=0)) if len({*map(len, each)}) == 1 else np.nan for each in by_source]
+    columns["mean_correlation_mcse"] = np.array(errors)  # NaN where layers have no units in common
     first, second = np.triu_indices(correlation.shape[-1], 1)
     # Rank correlation and error of each source over all pairs of heads, with jackknife errors over judged texts.
     predicted = correlation[..., first, second].swapaxes(0, 1).reshape(len(SOURCES), -1).copy()  # (source, pair)
@@ -321,9 +329,8 @@ def _of_layer(layer: Layer) -> dict[str, Any]:
     exact, level, itself = _correlation(theory), _average(half), np.eye(gram.shape[-1])
     constant, of_constant = np.where(itself, 1.0, level.mean()), np.where(itself, 0.0, _error(level))
     effective = np.array([_effective_heads(each) for each in (gram[1::2], gram[::2], np.nan * gram, theory)])
-    correlation = np.array([own.mean(axis=0), half.mean(axis=0), constant, exact.mean(axis=0)])
     return {
-        "weight_correlation": correlation,
+        "weight_correlation": np.array([own.mean(axis=0), half.mean(axis=0), constant, exact.mean(axis=0)]),
         "weight_correlation_mcse": np.array([_error(own), _error(half), of_constant, _error(exact)]),
         "effective_heads": effective[:, 0],
         "effective_heads_mcse": effective[:, 1],
@@ -332,8 +339,7 @@ def _of_layer(layer: Layer) -> dict[str, Any]:
         "sink_share": sink.mean(axis=0),
         "sink_share_mcse": _error(sink),
         "per_text": own,
-        "layer_correlation": _average(correlation),
-        "layer_correlation_mcse": np.array([_error(each) for each in (_average(own), level, level, _average(exact))]),
+        "averages": [_average(own), level, level, _average(exact)],
     }
 
 

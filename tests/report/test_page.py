@@ -85,19 +85,32 @@ def test_name_that_nobody_gives_a_template__is_no_blank():
         page_module.template("page.html").environment.from_string("{{ verdikt }}").render()
 
 
-def test_page__says_of_each_grid_its_size_factors_and_theories(html, design, results):
+def test_page__says_of_each_grid_its_size_target_factors_and_where_theory_applies(html, design, results):
     text = " ".join(Page(html).text.split())
     inside = results.isel(cell=np.flatnonzero(results.grid.values == "angles"))
     counts = (
         f"{int(inside.n_replicates.sum()):,} replicates, {int(inside.n_failed.sum())} failed, 2 short of the target"
     )
-    assert f"angles: 28 cells, {counts}." in text and "below it exact theory, below that leading order theory" in text
+    assert f"angles: 28 cells, {counts}. Target: MCSE of ensemble_variance ≤ 2 % of the estimate; 1024 to" in text
+    assert "theory, exact: applies to 14 of 28 cells; elsewhere: too many quadrature nodes (14)" in text
+    assert "theory, leading order: applies to 26 of 28 cells; elsewhere: query far beyond the keys (2)" in text
     assert "angle [degrees]: 0; 15; 30; 45; 60; 75; 90" in text and "bandwidth b: 0.4; 0.8; attention" in text
     n_missed = int((~results.precision_reached.values).sum())
     assert text.count("(short of the target)") == n_missed == 4
     assert html.count("<tr><td>") >= results.sizes["cell"] and design.text in Page(html).text
     for name in ("design_hash", "engine", "commit", "libraries", "simstudy_version"):
         assert results.attrs[name] in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_page__lists_a_few_reasons_and_counts_the_others(tmp_path):
+    design = build_design(tmp_path, WITHOUT_FIGURES)
+    many = build_results(design)
+    many.inapplicable.loc[{"source": "leading"}] = [f"reason {i}" for i in range(many.sizes["cell"])]
+    text = write_report(many, design, Store(tmp_path)).read_text(encoding="utf-8")
+    listed = " ".join(Page(text).text.split())
+    told = "applies to 0 of 28 cells; elsewhere: reason 0 (1); reason 1 (1); reason 2 (1); others in 25 cells"
+    assert told in listed and "reason 3 " not in listed
 
 
 def test_page__shows_every_comparison_of_a_claim_below_it_on_one_axis(results, design):

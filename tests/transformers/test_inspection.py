@@ -183,7 +183,7 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries():
     states = np.random.default_rng(2).standard_normal((2, 8, 60, 8))
     runs = xr.concat([inspect_heads({**W, "scale": 0.2}, states, seed=seed) for seed in range(60)], "seed")
     runs = runs.sel(source="exact")
-    for name in ("weight_correlation", "layer_correlation", "effective_heads"):
+    for name in ("weight_correlation", "layer_correlation", "mean_correlation", "effective_heads"):
         stated, seen = (runs[f"{name}_mcse"] ** 2).mean("seed"), runs[name].var("seed", ddof=1)
         moving = seen.values > 1e-12  # the correlation of a head with itself does not move
         np.testing.assert_allclose(stated.values[moving] / seen.values[moving], 1.0, atol=0.6)

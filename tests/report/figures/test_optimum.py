@@ -166,7 +166,7 @@ def test_lollipop__of_many_cells_has_panels_of_its_own(results):
         (None, "curve", {"x": "angle", "hue": "regression", "panel": "n_keys"}),  # the claim names x
         ({"head_dim": 4, "noise_sd": 3}, "curve", {"x": "head_dim", "hue": "noise_sd", "panel": None}),
         ({"noise_sd": 3, "bandwidth": 2, "regression": 2, "head_dim": 4}, "nested_loop", {"hue": "noise_sd"}),
-        ({}, "nested_loop", {"hue": None}),
+        ({}, "lollipop", {"hue": None}),
     ],
 )
 def test_study_without_figures__gets_a_sensible_one(design, results, factors, kind, shown):
