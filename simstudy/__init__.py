@@ -4,8 +4,8 @@
 predicts its cost. `open_results` loads results. `contrast` compares two cells, and `details` shows one.
 `judge` judges claims about a table of the caller's numbers, and `tied_sets` compares all its conditions. `simulate`
 studies any methods on data of any process, `estimates` returns their single estimates, and `performance` measures
-methods by any table of estimates. `nw_ensemble` and `head_diversity` evaluate one ensemble on arrays of the
-caller. `inspect_heads` measures how correlated the heads of a model are and compares this with theory;
+methods by any table of estimates. `nw_ensemble`, `principal_angles` and `head_diversity` evaluate one ensemble
+on arrays of the caller. `inspect_heads` measures how correlated the heads of a model are and compares this with theory;
 `capture` shows each of its attentions.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simstudy.analysis import contrast, details
     from simstudy.design.builder import Study
     from simstudy.design.load import check
-    from simstudy.ensemble import head_diversity, nw_ensemble
+    from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
     from simstudy.judging.judged import judge
     from simstudy.measuring import estimates, performance
     from simstudy.simulation import simulate
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Study", "capture", "check", "contrast", "details", "estimates", "head_diversity",
-    "inspect_heads", "judge", "nw_ensemble", "open_results", "performance", "plan",
+    "inspect_heads", "judge", "nw_ensemble", "open_results", "performance", "plan", "principal_angles",
     "run", "simulate", "tied_sets",
 ]  # fmt: skip
 _HOMES = {

@@ -156,6 +156,31 @@ def _about(meaning: str, units: str, formula: str) -> dict[str, str]:
     return {"long_name": meaning, "units": units, "formula": formula}
 
 
+def principal_angles(projections: ArrayLike) -> xr.DataArray:
+    """Return the principal angles between the subspaces of every two heads.
+
+    Their cosines are the singular values of U_i' U_j (Björck and Golub 1973, Mathematics of Computation 27, 579).
+
+    Parameters
+    ----------
+    projections : (H, d, p), or (d, p) for a single head
+        Any real matrices of full column rank; they are orthonormalised first.
+
+    Returns
+    -------
+    xarray.DataArray
+        (head_i, head_j, angle), radians, ascending.
+
+    Raises
+    ------
+    ValueError
+        If the projections have the wrong shape or rank, or hold NaN or infinity.
+    """
+    angles = geometry.principal_angles(_full_rank(_projections(projections)))
+    attributes = _about("principal angles between heads", "rad", "arccos of the singular values of U_i' U_j")
+    return xr.DataArray(angles, dims=("head_i", "head_j", "angle"), name="principal_angles", attrs=attributes)
+
+
 def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr.DataArray:
     """Return the diversity indices of an ensemble that follow from the geometry of its heads.
 

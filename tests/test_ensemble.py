@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import norm
 
-from simstudy import head_diversity, nw_ensemble, theory
+from simstudy import head_diversity, nw_ensemble, principal_angles, theory
 from simstudy.data.geometry import GEOMETRIC_INDICES
 
 N, D, H, P, Q = 30, 5, 3, 2, 4
@@ -110,7 +110,7 @@ def test_ensemble__is_labelled():
     assert found.estimate.dims == ("query",)
     assert found.head_estimate.dims == ("query", "head")
     assert found.weight_gram.dims == ("query", "head_i", "head_j")
-    for variable in (*found.data_vars.values(), head_diversity(np.eye(3))):
+    for variable in (*found.data_vars.values(), principal_angles(given["projections"]), head_diversity(np.eye(3))):
         assert variable.dtype == np.float64
         assert all(variable.attrs[text] for text in ("long_name", "units", "formula"))
 
@@ -144,6 +144,13 @@ def test_common_shift_of_keys_and_queries__takes_no_digit(shift, outlier):
     projections, values = rng.normal(size=(4, 3, 2)), rng.normal(size=30)
     found, expected = (nw_ensemble(k, values, q, projections, 0.7) for k, q in ((keys, queries), exact))
     np.testing.assert_allclose(found.head_estimate[1:], expected.head_estimate[1:], rtol=1e-12)
+
+
+def test_principal_angles__between_two_lines():
+    lines = np.array([[[1.0], [0.0]], [[1.0], [1.0]]])
+    found = principal_angles(lines)
+    assert found.dims == ("head_i", "head_j", "angle")
+    np.testing.assert_allclose(found[..., 0], [[0, np.pi / 4], [np.pi / 4, 0]], atol=1e-15)
 
 
 def test_head_diversity__by_name():
@@ -204,11 +211,12 @@ def test_mistakes__are_named_with_their_remedy(wrong, message):
         nw_ensemble(**GIVEN | wrong)
 
 
-def test_geometry__refuses_heads_that_span_no_subspace():
+@pytest.mark.parametrize("function", [principal_angles, head_diversity])
+def test_geometry__refuses_heads_that_span_no_subspace(function):
     projections = GIVEN["projections"].copy()
     projections[1, :, 1] = 2 * projections[1, :, 0]
     with pytest.raises(ValueError, match="head 1 have rank 1 < p = 2"):
-        head_diversity(projections)
+        function(projections)
 
 
 VAST, MASKED = np.broadcast_to(1.0, (10**9, 2)), np.ma.masked_less([0.5, 1.0], 0.7)
@@ -222,6 +230,7 @@ TAKE_ARRAYS = {
     "optimal_weights": theory.optimal_weights,
     "simplex_weights": lambda e: theory.optimal_weights(e, "simplex"),
     "front_greater_weights": lambda e: theory.optimal_weights(e, "front_greater"),
+    "principal_angles": principal_angles,
     "head_diversity": head_diversity,
 }
 

@@ -19,6 +19,8 @@ from simstudy.verdicts.estimates import Estimates
 
 LARGEST = 1e100
 """Magnitude of a number beyond which sums of squares overflow."""
+MANY = 8
+"""Rows from which successive integers are no coincidence, and conditions from which one row each is a mistake."""
 MOST = 20_000
 """Conditions beyond which nobody waits for a verdict."""
 
@@ -188,6 +190,10 @@ def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
             twice = wide.index[wide.index.duplicated()][0]
             remedy = f"give one for each unit, state value, or state {columns.unit} as cluster instead"
             raise UserError(f"{columns.unit} = {twice}: two rows; {remedy}")
+    for name, each in wide.items() if columns.unit is None and len(wide) >= MANY else ():
+        if pd.api.types.is_integer_dtype(each) and (each.sort_values().diff().iloc[1:] == 1).all():
+            remedy = f"state unit = {str(name)!r} (option --unit), or remove the column"
+            raise UserError(f"{name}: successive integers number the rows and are no condition; {remedy}")
     return wide, taken.get(columns.cluster) if columns.cluster is not None else None
 
 
@@ -203,13 +209,15 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
     factors = list(columns.factors) or [name for name in table if name not in stated]
     if not factors:
         raise UserError("factors: none; a table with a row for each unit and condition names conditions in columns")
-    long = pd.DataFrame(table)
+    long, remedy = pd.DataFrame(table), "name in factors the columns that tell conditions apart"
+    n_conditions = len(long.drop_duplicates(factors))
+    if n_conditions > max(MANY, len(long) / 2):
+        most = max(factors, key=lambda name: long[name].nunique())
+        raise UserError(f"numbers: {n_conditions:,} conditions in {len(long):,} rows, told apart by {most}; {remedy}")
     for name in (unit, *factors):
         if (empty := long[name].isna()).any():
             row = long[empty].iloc[0]
-            raise UserError(
-                f"{name}: empty at {unit} = {row[unit]}, {value} = {row[value]}; fill it, or state other factors"
-            )
+            raise UserError(f"{name}: empty at {unit} = {row[unit]}, {value} = {row[value]}; fill it, or {remedy}")
     twice = long.duplicated([unit, *factors])
     if twice.any():
         found = long.loc[twice, [unit, *factors]].iloc[0].to_dict()
