@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.special import ndtri
+from scipy import stats
 
 from simstudy.attention.functions import results_of
 from simstudy.design.document import Design
@@ -100,7 +100,18 @@ def _table(rows: list[tuple[dict[str, Any], str]], parameters: dict[str, Any], f
     return pd.DataFrame(columns)
 
 
-def performance(table: pd.DataFrame, truth: float | str = "truth", *, reference: Any = None) -> xr.Dataset:
+def performance(
+    table: pd.DataFrame,
+    truth: float | str = "truth",
+    *,
+    dataset: str = "dataset",
+    method: str = METHOD,
+    estimate: str = "estimate",
+    se: str = "se",
+    reference: Any = None,
+    level: float = 0.95,
+    df: float | str | None = None,
+) -> xr.Dataset:
     """Compute performance measures of methods from their estimates, each with its Monte Carlo standard error.
 
     Formulas are those of Morris, White and Crowther (2019, Statistics in Medicine 38, 2074), Table 6.  Errors of
@@ -109,13 +120,19 @@ def performance(table: pd.DataFrame, truth: float | str = "truth", *, reference:
     Parameters
     ----------
     table
-        A row for each ``dataset`` and ``method``, with the ``estimate``, and where there are such ``se``, ``lower``,
-        ``upper`` and ``reject``; all other columns are factors or estimands.  Intervals and tests of the level 95 %
-        follow from ``se`` by normal quantiles where they are missing.
+        A row for each data set and method.  Columns other than those named here, and ``lower``, ``upper`` and
+        ``reject``, are factors or estimands.
     truth
         True value, or the column that holds it.
+    dataset, method, estimate, se
+        Names of columns; that of standard errors may be missing.
     reference
         Method with which precision is compared; the first by default.
+    level
+        Level of intervals and tests that follow from estimate and se: where the table has no ``lower`` and ``upper``,
+        no ``reject``.
+    df
+        Degrees of freedom of these, or their column; normal quantiles by default.
 
     Returns
     -------
@@ -128,11 +145,12 @@ def performance(table: pd.DataFrame, truth: float | str = "truth", *, reference:
     UserError
         If a column is missing, a method has two rows for a data set, or the reference is no method.
     """
-    for name in ("estimate", "dataset", METHOD, *([truth] if isinstance(truth, str) else [])):
+    stated = [each for each in (truth, df) if isinstance(each, str)]
+    for name in (estimate, dataset, method, *stated):
         if name not in table and name != "truth":
             raise UserError(f"{name!r}: no column of the table; it has {', '.join(map(str, table))}")
-    table = table.rename(columns={METHOD: ESTIMATOR})
-    index = [name for name in table if name not in (*RESULTS, "failure", truth)]
+    table = table.rename(columns={estimate: "estimate", se: "se", dataset: "dataset", method: ESTIMATOR})
+    index = [name for name in table if name not in (*RESULTS, "failure", *stated)]
     if (twice := table.duplicated(index)).any():
         row = ", ".join(f"{name} = {value}" for name, value in table.loc[twice, index].iloc[0].items())
         raise UserError(f"two rows with {row}; leave one of them")
@@ -148,8 +166,9 @@ def performance(table: pd.DataFrame, truth: float | str = "truth", *, reference:
         arrays["truth"] = xr.full_like(arrays["estimate"], truth)
     elif truth in given:
         arrays["truth"] = given[truth].astype(float)
+    critical = stats.t.ppf((1 + level) / 2, given[df] if isinstance(df, str) else df or np.inf)
     if "se" in arrays:
-        half = ndtri(0.975) * arrays["se"]
+        half = critical * arrays["se"]
         ends = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
         arrays = ends | {"reject": (abs(arrays["estimate"]) >= half).astype(float)} | arrays
     defined = there & np.logical_and.reduce(

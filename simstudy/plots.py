@@ -92,7 +92,9 @@ def plot(
 
 
 @own_style()
-def agreement(table: pd.DataFrame, first: Any, second: Any, of: str = "estimate") -> np.ndarray:
+def agreement(
+    table: pd.DataFrame, first: Any, second: Any, of: str = "estimate", *, method: str = METHOD
+) -> np.ndarray:
     """Draw how two methods agree in the same data sets: a scatter plot, and differences over means.
 
     See Bland and Altman (1986, The Lancet 327, 307).
@@ -103,8 +105,8 @@ def agreement(table: pd.DataFrame, first: Any, second: Any, of: str = "estimate"
         As of `simstudy.performance`; only data sets of one setting.
     first, second
         Two methods.
-    of
-        Column of what is compared.
+    of, method
+        Columns of what is compared, and of methods.
 
     Returns
     -------
@@ -116,12 +118,12 @@ def agreement(table: pd.DataFrame, first: Any, second: Any, of: str = "estimate"
     UserError
         If a method or column is missing, or a data set has two rows of a method.
     """
-    if missing := [each for each in ("dataset", METHOD, of) if each not in table]:
+    if missing := [each for each in ("dataset", method, of) if each not in table]:
         raise UserError(f"{missing[0]!r}: no column of the table; it has {', '.join(map(str, table))}")
-    rows = table[table[METHOD].isin([first, second])]
-    if {first, second} - {*rows[METHOD]} or rows.duplicated(["dataset", METHOD]).any():
+    rows = table[table[method].isin([first, second])]
+    if {first, second} - {*rows[method]} or rows.duplicated(["dataset", method]).any():
         raise UserError(f"{first!r}, {second!r}: give two methods of the table, with one row for each data set")
-    x, y = rows.pivot(index="dataset", columns=METHOD, values=of)[[first, second]].dropna().to_numpy(float).T
+    x, y = rows.pivot(index="dataset", columns=method, values=of)[[first, second]].dropna().to_numpy(float).T
     _, grid = canvas(2, 4.0)
     left, right = grid.flat
     left.plot(x, y, ".", alpha=0.5)

@@ -16,6 +16,7 @@ from commands import forks
 from distributed import Client, LocalCluster
 from joblib.externals import loky
 from joblib.externals.loky.reusable_executor import _ReusablePoolExecutor
+from scipy import stats
 
 import simstudy
 from simstudy import plots
@@ -34,14 +35,13 @@ PRINTED = {
 
 
 def long(wide):
-    parts = [
-        wide[[f"theta_{m}", f"se_{m}"]].set_axis(["estimate", "se"], axis=1).assign(method=m) for m in ("Cox", "Exp")
-    ]
+    parts = [wide[[f"theta_{m}", f"se_{m}"]].set_axis(["theta", "se"], axis=1).assign(model=m) for m in ("Cox", "Exp")]
     return pd.concat(parts).reset_index(names="dataset")
 
 
 def measured(table, **how):
-    return simstudy.performance(table, -0.5, **{"reference": "Cox"} | how)
+    how = {"estimate": "theta", "method": "model", "reference": "Cox", **how}
+    return simstudy.performance(table, -0.5, **how)
 
 
 @pytest.mark.parametrize("measure", PRINTED)
@@ -55,14 +55,18 @@ def test_measure__is_that_of_rsimsum_to_all_printed_digits(measure):
 
 def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     table = long(RELHAZ)
-    table.loc[(table.method == "Exp") & (table.dataset < 10), ["estimate", "se"]] = np.nan
-    table.loc[(table.method == "Cox") & (table.dataset == 99), "se"] = np.nan
+    table.loc[(table.model == "Exp") & (table.dataset < 10), ["theta", "se"]] = np.nan
+    table.loc[(table.model == "Cox") & (table.dataset == 99), "se"] = np.nan
     found = measured(table.assign(n=50))
     assert found.convergence.sel(replicates="available").values.tolist() == [[0.99], [0.9]]
     assert found.n_replicates.values[:, :, 0].tolist() == [[99, 90], [89, 89]]
     common = measured(long(RELHAZ[10:99]))
     for name in ("bias", "relative_precision_mcse", "coverage"):
         np.testing.assert_allclose(found[name].sel(replicates="common", n=50), common[name].sel(replicates="common"))
+    quantile = stats.t(48).ppf(0.95)
+    half = quantile * RELHAZ.se_Cox
+    narrow = measured(long(RELHAZ), level=0.9, df=48).coverage.sel(replicates="available", estimator="Cox")
+    assert narrow == np.mean(np.abs(RELHAZ.theta_Cox + 0.5) <= half)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     [
         (lambda t: t, {"reference": "Weibull"}, "reference = 'Weibull': no method of the table; known: Cox, Exp"),
         (lambda t: pd.concat([t, t[:1]]), {}, "two rows with dataset = 0, estimator = Cox; leave one of them"),
-        (lambda t: t.drop(columns="estimate"), {}, "'estimate': no column of the table; it has dataset, se, method"),
+        (lambda t: t, {"estimate": "b"}, "'b': no column of the table; it has dataset, theta, se, model"),
     ],
 )
 def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):
@@ -220,11 +224,11 @@ def test_script_without_a_guard__is_told_what_to_write(tmp_path):
 
 def test_agreement__draws_equality_and_limits_of_differences():
     table = long(RELHAZ)
-    scatter, differences = plots.agreement(table, "Cox", "Exp")
+    scatter, differences = plots.agreement(table, "Cox", "Exp", "theta", method="model")
     (points,) = [line for line in scatter.lines if len(line.get_xdata()) == 100]
     assert np.array_equal(points.get_xdata(), RELHAZ.theta_Cox) and np.array_equal(points.get_ydata(), RELHAZ.theta_Exp)
     d = RELHAZ.theta_Exp - RELHAZ.theta_Cox
     heights = sorted(line.get_ydata()[0] for line in differences.lines if len(line.get_xdata()) == 2)
     assert heights == pytest.approx([d.mean() - 1.96 * d.std(), d.mean(), d.mean() + 1.96 * d.std()])
     with pytest.raises(UserError, match="give two methods of the table"):
-        plots.agreement(table, "Cox", "Weibull")
+        plots.agreement(table, "Cox", "Weibull", "theta", method="model")
