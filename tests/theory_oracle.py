@@ -1,4 +1,4 @@
-"""Leading order and exact moments by brute force: plain sums over a dense grid, nothing tilted, nothing shared.
+"""Leading order by brute force: plain sums over a dense grid, nothing tilted, nothing shared.
 
 Never imports simstudy.theory.
 """
@@ -93,23 +93,6 @@ def discrepancy(prediction, cell, key_projections, query_projections, queries, *
     variance = np.abs(prediction.covariance).max()
     bias_error = np.abs(prediction.bias - bias).max() / np.sqrt(variance)
     return max(bias_error, np.abs(prediction.covariance - covariance).max() / variance)
-
-
-def exact_moments(kernel, m, v, weights, n):
-    """Mean and variance of sum K_i Y_i / sum K_i over n independent keys, exactly, and the self-check of the grid.
-
-    From 1/S = int_0^inf exp(-tS) dt, with every expectation over one key a sum over grid points.
-    """
-    kernel = kernel / (weights @ kernel)
-    t = np.exp(np.linspace(-18 - np.log(n), 25, 2500))
-    step = np.log(t[1] / t[0])
-    damped = np.exp(-np.outer(t, kernel)) * weights
-    mass, first = damped.sum(axis=1), damped @ (kernel * m)
-    one = n * np.sum((damped @ kernel) * mass ** (n - 1) * t) * step
-    mean = n * np.sum(first * mass ** (n - 1) * t) * step
-    own = damped @ (kernel**2 * (m**2 + v))
-    square = np.sum(t**2 * (n * own * mass ** (n - 1) + n * (n - 1) * first**2 * mass ** (n - 2))) * step
-    return mean, square - mean**2, one
 
 
 def directions(*degrees):

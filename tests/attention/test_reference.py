@@ -65,10 +65,14 @@ def test_direct_mse__closes_the_decomposition(noise_treatment):
 
 
 def test_query_correlation__by_hand():
-    cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, noise_treatment="drawn", batch_size=16)
+    settings = {"noise_treatment": "drawn", "batch_size": 16, "n_heads": 3}
+    cell = minimal_cell(regression=RIDGE, queries=SIX_QUERIES, **settings)
     means = members_of(cell, SharedData(cell, 0, 16)).means
-    expected = np.mean([np.corrcoef(means[r].T)[0, 1] for r in range(16)])
+    pairs = np.triu_indices(3, 1)
+    expected = np.mean([np.corrcoef(means[r].T)[pairs] for r in range(16)])
     assert estimated(cell).estimate["query_correlation"] == pytest.approx(expected)
+    constant = minimal_cell(regression="zero", noise_sd=0.0, queries=SIX_QUERIES, **settings)
+    assert np.isnan(estimated(constant).estimate["query_correlation"])  # without a warning
 
 
 DRAWN = {"noise_treatment": "drawn"}

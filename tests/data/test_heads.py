@@ -63,14 +63,6 @@ def test_angles__keep_their_digits_when_tiny(radians):
     assert abs(np.arccos(min(1.0, cosines[0])) - radians) > 2e-15 + 1e-9 * radians
 
 
-def test_angles__of_a_batch_are_those_of_its_members():
-    batch = heads((2, 3, 4, 6, 2))
-    angles, indices = principal_angles(batch), diversity_indices(batch, 0.5)
-    assert angles.shape == (2, 3, 4, 4, 2) and indices.shape == (2, 3, len(GEOMETRIC_INDICES))
-    np.testing.assert_allclose(angles[1, 2], principal_angles(batch[1, 2]), atol=1e-14)
-    np.testing.assert_allclose(indices[1, 2], diversity_indices(batch[1, 2], 0.5), atol=1e-13)
-
-
 @pytest.mark.parametrize("bandwidth", [0.2, 1.0, 3.0])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_indices__are_the_definitions(shape, bandwidth):
@@ -78,21 +70,6 @@ def test_indices__are_the_definitions(shape, bandwidth):
     expected = naive.diversity(projections, bandwidth)
     for name, value in named(projections, bandwidth).items():
         assert value == pytest.approx(expected[name], rel=1e-9, abs=1e-12), name
-
-
-@pytest.mark.parametrize("n_heads", [2, 3, 5])
-def test_indices__of_aligned_and_orthogonal_heads(n_heads):
-    p, b = 2, 0.6
-    space = orthogonal_matrix(n_heads * p, 1)
-    aligned = np.repeat(space[None, :, :p], n_heads, axis=0)
-    orthogonal = np.moveaxis(space.reshape(-1, n_heads, p), 1, 0)
-    kappa = 1 / (1 + b**2)
-    floor = -0.5 * p * math.log(1 - kappa**2)
-    lowest = dict.fromkeys(PAIRED, 0.0) | dict.fromkeys(("participation", "entropy", "vendi"), 1.0)
-    highest = dict.fromkeys(PAIRED, 1.0) | dict.fromkeys(("participation", "entropy", "vendi"), n_heads)
-    for projections, expected in ((aligned, lowest), (orthogonal, highest | {"logdet": floor})):
-        for name, value in named(projections, b).items():
-            assert value == pytest.approx(expected[name], abs=1e-12), name
 
 
 def test_indices__of_a_single_head():

@@ -10,7 +10,7 @@ import pytest
 from kernel_problems import problem
 
 from simstudy.kernels import few_queries, many_queries, project
-from simstudy.kernels.errors import add_errors, correlations_over_queries, mean_squares, sum_blocks, sums_over_pairs
+from simstudy.kernels.errors import add_errors, sum_blocks, sums_over_pairs
 from simstudy.kernels.jit import kept_by_thread
 from simstudy.kernels.vectors import lanes
 
@@ -74,54 +74,10 @@ def test_replicates_with_a_number_that_is_not_finite__are_undefined_and_left_out
     np.testing.assert_array_equal(sums[1], 2)
 
 
-def test_correlations_over_queries__are_those_of_numpy_for_each_replicate():
-    numbers = np.random.default_rng(1).standard_normal((5, 16, 4))
-    expected = [np.corrcoef(each.T)[~np.eye(4, dtype=bool)] for each in numbers]
-    np.testing.assert_allclose(correlations_over_queries(numbers), expected, rtol=1e-13)
-    numbers[:, :, 1] = 3  # a constant head
-    assert np.isnan(correlations_over_queries(numbers[:, :, :2])).all()
-
-
-@pytest.mark.parametrize("n_heads", [1, 2, 5, 24])
-@pytest.mark.parametrize("per_case", [True, False])
-def test_sums_over_pairs__are_those_of_matrices_at_each_query(n_heads, per_case):
-    rng = np.random.default_rng(2)
-    bias, overlap = rng.normal(size=(3, 4, n_heads)), rng.uniform(0.5, 1.0, (3 if per_case else 1, n_heads, n_heads))
-    overlap = overlap + np.swapaxes(overlap, 1, 2)
-    factor = rng.standard_normal((3, 4, n_heads, n_heads + 2))
-    moments = factor @ np.swapaxes(factor, 2, 3) + bias[..., None] * bias[..., None, :]
-    found = sums_over_pairs(bias, moments[..., *np.triu_indices(n_heads)], overlap)
-    second = overlap[:, None] * moments
-    covariance = second - overlap[:, None] * bias[..., None] * bias[..., None, :]
-    variance = np.diagonal(covariance, axis1=2, axis2=3)
-    scaled = covariance / np.sqrt(variance[..., None] * variance[..., None, :])
-    different = ~np.eye(n_heads, dtype=bool)
-    expected = (
-        np.trace(second, axis1=2, axis2=3), variance.sum(axis=2),
-        *(each[..., different].sum(axis=2) for each in (second, covariance, scaled)),
-    )  # fmt: skip
-    for name, ours, theirs in zip(found._fields, found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11, err_msg=name)
-
-
 def test_heads_with_variances_of_either_sign__have_no_correlation():
     products = np.array([[[2.0, 0.5, -1.0]], [[-2.0, 0.5, -1.0]]])
     correlation = sums_over_pairs(np.zeros((2, 1, 2)), products, np.ones((1, 2, 2))).correlation
     np.testing.assert_allclose(correlation, [[np.nan], [2 * 0.5 / np.sqrt(2.0)]])
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 2, 1), (2, 5, 3), (4, 16, 8)])
-@pytest.mark.parametrize("with_gram", [True, False])
-def test_mean_squares__are_those_of_numpy_and_lose_no_number_that_is_undefined(shape, with_gram):
-    rng = np.random.default_rng(3)
-    means, target, gram = (rng.standard_normal(size) for size in (shape, shape[1], (*shape, shape[2])))
-    expected = ((means.mean(axis=2) - target) ** 2).mean(axis=1)
-    if with_gram:
-        expected += gram.mean(axis=(1, 2, 3))
-    given = gram if with_gram else None
-    np.testing.assert_allclose(mean_squares(means, given, target), expected, rtol=1e-13)
-    (gram if with_gram else means)[0, -1, -1] = np.nan
-    np.testing.assert_array_equal(np.isnan(mean_squares(means, given, target)), np.arange(shape[0]) == 0)
 
 
 WIDTH = lanes(8)

@@ -1,9 +1,8 @@
 """One batch: against naive loops on the same data, the same bits however the work is shared, each replicate again."""
 
-import naive
 import numpy as np
 import pytest
-from builders import estimated, minimal_cell
+from builders import estimated, minimal_cell, solved
 
 from simstudy.attention import Members, mechanism, members_of, replicate_statistics
 from simstudy.data import heads
@@ -19,7 +18,7 @@ QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [2.0, 2.0, 2.0]]}
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 
 
-def ridge(x: np.ndarray) -> float:
+def ridge(x: np.ndarray) -> np.ndarray:
     return 2.0 * np.sin((x[0] - 0.5 * x[1]) / np.sqrt(1.25))
 
 
@@ -39,20 +38,13 @@ def test_moments__equal_naive_loops_over_the_same_data(logits, treatment):
     n = cell.simulation.batch_size
     errors, products = np.zeros((n, 3, 2)), np.zeros((n, 3, 2, 2))
     for r in range(n):
-        seen = replay(cell, 2 * n + r)
+        seen, (means, gram) = replay(cell, 2 * n + r), solved(cell, {"logits": logits}, 2 * n + r)
         assert seen.attrs["failure"] == "" and seen.attrs["replicate"] == 2 * n + r
-        keys, projections = seen["keys"].values.T, (seen.key_projections.values, seen.query_projections.values)
-        values = np.array([ridge(k) for k in keys])
-        if treatment == "drawn":
-            values += 0.5 * seen.noise.values
-        np.testing.assert_allclose(seen["values"], values, rtol=1e-9)
-        for q, x in enumerate(seen.query_points.values):
-            w = [naive.weights(keys, x, *maps, cell.bandwidth, logits) for maps in zip(*projections, strict=True)]
-            errors[r, q] = [w[h] @ values - ridge(x) for h in range(2)]
-            np.testing.assert_allclose(seen.head_estimate[q], errors[r, q] + ridge(x), rtol=1e-9, atol=1e-12)
-            products[r, q] = np.outer(errors[r, q], errors[r, q])
-            if treatment == "integrated":
-                products[r, q] += [[0.25 * (w[h] @ w[g]) for g in range(2)] for h in range(2)]
+        values, drawn = ridge(seen["keys"].values), treatment == "drawn"
+        np.testing.assert_allclose(seen["values"], values + 0.5 * drawn * seen.noise.values, rtol=1e-9)
+        np.testing.assert_allclose(seen.head_estimate, means, rtol=1e-9, atol=1e-12)
+        errors[r] = means - ridge(seen.query_points.values.T)[:, None]
+        products[r] = errors[r][:, :, None] * errors[r][:, None] + (0.0 if drawn else gram)
     per_block = n // N_BLOCKS
     np.testing.assert_allclose(moments.error_sum, errors.reshape(N_BLOCKS, per_block, 3, 2).sum(1), atol=1e-12)
     packed = products[:, :, *np.triu_indices(2)].reshape(N_BLOCKS, per_block, 3, 3).sum(1)

@@ -13,8 +13,7 @@ from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_a
 from simstudy import theory
 from simstudy.design.document import LEVEL, Claim, Grid
 from simstudy.verdicts.comparisons import Comparison, Predictions
-from simstudy.verdicts.estimates import estimates_of
-from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
+from simstudy.verdicts.evidence import Evidence, anytime_score, students_of
 from simstudy.verdicts.judge import comparisons_of, decide, holm, judge
 from simstudy.verdicts.optima import DOUBT
 from simstudy.verdicts.predictions import Theory
@@ -82,22 +81,6 @@ MISSING[1].performance = None
 def test_verdict__on_known_truth(entries, accounts, expected, why_no_verdict):
     found = decide(compare(claim(**entries), accounts), LEVEL)
     assert found.verdict == expected and found.decisive.reason.startswith(why_no_verdict)
-
-
-def test_interval_claimed__is_left_at_either_end_and_held_at_both():
-    accounts = cells([1.0])
-    contrast = estimates_of(accounts, "mse").combine({0: 1.0})
-    lower, upper = contrast.value + 2 * contrast.mcse, contrast.value + 3 * contrast.mcse
-    for sign in (1, -1):
-        centre = contrast.value + sign * 2.5 * contrast.mcse
-        stated = claim(kind="equals", value=centre, margin=0.5 * contrast.mcse)
-        (outside,) = compare(stated, accounts)
-        p = p_below(contrast, lower) if sign > 0 else p_above(contrast, 2 * contrast.value - lower)
-        assert outside.evidence.against == pytest.approx(2 * p)
-    centre = contrast.value + 0.5 * contrast.mcse
-    (held,) = compare(claim(kind="equals", value=centre, margin=2.5 * contrast.mcse), accounts)
-    ends = p_above(contrast, held.lower), p_below(contrast, held.upper)
-    assert ends[0] > ends[1] and held.evidence.in_favour == ends[0] and held.upper == pytest.approx(upper)
 
 
 @pytest.mark.parametrize("scale", ["linear", "log_x", "log_log"])

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 from theory_oracle import directions, gaussian_grid, kernel_values, make_cell, regression_values, variance_values
-from theory_oracle import exact_moments as brute_moments
 
 from simstudy.design.settings import choices as s
 from simstudy.design.settings.rows import Rows
@@ -99,24 +98,6 @@ def test_two_keys_by_direct_quadrature(monkeypatch, logits):
     # The term of two different keys is small, as moments are taken about the means: its absence must be seen here.
     monkeypatch.setattr(integrals, "_second", lambda own, cross, lost, n: n * own * integrals.power(lost, 1))
     assert off_by(exact_moments(cell, heads, heads, QUERIES[1:2]), mean, covariance) > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("logits", "bandwidth", "n_keys"), [("distance", 0.1, 200), ("distance", 0.6, 3), ("dot_product", 1.0, 200)]
-)
-def test_one_head_against_a_dense_grid(logits, bandwidth, n_keys):
-    ridge = s.Ridge(kind="ridge", amplitude=2.0, frequency=2.0)
-    cell = make_cell(n_keys, 1, 1, 1, logits, bandwidth, regression=ridge, noise=UNEVEN, noise_sd=0.5)
-    head, query = np.ones((1, 1, 1)), np.array([[0.8]])
-    prediction = predict(cell, head, query)
-    points, weights = gaussian_grid(np.eye(1), step=0.004 if bandwidth < 0.5 else 0.02)
-    kernel = kernel_values(cell, head[0], head[0], query[0], points)
-    m, v = regression_values(ridge, points), variance_values(cell.data, points)
-    # The variance is a difference of second moments: about the mean for infinite n they are small.
-    centre = weights @ (kernel * m) / (weights @ kernel)
-    mean, variance, one = brute_moments(kernel, m - centre, v, weights, n_keys)
-    assert abs(one - 1) < 1e-7
-    assert off_by(prediction, mean + centre, variance) < 1e-6
 
 
 def test_coincident_heads_are_recognised_in_any_basis():
