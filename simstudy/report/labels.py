@@ -17,6 +17,23 @@ UNDEFINED = "–"
 
 THEORY_NAMES: dict[str, str] = {"exact": "exact", "leading": "leading order"}
 
+INDEX_NAMES: dict[str, str] = {
+    "chordal": "chordal: mean sin² of angles",
+    "participation": "participation ratio [heads]",
+    "entropy": "spectral entropy [heads]",
+    "logdet": "logdet: −log ρ at x = 0",
+    "volume": "volume: product of sines",
+    "vendi": "Vendi score [heads]",
+    "min_angle": "min_angle: sine of smallest",
+    "output": "output: 1 − correlation",
+    "output_rank": "output: effective rank [heads]",
+    "output_determinant": "output: mean eigenvalue, geom.",
+    "output_participation": "output: participation [heads]",
+    "disagreement_values": "disagreement of values",
+    "disagreement_positions": "disagreement of positions",
+    "disagreement_outputs": "disagreement of outputs",
+}
+
 
 def setting_name(name: str) -> str:
     """Return a setting as an axis or legend names it: ``bandwidth b``, ``angle [degrees]``."""

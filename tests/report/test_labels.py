@@ -4,7 +4,21 @@ import math
 
 import pytest
 
+<<<<<<< ours
 from simstudy.report.labels import between, level_name, level_of, measure_name, number, setting_and_level, with_error
+=======
+from simstudy.design.measures import INDICES
+from simstudy.report.labels import (
+    INDEX_NAMES,
+    between,
+    level_name,
+    level_of,
+    measure_name,
+    number,
+    setting_and_level,
+    with_error,
+)
+>>>>>>> theirs
 
 NAN, INF = math.nan, math.inf
 
@@ -57,3 +71,7 @@ NAN, INF = math.nan, math.inf
 )
 def test_words(worded, given, text):
     assert worded(*given) == text
+
+
+def test_every_index__has_a_name():
+    assert tuple(INDEX_NAMES) == INDICES

@@ -14,7 +14,7 @@ from simstudy.design.measures import THEORIES, coordinates_of
 from simstudy.design.settings.cell import level
 from simstudy.report.figures import shared
 from simstudy.report.figures.shared import RING, THEORY_LINES, Entries, Look, by_source
-from simstudy.report.labels import COVERAGE, THEORY_NAMES, measure_name, number, setting_name
+from simstudy.report.labels import COVERAGE, INDEX_NAMES, THEORY_NAMES, measure_name, number, setting_name
 from simstudy.verdicts.optima import NEVER, Profile, told_profile
 
 
