@@ -4,9 +4,6 @@ import math
 
 import pytest
 
-<<<<<<< ours
-from simstudy.report.labels import between, level_name, level_of, measure_name, number, setting_and_level, with_error
-=======
 from simstudy.design.measures import INDICES
 from simstudy.report.labels import (
     INDEX_NAMES,
@@ -18,7 +15,6 @@ from simstudy.report.labels import (
     setting_and_level,
     with_error,
 )
->>>>>>> theirs
 
 NAN, INF = math.nan, math.inf
 

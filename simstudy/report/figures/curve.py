@@ -169,7 +169,7 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
         axes.set_xlabel(figure.index)
     drawn = [axes for _, _, axes in panels]
     notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
-    words = [f"bars: ± {COVERAGE} MCSE", *notes]
+    words = [f"bars: ± {COVERAGE} MCSE; {INDEX_NAMES[figure.index]}", *notes]
     if len({axes.get_xlim() for axes in drawn}) > 1:
         words.append("panels have x axes of their own")
     left_out = shared.left_out(figure, cells.hdi.values, by_source(cells, figure.y, "empirical"))
