@@ -16,11 +16,7 @@ RNG = np.random.default_rng(15)
 VALUE, OUTPUT = RNG.normal(size=(H, V, K)), RNG.normal(size=(H, K, C))
 MAPS = VALUE @ OUTPUT
 RANDOM = {"kind": "random", "n_components": 6, "value_dim": 3}
-KINDS = {
-    "random": RANDOM,
-    "transposed": RANDOM | {"output": "transposed"},
-    "disjoint": "disjoint",
-}
+KINDS = {"random": RANDOM, "transposed": RANDOM | {"output": "transposed"}, "disjoint": "disjoint"}
 MEASURES = (
     "squared_bias", "mean_squared_bias", "ambiguity", "mean_variance", "mean_covariance", "ensemble_variance", "mse",
     "correlation", "effective_heads",

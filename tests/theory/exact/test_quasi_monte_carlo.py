@@ -137,7 +137,7 @@ RNG = np.random.default_rng(20240612)
 
 def test_queries_without_convergence_are_blank():
     # Opposite queries on one line: kernels are functions of one another, too narrow for the largest tables.
-    cell = make_cell(3, 1, 2, 1, "distance", 0.1)
+    cell = make_cell(3, 1, 2, 1, "distance", 0.13)
     head = np.ones((2, 1, 1))
     prediction = exact_moments(cell, head, head * np.array([1.0, -1.0])[:, None, None], np.array([[0.0], [0.2]]))
     assert np.isfinite(prediction.covariance[0]).all()
