@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from commands import ROOT, environment, forks
+from commands import environment, forks
 from distributed import Security, rpc
 
 
@@ -86,30 +85,24 @@ def certificates(folder: Path) -> dict[str, str]:
 
 
 class Cluster(NamedTuple):
-    """A scheduler on this machine with a worker of one thread, and what Dask has to be told of its certificates."""
+    """A process that is scheduler and worker of one thread, and what Dask has to be told of its certificates."""
 
     address: str
     settings: dict[str, str]
-    scheduler: subprocess.Popen
+    process: subprocess.Popen
 
 
 @contextlib.contextmanager
-def cluster(place: Path, protocol: str = "tls") -> Iterator[Cluster]:
-    """Make a folder, start a cluster that uses it, and end that with the block."""
-    place.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"{protocol}://127.0.0.1:{free.getsockname()[1]}"
-    settings, processes = certificates(place) if protocol == "tls" else {}, []
+def cluster(folder: Path, protocol: str = "tls") -> Iterator[Cluster]:
+    """Start a cluster with certificates in a folder, and end it with the block."""
+    settings = certificates(folder) if protocol == "tls" else {}
     told = {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": text for name, text in settings.items()}
-    scratch = "--local-directory", str(place / "scratch")
-    try:
-        for kind, *given in (("scheduler", "--host", address), ("worker", address, "--no-nanny", *scratch)):
-            start = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{kind}", *given, "--no-dashboard"]
-            with (place / f"{kind}.log").open("a") as log:
-                processes.append(subprocess.Popen(start, stdout=log, stderr=log, cwd=ROOT, env=environment(**told)))
-        yield Cluster(address, settings, processes[0])
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    code = (
+        "from distributed import LocalCluster\nsize = {'n_workers': 1, 'threads_per_worker': 1, 'processes': False}\n"
+        f"c = LocalCluster(**size, protocol='{protocol}://', dashboard_address=None)\n"
+        "print(c.scheduler_address, flush=True); input()"
+    )
+    start, pipe = [sys.executable, "-W", "ignore", "-c", code], subprocess.PIPE
+    with subprocess.Popen(start, stdin=pipe, stdout=pipe, text=True, cwd=folder, env=environment(**told)) as process:
+        yield Cluster(process.stdout.readline().strip(), settings, process)
+        process.kill()

@@ -57,7 +57,7 @@ def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch,
 
 @pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
 def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypatch):
-    """Killed, as by the end of its job; its workers leave by themselves, and nobody connects to it again."""
+    """Killed, as by the end of its job, with its worker; and nobody connects to it again."""
     again = []
 
     async def connect(address, **_):
@@ -66,14 +66,14 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypa
 
     lost = pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$")
     with (
-        cluster(tmp_path / "cluster", protocol) as found,
+        cluster(tmp_path, protocol) as found,
         dask.config.set(found.settings),
         lost,
         open_executor(found.address) as executor,
     ):
         monkeypatch.setattr("distributed.client.connect", connect)
         for _ in run_tasks(executor, deque([iter(batches(1000, n_keys=10_000))])):
-            found.scheduler.kill()
+            found.process.kill()
     assert not again
 
 

@@ -193,18 +193,15 @@ def test_gaps_under_one_condition__change_no_claim_that_does_not_name_it():
     assert simstudy.judge(frame, {"a": claims["a"]}).n_dropped == 0 < n_lacking
 
 
-def test_clusters__are_what_there_must_be_enough_of():
+def test_too_few_clusters_or_one_unit_that_holds_a_fifth_of_the_squared_error__decide_nothing():
     frame = pd.concat([PAIR.iloc[:60].assign(text=range(60))] * 4)
     assert tie(frame.drop(columns="text"), 10.0).verdict == "supported"
     found = tie(frame, 10.0, cluster="text")
     assert found.verdict == "undecided" and found.no_verdict_because == "60 clusters, 64 are needed"
     assert np.isnan(found.further_units)
-
-
-def test_one_unit_that_holds_a_fifth_of_the_squared_error__decides_nothing_near():
-    frame = PAIR.copy()
-    frame.loc[7, "a"] = 100.0
-    found = tie(frame, 0.5)
+    near = PAIR.copy()
+    near.loc[7, "a"] = 100.0
+    found = tie(near, 0.5)
     assert found.verdict == "undecided" and found.no_verdict_because.startswith("one unit of 100 holds")
     assert np.isnan(found.further_units)  # nobody knows how large the next such unit is
 
