@@ -64,6 +64,14 @@ def run_command(arguments: list[str], cwd: str, environment: dict[str, str], bef
     main()
 
 
+def python(*arguments: object, **how: Any) -> subprocess.CompletedProcess:
+    """Run Python in a process of its own, and return its exit code and what it printed."""
+    how = {"env": environment()} | how
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS, **how
+    )
+
+
 def command(*arguments: object) -> list[str]:
     """A command in a process of its own, as of another program."""
     return [sys.executable, "-W", "ignore", "-m", "simstudy", *map(str, arguments)]

@@ -30,6 +30,10 @@ def batches(folder: Path) -> dict[Name, bytes]:
     return {name: path.read_bytes()[start:stop] for name, (path, start, stop) in rows(folder).items()}
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def overwrite(folder: Path, name: Name, content: bytes, place: int = 0) -> None:
     """Put other bytes from a place of a batch on, and leave all others where they are."""
     path, start, _ = rows(folder)[name]

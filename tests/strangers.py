@@ -84,17 +84,9 @@ def certificates(folder: Path) -> dict[str, str]:
     return settings
 
 
-class Cluster(NamedTuple):
-    """A process that is scheduler and worker of one thread, and what Dask has to be told of its certificates."""
-
-    address: str
-    settings: dict[str, str]
-    process: subprocess.Popen
-
-
 @contextlib.contextmanager
-def cluster(folder: Path, protocol: str = "tls") -> Iterator[Cluster]:
-    """Start a cluster with certificates in a folder, and end it with the block."""
+def cluster(folder: Path, protocol: str = "tls") -> Iterator[tuple[str, dict[str, str], subprocess.Popen]]:
+    """A process that is scheduler and worker of one thread: its address, and Dask's settings of its certificates."""
     settings = certificates(folder) if protocol == "tls" else {}
     told = {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": text for name, text in settings.items()}
     code = (
@@ -104,5 +96,5 @@ def cluster(folder: Path, protocol: str = "tls") -> Iterator[Cluster]:
     )
     start, pipe = [sys.executable, "-W", "ignore", "-c", code], subprocess.PIPE
     with subprocess.Popen(start, stdin=pipe, stdout=pipe, text=True, cwd=folder, env=environment(**told)) as process:
-        yield Cluster(process.stdout.readline().strip(), settings, process)
+        yield process.stdout.readline().strip(), settings, process
         process.kill()

@@ -14,7 +14,7 @@ import pytest
 import typer
 import xarray as xr
 from builders import DESIGN, edited, write_design
-from commands import SECONDS, simstudy
+from commands import SECONDS, python, simstudy
 from pages import lacking
 from stored import rows
 
@@ -33,26 +33,23 @@ def test_help__teaches(capsys):
         assert "Usage" in said and "..." not in said.partition("COMMAND [ARGS]...")[2]
 
 
+IMPORTED = "import sys; from simstudy.__main__ import command; command(sys.argv[1:]); print(*sys.modules)"
+"""Code that runs a command, and prints the modules that it has imported."""
+
+
 @pytest.mark.parametrize("arguments, needed", [(["--help"], set()), (["--version"], {"rich"})])
 def test_help__imports_nothing_that_is_slow(arguments, needed):
     slow = {"pydantic", "numpy", "scipy", "xarray", "numba", "dask", "distributed", "matplotlib", "rich"}
-    assert slow & set(imported(*arguments).split()) == needed
+    ended = python("-c", IMPORTED, *arguments)
+    assert ended.returncode == 0 and slow & set(ended.stdout.split()) == needed
 
 
 def test_status__imports_neither_compiler_nor_theory_nor_libraries_of_results(tmp_path, tiny):
     path, output = write_design(tmp_path), tiny.copied(tmp_path / "out")
     (output / "tiny" / "quick" / "results.nc").unlink()  # as of a run that was killed before
-    shown = imported("status", path, "--output", output)
+    shown = python("-c", IMPORTED, "status", path, "--output", output).stdout
     slow = {"dask", "xarray", "pandas", "netCDF4", "matplotlib", "simstudy.theory", "numba", "scipy.special"}
     assert "6 of 6 cells finished" in shown and not slow & set(shown.split())
-
-
-def imported(*arguments):
-    """What a command shows, and the modules that it has imported."""
-    program = "import sys; from simstudy.__main__ import command; command(sys.argv[1:]); print(*sys.modules)"
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
-    ).stdout
 
 
 def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
@@ -68,7 +65,7 @@ def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
 
 
 def test_run__imports_nothing_that_takes_a_tenth_of_a_short_run_in_vain(tmp_path):
-    loaded = imported("run", write_design(tmp_path), "--output", tmp_path / "out").split()
+    loaded = python("-c", IMPORTED, "run", write_design(tmp_path), "--output", tmp_path / "out").stdout.split()
     assert {"numba", "xarray", "matplotlib"} < set(loaded)
     assert not {"scipy.stats", "scipy.optimize", "scipy.ndimage", "dask.array", "joblib", "distributed"} & set(loaded)
 

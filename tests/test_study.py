@@ -8,7 +8,7 @@ import numba
 import pytest
 import xarray as xr
 from builders import DESIGN, FIGURES, edited, run, write_design
-from stored import batches
+from stored import batches, contents
 
 import simstudy
 from simstudy import __main__ as process
@@ -74,10 +74,6 @@ def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     assert estimator_words(results) == told
     page = write_report(results, design, store_of(design, tmp_path)).read_text(encoding="utf-8")
     assert f"Estimator: {estimator_words(results)}." in page
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_report_after_a_run__writes_the_same_bytes(tmp_path):

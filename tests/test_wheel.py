@@ -1,15 +1,12 @@
 """The wheel: built, unpacked alone, and used outside of the repository by whoever has the dependencies."""
 
 import json
-import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from commands import ROOT, environment, python
 
-ROOT = Path(__file__).parents[1]
 DESIGNS = {path.parent.name for path in (ROOT / "designs").glob("*/design.toml")}
 
 
@@ -17,18 +14,12 @@ DESIGNS = {path.parent.name for path in (ROOT / "designs").glob("*/design.toml")
 def installed(tmp_path_factory) -> Path:
     """A folder that holds what the wheel of a source distribution puts into an environment, and nothing else."""
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
-    built = subprocess.run(command, capture_output=True, text=True)
+    built = python("-m", "build", "--no-isolation", "--outdir", folder, ROOT)
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as content:
         content.extractall(folder / "installed")
     return folder / "installed"
-
-
-def python(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess:
-    environment = os.environ | {"PYTHONPATH": str(installed), "COLUMNS": "200", "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=environment)
 
 
 # In one process, as each imports for seconds, and the new design with fewer replicates.  The heads of the other one
@@ -51,7 +42,7 @@ raise SystemExit(command(["run", "my-question", "--workers", "1"]))
 
 
 def test_shipped_designs__are_found_by_name_and_a_new_one_is_written_and_run(installed, tmp_path):
-    ended = python(installed, tmp_path, "-c", COMMANDS)
+    ended = python("-c", COMMANDS, cwd=tmp_path, env=environment(PYTHONPATH=str(installed)))
     assert ended.returncode in (0, 5), ended.stdout + ended.stderr  # verdicts of so few replicates may be others
     shown, _, status = ended.stdout.partition("{")
     designs = {Path(line) for line in shown.splitlines()}

@@ -324,18 +324,14 @@ def test_temperatures_of_variants__are_the_best_ones():
         assert found == pytest.approx(best, rel=1e-4)
 
 
-def off(values, expected):
-    """Distance of a mean from what is expected, in standard errors."""
-    return abs(values.mean() - expected) / values.std() * math.sqrt(len(values))
-
-
 @pytest.mark.parametrize("problem", ["one length, degree 3", "Gaussian keys"])
 def test_risks_of_drawn_keys__are_those_of_theory(problem):
     known = {"n_keys": 8, "head_dim": 5, "problem": problem}
     rule = {"tuned_at": 4, "rule": "unchanged", "bandwidth": 0.6}
     found = TEMPERATURE["tempered_head"](**TEMPERATURE["keys_along_the_query"](Draw(4000), **known), **known, **rule)
     for name, expected in TEMPERATURE["theory"](**known, **rule).items():
-        assert off(found[name], expected) < 4.0
+        values = found[name]
+        assert abs(values.mean() - expected) < 4.0 * values.std() / math.sqrt(len(values))
 
 
 @pytest.mark.parametrize(

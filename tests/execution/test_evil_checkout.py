@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import write_design
+from stored import contents
 
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
@@ -73,10 +74,6 @@ def home(tmp_path) -> Path:
     for name in ("canary", ".profile", "0" * 32, "report.html"):
         (folder / name).write_text("mine")
     return folder
-
-
-def contents(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("kind", KINDS)

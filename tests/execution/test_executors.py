@@ -66,14 +66,14 @@ def test_lost_scheduler__is_a_message_with_a_remedy(protocol, tmp_path, monkeypa
 
     lost = pytest.raises(UserError, match=r"^[^\n]*scheduler is lost[^\n]*finished batches are stored$")
     with (
-        cluster(tmp_path, protocol) as found,
-        dask.config.set(found.settings),
+        cluster(tmp_path, protocol) as (address, settings, process),
+        dask.config.set(settings),
         lost,
-        open_executor(found.address) as executor,
+        open_executor(address) as executor,
     ):
         monkeypatch.setattr("distributed.client.connect", connect)
         for _ in run_tasks(executor, deque([iter(batches(1000, n_keys=10_000))])):
-            found.process.kill()
+            process.kill()
     assert not again
 
 

@@ -1,7 +1,6 @@
 """What reaches a terminal or a log: text that nobody can steer it with, one line for a mistake, how far a run is."""
 
 import ast
-import os
 import shlex
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from builders import DESIGN, edited, minimal_cell, write_design
+from commands import python
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.table import Table
@@ -105,12 +105,6 @@ def test_defect__is_told_with_its_traceback_and_steers_no_terminal(monkeypatch, 
     assert "Traceback (most recent call last):" in lines and "".join(lines).isprintable()
 
 
-def python(code: str, *arguments: str, **options) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", code, *arguments]
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, **options)
-
-
 @pytest.mark.parametrize(("module", "sent"), [("typer", "SIGINT"), ("rich.console", "SIGHUP"), ("numba", "SIGTERM")])
 def test_signal_during_imports__is_one_line(module, sent, tmp_path):
     code = (
@@ -122,7 +116,7 @@ def test_signal_during_imports__is_one_line(module, sent, tmp_path):
         "sent = []; sys.meta_path.insert(0, Sender())\n"
         "from simstudy.__main__ import main; main()"
     )
-    result = python(code, "run", str(write_design(tmp_path)), "--output", str(tmp_path / "out"))
+    result = python("-c", code, "run", write_design(tmp_path), "--output", tmp_path / "out")
     assert (result.returncode, result.stdout) == (130, "")
     assert result.stderr == "interrupted; finished batches are stored: run the same command again to continue\n"
 
@@ -130,7 +124,7 @@ def test_signal_during_imports__is_one_line(module, sent, tmp_path):
 def test_hangup__is_ignored_under_nohup():
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from simstudy import __main__ as m\n"
     code += "m.catch_signals(); assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
-    assert python(code).returncode == 0
+    assert python("-c", code).returncode == 0
     assert signal.getsignal(signal.SIGTERM) is not process._interrupt
 
 
@@ -146,7 +140,8 @@ def test_output_that_nobody_reads__is_dropped_and_a_full_device_is_told(redirect
 
 
 def test_broken_installation__is_told_in_one_line():
-    result = python("import sys; sys.modules['rich'] = None; from simstudy.__main__ import main; main()", "list")
+    code = "import sys; sys.modules['rich'] = None; from simstudy.__main__ import main; main()"
+    result = python("-c", code, "list")
     assert result.returncode == 70 and result.stderr.count("\n") == 1
     assert "not installed as it should be" in result.stderr and "rich" in result.stderr
 
