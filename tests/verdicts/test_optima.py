@@ -292,18 +292,6 @@ def test_slope_of_optima_in_doubt__is_judged_in_the_worst_way(in_doubt, lowest, 
     assert slope(of, (low + high) / 2.0, 0.05).evidence.against > 0.01
 
 
-def test_vertex_of_a_level_that_may_be_least__is_no_further_than_the_middle_of_a_step():
-    two = [4.0, 1.0, 1.02, 4.0, 9.0]  # the parabola through the last three is least on this side of the middle
-    found = slope(profiles_in([SURE, two]))
-
-    def second(values: np.ndarray) -> float:
-        left, middle, right = values[6:9]
-        return (2.0 + (left - right) / (2 * (left - 2 * middle + right)) - place(values[:5])) / 2.0
-
-    expected = derived(second, [*SURE, *two], ERROR)._replace(value=(1.5 - place(SURE)) / 2.0)
-    assert found.confidence(0.01)[1] == pytest.approx(interval(expected, 0.01 * (1 - DOUBT))[1], rel=1e-5)
-
-
 def test_level_that_may_be_least__is_found_at_its_share_of_the_level():
     """A fifth of the level, divided over the levels along which it moves."""
     of = profiles_in([SURE, [4.0, 1.0, 1.04, 4.0, 9.0]])
