@@ -1,7 +1,7 @@
 """Figures against a number on x: kinds "curve", "optimum" and "diversity"."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -59,19 +59,26 @@ def _curve(axes: Axes, figure: CurveFigure, stratum: xr.Dataset, look: Look) -> 
     seen = {name: shared.visible(x, figure.x_scale) & shared.visible(y, figure.y_scale) for name, y in values.items()}
     theory = {name: np.where(seen[name], values[name], np.nan) for name in THEORIES}
     for source, line in theory.items():
-        _draw_theory(axes, x, line, source, look)
+        # A line shows nothing of a value without a neighbour.
+        alone = ~np.isnan(line) & ~_beside(~np.isnan(line))
+        _draw_theory(axes, x, line, source, look, markersize=12, markevery=np.flatnonzero(alone).tolist())
     shown, y = seen["empirical"], values["empirical"][seen["empirical"]]
     bars = COVERAGE * stratum[f"{figure.y}_mcse"].values
     shared.draw_marks(axes, look, x[shown], y, yerr=bars[shown], capsize=2.5)
     untold = np.isnan([line[shown] for line in theory.values()]).all(axis=0)
-    if untold.sum() > 1:
-        axes.plot(x[shown], np.where(untold, y, np.nan), ":", color=look.colour, linewidth=1.0, label="joined")
+    bridge = np.where(untold | _beside(untold), y, np.nan)
+    if np.isfinite(bridge).sum() > 1:
+        axes.plot(x[shown], bridge, ":", color=look.colour, linewidth=1.0, label="joined")
 
 
-def _draw_theory(axes: Axes, x: np.ndarray, y: np.ndarray, source: str, look: Look) -> None:
-    """Draw a theory, if it says anything, as a line that joins its marks; those without neighbours have these alone."""
+def _beside(chosen: Any) -> np.ndarray:
+    return np.append(chosen[1:], False) | np.append(False, chosen[:-1])
+
+
+def _draw_theory(axes: Axes, x: np.ndarray, y: np.ndarray, source: str, look: Look, **marks: Any) -> None:
+    """Draw a theory as a line that joins the levels, if it says anything."""
     if np.isfinite(y).any():
-        axes.plot(x, y, color=look.colour, label=source, marker="_", markersize=9, **THEORY_LINES[source])
+        axes.plot(x, y, color=look.colour, label=source, marker="_", **THEORY_LINES[source], **marks)
 
 
 def _not_told_apart(hidden: Iterable[str]) -> Entries:
@@ -132,7 +139,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
                 shared.draw_marks(axes, look, moved, best, yerr=bars, capsize=2.5)
                 for source in THEORIES:
                     theory = np.array([place.predicted[source] for place in path])
-                    _draw_theory(axes, moved, theory, source, look)
+                    _draw_theory(axes, moved, theory, source, look, markersize=9)
         axes.set_xlabel(setting_name(figure.x))
         shared.set_scales(axes, figure.x_scale, "log")
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)

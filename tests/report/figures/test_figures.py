@@ -60,11 +60,11 @@ def test_curve__does_not_join_points_that_exact_theory_joins(results):
     assert joined.get_color() == lines(axes, "exact")[0].get_color()
 
 
-def test_curve__sorts_cells_by_x_and_marks_theory_at_each_also_without_neighbours(results):
+def test_curve__sorts_cells_by_x_and_marks_a_theoretical_value_without_neighbours(results):
     only = cells_where(results, regression="zero", n_keys=100.0).isel(cell=[4, 3, 2, 1, 0])
     only.correlation.loc[{"source": "leading"}] = [0.4, 0.5, np.nan, 0.7, np.nan]
     (line,) = lines(panels(draw(curve(), "f", only))[0], "leading")
-    assert (line.get_marker(), line.get_markevery()) == ("_", None) and line.get_xdata().tolist() == [0, 15, 30, 45, 60]
+    assert line.get_markevery() == [1] and line.get_xdata().tolist() == [0, 15, 30, 45, 60]
 
 
 def test_curve__joins_each_stratum_of_a_factor_that_is_not_shown_and_its_legend_says_what_is_drawn(results):
