@@ -84,7 +84,7 @@ class PairSums(NamedTuple):
 
 
 def sums_over_pairs(bias: np.ndarray, products: np.ndarray, overlap: np.ndarray) -> PairSums:
-    """Sums over pairs of heads at each query, of errors (C, Q, H), products (C, Q, P), overlaps (C or 1, H, H)."""
+    """Sums over pairs of heads at each query, of errors (C, Q, H), products (C, Q, P), their overlaps (H, H)."""
     sums = np.empty((len(PairSums._fields), *bias.shape[:2]))
     arguments = (writable(each, float) for each in (bias, products, overlap))
     _sum_over_pairs(*arguments, np.empty((2, bias.shape[2])), sums)
@@ -98,18 +98,17 @@ def _sum_over_pairs(bias, products, overlap, work, sums):
     n_cases, n_queries, n_heads = bias.shape
     variance, inverse = work
     for c in range(n_cases):
-        shared = overlap[c % overlap.shape[0]]
         for q in range(n_queries):
             b, error, negative = bias[c, q], 0.0, 0
             for h in range(n_heads):
-                own = shared[h, h] * products[c, q, h * n_heads - h * (h - 1) // 2]
+                own = overlap[h, h] * products[c, q, h * n_heads - h * (h - 1) // 2]
                 error += own
-                variance[h] = own - shared[h, h] * (b[h] * b[h])
+                variance[h] = own - overlap[h, h] * (b[h] * b[h])
                 negative += variance[h] < 0.0
                 inverse[h] = 1.0 / math.sqrt(abs(variance[h]))
             second = covariance = correlation = 0.0
             for h in range(n_heads):
-                row, first = shared[h], h * n_heads - h * (h - 1) // 2 - h
+                row, first = overlap[h], h * n_heads - h * (h - 1) // 2 - h
                 of_row = 0.0
                 for g in range(h + 1, n_heads):
                     moment = row[g] * products[c, q, first + g]

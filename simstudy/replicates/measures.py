@@ -48,7 +48,7 @@ def averages(means: Means, target: Array, overlap: Array) -> tuple[Averages, Pai
     """Return the averages over queries, and sums over heads and pairs at each; targets (query,) or (case, query)."""
     bias, products, statistics = means
     n_heads = bias.shape[-1]
-    of_values = _of_heads(overlap, n_heads)
+    of_values = np.broadcast_to(overlap, (n_heads, n_heads))
     pairs = sums_over_pairs(bias, products, of_values)
     square = _mean(np.broadcast_to(target**2, bias.shape[:2]), -1)
     bias_target = _mean(bias * target[..., None], -2)
@@ -77,7 +77,7 @@ def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[s
     average, pairs = averages(means, target, overlap)
     values = measures_of(average, combine, names)
     weights = values["combination_weight"]
-    outer = weights[:, :, None] * weights[:, None] * _of_heads(overlap, n_heads)
+    outer = weights[:, :, None] * weights[:, None] * overlap
     rows, columns = np.triu_indices(n_heads)
     packed = outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
     second = (products @ packed[:, :, None])[..., 0]
@@ -88,11 +88,6 @@ def measures_at(means: Means, target: Array, combine: Combine, names: Sequence[s
     by_query = _of_moments(squared_bias, second - of_bias, of_covariance, of_second, n_heads)
     by_query["correlation"] = _over_pairs(pairs.correlation, n_heads)
     return values | {f"{name}_by_query": each for name, each in by_query.items()}
-
-
-def _of_heads(overlap: Array, n_heads: int) -> Array:
-    """Overlap (case or 1, head, head)."""
-    return np.broadcast_to(overlap, (*overlap.shape[:-2], n_heads, n_heads)).reshape(-1, n_heads, n_heads)
 
 
 def _over_pairs(total: Array, n_heads: int) -> Array:

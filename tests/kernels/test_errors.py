@@ -76,7 +76,7 @@ def test_replicates_with_a_number_that_is_not_finite__are_undefined_and_left_out
 
 def test_heads_with_variances_of_either_sign__have_no_correlation():
     products = np.array([[[2.0, 0.5, -1.0]], [[-2.0, 0.5, -1.0]]])
-    correlation = sums_over_pairs(np.zeros((2, 1, 2)), products, np.ones((1, 2, 2))).correlation
+    correlation = sums_over_pairs(np.zeros((2, 1, 2)), products, np.ones((2, 2))).correlation
     np.testing.assert_allclose(correlation, [[np.nan], [2 * 0.5 / np.sqrt(2.0)]])
 
 
