@@ -1,8 +1,7 @@
 """The one module that opens folders of studies: what lies in them is data, and no link in them is followed.
 
 A folder is opened anew for each operation, from the path that the user named.  That path may lead through links.
-Every name below it is opened relative to the descriptor of the folder above, and none of these may be a link.  So
-nothing can be exchanged between a check and its use.
+Names below it are opened by the descriptor of the folder above, and none may be a link: no check can be outrun.
 """
 
 from __future__ import annotations
@@ -155,7 +154,8 @@ class Folder:
             try:
                 yield
             finally:
-                os.ftruncate(opened, 0)
+                with self._told(name, "written"):
+                    os.ftruncate(opened, 0)
 
     def require_ours(self) -> None:
         """Refuse links, pipes and files of others where the program writes."""
