@@ -66,10 +66,8 @@ def run_command(arguments: list[str], cwd: str, environment: dict[str, str], bef
 
 def python(*arguments: object, **how: Any) -> subprocess.CompletedProcess:
     """Run Python in a process of its own, and return its exit code and what it printed."""
-    how = {"env": environment()} | how
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS, **how
-    )
+    how = {"env": environment(), "timeout": SECONDS} | how
+    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, **how)
 
 
 def command(*arguments: object) -> list[str]:

@@ -91,7 +91,7 @@ def cluster(folder: Path, protocol: str = "tls") -> Iterator[tuple[str, dict[str
     told = {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": text for name, text in settings.items()}
     code = (
         "from distributed import LocalCluster\nsize = {'n_workers': 1, 'threads_per_worker': 1, 'processes': False}\n"
-        f"c = LocalCluster(**size, protocol='{protocol}://', dashboard_address=None)\n"
+        f"c = LocalCluster(**size, protocol='{protocol}://', dashboard_address='127.0.0.1:0')\n"
         "print(c.scheduler_address, flush=True); input()"
     )
     start, pipe = [sys.executable, "-W", "ignore", "-c", code], subprocess.PIPE

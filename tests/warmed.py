@@ -11,14 +11,12 @@ from threadpoolctl import threadpool_limits
 
 from simstudy.__main__ import command
 from simstudy.execution.provenance import engine
-from simstudy.report import page
 
 with (
     tempfile.TemporaryDirectory() as place,
     contextlib.redirect_stdout(io.StringIO()),
     threadpool_limits(),
-    mock.patch.object(page, "figure_files", lambda *_: {}),
+    mock.patch("simstudy.report.page.figure_files", lambda *_: {}),
 ):
     command(["run", str(write_design(Path(place))), "--output", place, "--executor", "serial"])
-# Of what the environment decides nothing is known yet.
-engine.cache_clear()
+engine.cache_clear()  # the environment of a test decides it

@@ -15,6 +15,7 @@ from pages import Page
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.execution.store import Store
 from simstudy.report import page as page_module
+from simstudy.report import tables
 from simstudy.report.figures import draw, image
 from simstudy.report.page import render, write_report
 from simstudy.report.tables import cell_frame, comparison_lines, verdict_lines, verdict_table
@@ -129,7 +130,7 @@ def test_page__shows_every_comparison_of_a_claim_below_it_on_one_axis(results, d
     assert [line["finding"] for line in lines] == ["inside", "undecided", "too few blocks"]
 
 
-def test_cells__round_trip_through_csv(folder, results):
+def test_cells_and_verdicts__round_trip_through_csv(folder, results):
     table = pd.read_csv(folder / "cells.csv")
     assert len(table) == results.sizes["cell"]
     for name in MEASURES:
@@ -143,6 +144,9 @@ def test_cells__round_trip_through_csv(folder, results):
     assert table["grid"].tolist() == results.grid.values.tolist()
     assert table["leading_inapplicable"].notna().sum() == 7
     assert table["exact_inapplicable"].isna().sum() == 14
+    for name, frame in (("verdicts", tables.verdict_frame), ("comparisons", tables.comparison_frame)):
+        stored = pd.read_csv(folder / f"{name}.csv", keep_default_na=False)
+        pd.testing.assert_frame_equal(stored, frame(results), check_dtype=False)
 
 
 def test_design_without_claims_and_figures__has_a_report(tmp_path):
