@@ -150,7 +150,7 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
 
 
 def tree_of(cells: xr.Dataset) -> xr.DataTree:
-    """Return the tree of results in a table; nothing of it is undefined in all cells of a grid."""
+    """Return the tree of results in a table; of what is not drawn, nothing is undefined in all cells of a grid."""
     of = cells.variables  # a labelled array of each would take ten times as long
     settings = {name: of[name] for name in cells.coords if of[name].dims == ("cell",)}
     groups = {
@@ -181,15 +181,15 @@ def _groups(
         axes = {"cell": (numbers, np.arange(len(numbers)))}
     shape = tuple(len(levels) for levels, _ in axes.values())
 
-    def spread(variable: xr.Variable, missing: Any = None) -> xr.Variable | None:
-        """A variable along the factors, then its other dimensions; None if it says nothing."""
+    def spread(variable: xr.Variable, missing: Any = None, drawn: bool = False) -> xr.Variable | None:
+        """A variable along the factors, then its other dimensions; None if it says nothing, and is not drawn."""
         others = [str(dimension) for dimension in variable.dims if dimension != "cell"]
         values = variable.transpose("cell", *others).values[numbers]
         if values.dtype.kind in "OTU":
             values = values.astype(str)
         elif values.dtype.kind == "b" or (missing is None and math.prod(shape) > len(numbers)):
             values = values.astype(float)
-        if (values == "").all() or (values.dtype.kind == "f" and np.isnan(values).all()):
+        if not drawn and ((values == "").all() or (values.dtype.kind == "f" and np.isnan(values).all())):
             return None
         fill = "" if values.dtype.kind == "U" else np.nan if values.dtype.kind == "f" else missing or 0
         made = np.full((*shape, *values.shape[1:]), fill, values.dtype)
@@ -202,7 +202,7 @@ def _groups(
         for group, own_name, sources in _places(name, variable) if name in measured else ():
             part = cells.variables[name]
             part = part if sources is None else part.isel(source=sources[0] if len(sources) == 1 else sources)
-            groups[group][own_name] = spread(part)
+            groups[group][own_name] = spread(part, drawn=group == FIGURES and not part.notnull().any())
     # What else varies among the cells, and settings that are the same in all of them.
     others, fixed = {"cell": xr.Variable("cell", np.arange(cells.sizes["cell"]))}, dict[str, Any]()
     for name in (each for each in rows[0] if each != "grid"):
