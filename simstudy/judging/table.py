@@ -84,11 +84,10 @@ def table_of(numbers: Any, columns: Columns) -> Table:
         raise UserError("numbers: empty; give a number for each unit and condition")
     wide, clusters = (_from_wide if columns.value is None else _from_long)(numbers, columns)
     names = wide.columns
-    levels = [names.get_level_values(k).to_numpy() for k in range(names.nlevels)]
     factors = [str(each) if each is not None else "condition" for each in names.names]
     if len(set(factors)) < len(factors):
         raise UserError("numbers: several levels of columns without a name; name them, as their factors")
-    rows = zip(*(pd.Series(column).tolist() for column in levels), strict=True)
+    rows = names.to_frame().itertuples(index=False, name=None)
     # Levels of factors in each column: text where names are text.
     plain = ((each if isinstance(each, bool | int | float) else printable(str(each)) for each in row) for row in rows)
     conditions: list[Coordinates] = [dict(zip(factors, row, strict=True)) for row in plain]
@@ -164,8 +163,7 @@ def _means(
             remedy = "give them, or select other conditions in where"
             raise UserError(f"numbers: no unit has numbers under {table.at(part[0])}{others}; {remedy}")
         inside, clusters = table.values[np.ix_(kept, part)], table.clusters[kept]
-        first = inside[0]
-        values[part] = first + (inside - first).mean(axis=0)  # centred, since a sum of large numbers loses digits
+        values[part] = inside[0] + (inside - inside[0]).mean(axis=0)  # centred: a sum of large numbers loses digits
         np.add.at(shares, (clusters[:, None], part), (inside - values[part]) / len(inside))
         sizes = np.bincount(clusters)
         n_blocks[part] = count = int(np.count_nonzero(sizes))
@@ -223,8 +221,10 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         found = long.loc[twice, [unit, *factors]].iloc[0].to_dict()
         at = ", ".join(f"{name} = {each}" for name, each in found.items())
         raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")
-    long[value] = _real(value, long[value])
-    wide = long.set_index([unit, *factors])[value].unstack(factors, sort=False)
+    # By numbers, which sort as they first appear: of what it leaves unsorted, pandas 2 mislabels the values.
+    codes = [long[unit].factorize()[0], long.groupby(factors, sort=False).ngroup().to_numpy()]
+    wide = pd.Series(_real(value, long[value]), codes).unstack()
+    wide.index, wide.columns = pd.Index(long[unit].unique()), pd.MultiIndex.from_frame(long[factors].drop_duplicates())
     if columns.cluster is None:
         return wide, None
     by_unit = long.groupby(unit, sort=False)[columns.cluster]
