@@ -105,10 +105,9 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     cells = [one_cell(rows, where, name) for where, name in ((a, "a"), (b, "b"))]
     coordinates = one, other = [rows[cell] for cell in cells]
     if one["seed"] == other["seed"] and one["batch_size"] != other["batch_size"]:
-        raise UserError(
-            f"a and b share replicates (seed = {one['seed']}) in batches of different sizes (batch_size = "
-            f"{one['batch_size']:g} and {other['batch_size']:g}), so their covariance is unknown; use one size"
-        )
+        sizes = f"batch_size = {one['batch_size']:g} and {other['batch_size']:g}"
+        said = f"a and b share replicates (seed = {one['seed']}) in batches of different sizes ({sizes})"
+        raise UserError(f"{said}, so their covariance is unknown; use one size")
     measured = []
     for cell in cells:
         inside, own = _read(results, cell), results.isel(cell=cell)

@@ -242,10 +242,8 @@ def _projections(given: ArrayLike) -> np.ndarray:
 def _full_rank(weights: np.ndarray) -> np.ndarray:
     ranks = np.linalg.matrix_rank(weights)
     if (ranks < weights.shape[2]).any():
-        head = int(np.argmin(ranks))
-        raise ValueError(
-            f"projections of head {head} have rank {ranks[head]} < p = {weights.shape[2]}: it spans no p-space"
-        )
+        head, p = int(np.argmin(ranks)), weights.shape[2]
+        raise ValueError(f"projections of head {head} have rank {ranks[head]} < p = {p}: it spans no p-space")
     return weights
 
 

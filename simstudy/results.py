@@ -94,10 +94,8 @@ def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
 
 def cells_of(results: Results) -> xr.Dataset:
     """Return results as a table along ``cell``, as rooms within this package take them."""
-    if isinstance(results, str | Path):
-        results = open_results(results)
-    if isinstance(results, xr.DataTree):
-        return _flat(checked(results, Path("results")))
+    if not isinstance(results, xr.Dataset):
+        return _flat(open_results(results))
     factors_of(results)  # refuses what are no results
     return results
 

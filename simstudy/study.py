@@ -13,9 +13,11 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 from threadpoolctl import threadpool_limits
@@ -158,7 +160,6 @@ def plan(
     from simstudy.execution.executors import open_executor
     from simstudy.execution.plan import pilot
     from simstudy.execution.state import RunState, require_memory
-    from simstudy.execution.status import StatusWriter
 
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     require_trust(planned.cell for planned in loaded.cells)
@@ -169,14 +170,6 @@ def plan(
         return pilot(state, opened, track, StatusWriter(store, loaded).write)
 
 
-class Completed(NamedTuple):
-    """A study that is done: its results, where its cells stand, and what to tell of how that went."""
-
-    results: xr.Dataset
-    status: Status
-    notes: list[str]
-
-
 def complete(
     design: Design,
     *,
@@ -184,8 +177,8 @@ def complete(
     executor: Any = "threads",
     workers: int | None = None,
     observer: Observer | None = None,
-) -> Completed:
-    """Run a study as `simstudy.run` says, and also return where its cells stand."""
+) -> tuple[xr.Dataset, Status, list[str]]:
+    """Run a study as `simstudy.run` says; also return where its cells stand, and what to tell of how that went."""
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     names = store.files.names()
@@ -200,7 +193,7 @@ def complete(
         with store.locked():
             status = read_status(design, store)
             if status is not None and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
-                return Completed(read_cells(store), status, [])
+                return read_cells(store), status, []
     from simstudy.execution.executors import Jobs, Meter, open_executor
     from simstudy.execution.state import RunState, require_memory
     from simstudy.verdicts.assemble import assemble
@@ -241,7 +234,7 @@ def complete(
         damaged = f"{how['batches_damaged']} stored batches were damaged and have been computed again; check the disk"
         notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
         # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-        return Completed(read_cells(store, tree), writer.write(state, opened.device), notes)
+        return read_cells(store, tree), writer.write(state, opened.device), notes
 
 
 def require_trust(cells: Iterable[Cell]) -> None:
@@ -262,8 +255,6 @@ def _zipped(design: Design) -> Iterator[xr.Dataset]:
     figures = [figure for figure in design.figures.values() if isinstance(figure, ZipFigure)]
     if not figures:
         return
-    import numpy as np
-
     from simstudy.attention.functions import results_of
 
     intervals = np.full((len(design.cells), ZIPPED, len(INTERVAL)), np.nan)
@@ -371,8 +362,6 @@ class Findings:
         return "\n".join([*self._summary(), *([self._brief().to_string()] if "claim" in self._results else [])])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         lines = "<br>".join(map(escape, self._summary()))
         return f"<p>{lines}</p>{self._brief().to_html() if 'claim' in self._results else ''}"
 

@@ -20,7 +20,7 @@ from simstudy.study import complete
 
 def run(design: Design | Source, **how: Any) -> xr.Dataset:
     """The table of cells that a run of a study ends with."""
-    return complete(design if isinstance(design, Design) else load_design(design), **how).results
+    return complete(design if isinstance(design, Design) else load_design(design), **how)[0]
 
 
 BASE: dict[str, Any] = {

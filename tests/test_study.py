@@ -22,31 +22,21 @@ from simstudy.report.tables import estimator_words
 from simstudy.results import cells_of, read_cells, tree_of
 
 
-@pytest.fixture(scope="module")
-def design(tiny):
-    return tiny.design
-
-
-@pytest.fixture(scope="module")
-def serial(tiny):
-    return tiny.results, tiny.output
-
-
 @pytest.mark.parametrize(("executor", "workers"), [("threads", 3), ("processes", 2)])
 @pytest.mark.usefixtures("warm_processes")
-def test_executors__give_the_same_bits(design, serial, tmp_path, executor, workers):
+def test_executors__give_the_same_bits(tiny, tmp_path, executor, workers):
     names = compiled.digest()
-    results = run(design, output=tmp_path, executor=executor, workers=workers)
+    results = run(tiny.design, output=tmp_path, executor=executor, workers=workers)
     # What tells how a run went (time, memory, executor) is one attribute, and the only one that may differ.
-    xr.testing.assert_identical(*(each.assign_attrs(run="") for each in (serial[0], results)))
-    assert batches(serial[1]) == batches(tmp_path)
+    xr.testing.assert_identical(*(each.assign_attrs(run="") for each in (tiny.results, results)))
+    assert batches(tiny.output) == batches(tmp_path)
     # What is compiled from now on is found where it was before.
     numba.config.reload_config()
     assert compiled.digest() == names
 
 
-def test_results__open_with_xarray_alone_and_explain_themselves(serial):
-    results, output = serial
+def test_results__open_with_xarray_alone_and_explain_themselves(tiny):
+    _, results, output = tiny
     path = output / "tiny" / "quick" / "results.nc"
     with xr.open_datatree(path) as opened:
         xr.testing.assert_equal(opened.load(), tree_of(results))
@@ -90,30 +80,30 @@ def test_report_after_a_run__writes_the_same_bytes(tmp_path):
     assert contents(folder) == first
 
 
-def test_provenance__names_code_libraries_and_time(design, serial):
-    record = json.loads((store_of(design, serial[1]).folder / "provenance.json").read_text())
+def test_provenance__names_code_libraries_and_time(tiny):
+    record = json.loads((store_of(tiny.design, tiny.output).folder / "provenance.json").read_text())
     assert record["design"] == DESIGN
-    assert record["run"] == json.loads(serial[0].attrs["run"])
+    assert record["run"] == json.loads(tiny.results.attrs["run"])
     assert record["run"]["executor"] == "serial" and record["run"]["workers"] == 1
     assert record["run"]["wall_seconds"] > 0.0 < record["run"]["cpu_seconds"] and record["run"]["peak_memory_MiB"] > 50
-    assert record["run"]["batches_computed"] == int(serial[0].n_batches.sum())
+    assert record["run"]["batches_computed"] == int(tiny.results.n_batches.sum())
     assert record["design_hash"] == hashlib.sha256(DESIGN.encode()).hexdigest() and record["seed"] == "7"
     assert record["device"] == record["run"]["device"] == "CPU" and record["run"]["processor"]
     assert record["simstudy"]
-    assert record["libraries"]["numba"] and record["engine"] == serial[0].attrs["engine"]
+    assert record["libraries"]["numba"] and record["engine"] == tiny.results.attrs["engine"]
 
 
-def test_unwritable_output__is_found_before_anything_is_computed(design, tmp_path, monkeypatch):
+def test_unwritable_output__is_found_before_anything_is_computed(tiny, tmp_path, monkeypatch):
     def computed(*_):
         raise AssertionError("computed")
 
     monkeypatch.setattr("simstudy.execution.executors.simulate_batch", computed)
     with pytest.raises(AssertionError):  # the control: without an obstacle a batch is computed
-        run(design, output=tmp_path / "free", executor="serial")
+        run(tiny.design, output=tmp_path / "free", executor="serial")
     (tmp_path / "file").write_text("in the way")
     for output in (tmp_path / "file", f"{tmp_path}/a\0b", Path("/proc/nowhere")):  # where not even root may write
         with pytest.raises(UserError, match=r"cannot be written \(.*\); free space, mend permissions or name another"):
-            run(design, output=output, executor="serial")
+            run(tiny.design, output=output, executor="serial")
 
 
 def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypatch):

@@ -22,37 +22,30 @@ FUNCTIONS = [
 ]
 FUNCTIONS.append({"kind": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[9]]})
 NAMES = [f"{i}-{f['kind']}" for i, f in enumerate(FUNCTIONS)]
+PARSED = TypeAdapter(list[Regression]).validate_python(FUNCTIONS)
 D = 4
+X = np.random.default_rng(5).standard_normal((3, D, 41))
 
 
-def parsed(f):
-    return TypeAdapter(Regression).validate_python(f)
+@pytest.mark.parametrize("m", PARSED, ids=NAMES)
+def test_values_are_those_of_the_definition(m):
+    before, expected = X.copy(), [regression_values(m, points.T) for points in X]
+    np.testing.assert_allclose(evaluate(m, X), expected, rtol=1e-13, atol=1e-14)
+    np.testing.assert_array_equal(X, before)
 
 
-@pytest.fixture(scope="module")
-def x():
-    return np.random.default_rng(5).standard_normal((3, D, 41))
-
-
-@pytest.mark.parametrize("f", FUNCTIONS, ids=NAMES)
-def test_values_are_those_of_the_definition(f, x):
-    before, expected = x.copy(), [regression_values(parsed(f), points.T) for points in x]
-    np.testing.assert_allclose(evaluate(parsed(f), x), expected, rtol=1e-13, atol=1e-14)
-    np.testing.assert_array_equal(x, before)
-
-
-@pytest.mark.parametrize("f", FUNCTIONS, ids=NAMES)
-def test_single_precision_stays_single(f, x):
-    single = x.astype(np.float32)
-    values = evaluate(parsed(f), single)
+@pytest.mark.parametrize("m", PARSED, ids=NAMES)
+def test_single_precision_stays_single(m):
+    single = X.astype(np.float32)
+    values = evaluate(m, single)
     assert values.dtype == np.float32
-    np.testing.assert_allclose(values, evaluate(parsed(f), single.astype(float)), rtol=1e-5, atol=4e-6)
+    np.testing.assert_allclose(values, evaluate(m, single.astype(float)), rtol=1e-5, atol=4e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("f", FUNCTIONS, ids=NAMES)
-def test_values_have_the_same_bits_in_any_array(f, dtype, x):
-    m, x = parsed(f), x.astype(dtype)
+@pytest.mark.parametrize("m", PARSED, ids=NAMES)
+def test_values_have_the_same_bits_in_any_array(m, dtype):
+    x = X.astype(dtype)
     # A wild neighbour must not push a library's vectors onto another path either.
     x[1, :, ::5] *= 1e6
     whole = evaluate(m, x)

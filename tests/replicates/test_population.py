@@ -131,10 +131,10 @@ def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
     sizes = {each.cell.simulation.batch_size for each in allocation.sized(free).cells}
     assert len(sizes) == 1 and sizes <= {4, 8}  # 512 replicates are 64 draws of 8
-    results = complete(free, output=tmp_path, executor="serial").results
+    results = complete(free, output=tmp_path, executor="serial")[0]
     assert set(results.batch_size.values) == sizes
     require_same_design(results, free, store_of(free, tmp_path))  # as reports ask
-    again = complete(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2).results
+    again = complete(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2)[0]
     np.testing.assert_array_equal(results.mse, again.mse)
 
 

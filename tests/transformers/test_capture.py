@@ -143,12 +143,10 @@ def test_edit_of_an_own_model__takes_the_place_of_the_output_of_the_function_tha
 
 
 def test_models_that_cannot_be_watched__are_refused_with_the_reason(monkeypatch):
-    with pytest.raises(UserError, match="no attention was seen"), capture(nn.Identity().eval(), lambda call: None):
-        pass
-    with pytest.raises(UserError, match="Own is in training mode"), capture(Own().train(), lambda call: None):
-        pass
-    with pytest.raises(UserError, match="model of type dict"), capture({}, lambda call: None):
-        pass
+    told = {"no attention was seen": nn.Identity().eval(), "Own is in training mode": Own(), "model of type dict": {}}
+    for said, model in told.items():
+        with pytest.raises(UserError, match=said), capture(model, lambda call: None):
+            pass
     for way in ("mixed", "blocks"):
         with pytest.raises(UserError, match="not known what are sequences and what are heads"):
             calls_of(Own(way), lambda way=way: Own(way).eval()(X))

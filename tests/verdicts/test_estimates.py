@@ -7,26 +7,22 @@ from exact_estimates import account, exact_estimates
 
 from simstudy.report.figures.shared import residuals
 from simstudy.verdicts.comparisons import inside
-from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, Estimates, estimates_of
+from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, estimates_of
 
 RNG = np.random.default_rng(2)
 LONG, SHORT, APART = RNG.exponential(size=64) - 1.0, RNG.normal(size=48), RNG.normal(size=64)
+THREE = estimates_of(
+    [
+        account({"x": 1.0}, 3.0, LONG, remainder=2.0),
+        account({"x": 2.0}, 1.0, SHORT, remainder=5.0),
+        account({"x": 3.0}, 7.0, APART, remainder=3.0, seed=2),
+    ],
+    "mse",
+)
 
 
-@pytest.fixture
-def three() -> Estimates:
-    return estimates_of(
-        [
-            account({"x": 1.0}, 3.0, LONG, remainder=2.0),
-            account({"x": 2.0}, 1.0, SHORT, remainder=5.0),
-            account({"x": 3.0}, 7.0, APART, remainder=3.0, seed=2),
-        ],
-        "mse",
-    )
-
-
-def test_combination__adds_remainders_and_pairs_blocks_of_one_stream(three):
-    found = three.combine({0: 2.0, 1: -1.0, 2: 1.0})
+def test_combination__adds_remainders_and_pairs_blocks_of_one_stream():
+    found = THREE.combine({0: 2.0, 1: -1.0, 2: 1.0})
     paired = 2.0 * LONG - np.pad(SHORT, (0, 16))
     influence = np.concatenate([paired, APART])
     assert found.value == 12.0 and (found.n_blocks, found.degrees) == (48, 47)
@@ -35,19 +31,19 @@ def test_combination__adds_remainders_and_pairs_blocks_of_one_stream(three):
     assert found.skewness == pytest.approx((influence**3).sum() / found.mcse**3)
 
 
-def test_differences__are_the_combinations_of_two(three):
-    table = three.differences([0, 1, 2])
+def test_differences__are_the_combinations_of_two():
+    table = THREE.differences([0, 1, 2])
     for i in range(3):
         for j in range(3):
             if i != j:
-                one = three.combine({i: 1.0, j: -1.0})
+                one = THREE.combine({i: 1.0, j: -1.0})
                 np.testing.assert_allclose([float(field) for field in table.at(i, j)], one, rtol=1e-12)
 
 
-def test_draws__have_the_covariance_of_blocks_and_remainders(three):
+def test_draws__have_the_covariance_of_blocks_and_remainders():
     expected = np.diag([(LONG**2).sum() + 4.0, (SHORT**2).sum() + 25.0, (APART**2).sum() + 9.0])
     expected[0, 1] = expected[1, 0] = LONG[:48] @ SHORT
-    np.testing.assert_allclose(np.cov(three.draws([0, 1, 2]).T), expected, atol=3.0)
+    np.testing.assert_allclose(np.cov(THREE.draws([0, 1, 2]).T), expected, atol=3.0)
 
 
 def test_folded_blocks__count_as_time_and_leave_the_degrees_of_freedom_of_what_is_stored():
