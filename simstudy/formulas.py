@@ -11,7 +11,7 @@ OfMeans = Callable[[Mapping[str, Array]], Array]
 """A measure as a function of means by name, (case,), among them that of the numbers that replicates give for it."""
 FAILURE_RATE = "failure_rate"
 """Measure of all functions, which may be asked for."""
-OF_TABLES = ("relative_precision", "bias_eliminated_coverage")
+OF_TABLES = ("relative_precision", "bias_eliminated_coverage", "convergence")
 """Measures for which all estimates are needed at once."""
 CATALOGUE = """[functions: source cell]
 bias | unit of the estimate | difference between an estimate and the truth | estimate - truth

@@ -17,6 +17,7 @@ from simstudy.design.settings.functions import as_array
 from simstudy.design.settings.records import hint
 from simstudy.errors import UserError
 from simstudy.formulas import covers
+from simstudy.judging.table import real
 from simstudy.results import ESTIMATOR, METHOD
 from simstudy.study import require_trust
 
@@ -75,7 +76,7 @@ def estimates(
             parts.append(_table(rows, functions.parameters, first).assign(**levels))
     table = pd.concat(parts, ignore_index=True)
     factors = [name for name in table if name not in ("dataset", METHOD, "estimand", *RESULTS, "failure")]
-    shown = [name for name in ("estimand", *RESULTS) if name in table]
+    shown = [name for name in ("estimand", *RESULTS) if name in table and (name != "estimand" or table[name].any())]
     return table[[*factors, "dataset", METHOD, *shown, "failure"]]
 
 
@@ -88,15 +89,13 @@ def _table(rows: list[tuple[dict[str, Any], str]], parameters: dict[str, Any], f
         raise UserError(
             f"{min(wrong)}: another length than the longest of {', '.join(names)}; give one for each estimand"
         )
-    lacking = np.full(n_estimands, np.nan)
     columns: dict[str, Any] = {
-        name: np.ravel([np.broadcast_to(np.ravel(row.get(name, lacking)), n_estimands) for row in known])
+        name: np.ravel([np.broadcast_to(np.ravel(row.get(name, np.nan)), n_estimands) for row in known])
         for name in names
     }
     columns["dataset"] = np.repeat(np.arange(first, first + len(rows)), n_estimands)
     columns["failure"] = np.repeat([why for _, why in rows], n_estimands)
-    if n_estimands > 1:
-        columns["estimand"] = np.tile(np.arange(n_estimands), len(rows))
+    columns["estimand"] = np.tile(np.arange(n_estimands), len(rows))
     return pd.DataFrame(columns)
 
 
@@ -143,37 +142,46 @@ def performance(
     Raises
     ------
     UserError
-        If a column is missing, a method has two rows for a data set, or the reference is no method.
+        If a column is missing or empty in a row, a method has two rows for a data set, or the reference is no method.
     """
-    stated = [each for each in (truth, df) if isinstance(each, str)]
-    for name in (estimate, dataset, method, *stated):
-        if name not in table and name != "truth":
+    if not isinstance(table, pd.DataFrame) or table.empty:
+        raise UserError(f"table: a {type(table).__name__}; give a pandas.DataFrame with rows (of polars: to_pandas())")
+    if not 0.0 < level < 1.0:
+        raise UserError(f"level = {level!r}: must be between 0 and 1, such as 0.95")
+    names = {estimate: "estimate", se: "se", dataset: "dataset", method: ESTIMATOR}
+    for name in (*names, *(each for each in (truth, df) if isinstance(each, str))):
+        if name not in table and name not in ("se", "truth"):
             raise UserError(f"{name!r}: no column of the table; it has {', '.join(map(str, table))}")
-    table = table.rename(columns={estimate: "estimate", se: "se", dataset: "dataset", method: ESTIMATOR})
-    index = [name for name in table if name not in (*RESULTS, "failure", *stated)]
+        if (taken := names.get(name, name)) != name and taken in table:
+            raise UserError(f"{taken!r}: a column beside {name!r}, which is the {taken}; drop or rename one of them")
+    table = table.rename(columns=names)
+    if not isinstance(truth, str) or truth in table:
+        table = table.assign(truth=table[truth] if isinstance(truth, str) else truth)
+    table = table.assign(**{name: real(name, table[name]) for name in RESULTS if name in table})
+    index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
+    if clash := {*index} & {*OF_FUNCTIONS, "replicates"}:
+        raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")
+    if (empty := table[index].isna().sum()).any():
+        raise UserError(f"{empty.idxmax()}: empty in {empty.max()} rows; fill it, or drop the column")
     if (twice := table.duplicated(index)).any():
         row = ", ".join(f"{name} = {value}" for name, value in table.loc[twice, index].iloc[0].items())
         raise UserError(f"two rows with {row}; leave one of them")
     methods = list(dict.fromkeys(table[ESTIMATOR]))
     reference = methods[0] if reference is None else reference
     if reference not in methods:
-        raise UserError(
-            f"reference = {reference!r}: no method of the table; {hint(str(reference), [*map(str, methods)])}"
-        )
-    given = table.assign(row=1.0).set_index(index).to_xarray()
-    there, arrays = given["row"] == 1.0, {name: given[name].astype(float) for name in RESULTS if name in given}
-    if not isinstance(truth, str):
-        arrays["truth"] = xr.full_like(arrays["estimate"], truth)
-    elif truth in given:
-        arrays["truth"] = given[truth].astype(float)
+        known = hint(str(reference), [*map(str, methods)])
+        raise UserError(f"reference = {reference!r}: no method of the table; {known}")
+    # Which rows there are stands in a column that is no factor's.
+    given = table.assign(failure=1.0).set_index(index).to_xarray()
+    there, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}
     critical = stats.t.ppf((1 + level) / 2, given[df] if isinstance(df, str) else df or np.inf)
+    defined = there & np.isfinite(arrays["estimate"])
     if "se" in arrays:
         half = critical * arrays["se"]
         ends = {"lower": arrays["estimate"] - half, "upper": arrays["estimate"] + half}
-        arrays = ends | {"reject": (abs(arrays["estimate"]) >= half).astype(float)} | arrays
-    defined = there & np.logical_and.reduce(
-        [np.isfinite(arrays[name]) for name in ("estimate", "se") if name in arrays]
-    )
+        arrays = ends | {"reject": (abs(arrays["estimate"]) >= half).where(half.notnull())} | arrays
+        stated = np.isfinite(arrays["se"])
+        defined &= stated | ~stated.any([name for name in stated.dims if name != ESTIMATOR])  # of a method without any
     common = defined & (defined | ~there.any("dataset")).all(ESTIMATOR)
     with np.errstate(invalid="ignore", divide="ignore"):  # of combinations without data sets
         parts = [_measures(arrays, counts, there, reference) for counts in (defined, common)]
@@ -188,7 +196,7 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.D
     ratio = (spread.sel({ESTIMATOR: reference}) / spread) ** 2
     rho = xr.corr(e, e.sel({ESTIMATOR: reference}), "dataset")
     found: dict[str, Any] = {
-        "convergence": _share(counts.where(there)),
+        "convergence": _share(counts.where(there.any(ESTIMATOR) & there.any("dataset"))),
         "empirical_se": (spread, spread / np.sqrt(2 * (n - 1))),
         "relative_precision": (ratio - 1, 2 * ratio * np.sqrt(np.maximum(1 - rho**2, 0.0) / (n - 1))),
     }

@@ -25,7 +25,7 @@ import xarray as xr
 from simstudy.design.builder import Study
 from simstudy.design.contents import distributions
 from simstudy.design.document import NAME
-from simstudy.design.load import read_design
+from simstudy.design.load import MAX_BYTES, load_design, read_design
 from simstudy.design.settings.cell import OF_FUNCTIONS
 from simstudy.design.settings.functions import BY_VALUE, STAND_INS
 from simstudy.errors import UserError
@@ -33,7 +33,7 @@ from simstudy.execution.folder import Folder
 from simstudy.execution.store import DEFAULT_OUTPUT, Store
 from simstudy.study import run
 
-GRID = "simulation"
+GRID, FILES = "simulation", ("functions.py", "design.json")
 MIN_REPLICATES = 1024
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
@@ -51,7 +51,7 @@ def simulate(
     mcse: Mapping[str, float] | None = None,
     claims: Mapping[str, Mapping[str, Any]] | None = None,
     one_by_one: bool = False,
-    batch_size: int = 1024,
+    batch_size: int | None = None,
     seed: int = 0,
     min_replicates: int | None = None,
     max_replicates: int = 100_000,
@@ -90,7 +90,8 @@ def simulate(
     one_by_one
         Whether methods take one replicate.
     batch_size, seed, min_replicates, max_replicates, budget
-        As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``.
+        As in designs.  Without ``mcse`` and claims, cells stop at ``min_replicates``; by default four batches of at
+        most 1024, of which standard errors are known.
     output, **how
         As for `simstudy.run`.
 
@@ -113,9 +114,8 @@ def simulate(
     _require(Iterable, "list", {"methods": methods, "measures": measures, **factors})
     if not methods:
         raise UserError("methods = []: give at least one function")
-    for each in measures:
-        if not (callable(each) or isinstance(each, str)):
-            raise UserError(f"measures = {each!r}: give names and functions")
+    if others := [each for each in measures if not (callable(each) or isinstance(each, str))]:
+        raise UserError(f"measures = {others[0]!r}: give names and functions")
     if taken := {*factors} & {"method", "seed", "batch_size"}:
         raise UserError(f"factors: {min(taken)!r} is an argument of simulate; give the factor another name")
     named = methods if isinstance(methods, Mapping) else _by_name("methods", methods)
@@ -133,6 +133,8 @@ def simulate(
         "parameters": {name: levels[0] for name, levels in factors.items() if name in OF_FUNCTIONS and levels},
     }
     study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.")
+    if batch_size is None:
+        batch_size = min(MIN_REPLICATES, -(-max_replicates // 64) * 16)
     study.simulation(batch_size=batch_size, seed=seed).functions(**functions).budget(**budget)
     study.precision(
         absolute_mcse={**mcse},
@@ -146,11 +148,17 @@ def simulate(
     study.grid(GRID, {factor: list(values) for factor, values in levels.items()}, drop=dropped)
     for claim, entries in claims.items():
         study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
-    folder, store = Path(output) / name, Store(Folder(Path(output), (name,)))
-    design = read_design(study).text  # first: a design that is refused leaves no functions behind
-    store.write_text("functions.py", text)
-    store.write_text("design.json", design)
-    return run(folder / "design.json", output=output, **how)
+    written, store = read_design(study), Store(Folder(Path(output), (name,)))
+    before = {file: store.files.read(file, MAX_BYTES) for file in {*FILES} & {*store.files.names()}}
+    try:
+        for file, content in zip(FILES, (text, written.text), strict=True):
+            store.write_text(file, content)
+        loaded = load_design(store.folder / "design.json", confirm=how.pop("confirm", None))
+    except UserError:  # those of earlier results stay
+        for file, kept in before.items():
+            store.files.write(file, kept)
+        raise
+    return run(loaded, output=output, **how)
 
 
 def _require(kind: type, wanted: str, given: Mapping[str, Any]) -> None:

@@ -63,6 +63,13 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     common = measured(long(RELHAZ[10:99]))
     for name in ("bias", "relative_precision_mcse", "coverage"):
         np.testing.assert_allclose(found[name].sel(replicates="common", n=50), common[name].sel(replicates="common"))
+    # A failure without a row, and a method without standard errors, which has what follows from estimates.
+    table = table[~((table.model == "Exp") & (table.dataset < 10))]
+    assert measured(table.assign(row=1)).convergence.values[0].tolist() == [[0.99], [0.9]]
+    table.loc[table.model == "Exp", "se"] = np.nan
+    found = measured(table).sel(replicates="available", estimator="Exp")
+    assert found.bias == pytest.approx(RELHAZ.theta_Exp[10:].mean() + 0.5) and found.n_replicates == 90
+    assert np.isnan([found.model_se, found.coverage, found.rejection_rate]).all()
     quantile = stats.t(48).ppf(0.95)
     half = quantile * RELHAZ.se_Cox
     narrow = measured(long(RELHAZ), level=0.9, df=48).coverage.sel(replicates="available", estimator="Cox")
@@ -75,6 +82,14 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
         (lambda t: t, {"reference": "Weibull"}, "reference = 'Weibull': no method of the table; known: Cox, Exp"),
         (lambda t: pd.concat([t, t[:1]]), {}, "two rows with dataset = 0, estimator = Cox; leave one of them"),
         (lambda t: t, {"estimate": "b"}, "'b': no column of the table; it has dataset, theta, se, model"),
+        (lambda t: t, {"se": "b"}, "'b': no column of the table"),
+        (lambda t: t.assign(estimate=0.0), {}, "'estimate': a column beside 'theta', which is the estimate; drop or"),
+        (lambda t: t.assign(rate=[0.5] * 198 + [None] * 2), {}, "rate: empty in 2 rows; fill it, or drop the column"),
+        (lambda t: t.assign(coverage=1), {}, "coverage: the name of a measure, and of no factor; rename or drop the"),
+        (lambda t: t.assign(theta="x"), {}, "estimate: of type .*, no real numbers .'x' is none"),
+        (lambda t: t[:0], {}, "table: a DataFrame; give a pandas.DataFrame with rows .of polars: to_pandas"),
+        (lambda t: t.to_dict("records"), {}, "table: a list; give a pandas.DataFrame"),
+        (lambda t: t, {"level": 95}, "level = 95: must be between 0 and 1"),
     ],
 )
 def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):
@@ -151,11 +166,16 @@ def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_metho
         UserError, match=r"bias of shape \(5, 2\).*such as their mean; or measures of components by sim"
     ):
         simulated(tmp_path, [both])
-    found = simulated(tmp_path, [both, picky], ["size"], FACTORS | {"n": [5]}, one_by_one=True)
+    methods = {"both": both, "picky": picky, "first": lambda self: {"estimate": self[..., 0], "size": self[..., 0]}}
+    found = simulated(tmp_path, methods, ["size"], FACTORS | {"n": [5]}, one_by_one=True)
+    with pytest.raises(UserError, match='did you mean "bias"'):  # leaves the functions of earlier results
+        simulated(tmp_path, asked=["bais"])
     table = simstudy.estimates(found, replicates=64)
     failed = table.failure.str.contains("picky raises ValueError: too large")
-    assert len(table) == 2 * 2 * 64 and 20 < failed.sum() < 100 and table.estimate[failed].isna().all()
-    measures = simstudy.performance(table).squeeze().sel(replicates="available", estimator="picky")
+    assert len(table) == 5 * 64 and 20 < failed.sum() < 100 and table.estimate[failed].isna().all()
+    measures = simstudy.performance(table).squeeze().sel(replicates="available")
+    assert measures.n_replicates.sel(estimator="first").fillna(0.0).values.tolist() == [64, 0]
+    measures = measures.sel(estimator="picky")
     assert measures.convergence.values.tolist() == [1.0 - failed.sum() / 128] * 2
     own = table[(table.method == "picky") & (table.estimand == 1)].estimate
     assert measures.bias.sel(estimand=1).item() == pytest.approx(own.mean() - 2.0)
@@ -169,6 +189,8 @@ def test_levels_that_are_independent__have_random_numbers_of_their_own(tmp_path)
     )
     np.testing.assert_allclose(shared.sel(path=0.0), shared.sel(path=1.0))
     assert (np.abs(apart.sel(path=0.0) - apart.sel(path=1.0)) > 1e-3).all()
+    few = simulated(tmp_path, max_replicates=1000, batch_size=None)["simulation/errors"]
+    assert (few.bias > 0.0).all()  # of four batches
     with pytest.raises(UserError, match="speed is no factor of these functions; they have"):
         simulated(tmp_path, independent=["speed"])
     with pytest.raises(UserError, match=r"grids.simulation.drop.0. = .'speed': 1.: state levels of factors: n, path"):

@@ -77,8 +77,7 @@ def table_of(numbers: Any, columns: Columns) -> Table:
         found = nw.from_native(numbers, pass_through=True)
         found = found.collect() if isinstance(found, nw.LazyFrame) else found
         if not isinstance(found, nw.DataFrame):
-            kind = type(numbers).__name__
-            raise UserError(f"numbers of type {kind}; give a data frame, or arrays by condition")
+            raise UserError(f"numbers of type {type(numbers).__name__}; give a data frame, or arrays by condition")
         numbers = pd.DataFrame({each.name: each.to_numpy() for each in found.iter_columns()})
     if numbers.empty:
         raise UserError("numbers: empty; give a number for each unit and condition")
@@ -100,7 +99,7 @@ def table_of(numbers: Any, columns: Columns) -> Table:
         raise UserError(f"numbers: {found}; give one for each condition")
     values = np.empty(wide.shape)
     for j in range(len(conditions)):
-        values[:, j] = _real(printable(str(wide.columns[j])), wide.iloc[:, j])
+        values[:, j] = real(printable(str(wide.columns[j])), wide.iloc[:, j])
     codes = np.arange(len(wide)) if clusters is None else pd.factorize(clusters)[0]
     if (codes < 0).any():
         raise UserError(f"{columns.cluster}: empty for a unit; name the cluster of each unit")
@@ -223,7 +222,7 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
         raise UserError(f"{at}: two numbers; average them, or name in factors what tells them apart")
     # By numbers, which sort as they first appear: of what it leaves unsorted, pandas 2 mislabels the values.
     codes = [long[unit].factorize()[0], long.groupby(factors, sort=False).ngroup().to_numpy()]
-    wide = pd.Series(_real(value, long[value]), codes).unstack()
+    wide = pd.Series(real(value, long[value]), codes).unstack()
     wide.index, wide.columns = pd.Index(long[unit].unique()), pd.MultiIndex.from_frame(long[factors].drop_duplicates())
     if columns.cluster is None:
         return wide, None
@@ -242,7 +241,8 @@ def _column(frame: pd.DataFrame, key: str, name: str) -> NDArray:
     return frame[name].to_numpy()
 
 
-def _real(name: str, column: pd.Series) -> NDArray[np.float64]:
+def real(name: str, column: pd.Series) -> NDArray[np.float64]:
+    """Return a column as numbers, NaN where it is empty; UserError if they are none."""
     plain = column.dtype == object or isinstance(column.dtype, pd.ArrowDtype)
     found = column.convert_dtypes(dtype_backend="numpy_nullable") if plain else column
     if not pd.api.types.is_numeric_dtype(found) or pd.api.types.is_complex_dtype(found):

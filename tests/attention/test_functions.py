@@ -228,7 +228,7 @@ def n_failed(x):
         ),
         ({"factors": {"n": [N], "shift": [0.5], "bias": [1]}, "measures": ["bias"]}, "bias.* = 1: is a measure, or"),
         ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "speed.0. = 1: is taken by no function"),
-        ({"measures": ["rmse"]}, "mean returns no 'rmse'; known are estimate, lower"),
+        ({"measures": ["rmse"]}, "mean returns no 'rmse'; known: estimate, lower, .*, root_mean_squared_error"),
         ({"measures": [3]}, "measures = 3: give names and functions"),
         ({"measures": [n_failed]}, "'n_failed' is the name of something else in the results"),
         (lambda x: {"estimate": "nothing"}, "odd gives estimate as text; give real numbers"),
@@ -244,6 +244,7 @@ def n_failed(x):
             "odd returns other values when it is call",
         ),
         ({"measures": ["relative_precision"]}, r"simstudy.performance.simstudy.estimates.* has it"),
+        ({"measures": ["convergence"]}, r"simstudy.performance.simstudy.estimates.* has it"),
         (
             {"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True},
             "odd gives bias of shape .2,.; give one",

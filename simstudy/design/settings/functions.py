@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, InstanceOf, PlainSerializer, ValidationInfo, model_validator
 
-from simstudy.design.settings.records import Choice, Integer, Line, Path, refusal
+from simstudy.design.settings.records import Choice, Integer, Line, Path, hint, refusal
 from simstudy.errors import UserError
 from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
 
@@ -382,18 +382,18 @@ class Functions(OwnCode):
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
         known = self.parameters | data | self._by_name(self.method, data, count)
         numbers: dict[str, Any] = {}
-        own = self.uses_functions
         for name in self.measured:
-            function = name if name in own else self.method
+            function = name if name in self.uses_functions else self.method
             needs, measure = KNOWN.get(name, ((name,), lambda number: number))
             if function == name:
                 given = np.zeros(count or ()) if self._means(name) else self._call(function, known)
                 numbers[name] = self._real(name, given, function)
             elif missing := [each for each in needs if each not in known]:
-                given = ", ".join(sorted(known.keys() - self.parameters.keys() - {"draw", "rng"}))
-                needed = f"; {name} needs it" if name in KNOWN else ""
-                needed = "; simstudy.performance(simstudy.estimates(…)) has it" if name in OF_TABLES else needed
-                self.refuse(f"{function} returns no {missing[0]!r}{needed}; known are {given}")
+                given = sorted(known.keys() - self.parameters.keys() - {"draw", "rng"})
+                needed = f"{name} needs it; known are {', '.join(given)}"
+                needed = needed if name in KNOWN else hint(name, [*given, *self.builtin])
+                needed = "simstudy.performance(simstudy.estimates(…)) has it" if name in OF_TABLES else needed
+                self.refuse(f"{function} returns no {missing[0]!r}; {needed}")
             else:
                 numbers[name] = measure(*(self._real(each, known[each], function) for each in needs))
             if np.shape(numbers[name]) != (() if count is None else (count,)):
