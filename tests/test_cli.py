@@ -86,8 +86,7 @@ def test_plan_and_replay__in_turn(in_process, tmp_path):
     planned = in_process("plan", path, "--output", output, "--workers", "64")
     assert planned.returncode == 0, planned.stderr
     assert "left on 64 such workers" in planned.stdout and "angles" in planned.stdout
-    n_pilot = len(rows(output))
-    assert n_pilot == 24 and not (output / "tiny" / "quick" / "results.nc").exists()
+    assert len(rows(output)) == 24 and not (output / "tiny" / "quick" / "results.nc").exists()
     rebuilt = in_process("replay", path, "--output", output, "--cell", 2, "--replicate", "17")
     assert rebuilt.returncode == 0, rebuilt.stderr
     assert "replicate 17 of cell 2: defined" in rebuilt.stdout and "head_estimate" in rebuilt.stdout
@@ -96,7 +95,8 @@ def test_plan_and_replay__in_turn(in_process, tmp_path):
     way = "Invalid value for '--jobs': Input should be greater than or equal to 1 (see simstudy submit --help)"
     for (command, *options), told in (
         (("replay", "--cell", "99", "--replicate", "0"), ""), (("replay", "--cell", "0", "--replicate", "-1"), ""),
-        (("run", "--share", "9/4"), ""), (("submit", "--jobs", "0"), way),
+        (("replay", "--cell", "0", "--replicate", str(2**56)), ""), (("run", "--share", "9/4"), ""),
+        (("submit", "--jobs", "0"), way),
     ):  # fmt: skip
         result = in_process(command, path, *options, "--output", tmp_path / "new")
         assert result.returncode == 2 and result.stderr.startswith("error: ") and told in result.stderr
@@ -146,8 +146,8 @@ def test_list__goes_on_after_a_bad_design(in_process, tmp_path):
     texts = edited(DESIGN, "n_keys = 40", "n_keys = -1"), DESIGN.partition("[profiles")[0], DESIGN, "["
     for name, text in zip("abcd", texts, strict=True):
         write_design(tmp_path / name, text)
-    result = in_process("list", tmp_path)
-    assert result.returncode == 0 and result.stderr == ""
+    result, nowhere = in_process("list", tmp_path), in_process("list", 300 * "a")
+    assert result.returncode == 0 and result.stderr == "" and "holds no study folders" in nowhere.stderr
     assert result.stdout.count("A tiny study") == 2 and result.stdout.count("has mistakes") == 2
 
 

@@ -267,7 +267,7 @@ def report(
 def replay(
     design: cli.DesignArgument,
     cell: Annotated[int, typer.Option(min=0, help="Number of the cell, as simstudy status shows it.")],
-    replicate: Annotated[int, typer.Option(min=0, help="Number of the replicate, counted from 0.")],
+    replicate: Annotated[int, typer.Option(min=0, max=2**56 - 1, help="Number of the replicate, counted from 0.")],
     profile: cli.ProfileOption = "quick",
     output: cli.OutputOption = cli.OUTPUT,
     trust: cli.TrustOption = None,

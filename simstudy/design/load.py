@@ -206,7 +206,7 @@ def is_shipped(design: Path) -> bool:
 
 def designs_in(folder: Path) -> list[Path]:
     """Return the design files of the study folders in a folder."""
-    return sorted(folder.glob(f"*/{FILE}"))
+    return sorted(folder.glob(f"*/{FILE}")) if os.path.isdir(folder) else []
 
 
 def known_designs() -> list[Path]:
