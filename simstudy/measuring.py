@@ -86,9 +86,8 @@ def _table(rows: list[tuple[dict[str, Any], str]], parameters: dict[str, Any], f
     names = [name for name in RESULTS if any(name in row for row in known)]
     n_estimands = max((row[name].size for row in known for name in row), default=1)
     if wrong := {name for row in known for name in row if row[name].size not in (1, n_estimands)}:
-        raise UserError(
-            f"{min(wrong)}: another length than the longest of {', '.join(names)}; give one for each estimand"
-        )
+        longest = f"the longest of {', '.join(names)}"
+        raise UserError(f"{min(wrong)}: another length than {longest}; give one for each estimand")
     columns: dict[str, Any] = {
         name: np.ravel([np.broadcast_to(np.ravel(row.get(name, np.nan)), n_estimands) for row in known])
         for name in names

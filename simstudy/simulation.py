@@ -119,6 +119,8 @@ def simulate(
     if taken := {*factors} & {"method", "seed", "batch_size"}:
         raise UserError(f"factors: {min(taken)!r} is an argument of simulate; give the factor another name")
     named = methods if isinstance(methods, Mapping) else _by_name("methods", methods)
+    if odd := [each for each in named if not str(each).isidentifier()]:
+        raise UserError(f"methods: {odd[0]!r} cannot name a function; give letters, digits and underscores")
     own = _by_name("measures", [each for each in measures if callable(each)])
     drawn = _by_name("process", [process], "process")
     if twice := {*named} & {*own} | {*drawn} & ({*named} | {*own}):
@@ -161,7 +163,7 @@ def simulate(
     return run(loaded, output=output, **how)
 
 
-def _require(kind: type, wanted: str, given: Mapping[str, Any]) -> None:
+def _require(kind: Any, wanted: str, given: Mapping[str, Any]) -> None:
     for place, each in given.items():
         if isinstance(each, str) or not isinstance(each, kind):
             raise UserError(f"{place} = {each!r}: give a {wanted}")
@@ -188,11 +190,10 @@ def _by_name(place: str, given: Iterable[Callable[..., Any]], otherwise: str = "
 
 def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None = None) -> str:
     """Return a Python file of functions that call others by value, each with the digest of what that rests on."""
+    _require(Callable, "function", functions)
     pickled: dict[str, bytes] = {}
     texts = [f"{STAND_INS}, by digests of what they rest on: call it again to run them."]
     for name, function in functions.items():
-        if not callable(function):
-            raise UserError(f"{name} = {function!r}: give a function")
         try:
             takes = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):

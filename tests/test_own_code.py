@@ -144,6 +144,7 @@ BREACHES = [
     ("def m(x): return np.full(x[0].shape, '1')", "return numbers of shape (3, 5)"),
     ("def m(x): return np.where(x[0] > 0, np.nan, 1.0)", "returns values that are not finite"),
     ("def m(x): return np.random.rand(*x[0].shape)", "returns other values when it is called again"),
+    ("def m(x): raise SystemExit(0)", "m raises SystemExit: 0"),
     ("def m(x): return x[7]", "m raises IndexError: index 7 is out of bounds"),
     ("def m(x): x[0] += 1.0", "m raises ValueError: output array is read-only"),
     ("def m(x): return x[0] - x[0].mean()", "no replicate may see another"),

@@ -170,7 +170,7 @@ class OwnFiles:
         call = code.function(function)
         try:
             return float(0.0 + call(**parameters))  # no text
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"{code.place}: {function} raises {type(error).__name__}: {error}") from None
 
     def _code(self, name: str) -> Code:
@@ -191,8 +191,8 @@ def try_functions(cell: Cell) -> None:
         if piece.code is not None and piece.code.trusted:
             try:
                 _try(piece, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim)
-            except UserError as error:
-                raise Impossible(setting, str(error)) from None
+            except (UserError, ArithmeticError, np.linalg.LinAlgError) as error:
+                raise Impossible(setting, getattr(error, "__notes__", [str(error)])[0]) from None
 
 
 def _text(path: Path, place: str) -> str:

@@ -259,9 +259,8 @@ def _overlay(base: dict[str, Any], changes: dict[str, Any], path: tuple[str, ...
 
 def _in_profile(problem: Problem, tables: dict[str, Any], profile: str) -> Problem:
     """Return a problem with the place of its entry in the file: in the profile if that states it."""
-    stated: Any = tables.get("profiles", {})
-    stated = stated.get(profile, {}) if isinstance(stated, dict) else {}
-    for step in re.split(r"[.\[]", problem.path):
+    stated: Any = tables if isinstance(tables.get("profiles"), dict) else {}
+    for step in ("profiles", profile, *re.split(r"[.\[]", problem.path)):
         if isinstance(stated, dict) and step not in stated:
             return problem
         stated = stated[step] if isinstance(stated, dict) else None

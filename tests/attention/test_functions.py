@@ -221,6 +221,7 @@ def n_failed(x):
         (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 5 replicates"),
         (lambda x: {"estimate": x.mean(axis=-1)[1:]}, "the first axis must be that of 5 replicates"),
         (lambda x: {"estimate": x.means()}, "odd raises AttributeError"),
+        (lambda x: {"estimate": np.linalg.cholesky(-np.eye(len(x)))}, "functions.py: odd raises LinAlgError"),
         ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift = .0.5, nan.: nan is no level"),
         *(
             ({"factors": {"n": [N], "shift": [0.5], name: [1]}}, rf"factors.{name} = \[1\]: is a name of results")
@@ -233,16 +234,10 @@ def n_failed(x):
         ({"measures": [n_failed]}, "'n_failed' is the name of something else in the results"),
         (lambda x: {"estimate": "nothing"}, "odd gives estimate as text; give real numbers"),
         ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType; give real numbers"),
-        (
-            {"process": lambda draw, n, shift: {"x": {"of": draw.normals(n)}}},
-            "process gives x as dict; give an array of numbers",
-        ),
+        ({"process": lambda draw, n, shift: {"x": {"of": 1.0}}}, "process gives x as dict; give an array of numbers"),
         ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),
         ({"process": as_list, "method": greedy, "one_by_one": True}, "read-only: data are shared by all methods; copy"),
-        (
-            lambda x: {"estimate": x[:, 0] + np.random.default_rng().normal()},
-            "odd returns other values when it is call",
-        ),
+        (lambda x: {"estimate": np.random.default_rng().random(len(x))}, "odd returns other values when it is call"),
         ({"measures": ["relative_precision"]}, r"simstudy.performance.simstudy.estimates.* has it"),
         ({"measures": ["convergence"]}, r"simstudy.performance.simstudy.estimates.* has it"),
         (
@@ -251,6 +246,8 @@ def n_failed(x):
         ),
         ({"methods": []}, "methods = ..: give at least one function"),
         ({"methods": mean}, "methods = <function mean .*>: give a list"),
+        ({"methods": {"a b": mean}}, "methods: 'a b' cannot name a function"),
+        ({"methods": {1: mean}}, "methods: 1 cannot name a function"),
         ({"measures": "bias"}, "measures = 'bias': give a list"),
         ({"factors": {"n": 10}}, "n = 10: give a list"),
         ({"factors": 3}, "factors = 3: give a dict"),

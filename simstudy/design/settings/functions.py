@@ -88,7 +88,7 @@ def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -
     names: dict[str, Any] = {"__name__": "simstudy_own", "__file__": place, "_call": call}
     try:
         exec(compile(text, place, "exec"), names)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{place}: raises {_brief(error)} when it is run") from None
     return names
 
@@ -126,7 +126,7 @@ class OwnCode(Choice):
         function = self.code.function(name)
         try:
             return function(*map(_read_only, arrays), **{k: _read_only(v) for k, v in named.items()})
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = f"{self.code.place}: {name} raises {_brief(error)}"
             if "read-only" in str(error):  # no failure of a replicate
                 raise UserError(f"{said}: data are shared by all methods; copy an array before you change it") from None
@@ -140,7 +140,7 @@ def _read_only(array: Any) -> Any:
     return array
 
 
-def _brief(error: Exception) -> str:
+def _brief(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
@@ -335,6 +335,7 @@ class Functions(OwnCode):
                 return self._measure(dict(data), draw.count)
         except UserError as error:
             if isinstance(error.__cause__, ArithmeticError | np.linalg.LinAlgError):
+                error.__cause__.add_note(str(error))
                 raise error.__cause__ from None
             raise
         rows = []

@@ -97,7 +97,7 @@ class EqualKeysLaw(Law):
         # -log max_i K(X_i) is larger with probability `_TAIL`.
         depth = -np.quantile(log_kernel, _TAIL ** (1 / self._n_keys), method="lower")
         high = depth + np.log(-np.log(_TAIL)) + self._step
-        return y0, y0 - np.log(y0 - low), high
+        return y0, y0 - np.log(max(y0 - low, 1.0)), high  # less than 1 by rounding alone
 
 
 def qmc_law(

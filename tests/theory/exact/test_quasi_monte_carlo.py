@@ -120,6 +120,7 @@ def test_simulation_agrees_and_rejects_other_keys(keys, n_keys):
         ({"key_distribution": SPHERE, "regression": RIDGE}, 1e-5, "4 of 4 queries"),
         ({"n_keys": 3, "head_dim": 2, "bandwidth": 0.05}, None, "narrow"),
         ({"n_keys": 3, "bandwidth": 1e-4}, None, "narrow"),
+        ({"logits": "dot_product", "bandwidth": 1e-9}, None, "rare"),
     ],
 )
 def test_what_is_beyond_it__is_blank_with_the_reason(settings, limit, said, monkeypatch, request):
