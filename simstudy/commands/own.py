@@ -105,14 +105,10 @@ def _is_text(written: Any) -> bool:
 
 @cli.app.command()
 def inspect(
-    model: Annotated[
-        Path, typer.Argument(help="Folder of a model of transformers, or .npz of W_Q, W_K, states or weights.")
-    ],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or .npz of W_Q, W_K, states or weights.")],
     output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=cli.plain_path)],
     texts: Annotated[Path | None, typer.Option(help="Texts in UTF-8, one a line; at least four.")] = None,
-    remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run Python code that lies in the folder of the model.")
-    ] = False,
+    remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run Python code of the folder.")] = False,
 ) -> None:
     """Measure how correlated the heads of a trained transformer are, and compare this with theory.
 
@@ -156,7 +152,10 @@ def _model(folder: Path, texts: Path | None, remote_code: bool) -> tuple[Any, An
         raise UserError("--texts: give a file with one text a line")
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no folder of a model (it has no config.json); save one with model.save_pretrained")
-    lines = [line for line in read_text(texts, MAX_BYTES).splitlines() if line.strip()]
+    try:
+        lines = [line for line in read_text(texts, MAX_BYTES).splitlines() if line.strip()]
+    except UserError as error:
+        raise UserError(f"{texts}: {error}") from None
     require_extra("a model", "transformers", "models")
     from transformers import AutoModel, AutoTokenizer
 

@@ -165,8 +165,9 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
     """Observe heads that are given as arrays."""
     if set(arrays) == {"weights"}:
         given = real_array("weights", arrays["weights"], "(layer, text, head, query, key)")
-        if given.ndim != 5 or not np.isfinite(given).all():
-            raise UserError(f"weights have shape {given.shape}; give finite numbers (layer, text, head, query, key)")
+        if given.ndim != 5 or not np.isfinite(given).all() or given.sum(axis=-1, dtype=float).max(initial=0.0) > 1.01:
+            wanted = "finite numbers (layer, text, head, query, key), for each query of sum 1 at most"
+            raise UserError(f"weights have shape {given.shape}; give {wanted}")
         for number, texts in enumerate(given):
             layer(str(number)).add(_of_weights(texts), None, None, "queries and keys were not given, weights alone")
         return
@@ -187,9 +188,8 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         logits = scale * q @ k.swapaxes(-1, -2)
         weights = softmax(logits if ahead is None else np.where(ahead, -np.inf, logits), axis=-1)
         seen = np.broadcast_to(True if ahead is None else ~ahead, weights[:, 0].shape)
-        layer(str(number)).add(
-            _of_weights(weights), SimpleNamespace(query=q, key=k, scale=scale), seen.any(-1), "", seen
-        )
+        call = SimpleNamespace(query=q, key=k, scale=scale)
+        layer(str(number)).add(_of_weights(weights), call, seen.any(-1), "", seen)
 
 
 class Layer:

@@ -199,6 +199,7 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries():
         (W, STATES[0], "give .layer, head, feature, dimension. twice"),
         (W, np.where(STATES > 3, np.nan, STATES), "finite"),
         ({"weights": np.ones((2, 3))}, None, "weights have shape"),
+        ({"weights": np.ones((1, 4, 2, 3, 3))}, None, "for each query of sum 1 at most"),
     ],
 )
 def test_arrays_that_do_not_fit__are_refused(arrays, states, said):
@@ -218,11 +219,13 @@ def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_proce
     with xr.open_dataset(tmp_path / "out" / "heads.nc") as stored:
         np.testing.assert_array_equal(stored.effective_heads, expected.effective_heads)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "out" / "config.json").touch()
     for arguments, said in (
         (("heads.npz",), "Missing option '--output'"),
         ((".", "--output", "out"), "--texts: give a file"),
         ((".", "--texts", "heads.npz", "--output", "out"), "no folder of a model"),
         (("none.npz", "--output", "out"), "none.npz: cannot be read"),
+        (("out", "--texts", "none.txt", "--output", "out"), "none.txt: cannot be read"),
     ):
         refused = in_process("inspect", *arguments)
         assert refused.returncode == 2 and said in refused.stderr, refused.stderr

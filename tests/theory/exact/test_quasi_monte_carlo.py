@@ -29,10 +29,6 @@ UNEVEN, QUADRATIC = s.HeteroscedasticNoise(kind="heteroscedastic"), s.Quadratic(
 OTHERS = (SPHERE, STUDENT, MIXTURE)
 
 
-def names(keys):
-    return keys.kind
-
-
 @pytest.fixture(autouse=True)
 def fewer_points(monkeypatch):
     monkeypatch.setattr(equal_keys, "_LOG2_MOST", 12)
@@ -96,7 +92,7 @@ def test_dot_products_with_keys_on_a_sphere_are_distances():
 
 
 @pytest.mark.parametrize("n_keys", [3, pytest.param(30, marks=pytest.mark.rare)])
-@pytest.mark.parametrize("keys", OTHERS, ids=names)
+@pytest.mark.parametrize("keys", OTHERS, ids=lambda keys: keys.kind)
 def test_simulation_agrees_and_rejects_other_keys(keys, n_keys):
     settings = {"n_keys": n_keys, "n_features": 3, "arrangement": "haar", "regression": RIDGE, "batch_size": 4096}
     settings |= {"noise": "gaussian" if keys is STUDENT else UNEVEN, "queries": {"kind": "points", "points": QUERY}}
