@@ -190,7 +190,7 @@ def estimator_words(results: xr.Dataset) -> str:
 
 
 def cell_frame(results: xr.Dataset) -> pd.DataFrame:
-    """Return one row for each cell: settings, counts, and each measure with its MCSE and theory."""
+    """Return one row for each cell: settings, counts, and each measure that is defined with its MCSE and theory."""
     settings = [str(name) for name, coordinate in results.coords.items() if coordinate.dims == ("cell",)]
     columns: dict[str, Any] = {name: results[name].values for name in sorted(settings, key=lambda name: name != "grid")}
     columns |= {name: results[name].values for name in (*_COUNTS, "control_variate") if name in results}
@@ -205,7 +205,7 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
         columns[f"hdi_{index}"] = results.hdi.sel(index=index).values
         columns[f"hdi_{index}_mcse"] = results.hdi_mcse.sel(index=index).values
     columns |= {f"{source}_inapplicable": results.inapplicable.sel(source=source).values for source in THEORIES}
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns).dropna(axis="columns", how="all")
 
 
 def made_of(status: Status, store: Store) -> dict[str, Any]:

@@ -56,7 +56,8 @@ def _moments_of(planned: PlannedCell) -> tuple[bool, str]:
 
 def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     cell = planned.cell
-    if reason := _outside_theory(cell) or (_NOT_ASKED if name == "exact" and not planned.exact else ""):
+    unasked = name == "exact" and not planned.exact and getattr(cell.functions, "exact_theory", True)
+    if reason := _outside_theory(cell) or (_NOT_ASKED if unasked else ""):
         return Theory({}, {}, reason)
     if cell.functions is not None:
         numbers = cell.functions.theory(name)
@@ -86,9 +87,8 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
         errors_of_heads = weighting.error_moments(prediction).errors
         weights = weighting.optimal_weights(errors_of_heads, combination.within).weights
     through = weights, overlap(cell)
-    errors = {}
-    if isinstance(prediction, ExactPrediction):
-        errors = theory.predicted_measure_errors(prediction, *through)
+    exact = prediction if isinstance(prediction, ExactPrediction) else None
+    errors = {} if exact is None else theory.predicted_measure_errors(exact, *through)
     return Theory(theory.predicted_measures(prediction, *through), errors, prediction.reason)
 
 
