@@ -74,7 +74,8 @@ def plot(
     if kind not in KINDS:
         raise UserError(f"kind = {kind!r}: choose one of {', '.join(KINDS)}")
     results = cells_of(results)
-    rows, factors, measures = coordinates_of(results), factors_of(results), averaged_measures(results)
+    rows, factors = coordinates_of(results), factors_of(results)
+    measures = [each for each in averaged_measures(results) if results[each].notnull().any()]
     if grid is None and len(factors) > 1:
         raise UserError(f"grid: left out, but these results have several; choose one of {', '.join(factors)}")
     entries |= {each: setting_of(entries[each]) for each in ("x", "hue", "panel") if entries.get(each) is not None}

@@ -124,6 +124,7 @@ def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, res
             'plots.curve: figure.grid = .angels.: unknown grid; did you mean "angles"',
         ),
         ({"y": "mes", "x": "angle", "grid": "angles"}, 'y = .mes.: not in these results; did you mean "mse"'),
+        ({"y": "equivalent_heads", "x": "angle", "grid": "angles"}, "not in these results"),  # but for blanks
         ({"y": "mse", "x": "angle", "grid": "angles", "x_scale": "lgo"}, "x_scale = 'lgo': "),
         ({"y": "mse", "x": "angel", "grid": "angles"}, 'figure.x = .angel.: unknown factor; did you mean "angle"'),
         (

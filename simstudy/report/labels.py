@@ -50,8 +50,8 @@ def measure_name(name: str) -> str:
 
 def level_name(value: Any) -> str:
     """Return the level of a factor as text."""
-    if isinstance(value, str):
-        return value or "none"
+    if isinstance(value, str | bool):
+        return str({True: "true", False: "false", "": "none"}.get(value, value))
     return "none" if math.isnan(value) else f"{value:g}"
 
 

@@ -197,8 +197,7 @@ def cell_frame(results: xr.Dataset) -> pd.DataFrame:
     for name in averaged_measures(results):
         columns[name] = results[name].sel(source="empirical").values
         columns[f"{name}_mcse"] = results[f"{name}_mcse"].values
-        if name in MEASURES or np.isfinite(results[name].sel(source=list(THEORIES))).any():
-            columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
+        columns |= {f"{name}_{source}": results[name].sel(source=source).values for source in THEORIES}
         if name in MEASURES:
             columns[f"{name}_numerical_error"] = results[f"{name}_numerical_error"].values
     for index in results.index.values:

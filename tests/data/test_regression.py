@@ -23,8 +23,7 @@ FUNCTIONS = [
 FUNCTIONS.append({"kind": "sum", "terms": [FUNCTIONS[1], FUNCTIONS[4], FUNCTIONS[9]]})
 NAMES = [f"{i}-{f['kind']}" for i, f in enumerate(FUNCTIONS)]
 PARSED = TypeAdapter(list[Regression]).validate_python(FUNCTIONS)
-D = 4
-X = np.random.default_rng(5).standard_normal((3, D, 41))
+X = np.random.default_rng(5).standard_normal((3, 4, 41))
 
 
 @pytest.mark.parametrize("m", PARSED, ids=NAMES)

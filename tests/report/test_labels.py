@@ -59,6 +59,7 @@ NAN, INF = math.nan, math.inf
         (level_name, ("",), "none"),
         (level_name, (NAN,), "none"),
         (level_name, (2,), "2"),
+        (level_name, (False,), "false"),
         (measure_name, ("mse",), "mean squared error [Y²]"),
         (measure_name, ("bias",), "bias"),
         (setting_and_level, ("angle", 45.0), "angle: 45°"),
