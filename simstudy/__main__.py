@@ -52,9 +52,9 @@ def command(arguments: Sequence[str] | None = None) -> int:
     from simstudy.commands import app
     from simstudy.errors import UserError
 
+    os.environ["MPLBACKEND"] = "agg"  # as for all files; Jupyter hands on its own, which may not be installed here
     try:
-        code: int | None = typer.main.get_command(app)(arguments, prog_name="simstudy", standalone_mode=False)
-        return code or 0
+        return int(typer.main.get_command(app)(arguments, prog_name="simstudy", standalone_mode=False) or 0)
     except UserError as error:
         lines = error.args
     except typer.TyperException as error:

@@ -64,7 +64,8 @@ def test_verdicts__are_shown_before_anything_is_drawn(tmp_path):
     assert "mse-falls" in told.stdout and "mse-falls" not in result.stdout
 
 
-def test_run__imports_nothing_that_takes_a_tenth_of_a_short_run_in_vain(tmp_path):
+def test_run__imports_nothing_that_takes_a_tenth_of_a_short_run_in_vain(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as Jupyter does
     loaded = python("-c", IMPORTED, "run", write_design(tmp_path), "--output", tmp_path / "out").stdout.split()
     assert {"numba", "xarray", "matplotlib"} < set(loaded)
     assert not {"scipy.stats", "scipy.optimize", "scipy.ndimage", "dask.array", "joblib", "distributed"} & set(loaded)
@@ -123,8 +124,7 @@ def test_bad_design__is_one_message_exit_code_2_and_nothing_written(in_process, 
 def test_undefined_estimates__are_named_as_the_reason(in_process, tmp_path, monkeypatch):
     """No design that passes the check makes every replicate fail, so keys without values are put in its place."""
     path, output = write_design(tmp_path), tmp_path / "out"
-    draw = training.draw_keys
-    monkeypatch.setattr(training, "draw_keys", lambda *arguments: float("nan") * draw(*arguments))
+    monkeypatch.setattr(training, "draw_keys", lambda *given, draw=training.draw_keys: float("nan") * draw(*given))
     result = in_process("run", path, "--output", output, "--executor", "serial")
     assert result.returncode == 3, result.stderr
     assert "6 cells short of the target" in result.stderr and "undefined estimates" in result.stderr
