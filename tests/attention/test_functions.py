@@ -21,7 +21,7 @@ from simstudy.design.settings.functions import BY_VALUE, Code
 from simstudy.errors import UserError
 from simstudy.execution.status import read_status
 from simstudy.execution.store import Store
-from simstudy.formulas import covers
+from simstudy.formulas import OF_TABLES, covers
 from simstudy.replicates.replay import replay
 from simstudy.report.figures import draw
 from simstudy.report.progress import status_record
@@ -125,8 +125,8 @@ def plain(x, n):
 
 
 def test_methods__see_the_same_data(tmp_path):
-    apart = {"kind": "equals", "margin": 1e-9, "where": {"n": N, "method": "plain"},
-             "versus": {"method": "shifted"}}  # fmt: skip
+    where = {"n": N, "method": "plain"}
+    apart = {"kind": "equals", "margin": 1e-9, "where": where, "versus": {"method": "shifted"}}
     told = {"bias": 1.0, "largest": -1.0}
     claims = {name: {**apart, "measure": name, "value": value} for name, value in told.items()}
     factors = {"n": [N], "shift": [0.5]}
@@ -219,6 +219,7 @@ def n_failed(x):
             "mean returns no 'truth'; bias needs it; known are estimate",
         ),
         (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 5 replicates"),
+        ({"method": fragile, "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*Error: no estimate"),
         (lambda x: {"estimate": x.mean(axis=-1)[1:]}, "the first axis must be that of 5 replicates"),
         (lambda x: {"estimate": x.means()}, "odd raises AttributeError"),
         (lambda x: {"estimate": np.linalg.cholesky(-np.eye(len(x)))}, "functions.py: odd raises LinAlgError"),
@@ -238,8 +239,7 @@ def n_failed(x):
         ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),
         ({"process": as_list, "method": greedy, "one_by_one": True}, "read-only: data are shared by all methods; copy"),
         (lambda x: {"estimate": np.random.default_rng().random(len(x))}, "odd returns other values when it is call"),
-        ({"measures": ["relative_precision"]}, r"simstudy.performance.simstudy.estimates.* has it"),
-        ({"measures": ["convergence"]}, r"simstudy.performance.simstudy.estimates.* has it"),
+        *(({"measures": [name]}, r"simstudy.performance.simstudy.estimates.* has it") for name in OF_TABLES),
         (
             {"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True},
             "odd gives bias of shape .2,.; give one",
