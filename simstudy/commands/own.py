@@ -125,11 +125,11 @@ def inspect(
         try:
             with open_regular(model, MAX_BYTES) as file:
                 arrays = read_arrays(file)
+            states = arrays.pop("states", None)
+            flags = {k: arrays[k].item() for k in ("scale", "causal") if k in arrays and not arrays[k].ndim}
+            found = inspect_heads(arrays | flags, states)
         except (UserError, ValueError) as error:
             raise UserError(f"{model}: {error}") from None
-        states = arrays.pop("states", None)
-        flags = {name: arrays[name].item() for name in ("scale", "causal") if name in arrays and not arrays[name].ndim}
-        found = inspect_heads(arrays | flags, states)
     else:
         found = inspect_heads(*_model(model, texts, remote_code))
     path = write_heads_page(found, Store(output), model.stem)

@@ -16,7 +16,7 @@ from scipy.linalg import get_blas_funcs
 from scipy.special import softmax
 from scipy.stats import rankdata
 
-from simstudy.arguments import real_array
+from simstudy.arguments import real_array, real_number
 from simstudy.errors import UserError, require_extra
 from simstudy.theory import logit_moments
 from simstudy.transformers.capture import capture
@@ -89,9 +89,9 @@ def inspect_heads(model: Any, inputs: Any = None, *, seed: int = 0) -> xr.Datase
 
     Raises
     ------
-    UserError
+    UserError, ValueError
         If attention cannot be seen or read (see `simstudy.transformers.capture.capture`), shapes do not fit, numbers
-        are not finite, or there are fewer than four texts.
+        are not real and finite, or there are fewer than four texts.
     """
     layers: dict[str, Layer] = {}
 
@@ -181,7 +181,7 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
     if tokens.shape[-1] != query.shape[2] or not all(np.isfinite(each).all() for each in (query, key, tokens)):
         said = f"states of {tokens.shape[-1]} features, heads of {query.shape[2]}"
         raise UserError(f"{said}; give the same, and finite numbers")
-    scale = float(arrays.get("scale", query.shape[-1] ** -0.5))
+    scale = real_number("scale", arrays.get("scale", query.shape[-1] ** -0.5))
     ahead = np.triu(np.ones(tokens.shape[2:3] * 2, bool), 1) if arrays.get("causal", False) else None
     for number, (w_q, w_k, texts) in enumerate(zip(query, key, tokens, strict=True)):
         q, k = (np.einsum("btf,hfd->bhtd", texts, w) for w in (w_q, w_k))

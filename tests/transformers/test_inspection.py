@@ -216,8 +216,9 @@ def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_proce
     assert f"One token gets up to {expected.sink_share.max():.2g}" in done.stdout
     text = (tmp_path / "out" / "heads.html").read_text()
     assert text.index("A layer is worth") < text.index("<img") < text.index("Which heads are most alike?")
-    with xr.open_dataset(tmp_path / "out" / "heads.nc") as stored:
-        np.testing.assert_array_equal(stored.effective_heads, expected.effective_heads)
+    stored = xr.load_dataset(tmp_path / "out" / "heads.nc")
+    np.testing.assert_array_equal(stored.effective_heads, expected.effective_heads)
+    np.savez(tmp_path / "bare.npz", **W)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out" / "config.json").touch()
     for arguments, said in (
@@ -225,6 +226,7 @@ def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_proce
         ((".", "--output", "out"), "--texts: give a file"),
         ((".", "--texts", "heads.npz", "--output", "out"), "no folder of a model"),
         (("none.npz", "--output", "out"), "none.npz: cannot be read"),
+        (("bare.npz", "--output", "out"), "bare.npz: states = None has dtype object; give real numbers, (layer, text,"),
         (("out", "--texts", "none.txt", "--output", "out"), "none.txt: cannot be read"),
     ):
         refused = in_process("inspect", *arguments)
