@@ -132,10 +132,9 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     here, there = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
     apart = [name for name in there if text_of(one, name) != text_of(other, name)]
     text = at(one, here[one["grid"] == other["grid"] :]) + word + at(other, apart).removeprefix(" at")
-    numbers = float(difference.value), float(difference.mcse * difference.widening)
     reach = interval(difference, ERROR_RATE / 2)
-    together = bool(one["seed"] == other["seed"])
-    return ExploratoryContrast(measure + text, *numbers, *reach, together, why_no_verdict(difference))
+    numbers = float(difference.value), float(difference.mcse * difference.widening), *reach
+    return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(difference))
 
 
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
@@ -144,27 +143,25 @@ def _read(results: xr.Dataset, cell: int) -> xr.Dataset:
     if path:
         file = Path(path).with_name(DETAILS_FILE)
         state = file.stat() if file.exists() else None  # `read_tree` refuses one that is missing
-        stored = _stored(file, state and (state.st_mtime_ns, state.st_size))
-        same = all(stored.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
-        if same and stored.attrs["numbers"] != results.attrs["numbers"]:
+        part = _stored(file, state and (state.st_mtime_ns, state.st_size))
+        same = all(part.attrs.get(name) == results.attrs[name] for name in ("study", "profile", "engine"))
+        if same and part.attrs["numbers"] != results.attrs["numbers"]:
             raise UserError(f"{DETAILS_FILE}: belongs to another run than these results; open the results again")
-        rows = enumerate(coordinates_of(stored) if same else ())
+        rows = enumerate(coordinates_of(part) if same else ())
         places = [place for place, each in rows if all(text_of(row, name) == text_of(each, name) for name in each)]
     if not places:
         remedy = "open the results with simstudy.open_results, and leave details.nc beside results.nc"
         raise UserError(f"no details of cell {cell} ({path or 'the results were not read from a file'}); {remedy}")
     # The rows of one cell are cut out of those of all, and its pairs of heads laid out.
-    part = stored
     for dimension, count in LENGTHS.items():
         if dimension in part.dims:
-            start, length = int(stored[count][: places[0]].sum()), int(stored[count][places[0]])
+            start, length = int(part[count][: places[0]].sum()), int(part[count][places[0]])
             part = part.isel({dimension: slice(start, start + length)})
     part = part.isel(cell=places[0])
-    heads = np.arange(int(part.n_members))
+    shape = 2 * (int(part.n_members),)
     if "feature" in part.dims:
         part = part.isel(feature=slice(int(part.n_features)))
     pairs = {name: variable for name, variable in part.data_vars.items() if "pair" in variable.dims}
-    shape = len(heads), len(heads)
     square = {name: (("head_i", "head_j"), each.values.reshape(shape), each.attrs) for name, each in pairs.items()}
     part = part.drop_dims("pair").assign(square)
     part = part.drop_dims("query") if part.sizes.get("query") == 0 else part

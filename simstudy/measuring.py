@@ -58,9 +58,10 @@ def estimates(
     if type(replicates) is not int or replicates < 1:
         raise UserError(f"replicates = {replicates!r}: must be a whole number, at least 1")
     if isinstance(given := design, xr.DataTree):
-        place = Path(given.encoding.get("source", "")).parent.with_name("design.json")
+        place = Path(given.encoding.get("source", "/of/none")).parent.with_name("design.json")
         if not place.is_file():
-            raise UserError(f"results of {given.attrs['study']}: not of simulate; give the design, and trust=[FILE]")
+            name = given.name or given.attrs["study"]
+            raise UserError(f"results of {name}: not of simulate; give the design, and trust=[FILE]")
         design, profile = place, str(given.attrs["profile"])
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     planned = [(each, each.cell.functions) for each in loaded.cells if each.cell.functions is not None]
@@ -170,6 +171,8 @@ def performance(
     if reference not in methods:
         known = hint(str(reference), [*map(str, methods)])
         raise UserError(f"reference = {reference!r}: no method of the table; {known}")
+    if (found := table[index].nunique().drop("dataset")).max() * 2 * len(methods) > max(100, len(table)):
+        raise UserError(f"{found.idxmax()}: another level in nearly every row, so no factor; drop the column")
     # Which rows there are stands in a column that is no factor's.
     given = table.assign(failure=1.0).set_index(index).to_xarray()
     there, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}

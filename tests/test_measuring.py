@@ -70,8 +70,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     found = measured(table).sel(replicates="available", estimator="Exp")
     assert found.bias == pytest.approx(RELHAZ.theta_Exp[10:].mean() + 0.5) and found.n_replicates == 90
     assert np.isnan([found.model_se, found.coverage, found.rejection_rate]).all()
-    quantile = stats.t(48).ppf(0.95)
-    half = quantile * RELHAZ.se_Cox
+    half = stats.t(48).ppf(0.95) * RELHAZ.se_Cox
     narrow = measured(long(RELHAZ), level=0.9, df=48).coverage.sel(replicates="available", estimator="Cox")
     assert narrow == np.mean(np.abs(RELHAZ.theta_Cox + 0.5) <= half)
 
@@ -85,6 +84,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
         (lambda t: t, {"se": "b"}, "'b': no column of the table"),
         (lambda t: t.assign(estimate=0.0), {}, "'estimate': a column beside 'theta', which is the estimate; drop or"),
         (lambda t: t.assign(rate=[0.5] * 198 + [None] * 2), {}, "rate: empty in 2 rows; fill it, or drop the column"),
+        (lambda t: t.assign(seconds=np.arange(200.0)), {}, "seconds: another level in nearly every row, so"),
         (lambda t: t.assign(coverage=1), {}, "coverage: the name of a measure, and of no factor; rename or drop the"),
         (lambda t: t.assign(theta="x"), {}, "estimate: of type .*, no real numbers .'x' is none"),
         (lambda t: t[:0], {}, "table: a DataFrame; give a pandas.DataFrame with rows .of polars: to_pandas"),
@@ -134,8 +134,7 @@ def test_measures_of_means_and_the_table__are_those_of_numpy(tmp_path):
     assert "mse" not in cells and {*cells.exact_inapplicable} == {"the study has no exact theory for it"}
     table = simstudy.estimates(found, replicates=1024)
     assert [*table][-6:] == ["dataset", "method", "estimate", "se", "truth", "failure"] and len(table) == 6 * 1024
-    one = table[(table.n == 5) & (table.by == 0.5) & (table.method == "shrunk")]
-    e, se = one.estimate.to_numpy(), one.se.to_numpy()
+    e, se = table.query("n == 5 and by == 0.5 and method == 'shrunk'")[["estimate", "se"]].to_numpy().T
     value = {
         "relative_bias": lambda e, se: (e / 2.0).mean() - 1.0,
         "root_mean_squared_error": lambda e, se: np.sqrt(((e - 2.0) ** 2).mean()),
@@ -164,14 +163,15 @@ def picky(self):
 
 
 def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_method_failed(tmp_path):
-    with pytest.raises(
-        UserError, match=r"bias of shape \(5, 2\).*such as their mean; or measures of components by sim"
-    ):
+    told = r"bias of shape \(5, 2\).*such as their mean; or measures of components by sim"
+    with pytest.raises(UserError, match=told):
         simulated(tmp_path, [both])
     methods = {"both": both, "picky": picky, "first": lambda self: {"estimate": self[..., 0], "size": self[..., 0]}}
     found = simulated(tmp_path, methods, ["size"], FACTORS | {"n": [5]}, one_by_one=True)
     with pytest.raises(UserError, match='did you mean "bias"'):  # leaves the functions of earlier results
         simulated(tmp_path, asked=["bais"])
+    with pytest.raises(UserError, match="results of simulation: not of simulate"):  # of a part of them
+        simstudy.estimates(found["simulation"])
     table = simstudy.estimates(found, replicates=64)
     failed = table.failure.str.contains("picky raises ValueError: too large")
     assert len(table) == 5 * 64 and 20 < failed.sum() < 100 and table.estimate[failed].isna().all()
