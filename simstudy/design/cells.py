@@ -35,10 +35,10 @@ def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) ->
     of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
     if misnamed := [*_misnamed(name, grid, of_functions)]:
         raise DesignError("", misnamed)
-    if grid.domain:
-        cells = _drawn(document, name, files, of_functions, drawn_from)
-    else:
-        cells = _crossed(document, name, grid, files, of_functions)
+    given = files, of_functions
+    cells = _drawn(document, name, *given, drawn_from) if grid.domain else _crossed(document, name, grid, *given)
+    if not cells:
+        raise mistake(f"grids.{name}.drop", grid.drop, "leaves no cell; drop fewer combinations")
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
     if not all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
         stated = ("control" in cell.simulation.model_fields_set for cell in cells)

@@ -30,9 +30,8 @@ def test_profile__replaces_entries_and_keeps_the_rest(tmp_path):
     # A mistake in another profile is that of the other.
     spoilt = edited(DESIGN, "max_replicates = 1024", "max_replicates = 10")
     assert len(loaded(tmp_path, spoilt).cells) == 6
-    assert "profiles.full.precision.max_replicates = 10: below min_replicates = 64" in mistakes(
-        tmp_path, spoilt, "full"
-    )
+    told = mistakes(tmp_path, spoilt, "full")
+    assert "profiles.full.precision.max_replicates = 10: below min_replicates = 64" in told
 
 
 OPTIMUM = '[profiles.quick]\n[figures.best]\ntitle = "t"\nkind = "optimum"\ngrid = "angles"\ny = "mse"\nx = "angle"\n'
@@ -59,6 +58,7 @@ SPOILT = [
     ("angle = [0, 45, 90]", "angle = [0, 91]", "grids.angles.factors.angle[1] = 91", "Input should be less"),
     ("angle = [0, 45, 90]", "angle = [0, nan]", "grids.angles.factors.angle", "nan is no level"),
     ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, inf]", "grids.angles.factors.bandwidth[1] = inf", "finite"),
+    ("bandwidth = [0.5, 1.0]", "bandwidth = [1]\n[[grids.angles.drop]]\nbandwidth = 1", "grids.angles.drop", "no cell"),
     ("bandwidth = [0.5, 1.0]", "bandwidth = [0.5, 0.5]", "grids.angles.factors", "two cells have these values"),
     ("bandwidth = [0.5, 1.0]", "batch_size = [32, 64]", "grids.angles.factors", "in batches of different sizes"),
     ("bandwidth = [0.5, 1.0]", "bandwith = [0.5, 1.0]", "grids.angles.factors.bandwith", 'did you mean "bandwidth"?'),
