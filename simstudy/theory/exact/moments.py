@@ -195,14 +195,14 @@ def _prediction(value: _Computed, errors: list[Array], target: Array, limit: flo
 
 def _inapplicable(cell: Cell) -> str:
     keys = cell.data.key_distribution
-    if isinstance(keys, FileKeys) and keys.sampling == "without":
-        return "exact moments are derived for independent keys; rows drawn without replacement depend on one another"
+    dependent = {"without": "rows drawn without replacement", "autoregressive": "keys in time"}
+    if which := dependent.get(getattr(keys, "sampling", keys.kind)):
+        return f"exact moments are derived for independent keys; {which} depend on one another"
     if cell.heads.redrawn:
         return "exact moments are derived for fixed heads, and these are redrawn in every replicate"
     return ""
 
 
 def _blank(target: Array, n_heads: int, reason: str) -> ExactPrediction:
-    vector = np.full((len(target), n_heads), np.nan)
-    matrix = np.full((len(target), n_heads, n_heads), np.nan)
-    return ExactPrediction(vector, matrix, target, vector, matrix, vector[:, 0], reason)
+    blank = np.full((len(target), n_heads, n_heads), np.nan)
+    return ExactPrediction(blank[:, 0], blank, target, blank[:, 0], blank, blank[:, 0, 0], reason)

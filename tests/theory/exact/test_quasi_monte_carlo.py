@@ -117,6 +117,8 @@ def test_simulation_agrees_and_rejects_other_keys(keys, n_keys):
         ({"n_keys": 3, "head_dim": 2, "bandwidth": 0.05}, None, "narrow"),
         ({"n_keys": 3, "bandwidth": 1e-4}, None, "narrow"),
         ({"logits": "dot_product", "bandwidth": 1e-9}, None, "rare"),
+        # All was simulated, and then the run ended as a defect.
+        ({"key_distribution": s.AutoregressiveKeys(kind="autoregressive", coefficient=0.5)}, None, "keys in time"),
     ],
 )
 def test_what_is_beyond_it__is_blank_with_the_reason(settings, limit, said, monkeypatch, request):
@@ -137,8 +139,7 @@ def test_queries_without_convergence_are_blank():
     cell = make_cell(3, 1, 2, 1, "distance", 0.13)
     head = np.ones((2, 1, 1))
     prediction = exact_moments(cell, head, head * np.array([1.0, -1.0])[:, None, None], np.array([[0.0], [0.2]]))
-    assert np.isfinite(prediction.covariance[0]).all()
-    assert np.isnan(prediction.covariance[1]).all()
+    assert np.isfinite(prediction.covariance[0]).all() and np.isnan(prediction.covariance[1]).all()
     assert "1 of 2 queries" in prediction.reason
 
 
@@ -146,8 +147,7 @@ def test_neither_noise_nor_signal_leaves_zero_variance():
     for p in (1, 2):
         heads = HEADS[:, :, :p]
         prediction = exact_moments(make_cell(5, 3, 2, p, noise_sd=0.0), heads, heads, QUERY)
-        assert prediction.reason == ""
-        assert not prediction.covariance.any()
+        assert prediction.reason == "" and not prediction.covariance.any()
 
 
 def perturbed(prediction, sign):
