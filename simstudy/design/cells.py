@@ -41,8 +41,7 @@ def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) ->
         raise mistake(f"grids.{name}.drop", grid.drop, "leaves no cell; drop fewer combinations")
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
     if not all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
-        stated = ("control" in cell.simulation.model_fields_set for cell in cells)
-        cells = [c if own else c.with_simulation(control="none") for c, own in zip(cells, stated, strict=True)]
+        cells = [c if "control" in c.simulation.model_fields_set else c.with_simulation(control="none") for c in cells]
     path, factors, rows = f"grids.{name}.factors", (*grid.domain, *grid.factors), [cell.coordinates for cell in cells]
     for first, *others in by_levels(rows, factors, range(len(cells))):
         if others:
@@ -100,8 +99,9 @@ def _drawn(document: Document, name: str, files: OwnFiles, of_functions: bool, d
 def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_functions: bool) -> list[Cell]:
     base: dict[str, dict[str, Any]] = {table: getattr(document, table) for table in TABLES}
     if of_functions:
-        parameters = document.functions.get("parameters", {})
-        base = {"simulation": base["simulation"], "functions": document.functions | {"parameters": parameters}}
+        base = {"simulation": base["simulation"], "functions": {"parameters": {}} | document.functions}
+        if not isinstance(parameters := base["functions"]["parameters"], dict):
+            raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
     # Tables by the levels that they hold: each is validated once.
     made: dict[tuple[Any, ...], Table] = {}
     changed = [TABLE_OF.get(factor.partition(".")[0]) for factor in grid.factors]

@@ -15,8 +15,7 @@ def test_design__is_crossed_with_the_last_factor_fastest(tmp_path):
     design = loaded(tmp_path)
     levels = [(c.cell.heads.angle, c.cell.bandwidth) for c in design.cells]
     assert levels == [(0, 0.5), (0, 1.0), (45, 0.5), (45, 1.0), (90, 0.5), (90, 1.0)]
-    assert isinstance(design.claims["mse-falls"], BaseClaim)
-    assert design.text == DESIGN
+    assert isinstance(design.claims["mse-falls"], BaseClaim) and design.text == DESIGN
     (tmp_path / "design.toml").write_bytes(b"\xef\xbb\xbf" + DESIGN.encode())  # a byte order mark is no part of it
     assert load_design(tmp_path / "design.toml").text == DESIGN
     loaded(tmp_path, edited(DESIGN, "To test.", "First.\\n\\n\\tSecond: ∑ é 👍."))
@@ -41,6 +40,7 @@ SPOILT = [
     ("n_keys = 40", "n_keys = 40\nsamples = 3", "data.samples = 3", "unknown key; known: n_keys, "),
     ("n_keys = 40", f"n_keys = 40\n{'x' * 300} = 3", f"data.{'x' * 195}...", "unknown key"),
     ("n_keys = 40\n", "", "data.n_keys", "missing; add it"),
+    ("[study]", 'functions = { method = "m", parameters = 3 }\n[study]', "functions.parameters = 3", "valid dict"),
     ("n_keys = 40", "n_keys = 40\nnoise_sd = 1e200", "data.noise_sd = 1e+200", "Input should be less"),
     ("n_keys = 40", "n_keys = 5_000_000_000", "data.n_keys = 5000000000", "needs an array of 224 GiB, above 8; use"),
     ("n_features = 6", "n_features = 3", "heads.n_heads = 2", "4 features for so many heads"),
