@@ -171,7 +171,7 @@ def performance(
     if reference not in methods:
         known = hint(str(reference), [*map(str, methods)])
         raise UserError(f"reference = {reference!r}: no method of the table; {known}")
-    if (found := table[index].nunique().drop("dataset")).max() * 2 * len(methods) > max(100, len(table)):
+    if (found := table[index].nunique().drop(["dataset", ESTIMATOR])).max() * 2 * len(methods) > max(100, len(table)):
         raise UserError(f"{found.idxmax()}: another level in nearly every row, so no factor; drop the column")
     # Which rows there are stands in a column that is no factor's.
     given = table.assign(failure=1.0).set_index(index).to_xarray()

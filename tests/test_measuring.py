@@ -60,9 +60,8 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     found = measured(table.assign(n=50))
     assert found.convergence.sel(replicates="available").values.tolist() == [[0.99], [0.9]]
     assert found.n_replicates.values[:, :, 0].tolist() == [[99, 90], [89, 89]]
-    common = measured(long(RELHAZ[10:99]))
-    for name in ("bias", "relative_precision_mcse", "coverage"):
-        np.testing.assert_allclose(found[name].sel(replicates="common", n=50), common[name].sel(replicates="common"))
+    common, names = measured(long(RELHAZ[10:99])), ["bias", "relative_precision_mcse", "coverage"]
+    np.testing.assert_allclose(*(t.sel(replicates="common")[names].to_dataarray() for t in (found.sel(n=50), common)))
     # A failure without a row, and a method without standard errors, which has what follows from estimates.
     table = table[~((table.model == "Exp") & (table.dataset < 10))]
     assert measured(table.assign(row=1)).convergence.values[0].tolist() == [[0.99], [0.9]]
@@ -70,9 +69,10 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     found = measured(table).sel(replicates="available", estimator="Exp")
     assert found.bias == pytest.approx(RELHAZ.theta_Exp[10:].mean() + 0.5) and found.n_replicates == 90
     assert np.isnan([found.model_se, found.coverage, found.rejection_rate]).all()
-    half = stats.t(48).ppf(0.95) * RELHAZ.se_Cox
+    many = [long(RELHAZ[:5]).assign(model=lambda t, k=k: t.model + str(k)) for k in range(6)]
+    assert measured(pd.concat(many), reference="Cox0").sizes["estimator"] == 12  # more methods than data sets
     narrow = measured(long(RELHAZ), level=0.9, df=48).coverage.sel(replicates="available", estimator="Cox")
-    assert narrow == np.mean(np.abs(RELHAZ.theta_Cox + 0.5) <= half)
+    assert narrow == np.mean(np.abs(RELHAZ.theta_Cox + 0.5) <= stats.t(48).ppf(0.95) * RELHAZ.se_Cox)
 
 
 @pytest.mark.parametrize(
