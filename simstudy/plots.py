@@ -13,7 +13,7 @@ import pandas as pd
 from simstudy.design.answerable import PlannedGrid, refer
 from simstudy.design.document import CurveFigure, LollipopFigure, NestedLoopFigure, PanelFigure
 from simstudy.design.measures import averaged_measures, coordinates_of
-from simstudy.design.settings.records import hint, validated
+from simstudy.design.settings.records import hint, tags, validated
 from simstudy.errors import UserError
 from simstudy.report.figures import draw
 from simstudy.report.figures.factorial import LEVELS
@@ -21,11 +21,7 @@ from simstudy.report.figures.shared import NEUTRAL, STRIP, canvas, own_style
 from simstudy.report.labels import COVERAGE
 from simstudy.results import METHOD, Results, cells_of, factors_of, setting_of
 
-KINDS: dict[str, type[PanelFigure]] = {
-    "curve": CurveFigure,
-    "nested_loop": NestedLoopFigure,
-    "lollipop": LollipopFigure,
-}
+KINDS: dict[str, type[PanelFigure]] = {tags(each)[0]: each for each in (CurveFigure, NestedLoopFigure, LollipopFigure)}
 
 
 def plot(
@@ -119,6 +115,8 @@ def agreement(
     UserError
         If a method or column is missing, or a data set has two rows of a method.
     """
+    if not isinstance(table, pd.DataFrame):
+        raise UserError(f"table: a {type(table).__name__}; give a pandas.DataFrame (of polars: to_pandas())")
     if missing := [each for each in ("dataset", method, of) if each not in table]:
         raise UserError(f"{missing[0]!r}: no column of the table; it has {', '.join(map(str, table))}")
     rows = table[table[method].isin([first, second])]

@@ -88,9 +88,10 @@ def described(name: str) -> list[str]:
     if chosen := [each for each in found if name in ("", each, each.removesuffix(".NAME"), each.partition(" ")[0])]:
         return [line for each in chosen for line in (f"[{each}]", *found[each], "")]
     lines = [line for section in found.values() for line in section]
-    own = [place for place, line in enumerate(lines) if line.startswith((f"- {name}: ", f"{name}:"))]
+    heads = [line.partition(":")[0].removeprefix("- ") if line[:1] == "-" or line[-1:] == ":" else "" for line in lines]
+    own = [place for place, head in enumerate(heads) if name in head.split(", ")]
     if not own:
-        known = [line.removeprefix("- ").partition(":")[0] for line in lines if ":" in line]
-        raise UserError(f"{name!r}: no table, setting, kind or measure; {hint(name, [*found, *known])}")
+        known = dict.fromkeys([*found, *", ".join(filter(None, heads)).split(", ")])
+        raise UserError(f"{name!r}: no table, setting, kind or measure; {hint(name, [*known])}")
     below = {place: lines[place + 1 :] if lines[place].endswith(":") else [] for place in own}
     return [line for place in own for line in (lines[place], *takewhile(lambda each: each[0] == "-", below[place]))]

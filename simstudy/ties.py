@@ -9,6 +9,7 @@ from simstudy.design.document import LEVEL
 from simstudy.design.settings.records import validated
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns, numbers_of, table_of
+from simstudy.report.terminal import counted
 from simstudy.verdicts.evidence import p_above, p_below
 from simstudy.verdicts.judge import holm
 
@@ -80,7 +81,7 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     conditions = conditions.assign(mean=estimates.values[order], error=errors, sets=members)
     numbers_of_pairs = {"difference": apart.value[first, second], "error": apart.mcse[first, second], "p": p}
     pairs = pd.DataFrame({"first": first, "second": second} | numbers_of_pairs)
-    looks = "at one look" if table.one_look else "at any number of looks"
-    note = f"Conditions that share a set are not shown to differ; {len(p)} pairs, {len(sets)} sets. "
-    note += f"The chance that any two equal means are told apart is at most {100 * LEVEL:g} %, {looks} (Holm)."
+    note = f"Conditions that share a set are not shown to differ; {counted(len(p), 'pair')}, "
+    note += f"{counted(len(sets), 'set')}. The chance that any two equal means are told apart is at most "
+    note += f"{100 * LEVEL:g} %, {'at one look' if table.one_look else 'at any number of looks'} (Holm)."
     return Ties(conditions, pairs, note)

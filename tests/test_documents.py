@@ -143,8 +143,7 @@ def test_examples_of_the_architecture__are_a_study_that_runs(tmp_path):
     system, measure, kernel = blocks("python", page)
     assert max(len(each.splitlines()) for each in (system, measure, kernel)) <= 20
     (folder / "functions.py").write_text("\n".join((system, measure, kernel)))
-    text = path.read_text().replace('["largest_weight"]', '["largest_weight", "effective_keys"]')
-    path.write_text(text)
+    path.write_text(path.read_text().replace('["largest_weight"]', '["largest_weight", "effective_keys"]'))
     how = {"executor": "serial", "trust": [folder / "functions.py"]}
     results = cells_of(simstudy.run(folder, output=tmp_path, **how))
     assert (np.diff(results.effective_keys.sel(source="empirical")) > 0).all()

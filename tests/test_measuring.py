@@ -252,5 +252,6 @@ def test_agreement__draws_equality_and_limits_of_differences():
     d = RELHAZ.theta_Exp - RELHAZ.theta_Cox
     heights = sorted(line.get_ydata()[0] for line in differences.lines if len(line.get_xdata()) == 2)
     assert heights == pytest.approx([d.mean() - 1.96 * d.std(), d.mean(), d.mean() + 1.96 * d.std()])
-    with pytest.raises(UserError, match="give two methods of the table"):
-        plots.agreement(table, "Cox", "Weibull", "theta", method="model")
+    for wrong, remedy in ((table, "give two methods of the table"), (table.to_dict("series"), "of polars: to_pandas")):
+        with pytest.raises(UserError, match=remedy):
+            plots.agreement(wrong, "Cox", "Weibull", "theta", method="model")

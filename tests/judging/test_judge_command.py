@@ -35,7 +35,7 @@ def test_options__look_once_and_compare_all_pairs(here, in_process):
     judged = in_process("judge", "answers.csv", "claims.toml", "--looks", "one")
     assert "at one look" in judged.stdout and "Verdicts hold at one look" in " ".join(judged.stdout.split())
     pairs = in_process("judge", "answers.csv", "--unit", "question", "--looks", "one")
-    assert pairs.returncode == 0 and "1 pairs, 2 sets" in pairs.stdout and len(pairs.stdout.splitlines()) == 4
+    assert pairs.returncode == 0 and "; 1 pair, 2 sets. " in pairs.stdout and len(pairs.stdout.splitlines()) == 4
     assert [each["condition"] for each in json.loads(
         in_process("judge", "answers.csv", "--unit", "question", "--json").stdout)] == ["near", "dummy"]  # fmt: skip
     assert "needs claims" in in_process("judge", "answers.csv", "--page", "a.html").stderr
