@@ -112,6 +112,7 @@ def simulate(
     _require(Mapping, "dict", {f"claims.{claim}": entries for claim, entries in claims.items()})
     _require(int, "whole number", {"max_replicates": max_replicates})
     _require(Iterable, "list", {"methods": methods, "measures": measures, **factors})
+    measures, factors = [*measures], {factor: [*levels] for factor, levels in factors.items()}
     if not methods:
         raise UserError("methods = []: give at least one function")
     if others := [each for each in measures if not (callable(each) or isinstance(each, str))]:
@@ -135,8 +136,7 @@ def simulate(
         "parameters": {name: levels[0] for name, levels in factors.items() if name in OF_FUNCTIONS and levels},
     }
     study = Study(name, title=name, aim=f"Methods {', '.join(named)} on {next(iter(drawn))}.")
-    if batch_size is None:
-        batch_size = min(MIN_REPLICATES, -(-max_replicates // 64) * 16)
+    batch_size = min(MIN_REPLICATES, -(-max_replicates // 64) * 16) if batch_size is None else batch_size
     study.simulation(batch_size=batch_size, seed=seed).functions(**functions).budget(**budget)
     study.precision(
         absolute_mcse={**mcse},
@@ -147,7 +147,7 @@ def simulate(
     levels = {**factors, "method": [*named]}
     crossed = (dict(zip(levels, each, strict=True)) for each in itertools.product(*levels.values()))
     dropped = [each for each in crossed if drop(each)] if callable(drop) else [dict(each) for each in drop]
-    study.grid(GRID, {factor: list(values) for factor, values in levels.items()}, drop=dropped)
+    study.grid(GRID, levels, drop=dropped)
     for claim, entries in claims.items():
         study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
     written, store = read_design(study), Store(Folder(Path(output), (name,)))

@@ -167,7 +167,7 @@ def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_metho
     with pytest.raises(UserError, match=told):
         simulated(tmp_path, [both])
     methods = {"both": both, "picky": picky, "first": lambda self: {"estimate": self[..., 0], "size": self[..., 0]}}
-    found = simulated(tmp_path, methods, ["size"], FACTORS | {"n": [5]}, one_by_one=True)
+    found = simulated(tmp_path, methods, iter(["size"]), FACTORS | {"n": iter([5])}, one_by_one=True)
     with pytest.raises(UserError, match='did you mean "bias"'):  # leaves the functions of earlier results
         simulated(tmp_path, asked=["bais"])
     with pytest.raises(UserError, match="results of simulation: not of simulate"):  # of a part of them

@@ -203,7 +203,7 @@ def _from_long(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDA
     table = {name: _column(frame, key, name) for name, key in stated.items()}
     if not columns.factors:
         table |= {name: frame[name].to_numpy() for name in frame.columns if name not in table}
-    factors = list(columns.factors) or [name for name in table if name not in stated]
+    factors = list(dict.fromkeys(columns.factors)) or [name for name in table if name not in stated]
     if not factors:
         raise UserError("factors: none; a table with a row for each unit and condition names conditions in columns")
     long, remedy = pd.DataFrame(table), "name in factors the columns that tell conditions apart"

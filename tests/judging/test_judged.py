@@ -39,7 +39,7 @@ def test_layouts__of_one_table_give_the_same_estimates_paired_by_unit(layout):
     numbers, columns = {
         "wide": (WIDE, {}),
         "long": (LONG, of_long),
-        "shuffled": (LONG.sample(frac=1.0, random_state=1).assign(note="x"), of_long | {"factors": ("model", "size")}),
+        "shuffled": (LONG.sample(frac=1, random_state=1).assign(note=1), of_long | {"factors": ["model", "size"] * 2}),
     }[layout]  # fmt: skip
     found = estimates(numbers, **columns)
     order = [found.conditions.index(each) for each in CONDITIONS]
