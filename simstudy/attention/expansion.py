@@ -181,8 +181,7 @@ def _expanded(cell: Cell) -> Known | str:
     )
 
 
-_FARTHEST = 6.0  # how far nodes of averages over one key reach, in standard deviations
-_LOG_PRECISION = 16.0  # minus the logarithm of the relative error of sums over nodes
+_LOG_PRECISION = 16.0  # minus the logarithm of the relative error of sums over nodes, or less
 
 
 # Megabytes each.
@@ -262,15 +261,16 @@ def _grid(joint: Array, n: int, wave: float, degree: int) -> Array:
     normal density, e^(2ky) of squared waves, y^degree of polynomials.  1 / (S + K) has a pole at the logit ln S + iπ,
     where the density is less by e^(−x²/2), x its real part; S is taken for n / e at least.
     """
-    square, wanted = np.diagonal(joint, axis1=1, axis2=2), _LOG_PRECISION + 1.75 * degree
-    reach = math.sqrt(2.0 * wanted)
+    wanted = max(_LOG_PRECISION, 7.0 + 1.5 * math.log(n)) + 1.75 * degree  # replicates may scatter by n^(−3/2) only
+    square, reach = np.diagonal(joint, axis1=1, axis2=2), math.sqrt(2.0 * wanted)
+    farthest = max(6.0, reach)  # of nodes, in standard deviations
     sd = np.maximum(np.sqrt(square), 0.1)  # of less the pole is out of reach
     y, x = math.pi / sd, np.maximum(math.log(n) - 1.0 - 0.5 * square - joint.max(axis=2), 0.0) / sd
     least = np.maximum(wanted + 0.5 * (y**2 - x**2) + 2.0 * wave * y, y)
     spacing = min(2.0 * math.pi / (reach + 2.0 * wave), (2.0 * math.pi * y / least)[y < reach].min(initial=np.inf))
-    axis = spacing * np.arange(-(_FARTHEST // spacing), _FARTHEST // spacing + 1)
+    axis = spacing * np.arange(-(farthest // spacing), farthest // spacing + 1)
     nodes = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    return nodes[(nodes**2).sum(axis=1) <= _FARTHEST**2]
+    return nodes[(nodes**2).sum(axis=1) <= farthest**2]
 
 
 def _nodes(m: Waves, slopes: Array, plane: Array, mean: Array, sigma: float, x: Array) -> Array:
