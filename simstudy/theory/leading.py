@@ -75,7 +75,7 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
     Parameters
     ----------
     cell : Cell
-        The cell of a design, one of ``Design.cells``.
+        One of ``Design.cells``; whatever it states, its heads are taken for softmax attention to all keys as they are.
     key_projections, query_projections : (H, d, p) arrays
         Not looked at when the formula cannot apply to the cell.
     queries : (Q, d) array
