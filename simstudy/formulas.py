@@ -46,7 +46,7 @@ _SQUARED: tuple[tuple[str, ...], Callable[..., Any]] = (_ERROR, lambda estimate,
 _SQUARED_SE: tuple[tuple[str, ...], Callable[..., Any]] = (("se",), lambda se: se**2)
 KNOWN: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "bias": (_ERROR, lambda estimate, truth: estimate - truth),
-    "relative_bias": (_ERROR, lambda estimate, truth: estimate / truth - 1.0),
+    "relative_bias": (_ERROR, np.errstate(all="ignore")(lambda estimate, truth: estimate / truth - 1.0)),
     **dict.fromkeys(("mean_squared_error", "variance", "empirical_se", "root_mean_squared_error"), _SQUARED),
     **dict.fromkeys(("model_se", "relative_error_of_model_se"), _SQUARED_SE),
     "coverage": (("lower", "upper", "truth"), covers),

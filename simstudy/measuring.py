@@ -47,8 +47,8 @@ def estimates(
     -------
     pandas.DataFrame
         Long: a row for each data set and method (and estimand, where estimates are arrays), with a column for each
-        factor; ``estimate``, ``se``, ``lower``, ``upper``, ``reject`` and ``truth`` as the functions give them, NaN
-        where they give none; and ``failure``, the reason for that.
+        factor; those of ``estimate``, ``se``, ``lower``, ``upper``, ``reject`` and ``truth`` that the functions
+        give, NaN in rows without; and ``failure``, the reason for that.
 
     Raises
     ------

@@ -245,10 +245,11 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
 def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
     """Hold a function against its contract: numbers that follow from its arguments alone, finite where none fails."""
     whole, fails = compute(slice(None)), isinstance(piece, Functions)
-    if isinstance(piece, Functions) and np.isnan(whole).any(axis=-1).all():
+    if isinstance(piece, Functions) and (failed := ~np.isfinite(whole)).any(axis=-1).all():
         ((_, why),) = piece.results(lambda first, count: Draw(range(first, first + count)), 0, 1)
+        of = ", ".join(each for each, none in zip(piece.measured, failed.all(axis=0), strict=True) if none)
         fault = f"{name} gives no finite numbers in any of {len(whole)} replicates on which it was tried"
-        piece.refuse(f"{fault}: {why}" if why else fault)
+        piece.refuse(f"{fault}: {why or of}")
     if not fails and not np.isfinite(whole).all():
         piece.refuse(f"{name} returns values that are not finite")
     if not np.array_equal(whole, compute(slice(None)), equal_nan=True):

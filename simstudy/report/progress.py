@@ -178,7 +178,7 @@ def missed_line(status: Status, design: Design) -> str:
     if cell.cut:
         reason += f"budget of {design.budget.wall_seconds:g} s spent; run again to go on"
     elif not cell.defined:
-        reason = "undefined estimates; see failed replicates by simstudy replay"
+        reason = "undefined estimates; see failed replicates by simstudy replay, or simstudy.estimates after simulate"
     else:
         reason += f"ceiling of {planned.precision.max_replicates:,} replicates; raise max_replicates to go on"
     others = f", furthest {planned.grid}" if len(missed) > 1 else f", {planned.grid}"

@@ -219,6 +219,7 @@ def n_failed(x):
             "mean returns no 'truth'; bias needs it; known are estimate",
         ),
         (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 5 replicates"),
+        ({"measures": ["relative_bias"], "factors": {"n": [N], "shift": [0.0]}}, "no finite .* tried: relative_bias"),
         ({"method": fragile, "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*Error: no estimate"),
         (lambda x: {"estimate": x.mean(axis=-1)[1:]}, "the first axis must be that of 5 replicates"),
         (lambda x: {"estimate": x.means()}, "odd raises AttributeError"),

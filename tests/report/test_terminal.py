@@ -61,8 +61,7 @@ def test_text__is_shown_on_one_line_as_it_is_or_spelt_out(text, capsys):
 
 def outcome(capsys, *arguments: object) -> tuple[int, str, str]:
     capsys.readouterr()
-    code = process.command(list(map(str, arguments)))
-    return code, *capsys.readouterr()
+    return process.command(list(map(str, arguments))), *capsys.readouterr()
 
 
 @pytest.mark.parametrize("name", ["x[/x]", "[red]", "\x1b[31m", "a\nb", "\u202ex"])

@@ -306,8 +306,7 @@ class Functions(OwnCode):
 
     def theory(self, source: str) -> dict[str, float]:
         """Expected measures by name that the function of a theory (exact, leading) gives; none without one."""
-        function = {"exact": self.exact_theory, "leading": self.leading_theory}[source]
-        if function is None:
+        if (function := getattr(self, f"{source}_theory")) is None:
             return {}
         found = self._call(function, self.parameters)
         if not isinstance(found, Mapping) or not all(np.ndim(value) == 0 for value in found.values()):
