@@ -25,7 +25,7 @@ import xarray as xr
 from simstudy.design.builder import Study
 from simstudy.design.contents import distributions
 from simstudy.design.document import NAME
-from simstudy.design.load import MAX_BYTES, load_design, read_design
+from simstudy.design.load import load_design, read_design
 from simstudy.design.settings.cell import OF_FUNCTIONS
 from simstudy.design.settings.functions import BY_VALUE, STAND_INS
 from simstudy.errors import UserError
@@ -150,16 +150,13 @@ def simulate(
     study.grid(GRID, levels, drop=dropped)
     for claim, entries in claims.items():
         study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
-    written, store = read_design(study), Store(Folder(Path(output), (name,)))
-    before = {file: store.files.read(file, MAX_BYTES) for file in {*FILES} & {*store.files.names()}}
-    try:
-        for file, content in zip(FILES, (text, written.text), strict=True):
-            store.write_text(file, content)
-        loaded = load_design(store.folder / "design.json", confirm=how.pop("confirm", None))
-    except UserError:  # those of earlier results stay
-        for file, kept in before.items():
-            store.files.write(file, kept)
-        raise
+    store = Store(Folder(Path(output), (name,)))
+    place = store.folder / FILES[1]
+    # A call that is refused writes nothing.
+    written = read_design(study)._replace(place=str(place), path=place, functions=text)
+    loaded = load_design(written, confirm=how.pop("confirm", None))
+    for file, content in zip(FILES, (text, written.text), strict=True):
+        store.write_text(file, content)
     return run(loaded, output=output, **how)
 
 

@@ -105,10 +105,9 @@ def _read_rows(path: Path, cell: Cell) -> Rows:
     raw = Rows(features, responses, none, features[:0], responses[:0])
     rows = split(raw, data, cell.simulation.seed)
     rows = raw if "held_out" in cell.population else rows
-    constant = [name for name, feature in zip(names, rows.keys.T, strict=True) if np.ptp(feature) == 0.0]
+    constant = ", ".join(name for name, feature in zip(names, rows.keys.T, strict=True) if np.ptp(feature) == 0.0)
     if keys.standardise and constant:
-        left_out = ", ".join(constant)
-        raise UserError(f"constant columns cannot be standardised: leave out {left_out}, or use standardise = false")
+        raise UserError(f"constant columns cannot be standardised: leave out {constant}, or use standardise = false")
     return rows
 
 
@@ -152,12 +151,12 @@ class OwnFiles:
     Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
     """
 
-    def __init__(self, folder: Path, trust: Iterable[str | Path], shipped: bool) -> None:
+    def __init__(self, folder: Path, trust: Iterable[str | Path], shipped: bool, functions: str | None = None) -> None:
         named = [trust] if isinstance(trust, str | Path) else trust
         named = [*named, *(sorted(folder.glob("*.py")) if shipped else ())]
         self._trusted = {_text(Path(path), f"--trust {path}") for path in named}
         self._text = functools.cache(_text)
-        self.folder, self.trial = folder, not shipped
+        self.folder, self.trial, self._functions = folder, not shipped, functions
 
     def read(self, piece: OwnCode) -> None:
         """Give functions the code of their file, which defines them as far as that shows without running it."""
@@ -175,7 +174,8 @@ class OwnFiles:
 
     def _code(self, name: str) -> Code:
         path = self.folder / name
-        by_value = BY_VALUE.get(text := self._text(path, str(path)), {})  # code of this very process needs no trust
+        text = self._text(path, str(path)) if self._functions is None else self._functions
+        by_value = BY_VALUE.get(text, {})  # code of this very process needs no trust
         return Code(text, str(path), bool(by_value) or text in self._trusted, tuple(by_value.items()))
 
 

@@ -42,21 +42,22 @@ class Written(NamedTuple):
     path: Path | None
     text: str
     tables: dict[str, Any]
+    functions: str | None = None  # of a file that is not written yet
 
 
 def load_design(
-    design: Source, profile: str = "quick", trust: Iterable[str | Path] = (), confirm: str | None = None
+    design: Source | Written, profile: str = "quick", trust: Iterable[str | Path] = (), confirm: str | None = None
 ) -> Design:
     """Return a design under one profile; `DesignError` tells its mistakes. Code that is not trusted is never run.
 
     With ``confirm``, a text, seeds and the settings that are drawn from domains follow from the design and that text.
     """
-    place, path, text, tables = read_design(design)
+    place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
     grids: dict[str, PlannedGrid] = {}
     try:
         raw = _under_profile(tables, profile)
         folder = Path() if path is None else path.parent
-        files = OwnFiles(folder, trust, shipped=path is not None and is_shipped(path))
+        files = OwnFiles(folder, trust, path is not None and is_shipped(path), functions)
         document = validated(Document, raw, context=files)
         require_few_cells(document)
         for name, grid in document.grids.items():
@@ -101,8 +102,7 @@ def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmat
     pieces = (piece for grid in grids.values() for cell in grid.cells for _, piece in cell.own)
     digest = digest_of(design, sorted({piece.code.text for piece in pieces if piece.code is not None}), text)
     for name, grid in grids.items():
-        digests = (digest_of(digest, cell.simulation.seed) for cell in grid.cells)
-        seeds = (int(each, 16) >> 1 for each in digests)  # below 2⁶³, as every seed
+        seeds = (int(digest_of(digest, cell.simulation.seed), 16) >> 1 for cell in grid.cells)  # below 2⁶³, as all
         cells = [cell.with_simulation(seed=seed) for cell, seed in zip(grid.cells, seeds, strict=True)]
         grids[name] = grid._replace(cells=cells)
     return Confirmation(text=text, digest=digest)

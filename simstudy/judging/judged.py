@@ -80,7 +80,7 @@ def read_claims(claims: Any) -> tuple[str, ClaimsFile]:
     elif isinstance(claims, str) and "\n" in claims:
         tables = parse(place, claims)
     elif isinstance(claims, (str, Path)):
-        place, *_, tables = read_file(Path(claims))
+        place, _, _, tables, _ = read_file(Path(claims))
     else:
         kind = type(claims).__name__
         raise UserError(f"claims of type {kind}; give tables by name, the path of a TOML file, or its text")
