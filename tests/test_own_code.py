@@ -1,7 +1,9 @@
 """Functions and heads of the user's own: as shipped ones to the bit, their contract, nothing run without his word."""
 
+import itertools
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -64,9 +66,8 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     path = study(tmp_path)
     results = cells_of(package.run(path, output=tmp_path / "out", executor="serial", trust=[tmp_path / "mine.py"]))
     assert np.isnan(results.mse.sel(source=["exact", "leading"])).all()
-    assert set(results.inapplicable.sel(source="exact").values) == {
-        "regression is code of the user's own, of which no closed form is known"
-    }
+    told = "regression is code of the user's own, of which no closed form is known"
+    assert (results.inapplicable.sel(source="exact") == told).all()
     read = cells(path)[0].data.regression.code
     assert results.attrs["data"] == f"mine.py {read.label}"
     require_same_design(results, load_design(path), Store(tmp_path))
@@ -136,6 +137,14 @@ def test_own_heads__are_those_of_a_file_to_the_bit_and_have_their_theory(tmp_pat
     cell = cells(study(tmp_path, design=population), tmp_path / "mine.py")[0]
     first, second = (key_projections(cell.in_batch(batch)) for batch in (0, 1))
     assert cell.population == ("heads",) and not (first == second).any()
+
+
+@pytest.mark.parametrize(("seconds", "n_tried"), [(0.1, 2), (1.0, 1)])
+def test_slow_functions__are_tried_in_the_first_cell_alone(seconds, n_tried, tmp_path, monkeypatch):
+    tried, clock = [], itertools.count(0.0, seconds)
+    monkeypatch.setattr(contents, "_try", lambda *function: tried.append(function))
+    monkeypatch.setattr(contents, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert len(cells(study(tmp_path), tmp_path / "mine.py")) == 2 and len(tried) == n_tried
 
 
 BREACHES = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simstudy.design.contents import OwnFiles, read_contents, try_functions
+from simstudy.design.contents import OwnFiles, read_contents
 from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.measures import RESERVED
 from simstudy.design.settings import records
@@ -134,9 +134,7 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
         made |= {key: getattr(cell, table) for table, key in held.items()}
         try:
             cell = read_contents(cell, files.folder) if cell.files else cell
-            wrong = impossibilities(cell)
-            if files.trial and cell.own and not wrong:
-                try_functions(cell)
+            wrong = impossibilities(cell) or (files.faults(cell) if cell.own else [])
         except Impossible as error:
             wrong = [(error.setting, error.remedy)]
         if wrong:

@@ -7,6 +7,8 @@ import ast
 import functools
 import io
 import sys
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -146,7 +148,7 @@ def _columns(kind: str, content: bytes) -> dict[str, Array]:
 
 
 class OwnFiles:
-    """Python files of a study, each read once: code of those that are trusted may run, and is tried where ``trial``.
+    """Python files of a study, each read once: code of those that are trusted may run.
 
     Functions of shipped studies are trusted, and not on trial: tests have tried them, and some load models.
     """
@@ -156,43 +158,42 @@ class OwnFiles:
         named = [*named, *(sorted(folder.glob("*.py")) if shipped else ())]
         self._trusted = {_text(Path(path), f"--trust {path}") for path in named}
         self._text = functools.cache(_text)
-        self.folder, self.trial, self._functions = folder, not shipped, functions
+        self.folder, self._trial, self._functions = folder, not shipped, functions
+        self._seconds = defaultdict[Any, float](float)
 
     def read(self, piece: OwnCode) -> None:
         """Give functions the code of their file, which defines them as far as that shows without running it."""
-        object.__setattr__(piece, "code", code := self._code(piece.path))
-        _require_defined(code, piece.uses_functions, piece.builtin)
+        object.__setattr__(piece, "code", self._code(piece.path, piece.uses_functions, piece.builtin))
 
     def number(self, function: Any, parameters: dict[str, Any]) -> float:
         """Return the number that a function of functions.py gives."""
-        _require_defined(code := self._code("functions.py"), [function])
-        call = code.function(function)
+        call = (code := self._code("functions.py", [function])).function(function)
         try:
             return float(0.0 + call(**parameters))  # no text
         except (Exception, SystemExit) as error:
             raise UserError(f"{code.place}: {function} raises {type(error).__name__}: {error}") from None
 
-    def _code(self, name: str) -> Code:
+    def _code(self, name: str, functions: Iterable[Any], builtin: Iterable[str] = ()) -> Code:
         path = self.folder / name
         text = self._text(path, str(path)) if self._functions is None else self._functions
         by_value = BY_VALUE.get(text, {})  # code of this very process needs no trust
-        return Code(text, str(path), bool(by_value) or text in self._trusted, tuple(by_value.items()))
+        code = Code(text, str(path), bool(by_value) or text in self._trusted, tuple(by_value.items()))
+        for each in functions:
+            if each not in (known := [*code.functions, *builtin]):
+                raise UserError(f"{path}: defines no function {each!r}; known are {', '.join(known) or 'none'}")
+        return code
 
-
-def _require_defined(code: Code, names: Iterable[Any], builtin: Iterable[str] = ()) -> None:
-    for name in names:
-        if name not in (known := [*code.functions, *builtin]):
-            raise UserError(f"{code.place}: defines no function {name!r}; known are {', '.join(known) or 'none'}")
-
-
-def try_functions(cell: Cell) -> None:
-    """Hold the trusted functions of a cell against their contract; raises Impossible if they break it."""
-    for setting, piece in cell.own:
-        if piece.code is not None and piece.code.trusted:
-            try:
-                _try(piece, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim)
-            except (UserError, ArithmeticError, np.linalg.LinAlgError) as error:
-                raise Impossible(setting, getattr(error, "__notes__", [str(error)])[0]) from None
+    def faults(self, cell: Cell) -> list[tuple[str, str]]:
+        """Return settings whose trusted functions break their contract, and how; slow ones are tried in few cells."""
+        for setting, piece in cell.own if self._trial else ():
+            used, start = (piece.path, piece.uses_functions), time.monotonic()
+            if piece.code and piece.code.trusted and self._seconds[used] < 1.0:  # of the first cell at least
+                try:
+                    _try(piece, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim)
+                except (UserError, ArithmeticError, np.linalg.LinAlgError) as error:
+                    return [(setting, getattr(error, "__notes__", [str(error)])[0])]
+                self._seconds[used] += time.monotonic() - start
+        return []
 
 
 def _text(path: Path, place: str) -> str:

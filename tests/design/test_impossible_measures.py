@@ -8,11 +8,6 @@ from simstudy.design.cells import impossibilities
 ANTS = {"learner": {"kind": "ant_colony"}, "noise_treatment": "drawn"}
 
 
-def of_one_head(text: str) -> str:
-    text = edited(edited(text, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
-    return edited(text, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
-
-
 def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_others_is_not(tmp_path):
     text = edited(DESIGN, 'measure = "mse"', 'measure = "regret"')
     text = edited(text, 'arrangement = "rotated"', 'arrangement = "orthogonal"')
@@ -40,7 +35,8 @@ def test_measure_that_no_cell_has__is_neither_drawn_nor_wanted_to_some_error(tmp
     assert f"{path} = 'discrepancy': does not exist in 6 of 6 cells (heads); it needs a reference" in message
     alone = edited(DESIGN, old, new.format("correlation"))
     loaded(tmp_path, alone)
-    alone = of_one_head(alone)
+    alone = edited(edited(alone, "n_heads = 2", "n_heads = 1"), 'arrangement = "rotated"', 'arrangement = "haar"')
+    alone = edited(alone, "angle = [0, 45, 90]", "n_keys = [20, 30, 40]").replace('x = "angle"', 'x = "n_keys"')
     message = mistakes(tmp_path, alone)
     assert f"{path} = 'correlation': does not exist in 6 of 6 cells (heads); it compares heads; use two" in message
     # Where some cells have two heads the others have no point.
