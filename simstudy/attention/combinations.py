@@ -24,7 +24,7 @@ def combine_heads(cell: Cell) -> Combine:
         return fixed(np.ones(1))
     if combination.kind != "optimal":
         return fixed(np.array(cell.weights))
-    within = combination.within
+    within = getattr(combination, "within", "")
 
     def optimal(second: Array, bias_target: Array, target_square: Array) -> Array:
         if within == "unconstrained":

@@ -15,7 +15,7 @@ import numpy as np
 from simstudy.attention.normalisers import Array, normalise, tilted
 from simstudy.attention.transformations import Inputs, multiply_heads, transform
 from simstudy.design.settings.cell import Estimator
-from simstudy.design.settings.choices import LocalLinearNormaliser, Normaliser, Visible
+from simstudy.design.settings.choices import CompactNormaliser, LocalLinearNormaliser, Normaliser, Visible
 from simstudy.kernels import compact_moments, nw_moments
 from simstudy.kernels.devices import on_cuda
 
@@ -45,11 +45,11 @@ def evaluate(
     if estimator.transformation.kind != "none":
         inputs = transform(estimator.transformation, _on_host(inputs))
     if estimator.combination.kind == "product":
-        inputs = multiply_heads(_on_host(inputs), estimator.combination.logits)
+        inputs = multiply_heads(_on_host(inputs), getattr(estimator.combination, "logits", ""))
     normaliser, logits = estimator.normaliser, estimator.logits
     if normaliser.kind == "softmax":
         return Estimates(*nw_moments(*inputs, bandwidth, logits, with_mass, visible))
-    if normaliser.kind == "compact":
+    if isinstance(normaliser, CompactNormaliser):
         radius = normaliser.window * bandwidth
         return Estimates(*compact_moments(*_on_host(inputs), radius, normaliser.power))
     return Estimates(*_moments(_on_host(inputs), bandwidth, logits, normaliser))

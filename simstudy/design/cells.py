@@ -15,7 +15,7 @@ from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.measures import RESERVED
 from simstudy.design.settings import records
 from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table, by_levels, level
-from simstudy.design.settings.choices import FileKeys, HeteroscedasticNoise, ResidualNoise
+from simstudy.design.settings.choices import CompactNormaliser, FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import DesignError, Impossible, Problem, Steps, mistake, path_of, validated
 
@@ -102,9 +102,7 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
         base = {"simulation": base["simulation"], "functions": {"parameters": {}} | document.functions}
         if not isinstance(parameters := base["functions"]["parameters"], dict):
             raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
-    # Tables by the levels that they hold: each is validated once.
-    made: dict[tuple[Any, ...], Table] = {}
-    changed = [TABLE_OF.get(factor.partition(".")[0]) for factor in grid.factors]
+    made: dict[tuple[str, str], Table] = {}  # by name and content: each is validated once
     cells = []
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
         levels = {factor: grid.factors[factor][index] for factor, index in zip(grid.factors, indices, strict=True)}
@@ -125,10 +123,7 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
                 whole = table[setting] if isinstance(table.get(setting), dict) else {}
                 table[setting] = {**whole, parameter: value} if parameter else value
         at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
-        held = {
-            table: (table, *(index for index, of in zip(indices, changed, strict=True) if of == table))
-            for table in (() if of_functions else TABLES)
-        }
+        held = {} if of_functions else {table: (table, repr(content)) for table, content in tables.items()}
         known = {table: made[key] for table, key in held.items() if key in made}
         cell = validated(Cell, tables | known, at, context=files)
         made |= {key: getattr(cell, table) for table, key in held.items()}
@@ -306,7 +301,7 @@ def _unequal(cell: Cell) -> Broken:
 
 def _unmet(cell: Cell) -> Broken:
     """Yield settings that need others: without these they have no meaning, or errors that nobody has derived."""
-    estimator, combination = cell.estimator, cell.estimator.combination
+    estimator, combination, normaliser = cell.estimator, cell.estimator.combination, cell.estimator.normaliser
     heads, distance, dot_product = 'learner = "nadaraya_watson"', 'logits = "distance"', 'logits = "dot_product"'
     raw, drawn, untransformed = 'key_scale = "raw"', 'noise_treatment = "drawn"', 'transformation = "none"'
     keys, queries, fitted = 'key_distribution = "file"', 'queries = "held_out"', 'regression = "fitted"'
@@ -324,8 +319,8 @@ def _unmet(cell: Cell) -> Broken:
         ("queries", cell.queries.queries.kind == "held_out", (keys,)),
         ("learner", estimator.learner.kind != "nadaraya_watson", (drawn, *plain)),
         ("learner", estimator.learner.kind == "trained", (distance, raw)),
-        ("normaliser", estimator.normaliser.kind == "compact", (distance,)),
-        ("normaliser", estimator.normaliser.kind == "compact" and estimator.normaliser.power > 8, (exact,)),
+        ("normaliser", normaliser.kind == "compact", (distance,)),
+        ("normaliser", isinstance(normaliser, CompactNormaliser) and normaliser.power > 8, (exact,)),
         ("transformation", getattr(estimator.transformation, "method", "") == "scores", (dot_product,)),
         ("head_bandwidths", estimator.head_bandwidths is not None, (heads, raw)),
         ("combination", combination.kind == "fitted", (heads, drawn)),

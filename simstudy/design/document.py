@@ -230,18 +230,16 @@ class BaseClaim(Record):
     stands: Selection | None = None
 
 
-class AgreesWithTheory(BaseClaim):
+class AgreesWithTheory(BaseClaim, kind="agrees_with_theory"):
     """In every selected cell to which the theory applies, |measure/theory − 1| ≤ margin; exact at any n, or leading."""
 
-    kind: Literal["agrees_with_theory"]
     source: Theory = "leading"
     margin: Positive
 
 
-class Monotone(BaseClaim):
+class Monotone(BaseClaim, kind="monotone"):
     """Along x, other factors fixed, each step of the measure goes in the direction."""
 
-    kind: Literal["monotone"]
     x: str
     direction: Direction
 
@@ -274,36 +272,32 @@ class WithinMargin(BaseClaim):
     excludes: Number | None = None
 
 
-class Equals(PairedClaim, WithinMargin):
+class Equals(PairedClaim, WithinMargin, kind="equals"):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
-    kind: Literal["equals"]
     value: Number
 
 
-class LargerThan(PairedClaim):
+class LargerThan(PairedClaim, kind="larger_than"):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value.
 
     A claim that it is smaller exchanges ``where`` and ``versus``.
     """
 
-    kind: Literal["larger_than"]
     value: Number = 0.0
 
 
-class Slope(WithinMargin):
+class Slope(WithinMargin, kind="slope"):
     """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
 
-    kind: Literal["slope"]
     x: str
     scale: Scale = "linear"
     value: Number
 
 
-class ViolatedPairs(BaseClaim):
+class ViolatedPairs(BaseClaim, kind="violated_pairs"):
     """Few pairs of selected cells have measure and diversity index in the wrong order, at each level of ``by``."""
 
-    kind: Literal["violated_pairs"]
     measure: MeasureName = "mse"
     against: IndexName
     by: str | None = None
@@ -318,20 +312,18 @@ class OptimumClaim(BaseClaim):
     x: str
 
 
-class Optimum(OptimumClaim):
+class Optimum(OptimumClaim, kind="optimum"):
     """The measure is least at x = value, or where theory puts it, up to a ratio; other factors fixed, or tuned."""
 
-    kind: Literal["optimum"]
     tune: Factors = ()
     source: Theory | None = None
     value: Annotated[Positive, BeforeValidator(_evaluated)] | None = None
     ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
 
 
-class OptimumSlope(OptimumClaim, WithinMargin):
+class OptimumSlope(OptimumClaim, WithinMargin, kind="optimum_slope"):
     """The optimum x* moves along another factor z with a slope, of x* or ln x* in ln z, within margin of value."""
 
-    kind: Literal["optimum_slope"]
     along: str
     scale: Literal["log_x", "log_log"] = "log_x"
     value: Number
@@ -356,6 +348,7 @@ class BaseFigure(Record):
     grid: str
     y: MeasureName
     where: Selection = SELECTION
+    kind: str
 
 
 class PanelFigure(BaseFigure):
@@ -374,54 +367,47 @@ class CurveFigure(PanelFigure):
     y_scale: AxisScale = "linear"
 
 
-class DiversityFigure(PanelFigure):
+class DiversityFigure(PanelFigure, kind="diversity"):
     """y against a diversity index."""
 
-    kind: Literal["diversity"]
     index: IndexName
     x_scale: AxisScale = "linear"
     y_scale: AxisScale = "linear"
 
 
-class OrderingFigure(PanelFigure):
+class OrderingFigure(PanelFigure, kind="ordering"):
     """Share of pairs of cells in which the more diverse cell has the larger y, for every index."""
 
     stored = ("wrong_pair_share", "wrong_pair_share_mcse")
 
-    kind: Literal["ordering"]
 
-
-class OptimumFigure(PanelFigure):
+class OptimumFigure(PanelFigure, kind="optimum"):
     """The level of factor ``over`` with the least y, against factor x."""
 
     stored = ("optimum_share",)
 
-    kind: Literal["optimum"]
     x: str
     x_scale: AxisScale = "linear"
     over: str
     tune: Factors = ()
 
 
-class NestedLoopFigure(PanelFigure):
+class NestedLoopFigure(PanelFigure, kind="nested_loop"):
     """y in every cell, above the levels of the factors."""
 
-    kind: Literal["nested_loop"]
     y_scale: AxisScale = "linear"
     target: float | None = None
 
 
-class LollipopFigure(PanelFigure):
+class LollipopFigure(PanelFigure, kind="lollipop"):
     """y in every cell as a stick from ``target``, or from 0."""
 
-    kind: Literal["lollipop"]
     target: float | None = None
 
 
-class ZipFigure(BaseFigure):
+class ZipFigure(BaseFigure, kind="zip"):
     """Intervals of the first 200 replicates of each cell of a simulation, the worst on top."""
 
-    kind: Literal["zip"]
     y: Literal["coverage"] = "coverage"
 
 

@@ -30,8 +30,8 @@ def _kernel_of(cell: Cell) -> Kernel | None:
         return None
     if isinstance(estimator.normaliser, CompactNormaliser):
         return estimator.normaliser.window * cell.bandwidth, estimator.normaliser.power
-    if estimator.normaliser.kind == "relu" and estimator.normaliser.threshold < 0:
-        return float(np.sqrt(-2.0 * estimator.normaliser.threshold)) * cell.bandwidth, 1
+    if (threshold := getattr(estimator.normaliser, "threshold", 0.0)) < 0:
+        return float(np.sqrt(-2.0 * threshold)) * cell.bandwidth, 1
     return None
 
 

@@ -11,6 +11,7 @@ from simstudy.data.heads import key_projections, overlap, query_points, query_pr
 from simstudy.design.document import PlannedCell
 from simstudy.design.measures import THEORIES
 from simstudy.design.settings.cell import Cell
+from simstudy.design.settings.choices import OptimalCombination
 from simstudy.theory import ExactPrediction, Prediction, weighting
 
 Moments = dict[str, Prediction | ExactPrediction]
@@ -77,15 +78,14 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     combination = cell.estimator.combination
     if combination.kind == "product":
         weights = np.ones(1)
-    elif combination.kind != "optimal":
+    elif not isinstance(combination, OptimalCombination):
         weights = np.array(cell.weights)
     elif prediction.reason:
         weights = np.full(cell.heads.n_heads, np.nan)
     elif combination.within == "unconstrained":
         weights = weighting.unconstrained_weights(weighting.error_moments(prediction)).weights
     else:
-        errors_of_heads = weighting.error_moments(prediction).errors
-        weights = weighting.optimal_weights(errors_of_heads, combination.within).weights
+        weights = weighting.optimal_weights(weighting.error_moments(prediction).errors, combination.within).weights
     through = weights, overlap(cell)
     exact = prediction if isinstance(prediction, ExactPrediction) else None
     errors = {} if exact is None else theory.predicted_measure_errors(exact, *through)

@@ -415,7 +415,7 @@ class Cell(Record):
         if self.functions is not None:
             return 0
         queries = self.queries.queries
-        return 1 if queries.kind == "origin" else len(queries.points) if queries.kind == "points" else queries.count
+        return len(queries.points) if isinstance(queries, choices.GivenQueries) else getattr(queries, "count", 1)
 
     @cached_property
     def coordinates(self) -> dict[str, Any]:

@@ -33,43 +33,38 @@ class GaussianKeys(Choice):
     correlation: records.Share = 0.0
 
 
-class SphereKeys(Choice):
+class SphereKeys(Choice, kind="sphere"):
     """X uniform on the sphere |x| = radius: what a normalisation layer does to Gaussian keys."""
 
-    kind: Literal["sphere"]
     radius: Positive = 1.0
 
 
-class StudentKeys(Choice):
+class StudentKeys(Choice, kind="student_t"):
     """Multivariate Student-t keys, scaled to identity covariance."""
 
-    kind: Literal["student_t"]
     df: DegreesOfFreedom
 
 
-class MixtureKeys(Choice):
+class MixtureKeys(Choice, kind="mixture"):
     """Equal mixture of unit-covariance Gaussians centred at separation·e_c, c ≤ n_components, recentred to mean 0."""
 
-    kind: Literal["mixture"]
     n_components: records.Several = 2  # at most n_features
     separation: Positive = 2.0
 
 
-class AutoregressiveKeys(Choice):
+class AutoregressiveKeys(Choice, kind="autoregressive"):
     """Keys in time: X_i = coefficient·X_{i−1} + √(1 − coefficient²)·Z_i in every feature, X_1 and all Z_i ~ N(0, I)."""
 
-    kind: Literal["autoregressive"]
     coefficient: Annotated[float, Field(gt=-1, lt=1, allow_inf_nan=False)]
 
 
-class FileKeys(Choice):
+class FileKeys(Choice, kind="file"):
     """Keys are rows of the user's data, all equally likely; a column may be the response, all others are features.
 
     ``path`` is a .npy or .csv file, or a data set that scikit-learn ships ("sklearn:diabetes").
     ``held_out`` rows are set aside at random, under the seed, to be queries.
     """
 
-    kind: Literal["file"]
     path: Path
     columns: Annotated[tuple[records.Line, ...], Field(strict=False, min_length=1)] | None = Field(None, exclude=True)
     response: records.Line | None = Field(None, exclude=True)
@@ -81,56 +76,47 @@ class FileKeys(Choice):
 Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys, KINDS]
 
 
-class GaussianNoise(Choice):
+class GaussianNoise(Choice, kind="gaussian"):
     """ε ~ N(0, σ²)."""
 
-    kind: Literal["gaussian"]
 
-
-class StudentNoise(Choice):
+class StudentNoise(Choice, kind="student_t"):
     """ε = σ·t/sd(t): heavy-tailed with variance σ²."""
 
-    kind: Literal["student_t"]
     df: DegreesOfFreedom
 
 
-class HeteroscedasticNoise(Choice):
+class HeteroscedasticNoise(Choice, kind="heteroscedastic"):
     """ε | X ~ N(0, σ²(1 + strength·X₁²)/(1 + strength)): mean variance σ² when X₁ has unit variance."""
 
-    kind: Literal["heteroscedastic"]
     strength: Positive = 1.0
 
 
-class ResidualNoise(Choice):
+class ResidualNoise(Choice, kind="residuals"):
     """ε = noise_sd · a residual of the fitted regression, each predicted by a fit to other rows; together of mean 0.
 
     ``paired``: the residual of the row of the key, and not that of any row.
     """
 
-    kind: Literal["residuals"]
     paired: bool = False
 
 
 Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, KINDS]
 
 
-class Zero(Choice):
+class Zero(Choice, kind="zero"):
     """m(x) = 0: pure noise."""
 
-    kind: Literal["zero"]
 
-
-class Linear(Choice):
+class Linear(Choice, kind="linear"):
     """m(x) = Σ_j coefficients_j x_j; coordinates beyond the list have coefficient 0."""
 
-    kind: Literal["linear"]
     coefficients: Vector = (1.0,)
 
 
-class Quadratic(Choice):
+class Quadratic(Choice, kind="quadratic"):
     """m(x) = Σ_j coefficients_j x_j²; a single coefficient holds for every coordinate: c·|x|²."""
 
-    kind: Literal["quadratic"]
     coefficients: Vector = (0.25,)
 
 
@@ -140,30 +126,27 @@ class _Waves(Choice):
     frequency: Positive = 1.0  # angular
 
 
-class Ridge(_Waves):
+class Ridge(_Waves, kind="ridge"):
     """m(x) = amplitude · wave(frequency · u·x), u = direction/|direction|; missing coordinates are 0."""
 
-    kind: Literal["ridge"]
     direction: Vector = (1.0,)
 
 
-class Additive(_Waves):
+class Additive(_Waves, kind="additive"):
     """m(x) = Σ_{j≤n_active} a_j wave(frequency·x_j), over all features by default.
 
     a_j = amplitude · exp(−rate(j−1)) for ``exponential`` decay, amplitude · j^(−rate) for ``power``,
     amplitude for ``none``.
     """
 
-    kind: Literal["additive"]
     decay: Literal["none", "exponential", "power"] = "none"
     rate: NonNegative = 0.0
     n_active: Count | None = None
 
 
-class Interaction(Choice):
+class Interaction(Choice, kind="interaction"):
     """m(x) = amplitude · Π_{j in coordinates} x_j, two distinct coordinates counted from 1."""
 
-    kind: Literal["interaction"]
     amplitude: Real = 1.0
     coordinates: tuple[Count, Count] = Field((1, 2), strict=False)
 
@@ -171,10 +154,9 @@ class Interaction(Choice):
 _Terms = Zero | Linear | Quadratic | Ridge | Additive | Interaction | OwnFunction
 
 
-class Sum(Choice):
+class Sum(Choice, kind="sum"):
     """m(x) = sum of the terms."""
 
-    kind: Literal["sum"]
     terms: Annotated[tuple[Annotated[_Terms, KINDS], ...], Field(strict=False, min_length=1)]
 
     def described(self) -> str:
@@ -182,16 +164,13 @@ class Sum(Choice):
         return " + ".join(term.label for term in self.terms)
 
 
-class FileRegression(Choice):
+class FileRegression(Choice, kind="file"):
     """m at a row of the user's data = its response; at other points m is unknown."""
 
-    kind: Literal["file"]
 
-
-class FittedRegression(Choice):
+class FittedRegression(Choice, kind="fitted"):
     """m = what scikit-learn fits to the rows of the user's data, at these and at those held out."""
 
-    kind: Literal["fitted"]
     learner: Literal["linear", "nearest_neighbours", "random_forest", "gradient_boosting"] = "random_forest"
 
 
@@ -201,23 +180,18 @@ Regression = Annotated[_Terms | Sum | FileRegression | FittedRegression, KINDS]
 Power = Annotated[int, Field(ge=1, le=10_000)]
 
 
-class SoftmaxNormaliser(Choice):
+class SoftmaxNormaliser(Choice, kind="softmax"):
     """w ∝ exp(z)."""
 
-    kind: Literal["softmax"]
 
-
-class EntmaxNormaliser(Choice):
+class EntmaxNormaliser(Choice, kind="entmax"):
     """w = (z/r − τ)_+^r with τ such that Σ w = 1: α-entmax with α = 1 + 1/r (Peters, Niculae and Martins 2019)."""
 
-    kind: Literal["entmax"]
     power: Power  # r, of which 1 is sparsemax
 
 
-class SparsemaxNormaliser(Choice):
+class SparsemaxNormaliser(Choice, kind="sparsemax"):
     """w = (z − τ)_+ with Σ w = 1: the projection on the simplex, entmax with r = 1 (Martins and Astudillo 2016)."""
-
-    kind: Literal["sparsemax"]
 
     @property
     def power(self) -> int:
@@ -225,36 +199,32 @@ class SparsemaxNormaliser(Choice):
         return 1
 
 
-class TopKNormaliser(Choice):
+class TopKNormaliser(Choice, kind="top_k"):
     """w ∝ exp(z) of the k keys with the largest logits and of those that tie with the last of them, 0 of the others."""
 
-    kind: Literal["top_k"]
     k: Count
 
 
-class ReluNormaliser(Choice):
+class ReluNormaliser(Choice, kind="relu"):
     """w ∝ (z − threshold)_+: normalised ReLU.  With distance logits Epanechnikov's kernel, h² = −2 threshold b²."""
 
-    kind: Literal["relu"]
     threshold: Real
 
 
-class CompactNormaliser(Choice):
+class CompactNormaliser(Choice, kind="compact"):
     """w ∝ (1 − |u|²)_+^r, u = (k_q − k_i)/(window·b): compact kernels of fixed bandwidth, from distance logits."""
 
-    kind: Literal["compact"]
     power: Power  # r, of which 1 is Epanechnikov's kernel
     window: Positive = 1.0
 
 
-class LocalLinearNormaliser(Choice):
+class LocalLinearNormaliser(Choice, kind="local_linear"):
     """Weights of the intercept of a line fitted under softmax weights: local linear attention (arXiv 2510.01450).
 
     They sum to 1 and may be negative.  The squared slope is penalised: without a penalty it is local linear regression,
     with a large one softmax attention.
     """
 
-    kind: Literal["local_linear"]
     ridge: NonNegative = 0.0  # in squared bandwidths
 
 
@@ -262,27 +232,23 @@ _OfLogits = SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNor
 Normaliser = Annotated[_OfLogits | CompactNormaliser | LocalLinearNormaliser, KINDS]
 
 
-class NoTransformation(Choice):
+class NoTransformation(Choice, kind="none"):
     """Keys, values and queries as the heads project them."""
 
-    kind: Literal["none"]
 
-
-class MergeTransformation(Choice):
+class MergeTransformation(Choice, kind="merge"):
     """Chunks of consecutive keys, and their values, are replaced by their means; a last shorter chunk is one, too."""
 
-    kind: Literal["merge"]
     stride: Count
 
 
-class LowRankTransformation(Choice):
+class LowRankTransformation(Choice, kind="low_rank"):
     """Keys and queries of each head compressed to fewer dimensions, fitted to keys and query points (arXiv 2512.05916).
 
     ``scores``: the best approximation of the matrix of their products; ``keys``: of the keys; ``stacked``: of keys and
     queries one below the other.
     """
 
-    kind: Literal["low_rank"]
     rank: Count
     method: Literal["scores", "keys", "stacked"] = "scores"
 
@@ -292,23 +258,19 @@ Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTrans
 Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
 
 
-class WholeMask(Choice):
+class WholeMask(Choice, kind=("none", "causal")):
     """Every query sees all keys ("none"), or all up to its place: query q of Q the first ⌈q n/Q⌉, as in a decoder."""
 
-    kind: Literal["none", "causal"]
 
-
-class BandedMask(Choice):
+class BandedMask(Choice, kind="banded"):
     """Of the keys that a causal mask lets a query see, the last ones: attention in a sliding window."""
 
-    kind: Literal["banded"]
     width: Count
 
 
-class FileMask(Choice):
+class FileMask(Choice, kind="file"):
     """Visible keys of each query, at least one: a .npy file of booleans (queries, keys), relative to the design."""
 
-    kind: Literal["file"]
     path: Path
 
 
@@ -333,19 +295,16 @@ def visible_keys(mask: Mask, n_queries: int, n_keys: int, of_file: tuple[str, ..
 # of its own, and the ensemble their sum.  Errors are squared distances from what the same projections make of m(x) s.
 
 
-class PlainValueProjections(Choice):
+class PlainValueProjections(Choice, kind=("none", "disjoint")):
     """Values are numbers, or all heads make the same of them; or heads have components of their own: concatenation."""
 
-    kind: Literal["none", "disjoint"]
 
-
-class RandomValueProjections(Choice):
+class RandomValueProjections(Choice, kind="random"):
     """W_V of orthonormal columns and W_O of orthonormal rows, uniform draws of ``head_seed`` for each head.
 
     A value has ``n_components``, of which a head averages ``value_dim``.
     """
 
-    kind: Literal["random"]
     n_components: Annotated[int, Field(ge=2, le=2**20)]
     value_dim: Count
     output: Literal["own", "transposed"] = "own"  # W_O: another draw, or W_V transposed
@@ -354,23 +313,19 @@ class RandomValueProjections(Choice):
 ValueProjections = Annotated[PlainValueProjections | RandomValueProjections, KINDS]
 
 
-class FixedBandwidth(Choice):
+class FixedBandwidth(Choice, kind="fixed"):
     """A bandwidth that depends on nothing."""
 
-    kind: Literal["fixed"]
     value: Positive
 
 
-class AttentionBandwidth(Choice):
+class AttentionBandwidth(Choice, kind="attention"):
     """Standard attention scaling τ = √p, that is b = p^(1/4)."""
 
-    kind: Literal["attention"]
 
-
-class RateBandwidth(Choice):
+class RateBandwidth(Choice, kind="rate"):
     """b = constant · n^(−1/(2·smoothness + p)), the rate-optimal order for smoothness β."""
 
-    kind: Literal["rate"]
     smoothness: Positive = 2.0
     constant: Positive = 1.0
 
@@ -382,17 +337,15 @@ class _LengthRule(Choice):
     value: Positive = 1.0
 
 
-class YarnBandwidth(_LengthRule):
+class YarnBandwidth(_LengthRule, kind="yarn"):
     """g = (rate·ln(n/n₀) + 1)² above n₀, and 1 up to it: YaRN (Peng and others 2023)."""
 
-    kind: Literal["yarn"]
     rate: Positive = 0.1  # as fitted by the authors
 
 
-class LogBandwidth(_LengthRule):
+class LogBandwidth(_LengthRule, kind="log"):
     """g = (ln n/ln n₀)^power: 1 is scalable softmax (Nakanishi 2025), 2 is one of the laws of gap counting."""
 
-    kind: Literal["log"]
     power: Positive = 1.0
 
 
@@ -402,52 +355,45 @@ Bandwidth = Annotated[
 ]
 
 
-class KnownCombination(Choice):
+class KnownCombination(Choice, kind=("uniform", "sum", "fibonacci")):
     """The average of heads, their sum, or weights of sum 1 like Fibonacci numbers, the largest first."""
 
-    kind: Literal["uniform", "sum", "fibonacci"]
 
-
-class GivenCombination(Choice):
+class GivenCombination(Choice, kind="given"):
     """Weights stated in the design."""
 
-    kind: Literal["given"]
     weights: Vector
 
 
-class GeometricCombination(Choice):
+class GeometricCombination(Choice, kind="geometric"):
     """a_h ∝ ratio^h, Σ a_h = 1."""
 
-    kind: Literal["geometric"]
     ratio: records.Ratio = 0.5
 
 
-class OptimalCombination(Choice):
+class OptimalCombination(Choice, kind="optimal"):
     """Weights of least mean squared error within a class, from the second moments that the simulation estimates.
 
     "affine" is Σ a_h = 1, "simplex" also a_h ≥ 0, "front_greater" also a_1 ≥ a_2 ≥ …, "unconstrained" a learned output
     projection.
     """
 
-    kind: Literal["optimal"]
     within: Literal["affine", "simplex", "front_greater", "unconstrained"] = "affine"
 
 
-class FittedCombination(Choice):
+class FittedCombination(Choice, kind="fitted"):
     """Weights of least squares on fresh validation pairs of each replicate."""
 
-    kind: Literal["fitted"]
     n_validation: Count
     within: Literal["affine", "simplex", "unconstrained"] = "affine"
 
 
-class ProductCombination(Choice):
+class ProductCombination(Choice, kind="product"):
     """One head whose kernel is the product of the kernels of all heads: logits are added (arXiv 2511.20698).
 
     ``mean`` averages logits: the log-linear pool of the kernels.
     """
 
-    kind: Literal["product"]
     logits: Literal["sum", "mean"] = "sum"
 
 
@@ -465,23 +411,20 @@ class Learner(Choice):
     statistics: ClassVar[tuple[str, ...]] = ()
 
 
-class NadarayaWatsonLearner(Learner):
+class NadarayaWatsonLearner(Learner, kind="nadaraya_watson"):
     """Attention heads: Nadaraya–Watson estimators, each in the subspace of its projection."""
-
-    kind: Literal["nadaraya_watson"]
 
 
 _OF_HEADS = frozenset({"arrangement", "query_projections", "bandwidth"})
 
 
-class TrainedLearner(Learner):
+class TrainedLearner(Learner, kind="trained"):
     """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble.
 
     Least squares gives the output projection and values at every step, if they are learned.  The estimate of a head
     is n_heads times what it adds.
     """
 
-    kind: Literal["trained"]
     steps: records.Whole = 60
     rate: Positive = 0.3
     learned: Literal["projections", "output", "values"] = "projections"
@@ -490,24 +433,22 @@ class TrainedLearner(Learner):
     ignores = frozenset({"query_projections"})
 
 
-class RandomForestLearner(Learner):
+class RandomForestLearner(Learner, kind="random_forest"):
     """Regression trees on bootstrap samples (Breiman 2001); n_heads is their number."""
 
-    kind: Literal["random_forest"]
     max_features: Count = 1  # features tried at a split
     min_leaf: Count = 5  # least number of pairs in a leaf
 
     ignores = _OF_HEADS
 
 
-class GradientBoostingLearner(Learner):
+class GradientBoostingLearner(Learner, kind="gradient_boosting"):
     """Small trees, each fitted to what those before it leave (Friedman 2002); n_heads is their number.
 
     Estimates of trees are n_heads times what each adds, and of the first the mean of outcomes, so that their average
     is the prediction.
     """
 
-    kind: Literal["gradient_boosting"]
     shrinkage: records.Part = 0.1  # share of a tree that is added
     depth: Count = 2  # splits from the root to a leaf, at most
     subsample: records.Part = 0.5  # random share of pairs a tree is fitted to
@@ -515,13 +456,12 @@ class GradientBoostingLearner(Learner):
     ignores = _OF_HEADS
 
 
-class AntColonyLearner(Learner):
+class AntColonyLearner(Learner, kind="ant_colony"):
     """Ants that estimate the qualities of sites and recruit one another; n_heads ants, at most n_keys steps.
 
     Sites are the query points, their qualities the regression function there (arXiv 2603.20328).
     """
 
-    kind: Literal["ant_colony"]
     exploration: records.Probability = 0.3  # probability that an ant ignores the others
     quorum: Positive = 20.0  # recruitment at which the colony decides
     per_ant: bool = False  # the quorum is for each ant, so that it grows with the colony
@@ -542,31 +482,26 @@ WITHOUT_BANDWIDTH = frozenset(
 """Kinds of learners that look at no bandwidth."""
 
 
-class GaussianQueries(Choice):
+class GaussianQueries(Choice, kind="gaussian"):
     """Query points drawn once from N(0, scale²·I_d) and then fixed for the whole study."""
 
-    kind: Literal["gaussian"]
     count: Count = 16
     scale: Positive = 1.0
 
 
-class OriginQuery(Choice):
+class OriginQuery(Choice, kind="origin"):
     """The single query x = 0."""
 
-    kind: Literal["origin"]
 
-
-class GivenQueries(Choice):
+class GivenQueries(Choice, kind="points"):
     """Query points stated in the design; missing coordinates are 0."""
 
-    kind: Literal["points"]
     points: records.Points
 
 
-class HeldOutQueries(Choice):
+class HeldOutQueries(Choice, kind="held_out"):
     """Rows of the user's data that are held out of the keys, the first ``count`` of them."""
 
-    kind: Literal["held_out"]
     count: Count = 16
 
 

@@ -167,13 +167,11 @@ class Own(OwnCode):
         return f"{self.name} of {self.path}"
 
 
-class OwnFunction(Own):
+class OwnFunction(Own, kind="own"):
     """m(x) by a function of a Python file: arrays x of features first, x[0] the first feature, to values like x[0].
 
     Each value must follow from its own point alone, as points come in arrays of any size.
     """
-
-    kind: Literal["own"]
 
 
 class OwnHeads(Own):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -70,6 +70,12 @@ class Record(BaseModel):
     """Immutable, strictly typed record that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    def __init_subclass__(cls, kind: str | tuple[str, ...] = (), **options: Any) -> None:
+        """Let the field ``kind``, by which alternatives are told apart, be one of some texts."""
+        super().__init_subclass__(**options)
+        if kind:
+            cls.__annotations__ = cls.__annotations__ | {"kind": Literal[kind]}
 
     def __copy__(self) -> Self:
         """Copy the fields alone: a copy that is changed computes anew what follows from them."""
