@@ -27,6 +27,8 @@ from simstudy.errors import UserError, require_extra
 
 MAX_BYTES, MAX_DATA_BYTES, MAX_CODE_BYTES = 64 << 20, 1 << 28, 1 << 18
 """Largest files that are read: of heads and masks, of rows of data, and of Python, which travels with every task."""
+FEW, MANY = 5, 64
+"""Replicates on which functions are tried, and those if they fail in all of the few: a method may fail in most."""
 _SHIPPED = ("diabetes", "breast_cancer", "digits", "wine", "iris")
 _PREFIX = "sklearn:"
 _IDENTIFIED = {"numpy", "scipy", "numba"}
@@ -219,12 +221,11 @@ def _text(path: Path, place: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
     """Hold a function against its contract on a few made-up arrays; raises UserError if it breaks it."""
-    n_replicates, n_keys = 3, 5
     draw = np.random.Generator(np.random.Philox(key=1))
-    x = draw.standard_normal((n_features, n_replicates, n_keys))
+    x = draw.standard_normal((n_features, 3, FEW))
     if isinstance(piece, Functions):
         numbers = piece.numbers
-        _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(n_keys)[part])).values()], axis=-1))
+        _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(FEW)[part])).values()], axis=-1))
         for name in piece.of_means.keys() & {*piece.uses_functions}:
             piece.of_means[name]({each: np.ones(1) for each in piece.measured})
     elif isinstance(piece, OwnHeads):
@@ -246,11 +247,13 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
 def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> None:
     """Hold a function against its contract: numbers that follow from its arguments alone, finite where none fails."""
     whole, fails = compute(slice(None)), isinstance(piece, Functions)
-    if isinstance(piece, Functions) and (failed := ~np.isfinite(whole)).any(axis=-1).all():
+    if isinstance(piece, Functions) and not np.isfinite(whole).all(axis=-1).any():
+        failed: NDArray = ~np.isfinite([*piece.numbers(Draw(range(MANY))).values()])
         ((_, why),) = piece.results(lambda first, count: Draw(range(first, first + count)), 0, 1)
-        of = ", ".join(each for each, none in zip(piece.measured, failed.all(axis=0), strict=True) if none)
-        fault = f"{name} gives no finite numbers in any of {len(whole)} replicates on which it was tried"
-        piece.refuse(f"{fault}: {why or of}")
+        of = ", ".join(each for each, none in zip(piece.measured, failed.all(axis=1), strict=True) if none)
+        fault = f"{name} gives no finite numbers in any of {MANY} replicates on which it was tried"
+        if failed.any(axis=0).all():
+            piece.refuse(f"{fault}: {why or of}")
     if not fails and not np.isfinite(whole).all():
         piece.refuse(f"{name} returns values that are not finite")
     if not np.array_equal(whole, compute(slice(None)), equal_nan=True):

@@ -140,8 +140,7 @@ def declared(text: str, profile: str) -> Document:
 
 def profiles_of(design: Source) -> tuple[str, ...]:
     """Return the names of the profiles of a design."""
-    profiles = read_design(design).tables.get("profiles", {})
-    return tuple(profiles) if isinstance(profiles, dict) else ()
+    return tuple(found) if isinstance(found := read_design(design).tables.get("profiles"), dict) else ()
 
 
 def read_design(design: Source) -> Written:
@@ -195,8 +194,7 @@ def parse(place: str, text: str) -> dict[str, Any]:
 def shipped_folder() -> Path:
     """Return the folder of the shipped designs: inside of an installed package, beside it in a checkout."""
     package = Path(__file__).parents[1]
-    installed = package / "designs"
-    return installed if installed.is_dir() else package.parent / "designs"
+    return installed if (installed := package / "designs").is_dir() else package.parent / "designs"
 
 
 def is_shipped(design: Path) -> bool:

@@ -54,6 +54,10 @@ def fragile(x, n):
     return found
 
 
+def masked(x, n):
+    return mean(x, n) | {"estimate": np.ma.masked_greater(x.mean(axis=-1), 1.0)}
+
+
 def largest(x, estimate):
     return x.max(axis=-1) - estimate
 
@@ -103,7 +107,7 @@ def test_file_of_functions__is_run_once_also_by_threads_that_meet():
 
 @pytest.mark.parametrize(
     ("process", "method", "one_by_one"),
-    [(sample, mean, False), (sample, fragile, True), (sample_of_one, fragile, True)],
+    [(sample, mean, False), (sample, fragile, True), (sample_of_one, fragile, True), (sample, masked, False)],
 )
 def test_measures__are_those_of_a_loop_and_failures_are_counted(process, method, one_by_one, tmp_path):
     results = study(tmp_path, process, method, one_by_one=one_by_one)
@@ -116,21 +120,14 @@ def test_measures__are_those_of_a_loop_and_failures_are_counted(process, method,
         assert results[name].sel(source="empirical").item() == pytest.approx(value, rel=tolerance), name
 
 
-def shifted(x, n):
-    return {"estimate": x.mean(axis=-1) - 1.0}
-
-
-def plain(x, n):
-    return {"estimate": x.mean(axis=-1)}
-
-
 def test_methods__see_the_same_data(tmp_path):
     where = {"n": N, "method": "plain"}
     apart = {"kind": "equals", "margin": 1e-9, "where": where, "versus": {"method": "shifted"}}
     told = {"bias": 1.0, "largest": -1.0}
     claims = {name: {**apart, "measure": name, "value": value} for name, value in told.items()}
     factors = {"n": [N], "shift": [0.5]}
-    found = simstudy.simulate("pairs", sample, [plain, shifted], ["bias", spread, largest], factors=factors,
+    methods = {"plain": lambda x: {"estimate": x.mean(-1)}, "shifted": lambda x: {"estimate": x.mean(-1) - 1.0}}
+    found = simstudy.simulate("pairs", sample, methods, ["bias", spread, largest], factors=factors,
                                 claims=claims, output=tmp_path, executor="serial")  # fmt: skip
     assert found["simulation"].sizes["estimator"] == 2
     assert found["simulation"].bias.sel(estimator="shifted").item() < -0.9
@@ -151,6 +148,8 @@ def test_replay_of_a_failed_replicate__has_its_data_and_says_why(tmp_path):
     replayed = replay(cell, good)
     assert replayed.attrs["failure"] == "" and replayed.estimate.item() == pytest.approx(draws[good].mean())
     assert replayed.number[0] == replayed.estimate - replayed.truth
+    often = study(tmp_path / "often", method=fragile, one_by_one=True, factors={"n": [N], "shift": [1.4]})
+    assert 0.8 < often.failure_rate.sel(source="empirical").item() < 1.0
 
 
 def test_zip_figure__has_the_intervals_of_the_first_replicates(tmp_path):
@@ -191,6 +190,7 @@ def test_infinite_parameter__is_read_back_and_told(tmp_path):
     design, store = load_design(tmp_path / "own" / "design.json"), Store(tmp_path / "own" / "quick")
     record = json.loads(json.dumps(status_record(read_status(design, store), design, store), allow_nan=False))
     assert [cell["levels"]["limit"] for cell in record["cells"]] == [1.0, "inf"]
+    assert len({hash(planned.cell) for planned in design.cells}) == 2  # thousands that collide take minutes to look up
 
 
 def as_list(draw, n, shift):
@@ -218,7 +218,7 @@ def n_failed(x):
             {"process": lambda draw, n, shift: {"x": draw.normals(n) + shift}},
             "mean returns no 'truth'; bias needs it; known are estimate",
         ),
-        (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 5 replicates"),
+        (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 64 replicates"),
         ({"measures": ["relative_bias"], "factors": {"n": [N], "shift": [0.0]}}, "no finite .* tried: relative_bias"),
         ({"method": fragile, "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*Error: no estimate"),
         (lambda x: {"estimate": x.mean(axis=-1)[1:]}, "the first axis must be that of 5 replicates"),

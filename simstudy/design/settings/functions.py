@@ -156,7 +156,7 @@ class Own(OwnCode):
 
     def call(self, shape: tuple[int, ...], array: NDArray) -> NDArray[np.float64]:
         """Return the numbers of this shape that the function gives for an array, which it cannot change."""
-        found, place = np.asarray(self.run(self.name, array)), self.code.place if self.code else ""
+        found, place = as_array(self.run(self.name, array)), self.code.place if self.code else ""
         if found.shape != shape or found.dtype.kind not in "fiub":
             kind = f"{found.dtype} of shape {found.shape}"
             raise UserError(f"{place}: {self.name} returns {kind}; return numbers of shape {shape}")
@@ -249,8 +249,8 @@ class Functions(OwnCode):
     builtin: ClassVar[tuple[str, ...]] = (*KNOWN, FAILURE_RATE)
 
     def __hash__(self) -> int:
-        """Hash without parameters, which a dictionary holds."""
-        return hash((self.code, self.path, self.process, self.method, self.measures))
+        """Hash also by parameters, as cells have all else in common, whatever their order."""
+        return hash((self.code, self.process, self.method, self.measures, frozenset(self.parameters.items())))
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -293,8 +293,7 @@ class Functions(OwnCode):
         if not self.measured:
             yield "measures", f"{FAILURE_RATE} is told beside others; name another measure too"
         taken = {name for takes in (self.code.functions.values() if self.code else ()) for name in takes}
-        drawn_from = {"draw", "rng"}
-        meant = {*drawn_from, *self.measured}
+        meant = {*(drawn_from := {"draw", "rng"}), *self.measured}
         for name in sorted({*self.parameters} & meant):
             yield name, "is a measure, or what functions draw from; give the parameter another name"
         for name in sorted({*self.independent} - {*self.parameters}):
@@ -373,8 +372,7 @@ class Functions(OwnCode):
             if len({np.shape(row[name]) if name in row else None for row in rows}) > 1:
                 fault = f"{self.process} gives {name} in different shapes in two replicates"
                 self.refuse(f"{fault}; give arrays of one shape, filled up with NaN")
-            found[name] = np.stack([row[name] for row in rows])
-            found[name].flags.writeable = False
+            found[name] = self._fixed(name, np.stack([row[name] for row in rows]))
         return found
 
     def _measure(self, data: dict[str, Any], count: int | None) -> dict[str, Any]:
@@ -441,9 +439,10 @@ class Functions(OwnCode):
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Return values as an array; without any, of objects, where lists have different lengths."""
+    """Return values as an array, NaN where masked; without any, of objects, where lists have different lengths."""
     try:
-        return np.asarray(values)
+        masked = isinstance(values, np.ma.MaskedArray)
+        return np.ma.filled(values.astype(float), np.nan) if masked else np.asarray(values)
     except ValueError:
         return np.empty(0, object)
 
