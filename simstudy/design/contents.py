@@ -250,7 +250,7 @@ def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> Non
     if isinstance(piece, Functions) and not np.isfinite(whole).all(axis=-1).any():
         failed: NDArray = ~np.isfinite([*piece.numbers(Draw(range(MANY))).values()])
         ((_, why),) = piece.results(lambda first, count: Draw(range(first, first + count)), 0, 1)
-        of = ", ".join(each for each, none in zip(piece.measured, failed.all(axis=1), strict=True) if none)
+        of = ", ".join(each for each, none in zip(piece.measured, failed, strict=True) if none.all())
         fault = f"{name} gives no finite numbers in any of {MANY} replicates on which it was tried"
         if failed.any(axis=0).all():
             piece.refuse(f"{fault}: {why or of}")
