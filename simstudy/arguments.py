@@ -12,8 +12,7 @@ MAX_NUMBERS = 1 << 30
 def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", kinds: str = "fiub") -> np.ndarray:
     """Return an argument as an array of real numbers of these NumPy ``kinds``; ValueError says what is ``wanted``."""
     parts = given if isinstance(given, (list, tuple)) else [given]
-    n_masked = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
-    if n_masked:
+    if n_masked := sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray)):
         raise ValueError(f"{name} has {n_masked} masked values; remove or fill them, and give {wanted}")
     try:
         array = np.asarray(given)

@@ -195,12 +195,15 @@ def _measures(arrays: dict[str, xr.DataArray], counts: xr.DataArray, there: xr.D
     values = {name: each.where(counts) for name, each in arrays.items()}
     n, e = counts.sum("dataset"), values["estimate"]
     spread = e.std("dataset", ddof=1)
-    ratio = (spread.sel({ESTIMATOR: reference}) / spread) ** 2
-    rho = xr.corr(e, e.sel({ESTIMATOR: reference}), "dataset")
+    of_reference = e.sel({ESTIMATOR: reference})
+    ratio, rho = (spread.sel({ESTIMATOR: reference}) / spread) ** 2, xr.corr(e, of_reference, "dataset")
+    # Degrees of freedom; where all methods have the same data sets, Table 6.
+    own, other, both = (each.count("dataset") - 1 for each in (e, of_reference, e + of_reference))
+    scatter = np.maximum(own + other - 2 * rho**2 * both, 0.0) / (2 * own * other)
     found: dict[str, Any] = {
         "convergence": _share(counts.where(there.any(ESTIMATOR) & there.any("dataset"))),
         "empirical_se": (spread, spread / np.sqrt(2 * (n - 1))),
-        "relative_precision": (ratio - 1, 2 * ratio * np.sqrt(np.maximum(1 - rho**2, 0.0) / (n - 1))),
+        "relative_precision": (ratio - 1, 2 * ratio * np.sqrt(scatter)),
     }
     targets = {"bias_eliminated_coverage": e.mean("dataset")}
     if "truth" in values:

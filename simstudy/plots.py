@@ -123,8 +123,7 @@ def agreement(
     if {first, second} - {*rows[method]} or rows.duplicated(["dataset", method]).any():
         raise UserError(f"{first!r}, {second!r}: give two methods of the table, with one row for each data set")
     x, y = rows.pivot(index="dataset", columns=method, values=of)[[first, second]].dropna().to_numpy(float).T
-    _, grid = canvas(2, 4.0)
-    left, right = grid.flat
+    left, right = canvas(2, 4.0)[1].flat
     left.plot(x, y, ".", alpha=0.5)
     left.axline((x.mean(), x.mean()), slope=1.0, color=NEUTRAL, linewidth=0.8)
     left.set(xlabel=f"{of}, {first}", ylabel=f"{of}, {second}")

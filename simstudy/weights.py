@@ -16,8 +16,7 @@ def affine(moment: Array) -> Array:
     directions = differences @ vectors
     along = np.einsum("...hk,...h->...k", directions, moment @ uniform)
     steps = np.where(distinct, along, 0.0) / np.where(distinct, values, 1.0)
-    weights: Array = uniform - np.einsum("...hk,...k->...h", directions, steps)
-    return weights
+    return np.asarray(uniform - np.einsum("...hk,...k->...h", directions, steps))
 
 
 def simplex(moment: Array) -> Array:

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from simstudy.design.contents import read_contents
-from simstudy.design.document import Design
+from simstudy.design.document import Design, PlannedCell, Precision
 from simstudy.design.load import Source, load_design
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.records import DesignError, records_in, tags
@@ -118,6 +118,10 @@ def arrays_of(cell: Cell) -> tuple[Any, Any, Any]:
     from simstudy.data.heads import key_projections, query_points, query_projections
 
     return key_projections(cell), query_projections(cell), query_points(cell)
+
+
+def planned(cell: Cell, grid: str = "g", *, exact: bool = True) -> PlannedCell:
+    return PlannedCell(grid=grid, cell=cell, precision=Precision(), by_query=False, exact=exact)
 
 
 def batches_of(cell: Cell, count: int) -> list[Any]:

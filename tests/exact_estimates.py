@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
@@ -17,6 +18,10 @@ from simstudy.verdicts.judge import Judgement, comparisons_of, judge_claim, sele
 Array = NDArray[np.float64]
 
 N_BLOCKS = 64
+
+
+def rare(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.rare)
 
 
 def account(coordinates: dict[str, Any], value: Any, contribution: Array, **settings: Any) -> Any:

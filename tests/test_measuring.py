@@ -69,6 +69,12 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     found = measured(table).sel(replicates="available", estimator="Exp")
     assert found.bias == pytest.approx(RELHAZ.theta_Exp[10:].mean() + 0.5) and found.n_replicates == 90
     assert np.isnan([found.model_se, found.coverage, found.rejection_rate]).all()
+    # A ratio of variances moves as data sets are left out: the method has half of those of the reference, and agrees.
+    x, half = stats.norm.ppf((np.arange(400) + 0.5) / 400), np.arange(400) % 2 == 0
+    table = pd.concat([pd.DataFrame({"estimate": x}), pd.DataFrame({"estimate": x[half]})], keys=["all", "half"])
+    found = simstudy.performance(table.reset_index(names=["method", "dataset"])).sel(estimator="half")
+    ratios = [x[kept].var(ddof=1) / x[kept & half].var(ddof=1) for kept in ~np.eye(400, dtype=bool)]
+    assert found.relative_precision_mcse[0] == pytest.approx(399**0.5 * np.std(ratios), rel=0.1)
     many = [long(RELHAZ[:5]).assign(model=lambda t, k=k: t.model + str(k)) for k in range(6)]
     assert measured(pd.concat(many), reference="Cox0").sizes["estimator"] == 12  # more methods than data sets
     narrow = measured(long(RELHAZ), level=0.9, df=48).coverage.sel(replicates="available", estimator="Cox")

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import edited, same_bits, write_design
+from builders import edited, planned, same_bits, write_design
 from commands import ROOT
 
 import simstudy as package
 from simstudy.data.heads import key_projections
 from simstudy.design import contents
-from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.load import load_design
 from simstudy.design.settings.records import DesignError
 from simstudy.errors import UserError
@@ -131,7 +130,7 @@ def test_own_heads__are_those_of_a_file_to_the_bit_and_have_their_theory(tmp_pat
     numbers = tuple(tuple(map(tuple, head)) for head in heads.tolist())
     other = cell.model_copy(update={"heads": cell.heads.model_copy(update=filed), "file_projections": numbers})
     assert same_bits(simulate_batch([cell], 0), simulate_batch([other], 0))
-    (theory,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=True)])
+    (theory,) = predict([planned(cell)])
     assert theory["exact"].reason == "" and theory["exact"].measures["mse"] > 0
     population = edited(OF_HEADS, "batch_size", 'population = ["heads"], batch_size')
     cell = cells(study(tmp_path, design=population), tmp_path / "mine.py")[0]

@@ -71,17 +71,18 @@ def assemble(
     arrays["inapplicable"] = np.array(reasons, dtype=object)
     measured = {name for cell in cells for name in cell.statistics}
     always = [name for name in MEASURES | STATISTICS if name not in OCCASIONAL or name in measured]
+    found = [account.performance for account in accounts]
     for name in dict.fromkeys([*always, *sorted(measured - {ATTENDED})]):
-        empirical = [float(a.performance.estimate.get(name, np.nan)) if a.performance else np.nan for a in accounts]
+        empirical = [float(p.estimate.get(name, np.nan)) if p else np.nan for p in found]
         arrays[name] = np.array([empirical, *(values_of(theories, source, name) for source in THEORIES)])
-        arrays[f"{name}_mcse"] = np.array([_error(account, name) for account in accounts])
+        arrays[f"{name}_mcse"] = np.array([float(p.printed(name)) if p and name in p.mcse else np.nan for p in found])
     # Also where so many replicates failed that there is no Monte Carlo error.
     arrays["failure_rate"][0] = [len(a.failed) / max(a.done * a.batch_size, 1) for a in accounts]
     for name in MEASURES:
         arrays[f"{name}_numerical_error"] = np.array([theory["exact"].errors.get(name, np.nan) for theory in theories])
     undefined = np.full(len(INDICES), np.nan)
-    arrays["hdi"] = np.array([a.performance.estimate["hdi"] if a.performance else undefined for a in accounts])
-    arrays["hdi_mcse"] = np.array([a.performance.printed("hdi") if a.performance else undefined for a in accounts])
+    arrays["hdi"] = np.array([p.estimate["hdi"] if p else undefined for p in found])
+    arrays["hdi_mcse"] = np.array([p.printed("hdi") if p else undefined for p in found])
     coords: dict[str, Any] = coordinates(design)
     # Every dimension has names along it, so that results of several studies can be joined.
     coords |= {"source": list(SOURCES), "index": list(INDICES), "look": np.arange(arrays["look_replicates"].shape[1])}
@@ -147,13 +148,6 @@ def coordinates(design: Design) -> dict[str, Any]:
             column = [str(value) for value in column]
         coords[name] = ("cell", column)
     return coords
-
-
-def _error(account: CellProgress, name: str) -> float:
-    found = account.performance
-    if found is None or name not in found.mcse:
-        return np.nan
-    return float(found.printed(name))
 
 
 def details(

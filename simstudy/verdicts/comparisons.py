@@ -153,12 +153,17 @@ def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison
 def paired(
     estimates: Estimates, cell: int, partner: int, compared: Literal["difference", "ratio"]
 ) -> tuple[Contrast, str]:
-    """Return one cell against another, by the delta method if it is a ratio, and the word for it."""
+    """Return one cell against another, a ratio with its error by the delta method, and the word for it."""
     if compared == "difference":
         return estimates.combine({cell: 1.0, partner: -1.0}), " minus"
     one, other = estimates.values[[cell, partner]]
     ratio = estimates.combine({cell: 1.0 / other, partner: -one / other**2})
-    return ratio.moved(one / other), " over"
+
+    def beyond(bound: float) -> Contrast:
+        terms = {cell: 1.0, partner: -bound} if np.isfinite(bound) else {partner: -np.sign(bound)}
+        return estimates.combine({each: np.sign(other) * factor for each, factor in terms.items()})
+
+    return ratio.moved(one / other)._replace(beyond=beyond), " over"
 
 
 def at(levels: Mapping[str, Any], factors: Iterable[str]) -> str:

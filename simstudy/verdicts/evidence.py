@@ -36,8 +36,8 @@ SPENT = 0.1
 """Share of the level that is spent on how many units differ, of a difference of shares of events."""
 SKEWED = 0.2
 """Skewness of a mean beyond which Student's interval is no longer trusted."""
-NEWTON_STEPS = 6
-"""After which a score is exact to rounding, at any level and number of blocks."""
+NEWTON_STEPS, HALVINGS = 6, 50
+"""After which a score is exact to rounding, at any level and number of blocks, and a bisection nearly."""
 
 
 class Contrast(NamedTuple):
@@ -61,6 +61,8 @@ class Contrast(NamedTuple):
     plus: Any = np.nan
     minus: Any = np.nan
     origin: Any = 0.0
+    # Of a ratio: from a bound to numerator − bound·denominator in the sign of the denominator, from −∞ to that alone
+    beyond: Any = np.nan
 
     def moved(self, value: Any) -> Contrast:
         """Return the contrast of another value with the same error: no longer a share or a difference of shares."""
@@ -74,9 +76,8 @@ class Contrast(NamedTuple):
 
     @property
     def widening(self) -> Any:
-        """Error as it is printed, over the standard error."""
-        known = np.any(self.one_look)  # Student's t as it is
-        return 1.0 if known else widening(self.skewness, self.concentration, np.asarray(self.degrees) + 1)
+        """Error as it is printed, over the standard error: at one look Student's t is taken as it is."""
+        return 1.0 if np.any(self.one_look) else widening(self.skewness, self.concentration, self.degrees + 1)
 
     @property
     def error(self) -> Any:
@@ -110,8 +111,11 @@ def why_no_verdict(contrast: Contrast) -> str:
 def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
     """Return the p-value of "the truth is at most the bound": small if it is proven to lie above.
 
-    It is 1 without an estimate or with too few blocks, and where estimate and bound are equal.
+    It is 1 without an estimate or with too few blocks, and where estimate and bound are equal.  A ratio is above where
+    the numerator is above bound times denominator (Fieller 1954), if the sign of the denominator is proven, too.
     """
+    if callable(contrast.beyond):
+        return np.maximum(*(p_above(contrast.beyond(each), 0.0) for each in (bound, -np.inf)))
     value, _, n_blocks, degrees, skewness = (np.asarray(field, float) for field in contrast[:5])
     distance = value - np.asarray(bound, float)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -136,7 +140,9 @@ def p_below(contrast: Contrast, bound: ArrayLike) -> Array:
 
 def mirrored(contrast: Contrast) -> Contrast:
     """Return the contrast with the other sign."""
-    signs = {name: -np.asarray(getattr(contrast, name)) for name in ("value", "skewness", "origin")}
+    signs: dict[str, Any] = {name: -np.asarray(getattr(contrast, name)) for name in ("value", "skewness", "origin")}
+    if callable(beyond := contrast.beyond):
+        signs["beyond"] = lambda bound: mirrored(beyond(-bound))
     return contrast._replace(**signs, plus=contrast.minus, minus=contrast.plus)
 
 
@@ -165,16 +171,13 @@ def exact_p(contrast: Contrast, bound: ArrayLike) -> Array:
     """
     beyond = np.asarray(bound, float) - contrast.origin
     chance = np.clip(0.5 + beyond, 0.0, 1.0)
-    p = np.where(
-        np.asarray(contrast.plus) > 0.0,
-        special.betainc(np.maximum(contrast.plus, 1e-9), contrast.minus + 1.0, chance),
-        1.0,
-    )
+    some, plus = contrast.plus > 0.0, np.maximum(contrast.plus, 1e-9)
+    p = np.where(some, special.betainc(plus, contrast.minus + 1.0, chance), 1.0)
     shifted = np.asarray((np.asarray(contrast.origin) == 0.0) & (beyond != 0.0))
     if not shifted.any():
         return np.asarray(p)
     low, high = np.full(shifted.shape, -700.0), np.zeros(shifted.shape)
-    for _ in range(50):
+    for _ in range(HALVINGS):
         middle = (low + high) / 2
         above = exact_end(contrast, np.exp(middle)) - contrast.origin > beyond
         low, high = np.where(above, low, middle), np.where(above, middle, high)
@@ -202,19 +205,30 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float]:
     if not np.isfinite(contrast.value) or contrast.degrees + 1 < contrast.fewest:
         return -np.inf, np.inf
     n_blocks, value, error = float(contrast.n_blocks), float(contrast.value), float(contrast.error)
+    if callable(contrast.beyond):
+        return _least_ratio(contrast, level), -_least_ratio(mirrored(contrast), level)
     if np.isfinite(contrast.plus):
         return float(exact_end(contrast, level)), -float(exact_end(mirrored(contrast), level))
+    exceptions = -np.log(level) / contrast.unseen
     if contrast.one_look:
-        reach = float(-special.stdtrit(contrast.degrees, level)) * error - np.log(level) / contrast.unseen
-        return value - reach, value + reach
-    if contrast.few_decide:
-        reach = float(np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level)) * error
-        return value - reach, value + reach
-    score, exceptions = anytime_score(level, n_blocks), -np.log(level) / contrast.unseen
-    below, above = (
-        float(students_of(score, sign * float(contrast.skewness), contrast.degrees)) for sign in (1.0, -1.0)
-    )
+        below = above = -special.stdtrit(contrast.degrees, level)
+    elif contrast.few_decide:
+        below = above = np.sqrt(2.0 * _shares_spent(np.array(n_blocks)) / level)
+    else:
+        score, skewness = anytime_score(level, n_blocks), float(contrast.skewness)
+        below, above = (students_of(score, sign * skewness, contrast.degrees) for sign in (1.0, -1.0))
     return float(value - below * error - exceptions), float(value + above * error + exceptions)
+
+
+def _least_ratio(contrast: Contrast, level: float) -> float:
+    """Return the bound at which the p-value of a ratio above it is the level, by bisection of its angle."""
+    value, scale = float(contrast.value), float(abs(contrast.value) + contrast.error) or 1.0
+    near, far = np.arctan(value / scale), -np.pi / 2
+    for _ in range(HALVINGS):
+        middle = (near + far) / 2
+        above = p_above(contrast.beyond(scale * np.tan(middle)), 0.0) < level
+        near, far = (near, middle) if above else (middle, far)
+    return float(scale * np.tan(far)) if p_above(contrast, -np.inf) < level else -np.inf
 
 
 def skewness_corrected(t: ArrayLike, skewness: ArrayLike) -> Array:

@@ -103,8 +103,7 @@ def averaged(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
         contrast = contrast_of(values.mean(), influence, 0.0, 16 * n, n - 1, unseen=n)._replace(fewest=MIN_SETTINGS)
         simulated = sum(each.mcse**2 for each in found) / n**2
         # Replicates are no remedy where settings differ by more.
-        wanting = simulated > SIMULATED * contrast.mcse**2
-        cells = [cell for each in found for cell in each.cells] if wanting else ()
+        cells = [cell for each in found for cell in each.cells] if simulated > SIMULATED * contrast.mcse**2 else ()
         text = f"mean over {n} settings of {statistic}"
         yield inside(text, contrast, (first.lower, first.upper), first.claimed, cells)
 
@@ -148,9 +147,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     order = np.argsort(p_values)
     factors = np.arange(len(p_values), 0, -1)
     adjusted = np.maximum.accumulate(np.minimum(p_values[order] * factors, 1.0))
-    result = np.empty_like(adjusted)
-    result[order] = adjusted
-    return result
+    return adjusted[np.argsort(order)]
 
 
 def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: TheoryByCell) -> xr.Dataset:

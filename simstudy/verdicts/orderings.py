@@ -64,11 +64,7 @@ def tied(values: Array) -> Array:
 
 def violated_share(index: Array, measure: Array) -> Array:
     """Return the share of pairs with measure_i > measure_j among those with index_i < index_j: (draw,)."""
-    order = np.argsort(index, kind="stable")
-    x, y = tied(index)[order], measure[:, order]
-    violated, pairs = np.zeros(len(y)), 0
-    for i in range(len(x) - 1):
-        larger = x > x[i]
-        violated += (y[:, i, None] > y[:, larger]).sum(axis=1)
-        pairs += int(larger.sum())
-    return violated / pairs if pairs else np.full(len(y), np.nan)
+    x = tied(index)
+    violated = sum((measure[:, [i]] > measure[:, x > each]).sum(axis=1) for i, each in enumerate(x))
+    pairs = (x[:, None] < x).sum()
+    return violated / pairs if pairs else np.full(len(measure), np.nan)

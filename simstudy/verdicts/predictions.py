@@ -87,26 +87,21 @@ def _theory(name: str, planned: PlannedCell, known: Moments) -> Theory:
     else:
         weights = weighting.optimal_weights(weighting.error_moments(prediction).errors, combination.within).weights
     through = weights, overlap(cell)
-    exact = prediction if isinstance(prediction, ExactPrediction) else None
-    errors = {} if exact is None else theory.predicted_measure_errors(exact, *through)
+    errors = theory.predicted_measure_errors(prediction, *through) if isinstance(prediction, ExactPrediction) else {}
     return Theory(theory.predicted_measures(prediction, *through), errors, prediction.reason)
 
 
 def _outside_theory(cell: Cell) -> str:
-    if cell.estimator.learner.kind != "nadaraya_watson":
-        return "theory speaks of Nadaraya-Watson heads with given projections"
-    if own := [setting for setting, _ in cell.own if setting in ("key_distribution", "regression")]:
-        return f"{own[0]} is code of the user's own, of which no closed form is known"
-    if cell.functions is not None:
-        return ""
-    if cell.population:
-        return f"{' and '.join(cell.population)} are a population: theory holds for given ones"
-    if cell.heads.redrawn:
-        return "heads are redrawn in every replicate: theory holds for given heads"
-    if cell.estimator.key_scale == "normalised":
-        return "projected keys are normalised: theory holds for raw ones"
-    if cell.estimator.combination.kind == "product" and not cell.estimator.plain:
-        return "theory speaks of products of softmax kernels only"
-    if cell.estimator.combination.kind == "fitted":
-        return "weights are fitted in every replicate: theory holds for given weights"
-    return ""
+    own = [setting for setting, _ in cell.own if setting in ("key_distribution", "regression")]
+    estimator, combination = cell.estimator, cell.estimator.combination.kind
+    reasons = {
+        "theory speaks of Nadaraya-Watson heads with given projections": estimator.learner.kind != "nadaraya_watson",
+        f"{''.join(own[:1])} is code of the user's own, of which no closed form is known": own,
+        "": cell.functions is not None,
+        f"{' and '.join(cell.population)} are a population: theory holds for given ones": cell.population,
+        "heads are redrawn in every replicate: theory holds for given heads": cell.heads.redrawn,
+        "projected keys are normalised: theory holds for raw ones": estimator.key_scale == "normalised",
+        "theory speaks of products of softmax kernels only": combination == "product" and not estimator.plain,
+        "weights are fitted in every replicate: theory holds for given weights": combination == "fitted",
+    }
+    return next((reason for reason, applies in reasons.items() if applies), "")

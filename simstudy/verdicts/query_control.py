@@ -91,8 +91,7 @@ def _normal_points(n_features: int, count: int) -> Array:
 
 
 def _log2_most(cell: Cell) -> int:
-    regression = regression_function(cell.data.regression, cell.data.n_features)
-    n_terms = 1 + len(regression.amplitudes)
+    n_terms = 1 + len(regression_function(cell.data.regression, cell.data.n_features).amplitudes)
     n_pairs = cell.heads.n_heads * (cell.heads.n_heads + 1) / 2
     return min(LOG2_MOST, int(np.log2(WORK / (N_RANDOMISATIONS * n_pairs * n_terms**2))))
 

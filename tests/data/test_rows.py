@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import minimal_cell, same_bits, with_contents
+from builders import minimal_cell, planned, same_bits, with_contents
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
@@ -16,7 +16,6 @@ from simstudy.data.shared import SharedData
 from simstudy.data.training import draw_keys, draw_rows
 from simstudy.design.answerable import draws_of
 from simstudy.design.cells import impossibilities
-from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.batch import simulate_batch
@@ -212,8 +211,7 @@ def test_rows__are_those_of_one_bootstrap_sample_in_each_batch_and_of_another_in
 
 
 def test_theory__is_blank_with_the_reason():
-    planned = PlannedCell(grid="g", cell=sampled(), precision=Precision(), by_query=False, exact=True)
-    (theory,) = predict([planned])
+    (theory,) = predict([planned(sampled())])
     assert theory["exact"].reason == "rows are a population: theory holds for given ones"
 
 

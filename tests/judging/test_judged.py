@@ -8,6 +8,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
+from exact_estimates import rare
 from scipy import stats
 
 import simstudy
@@ -234,10 +235,6 @@ def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
     found = simstudy.judge(PAIR, {"c": claim}).to_dataframe().loc["c"]
     assert found.verdict == "undecided" and found.confidence_upper < found.claimed_lower
     assert found.no_verdict_because == "outside, but what contradicts is corrected for 2 bounds"
-
-
-def rare(*values):
-    return pytest.param(*values, marks=pytest.mark.rare)
 
 
 LAWS = {  # tables whose two conditions have the same mean

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, minimal_cell, run
+from builders import DESIGN, edited, loaded, minimal_cell, planned, run
 
 from simstudy import details
 from simstudy.data import training
-from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.measures import MEASURES, THEORIES
 from simstudy.theory import exact_moments, leading_order
 from simstudy.verdicts import predictions
@@ -151,8 +150,7 @@ def test_product__has_measures_of_one_estimate_and_no_theory_under_another_norma
     product = minimal_cell(**CELL, combination={"kind": "product", "logits": logits})
     joint = minimal_cell(**CELL, n_heads=1, head_dim=4, bandwidth=widening * product.bandwidth)
     other = minimal_cell(combination="product", normaliser={"kind": "compact", "power": 1})
-    how = {"grid": "g", "precision": Precision(), "by_query": False, "exact": True}
-    found, single, refused = predict([PlannedCell(cell=cell, **how) for cell in (product, joint, other)])
+    found, single, refused = predict([*map(planned, (product, joint, other))])
     assert "softmax" in refused["exact"].reason and not refused["exact"].measures
     for source in THEORIES:
         for name in ("mse", "squared_bias", "ensemble_variance"):

@@ -27,9 +27,8 @@ def accounts_of(values: list[float], grid: str = "g", stop: str = "verdict") -> 
 
 def wanted(accounts: list, **claims) -> list[int]:
     factors = {"g": ("x",), "other": ("x",)}
-    return wanted_by_claims(
-        SimpleNamespace(claims=claims, factors=factors, grids=dict.fromkeys(factors, Grid())), {}, accounts
-    )
+    study = SimpleNamespace(claims=claims, factors=factors, grids=dict.fromkeys(factors, Grid()))
+    return wanted_by_claims(study, {}, accounts)
 
 
 def target(excess: float, level: float = LEVEL, done: int = DONE) -> int:

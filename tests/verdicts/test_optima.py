@@ -34,9 +34,8 @@ def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
     for vertex in (1.5, 2.0, 3.1, 5.5):
         profile = Profile(levels, 5.0 + 0.3 * (np.log(levels) - np.log(vertex)) ** 2)
         assert profile.refined == pytest.approx(vertex)
-    assert Profile(levels, np.array([1.0, 2.0, 3.0, 4.0])).refined == 1.0
-    assert Profile(levels, np.ones(4)).refined == 1.0
-    assert Profile(levels, np.array([1.0, 2.0, 4.0, 8.0])).refined == 1.0
+    for rising in ([1.0, 2.0, 3.0, 4.0], [1.0] * 4, [1.0, 2.0, 4.0, 8.0]):
+        assert Profile(levels, np.array(rising)).refined == 1.0
     assert Profile(levels, np.array([8.0, 4.0, 2.0, 1.0])).refined == pytest.approx(8.0)
 
 
@@ -45,12 +44,9 @@ DIMS = [1.0, 2.0, 4.0, 8.0, 16.0]
 
 def allocation(error: float, law, **settings) -> tuple[Estimates, list[int]]:
     """Least at head_dim = law(n), with a bandwidth whose second level is worse everywhere."""
-    levels, values = [], []
-    for n in (128, 512, 2048, 8192, 32768):
-        for dim in DIMS:
-            for bandwidth in (0.5, 1.0):
-                levels.append({"n_keys": n, "head_dim": dim, "bandwidth": bandwidth})
-                values.append(1 + (np.log(dim) - np.log(law(n))) ** 2 + (bandwidth == 1.0))
+    crossed = [(n, dim, worse) for n in (128, 512, 2048, 8192, 32768) for dim in DIMS for worse in (0, 1)]
+    values = [1 + (np.log(dim) - np.log(law(n))) ** 2 + worse for n, dim, worse in crossed]
+    levels = [{"n_keys": n, "head_dim": dim, "bandwidth": (1.0 + worse) / 2} for n, dim, worse in crossed]
     return noisy(levels, values, error, **settings), list(range(len(levels)))
 
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from builders import estimated, minimal_cell
+from builders import estimated, minimal_cell, planned
 
-from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.performance import Performance
 from simstudy.verdicts import query_control
@@ -16,10 +15,6 @@ N_DRAWS = 24
 def random_points(**settings) -> Cell:
     settings = {"regression": {"kind": "ridge"}, "batch_size": 16, "population": ["queries"]} | settings
     return minimal_cell(**{"queries": {"kind": "gaussian", "count": 4}} | settings)
-
-
-def planned(grid: str, cell: Cell) -> PlannedCell:
-    return PlannedCell(grid=grid, cell=cell, precision=Precision(), by_query=False, exact=False)
 
 
 def gain(plain, controlled):
@@ -121,7 +116,7 @@ def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
     one, many = (random_points(**additive, n_heads=n_heads) for n_heads in (1, 16))
     performance = estimated(one, 4)
     assert QueryControl()(one, performance) is not performance
-    together = [planned("a", one), planned("a", many)]
+    together = [planned(one), planned(many)]
     assert QueryControl(together)(one, performance) is performance
-    apart = [planned("a", one), planned("b", many)]
+    apart = [planned(one), planned(many, "other")]
     assert QueryControl(apart)(one, performance) is not performance

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import batches_of, minimal_cell
+from builders import batches_of, minimal_cell, planned
 from test_zscores import KEYS, NOISES, QUERIES, REGRESSIONS
 
-from simstudy.design.document import PlannedCell, Precision
 from simstudy.design.settings.cell import Cell
 from simstudy.replicates.moments import stack
 from simstudy.replicates.performance import performance
@@ -61,8 +60,7 @@ def exact(draw: random.Random) -> dict[str, Any]:
 
 
 def theory_of(cell: Cell, source: str) -> Theory:
-    asked = source == "exact"
-    (found,) = predict([PlannedCell(grid="g", cell=cell, precision=Precision(), by_query=False, exact=asked)])
+    (found,) = predict([planned(cell, exact=source == "exact")])
     return found[source]
 
 

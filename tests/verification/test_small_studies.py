@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from exact_estimates import N_BLOCKS, averaged, claim
+from exact_estimates import N_BLOCKS, averaged, claim, rare
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -181,10 +181,6 @@ def test_claims_away_from_the_boundary__are_decided(setting, verdict, least_powe
     assert getattr(found, verdict) >= least_power
 
 
-def rare(*values):
-    return pytest.param(*values, marks=pytest.mark.rare)
-
-
 @pytest.mark.parametrize(
     ("name", "truth", "law", "studies", "looks"),
     [
@@ -205,9 +201,8 @@ def test_sets_of_possible_optima__hold_the_optimum_at_all_looks(name, truth, law
 @pytest.mark.parametrize("law_of", DRAWS)
 def test_one_inequality__is_refuted_at_the_level_however_often_one_looks(law_of):
     """Ten thousand studies with the truth on the bound, looked at after every batch from 4 to 64."""
-    rng, studies, ever = np.random.default_rng(5), 10_000, 0
+    rng, studies, ever, repeated = np.random.default_rng(5), 10_000, 0, 0
     looks = np.arange(64, 1025, 16)
-    repeated = 0
     for _ in range(studies // 500):
         blocks = DRAWS[law_of](rng, (500, 1024))
         first, second, third = (np.cumsum(blocks**power, axis=1)[:, looks - 1] / looks for power in (1, 2, 3))
