@@ -275,8 +275,6 @@ class WithinMargin(BaseClaim):
 class Equals(PairedClaim, WithinMargin, kind="equals"):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, is within margin of value."""
 
-    value: Number
-
 
 class LargerThan(PairedClaim, kind="larger_than"):
     """The measure, or its difference or ratio to the paired cell selected by ``versus``, exceeds value.
@@ -292,7 +290,6 @@ class Slope(WithinMargin, kind="slope"):
 
     x: str
     scale: Scale = "linear"
-    value: Number
 
 
 class ViolatedPairs(BaseClaim, kind="violated_pairs"):
@@ -326,7 +323,6 @@ class OptimumSlope(OptimumClaim, WithinMargin, kind="optimum_slope"):
 
     along: str
     scale: Literal["log_x", "log_log"] = "log_x"
-    value: Number
 
 
 _Claims = AgreesWithTheory | Monotone | Equals | LargerThan | Slope | ViolatedPairs | Optimum | OptimumSlope
@@ -375,16 +371,12 @@ class DiversityFigure(PanelFigure, kind="diversity"):
     y_scale: AxisScale = "linear"
 
 
-class OrderingFigure(PanelFigure, kind="ordering"):
+class OrderingFigure(PanelFigure, kind="ordering", stored=("wrong_pair_share", "wrong_pair_share_mcse")):
     """Share of pairs of cells in which the more diverse cell has the larger y, for every index."""
 
-    stored = ("wrong_pair_share", "wrong_pair_share_mcse")
 
-
-class OptimumFigure(PanelFigure, kind="optimum"):
+class OptimumFigure(PanelFigure, kind="optimum", stored=("optimum_share",)):
     """The level of factor ``over`` with the least y, against factor x."""
-
-    stored = ("optimum_share",)
 
     x: str
     x_scale: AxisScale = "linear"

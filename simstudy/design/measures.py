@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-import numpy as np
-
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.errors import UserError
 from simstudy.formulas import CATALOGUE
@@ -328,8 +326,6 @@ def labelled(arrays: Mapping[str, Any], coords: Mapping[str, Any], attrs: Mappin
     variables = {}
     for name, array in arrays.items():
         variable = known[name]
-        if np.ndim(array) != len(variable.dims):
-            raise ValueError(f"{name} has {np.ndim(array)} dimensions; {variable.dims} are registered")
         text = {"long_name": variable.meaning, "units": variable.unit, "formula": variable.formula}
         variables[name] = (variable.dims, array, {k: v for k, v in text.items() if v})
     return described(xr.Dataset(variables, coords=coords, attrs=dict(attrs)))

@@ -16,8 +16,8 @@ from simstudy.data.heads import query_points
 from simstudy.design import measures
 from simstudy.design.answerable import draws_in
 from simstudy.design.document import Design, OptimumFigure, OrderingFigure
-from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, Variable, labelled
-from simstudy.design.settings.cell import ATTENDED, TABLE_OF, selected
+from simstudy.design.measures import INDICES, MEASURES, OCCASIONAL, SOURCES, STATISTICS, THEORIES, labelled
+from simstudy.design.settings.cell import ATTENDED, OF_ALL, TABLE_OF, selected
 from simstudy.execution.provenance import provenance
 from simstudy.execution.state import CellProgress
 from simstudy.verdicts.comparisons import Selected
@@ -105,8 +105,7 @@ def assemble(
             whole = np.full((len(figures), len(accounts), *values.shape[1:]), np.nan)
             arrays.setdefault(name, whole)[position, inside] = values
     source = provenance(device, [planned.cell for planned in design.cells])
-    known = {name: Variable((), each.unit, each.meaning, each.formula) for name, each in design.measures.items()}
-    known = measures.measures_of_functions((planned.cell for planned in design.cells), known)
+    known = measures.measures_of_functions((planned.cell for planned in design.cells), design.measures)
     attributes = {
         "seed": ", ".join(map(str, sorted({planned.cell.simulation.seed for planned in design.cells}))),
         "confirmation_text": design.confirmation.text if design.confirmation else "",
@@ -137,7 +136,7 @@ def coordinates(design: Design) -> dict[str, Any]:
     labels = [planned.cell.coordinates for planned in design.cells]
     coords: dict[str, Any] = {"grid": ("cell", [planned.grid for planned in design.cells])}
     factors = {name for names in design.factors.values() for name in names}
-    used = frozenset().union(*(planned.cell.named_settings for planned in design.cells))
+    used = {*(TABLE_OF if any(planned.cell.functions is None for planned in design.cells) else OF_ALL)}
     # A parameter of functions may have the name of a setting that means nothing in any cell.
     parameters = sorted(factors - (TABLE_OF.keys() & used))
     for name in (*(name for name in TABLE_OF if name in used), *_RULES[: "bandwidth" in used], *parameters):

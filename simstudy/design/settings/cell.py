@@ -183,7 +183,7 @@ TABLES: dict[str, type[Table]] = {
     "simulation": Simulation,
 }
 TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for field in model.model_fields}
-_OF_ALL = ("seed", "batch_size")
+OF_ALL = ("seed", "batch_size")
 """Settings of tables that cells of functions have."""
 OF_FUNCTIONS = tuple(name for name in Functions.model_fields if name not in ("kind", "label", "code", "parameters"))
 """Settings of functions; every other name in a grid of functions is a parameter that they take."""
@@ -220,7 +220,7 @@ class Cell(Record):
         """Give cells of functions, which draw no heads, the tables of one head that sees one key."""
         if not isinstance(tables, dict) or tables.get("functions") is None:
             return tables
-        shared = {name: value for name, value in tables.get("simulation", {}).items() if name in _OF_ALL}
+        shared = {name: value for name, value in tables.get("simulation", {}).items() if name in OF_ALL}
         return _ONE_HEAD | {"functions": tables["functions"], "simulation": {"control": "none"} | shared}
 
     @property
@@ -246,11 +246,6 @@ class Cell(Record):
     def visible(self) -> choices.Visible | None:
         """Visible keys of each query, (query, key); None without a mask."""
         return choices.visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
-
-    @property
-    def named_settings(self) -> tuple[str, ...]:
-        """Names of the settings of tables that the cell has: those of functions draw no heads."""
-        return tuple(TABLE_OF) if self.functions is None else _OF_ALL
 
     @cached_property
     def own(self) -> list[tuple[str, OwnCode]]:
@@ -421,7 +416,7 @@ class Cell(Record):
     def coordinates(self) -> dict[str, Any]:
         """Every setting and parameter of a choice, as it labels the cell in results; empty if it means nothing."""
         if self.functions is not None:
-            shared = {name: self.simulation.labels[name] for name in _OF_ALL}
+            shared = {name: self.simulation.labels[name] for name in OF_ALL}
             named = {name: label(getattr(self.functions, name)) for name in OF_FUNCTIONS}
             return dict.fromkeys(TABLE_OF, "") | shared | {"bandwidth_rule": ""} | named | self.functions.parameters
         labels = {name: value for table in TABLES for name, value in getattr(self, table).labels.items()}

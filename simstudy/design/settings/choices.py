@@ -418,7 +418,7 @@ class NadarayaWatsonLearner(Learner, kind="nadaraya_watson"):
 _OF_HEADS = frozenset({"arrangement", "query_projections", "bandwidth"})
 
 
-class TrainedLearner(Learner, kind="trained"):
+class TrainedLearner(Learner, kind="trained", ignores=frozenset({"query_projections"})):
     """The same heads after gradient descent of their projections on the leave-one-out error of the ensemble.
 
     Least squares gives the output projection and values at every step, if they are learned.  The estimate of a head
@@ -430,19 +430,15 @@ class TrainedLearner(Learner, kind="trained"):
     learned: Literal["projections", "output", "values"] = "projections"
     decay: Positive = 0.01
 
-    ignores = frozenset({"query_projections"})
 
-
-class RandomForestLearner(Learner, kind="random_forest"):
+class RandomForestLearner(Learner, kind="random_forest", ignores=_OF_HEADS):
     """Regression trees on bootstrap samples (Breiman 2001); n_heads is their number."""
 
     max_features: Count = 1  # features tried at a split
     min_leaf: Count = 5  # least number of pairs in a leaf
 
-    ignores = _OF_HEADS
 
-
-class GradientBoostingLearner(Learner, kind="gradient_boosting"):
+class GradientBoostingLearner(Learner, kind="gradient_boosting", ignores=_OF_HEADS):
     """Small trees, each fitted to what those before it leave (Friedman 2002); n_heads is their number.
 
     Estimates of trees are n_heads times what each adds, and of the first the mean of outcomes, so that their average
@@ -453,10 +449,8 @@ class GradientBoostingLearner(Learner, kind="gradient_boosting"):
     depth: Count = 2  # splits from the root to a leaf, at most
     subsample: records.Part = 0.5  # random share of pairs a tree is fitted to
 
-    ignores = _OF_HEADS
 
-
-class AntColonyLearner(Learner, kind="ant_colony"):
+class AntColonyLearner(Learner, kind="ant_colony", ignores=_OF_HEADS, statistics=("regret",)):
     """Ants that estimate the qualities of sites and recruit one another; n_heads ants, at most n_keys steps.
 
     Sites are the query points, their qualities the regression function there (arXiv 2603.20328).
@@ -468,9 +462,6 @@ class AntColonyLearner(Learner, kind="ant_colony"):
     reinforcement: Positive = 0.1  # pheromone laid for one unit of recruitment
     evaporation: records.Probability = 0.05  # share of pheromone lost in a step
     enthusiasm: Positive = 0.2  # recruitment for one unit of quality above the mean
-
-    ignores = _OF_HEADS
-    statistics = ("regret",)
 
 
 _Trees = RandomForestLearner | GradientBoostingLearner

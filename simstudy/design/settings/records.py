@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, ValidationError
+from pydantic_core import PydanticCustomError, core_schema
 
 from simstudy.errors import STEERING, UserError, printable
 
@@ -71,9 +71,11 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
-    def __init_subclass__(cls, kind: str | tuple[str, ...] = (), **options: Any) -> None:
-        """Let the field ``kind``, by which alternatives are told apart, be one of some texts."""
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls, kind: str | tuple[str, ...] = (), **constants: Any) -> None:
+        """Let the field ``kind``, by which alternatives are told apart, be one of some texts; set class variables."""
+        super().__init_subclass__()
+        for name, value in constants.items():
+            setattr(cls, name, value)
         if kind:
             cls.__annotations__ = cls.__annotations__ | {"kind": Literal[kind]}
 
@@ -113,27 +115,24 @@ def _brief(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
-class tagged_union:
-    """Alternatives distinguished by ``kind``, of which one may be left out.
+def tagged_union(kind: str = "", parameter: str = "", bare: tuple[type, ...] = ()) -> GetPydanticSchema:
+    """Return the annotation of alternatives distinguished by ``kind``, of which one may be left out.
 
     A text is short for a table of that kind; a value of a ``bare`` type for the one parameter of the kind left out.
     """
 
-    kind: str = ""
-    parameter: str = ""
-    bare: tuple[type, ...] = ()
-
-    def _table(self, value: Any) -> Any:
+    def table(value: Any) -> Any:
         if isinstance(value, str):
             return {"kind": value}
-        if isinstance(value, self.bare):
-            return {"kind": self.kind, self.parameter: value}
-        return {"kind": self.kind, **value} if self.kind and isinstance(value, dict) else value
+        if isinstance(value, bare):
+            return {"kind": kind, parameter: value}
+        return {"kind": kind, **value} if kind and isinstance(value, dict) else value
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
-        return core_schema.no_info_before_validator_function(self._table, union)
+    def schema(source: Any, handler: Callable[[Any], Any]) -> Any:
+        union = handler(Annotated[source, Field(discriminator="kind")])
+        return core_schema.no_info_before_validator_function(table, union)
+
+    return GetPydanticSchema(schema)
 
 
 KINDS = tagged_union()
