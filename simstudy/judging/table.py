@@ -97,9 +97,7 @@ def table_of(numbers: Any, columns: Columns) -> Table:
     if not conditions or names.has_duplicates:
         found = f"two columns {conditions[names.duplicated().argmax()]}" if conditions else "no column"
         raise UserError(f"numbers: {found}; give one for each condition")
-    values = np.empty(wide.shape)
-    for j in range(len(conditions)):
-        values[:, j] = real(printable(str(wide.columns[j])), wide.iloc[:, j])
+    values = np.stack([real(printable(str(name)), wide.iloc[:, j]) for j, name in enumerate(names)], axis=1)
     codes = np.arange(len(wide)) if clusters is None else pd.factorize(clusters)[0]
     if (codes < 0).any():
         raise UserError(f"{columns.cluster}: empty for a unit; name the cluster of each unit")
@@ -153,7 +151,7 @@ def _means(
     n, finite = len(table.conditions), table.values[np.abs(table.values) <= LARGEST]
     spread = float(finite.max(initial=-np.inf) - finite.min(initial=np.inf)) or float(np.abs(finite).max()) or 1.0
     values, shares = np.full(n, np.nan), np.zeros((table.clusters.max() + 1, n))
-    n_blocks, trials, used = np.zeros(n, int), np.zeros(n), np.zeros(len(there), bool)
+    n_blocks, trials, used = np.zeros(n), np.zeros(n), np.zeros(len(there), bool)
     events = np.full(there.shape, -1, np.int8)
     for part in parts:
         kept = there[:, part].all(axis=1)
@@ -165,16 +163,17 @@ def _means(
         values[part] = inside[0] + (inside - inside[0]).mean(axis=0)  # centred: a sum of large numbers loses digits
         np.add.at(shares, (clusters[:, None], part), (inside - values[part]) / len(inside))
         sizes = np.bincount(clusters)
-        n_blocks[part] = count = int(np.count_nonzero(sizes))
+        count, likeness = int(np.count_nonzero(sizes)), (sizes / sizes.max()) ** 2
+        # Degrees of freedom by Satterthwaite if units of a cluster are alike: large ones among many small are few.
+        n_blocks[part] = round(likeness.sum() ** 2 / (likeness**2).sum(), 2) if table.one_look else count
         shares[:, part] *= np.sqrt(count / max(count - 1, 1))
         trials[part] = len(inside) / int(sizes.max()) / spread
         used |= kept
         counted = part[((inside == 0.0) | (inside == 1.0)).all(axis=0)]
         events[np.ix_(kept, counted)] = table.values[np.ix_(kept, counted)]
     found = Estimates(table.conditions, values, list(shares.T), [(0, 0)] * n, n_blocks, np.zeros(n), trials)
-    if not table.one_look:
-        return found, used
-    return replace(found, one_look=True, events=events if table.independent == "unit" else None), used
+    exact = table.one_look and table.independent == "unit"
+    return replace(found, one_look=table.one_look, events=events if exact else None), used
 
 
 def _from_wide(frame: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, NDArray | None]:

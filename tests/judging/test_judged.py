@@ -75,13 +75,13 @@ def test_clusters__contribute_as_wholes(of_one):
     names = np.arange(90) if of_one else np.random.default_rng(1).integers(0, 30, 90)
     frame = pd.DataFrame(VALUES[:, :2], columns=["a", "b"]).assign(text=names)
     found = estimates(frame, cluster="text")
-    groups = sorted(set(names))
-    squares = 0.0
-    for group in groups:
-        residual = VALUES[names == group, 0] - VALUES[:, 0].mean()
-        squares += (residual.sum() / 90) ** 2
+    groups, sizes = np.unique(names, return_counts=True)
+    residuals = VALUES[:, 0] - VALUES[:, 0].mean()
+    squares = sum((residuals[names == group].sum() / 90) ** 2 for group in groups)
     assert covariance(found, [0])[0, 0] == pytest.approx(squares * len(groups) / (len(groups) - 1))
     assert found.n_blocks[0] == len(groups)
+    at_one_look = estimates(frame, cluster="text", looks="one").degrees([0])
+    assert at_one_look == pytest.approx((sizes**2).sum() ** 2 / (sizes**4).sum() - 1, abs=0.01)
     long, columns = LONG.assign(text=names[LONG.task]), {"unit": "task", "value": "score", "factors": ("model", "size")}
     assert estimates(long, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
     as_cluster = estimates(LONG, cluster="task", **columns).contributions[0]  # units and clusters may be one column
