@@ -148,10 +148,10 @@ def _model(folder: Path, texts: Path | None, remote_code: bool) -> tuple[Any, An
     """A model of a folder, and what it takes of each text; nothing is loaded from elsewhere."""
     from simstudy.design.files import read_text
 
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: neither .npz nor a folder with config.json; save a model by model.save_pretrained")
     if texts is None:
         raise UserError("--texts: give a file with one text a line")
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder}: no folder of a model (it has no config.json); save one with model.save_pretrained")
     try:
         lines = [line for line in read_text(texts, MAX_BYTES).splitlines() if line.strip()]
     except UserError as error:

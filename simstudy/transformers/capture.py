@@ -369,10 +369,10 @@ class Seen:
         self.worst = max(self.worst, off)
         if not off <= (_EXACT if out.dtype in (torch.float32, torch.float64) else _COARSE):
             kind = f" ({type(call.module).__name__})" if call.module is not None else ""
-            raise UserError(
-                f"{call.name}{kind}: the weights read do not give its output (off by {off:.1e} of the values); "
-                "it computes attention in a way of its own: give weights that it returns, as arrays"
-            )
+            if off != off:  # NaN
+                raise UserError(f"{call.name}{kind}: its numbers are not finite; mend the model, or load it in float32")
+            said = f"{call.name}{kind}: the weights read do not give its output (off by {off:.1e} of the values); it "
+            raise UserError(said + "computes attention in a way of its own: give weights that it returns, as arrays")
 
 
 def _put(doors: contextlib.ExitStack, place: Any, name: str, new: Any, old: Any) -> None:

@@ -164,7 +164,7 @@ def _of_weights(weights: Array) -> tuple[Array, ...]:
 def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str], "Layer"]) -> None:
     """Observe heads that are given as arrays."""
     if set(arrays) == {"weights"}:
-        given = real_array("weights", arrays["weights"], "(layer, text, head, query, key)")
+        given = _numbers(real_array("weights", arrays["weights"], "(layer, text, head, query, key)"))
         if given.ndim != 5 or not np.isfinite(given).all() or given.sum(axis=-1, dtype=float).max(initial=0.0) > 1.01:
             wanted = "finite numbers (layer, text, head, query, key), for each query of sum 1 at most"
             raise UserError(f"weights have shape {given.shape}; give {wanted}")
@@ -173,14 +173,15 @@ def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str
         return
     if not {"W_Q", "W_K"} <= arrays.keys() <= {"W_Q", "W_K", "scale", "causal"}:
         raise UserError(f"arrays {', '.join(map(str, arrays)) or 'none'}; give W_Q and W_K (scale, causal), or weights")
-    query, key = (real_array(name, arrays[name], "(layer, head, feature, dimension)") for name in ("W_Q", "W_K"))
-    tokens = real_array("states", states, "(layer, text, token, feature)")
+    heads = (real_array(name, arrays[name], "(layer, head, feature, dimension)") for name in ("W_Q", "W_K"))
+    query, key, tokens = map(_numbers, (*heads, real_array("states", states, "(layer, text, token, feature)")))
     if query.ndim != 4 or query.shape != key.shape or tokens.ndim != 4 or len(tokens) != len(query):
         shapes = f"W_Q {query.shape}, W_K {key.shape}, states {tokens.shape}"
         raise UserError(f"{shapes}; give (layer, head, feature, dimension) twice and (layer, text, token, feature)")
-    if tokens.shape[-1] != query.shape[2] or not all(np.isfinite(each).all() for each in (query, key, tokens)):
-        said = f"states of {tokens.shape[-1]} features, heads of {query.shape[2]}"
-        raise UserError(f"{said}; give the same, and finite numbers")
+    if tokens.shape[-1] != query.shape[2]:
+        raise UserError(f"states of {tokens.shape[-1]} features, heads of {query.shape[2]}; give the same number")
+    if not all(np.isfinite(each).all() for each in (query, key, tokens)):
+        raise UserError("W_Q, W_K or states hold NaN or infinity; give finite numbers")
     scale = real_number("scale", arrays.get("scale", query.shape[-1] ** -0.5))
     ahead = np.triu(np.ones(tokens.shape[2:3] * 2, bool), 1) if arrays.get("causal", False) else None
     for number, (w_q, w_k, texts) in enumerate(zip(query, key, tokens, strict=True)):
@@ -254,8 +255,7 @@ class Layer:
             self.reason = self.reason or "no queries and keys on either half of the texts"
             return blank, blank[0]
         queries, counts = (np.array(each) for each in zip(*self._queries.values(), strict=True))
-        dimension = queries.shape[-1]
-        n_groups = len(self._products) // dimension
+        dimension, n_groups = queries.shape[-1], len(self._products) // queries.shape[-1]
         group = np.arange(n_heads) * n_groups // n_heads
         lower = self._products.T.astype(float) * (self.scale**2 / self._freedom)
         np.einsum("ii->i", lower)[:] /= 2.0  # with what it is the transpose of, it gives each product once
@@ -271,9 +271,9 @@ class Layer:
 
 
 def _numbers(tensor: Any) -> Array:
-    """An array of a tensor, in float32 at least."""
+    """An array of a tensor or array, in float32 at least: small integers would overflow in sums."""
     if isinstance(tensor, np.ndarray):
-        return tensor
+        return tensor.astype(np.result_type(tensor, np.float32), copy=False)
     return np.asarray((tensor if tensor.itemsize > 4 else tensor.float()).cpu())
 
 

@@ -41,25 +41,25 @@ def test_arrays__have_the_grams_of_a_loop(causal, scale):
         grams = [np.einsum("hts,gts->hg", text, text) / 12 for text in weights[layer]]
         own = np.array([alike(text) for text in weights[layer]])
         seen = found.isel(layer=layer)
-        for source, half in (("observed", own[1::2]), ("half", own[::2])):
-            np.testing.assert_allclose(seen.weight_correlation.sel(source=source), half.mean(axis=0), rtol=1e-10)
+        np.testing.assert_allclose(seen.weight_correlation[:2], own.reshape(3, 2, 3, 3).mean(axis=0)[::-1], rtol=1e-10)
         error = own[1::2].std(axis=0, ddof=1) / np.sqrt(3)
         np.testing.assert_allclose(seen.weight_correlation_mcse.sel(source="observed"), error, atol=1e-12)
-        mean = np.mean(grams[1::2], axis=0)
-        assert seen.effective_heads.sel(source="observed").item() == pytest.approx(3 * np.trace(mean) / mean.sum())
 
         def worth(shares, judged=grams[1::2]):
             mean = np.average(judged, axis=0, weights=shares)
             return 3 * np.trace(mean) / mean.sum()
 
+        assert seen.effective_heads.sel(source="observed").item() == pytest.approx(worth(np.ones(3)))
         slopes = [3 * (worth(1 + step) - worth(1 - step)) / 2e-4 for step in 1e-4 * np.eye(3)]
         error = np.std(slopes, ddof=1) / np.sqrt(3)
         assert seen.effective_heads_mcse.sel(source="observed").item() == pytest.approx(error, rel=1e-5)
-        sinks = np.array([text.mean(axis=1).max(axis=1) for text in weights[layer]])
-        np.testing.assert_allclose(seen.sink_share, sinks[1::2].mean(axis=0))
+        np.testing.assert_allclose(seen.sink_share, weights[layer, 1::2].mean(axis=2).max(axis=2).mean(axis=0))
     alone = inspect_heads({"weights": weights})
     np.testing.assert_allclose(alone.effective_heads[:, :2], found.effective_heads[:, :2])
     assert np.isnan(alone.effective_heads.sel(source="exact")).all() and "weights alone" in alone.inapplicable[0].item()
+    few = [np.rint(9 * each).astype("i1") for each in (*W.values(), STATES)]  # eight bits do not hold their sums
+    found, wide = (inspect_heads({"W_Q": q, "W_K": k}, s) for q, k, s in (few, [each.astype(float) for each in few]))
+    np.testing.assert_allclose(found.effective_heads, wide.effective_heads, rtol=1e-4)
 
 
 def test_pairs_and_scores__are_those_of_the_correlations_and_of_texts_left_out_in_turn():
@@ -175,8 +175,7 @@ def test_theory__is_what_many_gaussian_keys_give():
     assert found.weight_correlation_mcse.sel(source="exact").max() < 1e-9  # all queries are one
     theory, seen = (found.effective_heads.sel(source=each).item() for each in ("exact", "observed"))
     assert abs(theory - seen) < 4 * found.effective_heads_mcse.sel(source="observed").item() < 0.1
-    own = np.array([0.2**2 * (w_k[0, h] @ query[0, 0, 0] ** 1 @ (w_k[0, h] @ query[0, 0, 0])) for h in range(3)])
-    np.testing.assert_allclose(found.logit_variance.values[0], own, rtol=0.05)
+    np.testing.assert_allclose(found.logit_variance[0], ((0.2 * w_k[0] @ query[0, 0, 0]) ** 2).sum(axis=1), rtol=0.05)
 
 
 def test_errors_of_theory__are_those_of_the_choice_of_queries():
@@ -197,7 +196,7 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries():
         (W, STATES[:, :3], "3 texts; give at least 4"),
         (W, STATES[..., :5], "states of 5 features, heads of 8"),
         (W, STATES[0], "give .layer, head, feature, dimension. twice"),
-        (W, np.where(STATES > 3, np.nan, STATES), "finite"),
+        (W, np.where(STATES > 3, np.nan, STATES), "W_Q, W_K or states hold NaN or infinity; give finite numbers"),
         ({"weights": np.ones((2, 3))}, None, "weights have shape"),
         ({"weights": np.ones((1, 4, 2, 3, 3))}, None, "for each query of sum 1 at most"),
     ],
@@ -208,8 +207,9 @@ def test_arrays_that_do_not_fit__are_refused(arrays, states, said):
 
 
 def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_process):
-    np.savez(tmp_path / "heads.npz", **W, states=STATES, causal=True)
-    expected = inspect_heads({**W, "causal": True}, STATES)
+    half = {name: each.astype("f2") for name, each in {**W, "states": STATES}.items()}  # which no file of results holds
+    np.savez(tmp_path / "heads.npz", **half, causal=True)
+    expected = inspect_heads({"W_Q": half["W_Q"], "W_K": half["W_K"], "causal": True}, half["states"])
     done = command("inspect", "heads.npz", "--output", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "A layer is worth " in done.stdout and done.stdout.count("alike    layer") == 5
@@ -223,8 +223,8 @@ def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_proce
     (tmp_path / "out" / "config.json").touch()
     for arguments, said in (
         (("heads.npz",), "Missing option '--output'"),
-        ((".", "--output", "out"), "--texts: give a file"),
-        ((".", "--texts", "heads.npz", "--output", "out"), "no folder of a model"),
+        (("out", "--output", "out"), "--texts: give a file"),
+        (("none", "--output", "out"), "none: neither .npz nor a folder with config.json"),
         (("none.npz", "--output", "out"), "none.npz: cannot be read"),
         (("bare.npz", "--output", "out"), "bare.npz: states = None has dtype object; give real numbers, (layer, text,"),
         (("out", "--texts", "none.txt", "--output", "out"), "none.txt: cannot be read"),
