@@ -132,7 +132,7 @@ def build_verdicts(design: Design) -> xr.Dataset:
         "expected_verdict": [claim.expected for claim in claims],
         "standing_statistic": [""] * n,
         "no_verdict_because": ["" if i % 3 < 2 else "too few blocks" for i in range(n)],
-        "verdict_draws": [draws_of(claim, design.cells).text for claim in claims],
+        "verdict_draws": [draws_of(claim, design.cells) for claim in claims],
         "claimed_value": np.linspace(0.0, 1.0, n),
         "verdict_comparisons": np.arange(1, n + 1),
         "comparison_claim": list(design.claims),

@@ -235,40 +235,26 @@ _NOUNS = {
     "heads": "random heads",
     "held_out": "held-out rows",
     "head_files": "heads of files",
+    "rows": "rows of data",
 }
-_NOUNS |= {"rows": "rows of data"}
 """Names of draws in words, in the order of messages."""
 
 
-class Draws(NamedTuple):
-    """Names of what is drawn at random, as a population, and once by the seed; and what is fixed, in words."""
-
-    population: set[str]
-    fixed: set[str]
-    these: list[str]
-
-    @property
-    def text(self) -> str:
-        """In words; empty if nothing is drawn."""
-        over = [words for name, words in _NOUNS.items() if name in self.population]
-        parts = {"over a population of": over, "for": self.these}
-        return ", ".join(f"{how} {' and '.join(drawn)}" for how, drawn in parts.items() if drawn)
-
-
-def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> Draws:
-    """Return the draws that a claim rests on, among planned cells."""
+def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
+    """Return the draws that a claim rests on, among planned cells, in words."""
     grid = PlannedGrid(claim.grid, None, [each.cell for each in planned if each.grid == claim.grid])
     # Other diversity indices are those of heads alone.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
     return draws_in(Reference("", claim, grid).cells, {"heads", "head_files"} if alone else _NOUNS.keys())
 
 
-def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) -> Draws:
-    """Return the draws that measures of cells rest on."""
-    population = {part for cell in cells for part in cell.population if part in looked_at}
-    fixed = {part for cell in cells for part in cell.drawn - {*cell.population} if part in looked_at}
-    given = {part for cell in cells for part in cell.given if part in looked_at}
-    return Draws(population, fixed, [_named(part, cells) for part in _NOUNS if part in fixed | given])
+def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) -> str:
+    """Return the draws that measures of cells rest on, as a population or fixed, in words; empty without any."""
+    looked = [part for part in _NOUNS if part in looked_at]
+    over = [_NOUNS[part] for part in looked if any(part in cell.population for cell in cells)]
+    fixed = frozenset().union(*(cell.drawn - {*cell.population} | cell.given for cell in cells))
+    parts = {"over a population of": over, "for": [_named(part, cells) for part in looked if part in fixed]}
+    return ", ".join(f"{how} {' and '.join(drawn)}" for how, drawn in parts.items() if drawn)
 
 
 def _named(part: str, cells: Sequence[Cell]) -> str:

@@ -55,7 +55,7 @@ def assemble(
         row[: len(account.looks)] = np.array(account.looks) * account.batch_size
     arrays: dict[str, Any] = {
         "n_replicates": np.array([account.done * account.batch_size for account in accounts]) - failed,
-        "error_over": np.array([draws_in([cell]).text or "over replicates" for cell in cells], object),
+        "error_over": np.array([draws_in([cell]) or "over replicates" for cell in cells], object),
         "n_failed": failed,
         "n_batches": np.array([account.done for account in accounts]),
         "precision_reached": np.array([account.reached for account in accounts]),

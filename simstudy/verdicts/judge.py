@@ -164,7 +164,7 @@ def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: Theo
         draws = {each.done for each in chosen if each.planned.cell.population}
         settings = design.grids[claim.grid].settings_of(claim.holds)
         replicates += f" in {_range(draws)} draws" if draws else ""
-        about[name] = {"draws": ", ".join(filter(None, (settings, draws_of(claim, design.cells).text, replicates)))}
+        about[name] = {"draws": ", ".join(filter(None, (settings, draws_of(claim, design.cells), replicates)))}
         if claim.stands is not None:
             cells = {i for i in of.chosen if selected(of.estimates.conditions[i], claim.stands)}
             shown = (each.statistic for each in judgements[name].comparisons if cells & {*each.cells})

@@ -196,7 +196,7 @@ def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits
     cell = load_design(study, confirm="text").cells[0].cell
     assert not np.array_equal(cell.rows.points, design.cells[0].cell.rows.points)
     fixed = load_design(study.simulation(population=[]))
-    told = draws_of(fixed.claims["falls"], fixed.cells).text
+    told = draws_of(fixed.claims["falls"], fixed.cells)
     assert told == "for these 3 held-out rows with what is fitted to the others and these rows of data"
 
 

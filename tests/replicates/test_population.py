@@ -160,6 +160,6 @@ POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
 
 def test_draws__are_told_where_they_are_fixed_and_have_no_measures_by_query_where_new(tmp_path):
     design = loaded(tmp_path, RANDOM, "quick")
-    assert draws_of(design.claims["mse-falls"], design.cells).text == "for these 4 query points"
+    assert draws_of(design.claims["mse-falls"], design.cells) == "for these 4 query points"
     by_query = edited(POPULATION, "[grids.angles.factors]", "[grids.angles]\nby_query = true\n[grids.angles.factors]")
     assert "new in each batch" in mistakes(tmp_path, by_query)

@@ -175,13 +175,7 @@ class Simulation(Table):
     batch_size: Annotated[int, Field(ge=4, le=2**20)] = 256
 
 
-TABLES: dict[str, type[Table]] = {
-    "data": Data,
-    "heads": Heads,
-    "estimator": Estimator,
-    "queries": Queries,
-    "simulation": Simulation,
-}
+TABLES: dict[str, type[Table]] = {each.__name__.lower(): each for each in (Data, Heads, Estimator, Queries, Simulation)}
 TABLE_OF: dict[str, str] = {field: table for table, model in TABLES.items() for field in model.model_fields}
 OF_ALL = ("seed", "batch_size")
 """Settings of tables that cells of functions have."""
