@@ -170,8 +170,7 @@ class Verdicts:
         """How many looks verdicts hold at, and how much longer that makes the intervals of means."""
         count, level = len(np.unique(self._table.clusters[self._used])), LEVEL / max(self.dataset.sizes["claim"], 1)
         any_looks = Contrast(0.0, 1.0, count, count - 1, 0.0, 0.0)
-        one_look = any_looks._replace(one_look=True, fewest=2)
-        ratio = interval(any_looks, level)[1] / interval(one_look, level)[1]
+        ratio = interval(any_looks, level)[1] / interval(any_looks._replace(one_look=level, fewest=2), level)[1]
         long, fewest = f"{ratio:.2g} times as long", f"{MIN_BLOCKS} {self.independent}s are needed"
         if not self._table.one_look:
             are = f"intervals of means are {long} as" if math.isfinite(ratio) else f"{fewest}, not so"
@@ -189,7 +188,7 @@ class Verdicts:
         for units, claim in zip(found.further_units.values.tolist(), found.claim.values, strict=True):
             if not units > 0.0:  # decided, or nobody can tell
                 continue
-            units += self.n_units * self._table.one_look
+            units += self.n_units * bool(self._table.one_look)
             step = 1 if math.isinf(units) else 10 ** max(math.floor(math.log10(units)) - 1, 0)
             count = "no number of" if math.isinf(units) else f"about {math.ceil(units / step) * step:,}"
             more = f"{count} units, all of them new," if self._table.one_look else f"{count} units more"
@@ -269,6 +268,7 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
     table = table_of(numbers, validated(Columns, stated.numbers.model_dump() | dict(given), place="judge"))
     used, missing = np.zeros(len(table.units), bool), np.zeros(table.values.shape, bool)
     judgements, further, n_claims, doubtful = {}, [], len(stated.claims), 0
+    table = table._replace(one_look=table.one_look / n_claims)
     for name, groups in require_answerable(place, stated.claims, table.conditions).items():
         claim, found = stated.claims[name], numbers_of(table, groups)
         used, missing = used | found.used, missing | found.missing
@@ -279,8 +279,7 @@ def judged(numbers: Any, place: str, stated: ClaimsFile, given: Mapping[str, Any
         bounds = sum(math.isfinite(end) for each in judgement.comparisons for end in (each.lower, each.upper))
         worded = []
         for each in (judgement.decisive, *judgement.comparisons):
-            reason = each.reason.replace("blocks of replicates or draws", f"{table.independent}s")
-            reason = reason.replace("block", table.independent)
+            reason = each.reason.replace("blocks of replicates or draws", "blocks").replace("block", table.independent)
             low, high = each.confidence(judgement.level)
             if not reason and bounds > 1 and (low > each.upper or high < each.lower):
                 reason = f"outside, but what contradicts is corrected for {bounds} bounds"

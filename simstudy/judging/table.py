@@ -12,6 +12,7 @@ from pydantic import Field
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from simstudy.design.document import LEVEL
 from simstudy.design.settings.cell import Coordinates
 from simstudy.design.settings.records import Line, Record, hint
 from simstudy.errors import UserError, printable
@@ -51,7 +52,7 @@ class Table(NamedTuple):
     clusters: NDArray[np.intp]
     independent: str = "unit"
     missing: str = "refuse"
-    one_look: bool = False
+    one_look: float = 0.0  # Level of a claim, 0 at any number of looks
 
     def at(self, condition: int) -> str:
         """Return the levels of a condition as text."""
@@ -101,7 +102,7 @@ def table_of(numbers: Any, columns: Columns) -> Table:
     codes = np.arange(len(wide)) if clusters is None else pd.factorize(clusters)[0]
     if (codes < 0).any():
         raise UserError(f"{columns.cluster}: empty for a unit; name the cluster of each unit")
-    rest = "unit" if clusters is None else "cluster", columns.missing, columns.looks == "one"
+    rest = "unit" if clusters is None else "cluster", columns.missing, LEVEL * (columns.looks == "one")
     return Table(conditions, wide.index, values, codes, *rest)
 
 
@@ -172,7 +173,7 @@ def _means(
         counted = part[((inside == 0.0) | (inside == 1.0)).all(axis=0)]
         events[np.ix_(kept, counted)] = table.values[np.ix_(kept, counted)]
     found = Estimates(table.conditions, values, list(shares.T), [(0, 0)] * n, n_blocks, np.zeros(n), trials)
-    exact = table.one_look and table.independent == "unit"
+    exact = table.one_look > 0.0 and table.independent == "unit"
     return replace(found, one_look=table.one_look, events=events if exact else None), used
 
 

@@ -44,7 +44,7 @@ class Estimates:
     # (condition,) Rounding errors relative to the values, added to their errors: smaller differences are no findings
     rounding: Any = GIVEN_ROUNDING
     lengths: Any = 1  # (condition,) Blocks of a batch that each contribution is of: powers of two
-    one_look: bool = False  # Whether the number of blocks was fixed before the only look at them
+    one_look: float = 0.0  # Level of a claim if the number of blocks was fixed before the only look at them, else 0
     # (block, condition) 1 for an event, 0 for none, −1 where it is not counted: then one look is exact
     events: Any = None
 
@@ -87,7 +87,7 @@ class Estimates:
 
     def looked(self, found: Contrast) -> Contrast:
         """Return a contrast as it is judged."""
-        return found._replace(one_look=True, fewest=2) if self.one_look else found
+        return found._replace(one_look=self.one_look, fewest=2) if self.one_look else found
 
     def _counted(self, found: Contrast, first: list[int], second: list[int] | None) -> Contrast:
         """With the units (first, second) in which the events of two conditions differ, or all of them for a share."""

@@ -34,8 +34,8 @@ LARGEST_SHARE = 0.2
 """Share of the squared error that one of 64 blocks or more may hold for a normal law to be trusted."""
 SPENT = 0.1
 """Share of the level that is spent on how many units differ, of a difference of shares of events."""
-SKEWED = 0.2
-"""Skewness of a mean beyond which Student's interval is no longer trusted."""
+SKEWED = 0.89
+"""Skewness of a mean times z³, z the normal quantile of the level, beyond which Student's tail is no longer trusted."""
 NEWTON_STEPS, HALVINGS = 6, 50
 """After which a score is exact to rounding, at any level and number of blocks, and a bisection nearly."""
 
@@ -55,7 +55,7 @@ class Contrast(NamedTuple):
     rounding: Any = 0.0  # What rounding may have moved the value by, where blocks differ by that alone
     fewest: Any = MIN_BLOCKS  # Contributions below which nothing is decided
     concentration: Any = 0.0  # Sum of the fourth powers of contributions over the fourth power of the error
-    one_look: Any = False  # Whether the number of blocks was fixed before the only look at them
+    one_look: Any = 0.0  # Level of a claim if the number of blocks was fixed before the only look at them, else 0
     # Of units that count events: those that add 1 and −1 to a difference of shares, NaN if it is none; and 1/2 where
     # the value is one share, with events and others in their place
     plus: Any = np.nan
@@ -101,7 +101,7 @@ def why_no_verdict(contrast: Contrast) -> str:
     if contrast.few_decide:
         share = f"one block of {blocks:g} holds {100 * contrast.largest_share:.0f} % of the squared error"
         return share + ("" if contrast.one_look else ", so only what is far off decides")
-    if contrast.one_look and abs(contrast.skewness) > SKEWED:
+    if contrast.one_look and abs(contrast.skewness * special.ndtri(contrast.one_look) ** 3) > SKEWED:
         return f"blocks are skewed: the mean of {blocks:g} has a skewness of {contrast.skewness:.1f}"
     if np.isfinite(contrast.unseen):
         return f"all {blocks:g} blocks are alike, so only what no rare exception explains decides"
@@ -124,7 +124,7 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
         exceptions = np.where(distance > 0.0, np.exp(-np.maximum(distance, 0.0) * contrast.unseen), 0.0)
     sound = np.isfinite(value) & (degrees + 1 >= contrast.fewest) & ~np.isnan(t)
     t, n_blocks, degrees = (np.where(sound, each, other) for each, other in ((t, 0.0), (n_blocks, 1.0), (degrees, 1.0)))
-    few, alone = contrast.few_decide, np.asarray(contrast.one_look)
+    few, alone = contrast.few_decide, np.asarray(contrast.one_look) > 0.0
     z = normal_score(skewness_corrected(t, np.where(sound & ~few, skewness, 0.0)), degrees)
     with np.errstate(divide="ignore"):
         by_variance = np.where(t > 0.0, np.minimum(2.0 * _shares_spent(n_blocks) / t**2, 1.0), 1.0)

@@ -65,8 +65,7 @@ def test_arrays_by_name__are_conditions_whose_names_stay_text_or_numbers(names):
     """Names that read as equal numbers were refused, and others not found by a claim that selects them as text."""
     wide = pd.DataFrame(dict(zip(names, VALUES.T, strict=False)))
     long = wide.rename_axis("task").stack().rename("score").rename_axis(["task", "condition"]).reset_index()
-    named = ((dict(wide), {}), (wide, {}), (long, {"unit": "task", "value": "score"}))
-    for numbers, columns in named:
+    for numbers, columns in ((dict(wide), {}), (wide, {}), (long, {"unit": "task", "value": "score"})):
         assert estimates(numbers, **columns).conditions == [{"condition": name} for name in names]
 
 
@@ -374,8 +373,11 @@ def test_what_looks_cost__is_said():
         assert found.cost == f"Verdicts hold at {said}" and found.cost in repr(found)
     assert "100 units, 3 conditions" in repr(found) and "<table" in found._repr_html_()
     assert found.comparisons().statistic.tolist() == ["mean at condition = a minus condition = b"]
-    skewed = simstudy.judge(frame, {"c": {"kind": "larger_than"}}, looks="one")
-    assert skewed.cost.endswith("In 1 comparison units are too few or too skewed for Student's t.")
+    mild = {"a": np.arange(99.0) ** 2}  # at 5 %, but not at a hundredth of that
+    for numbers, count, noted in ((frame, 1, "1 comparison"), (mild, 1, ""), (mild, 100, "100 comparisons")):
+        claims = {f"c{k}": {"kind": "larger_than"} for k in range(count)}
+        cost = simstudy.judge(numbers, claims, looks="one").cost
+        assert cost.endswith(f"In {noted} units are too few or too skewed for Student's t.") == bool(noted)
     (wanted,) = (found := simstudy.judge(PAIR, {"c": {"kind": "larger_than", **AGAINST}}, looks="one")).wanted
     assert "units, all of them new, would probably decide" in wanted and wanted in repr(found)
 
