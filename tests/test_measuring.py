@@ -220,6 +220,7 @@ def test_executor_of_the_callers__gives_the_same_bits(tmp_path):
             found[name] = results["simulation"].empirical_se.values.ravel().tolist()
             if name == "LocalCluster":
                 with Client(opened) as client:
+                    simulated(tmp_path / "d", [mean], ["empirical_se"], executor=opened)  # which leaves it open
                     found["Client"] = simulated(tmp_path / "c", [mean], ["empirical_se"], executor=client)
                     found["Client"] = found["Client"]["simulation"].empirical_se.values.ravel().tolist()
     assert all(each == found["threads"] for each in found.values())

@@ -23,6 +23,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 import dask
+import psutil
 from distributed import Client, KilledWorker, Nanny, Scheduler, Security, SpecCluster, Status, Worker
 from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
@@ -258,10 +259,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[tup
 
     config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": LOST_WORKERS}
     scheduler = {"scheduler_cls": PagelessScheduler, "scheduler_options": {"dashboard_address": None}}
-    try:
-        claim(dask.utils.parse_bytes(options["memory"]), options["cores"])
-    except ValueError as error:
-        raise UserError(f"jobqueue.slurm.memory in the configuration of Dask: {error}") from None
+    claim(dask.utils.parse_bytes(options["memory"]), options["cores"])
     with (
         tempfile.TemporaryDirectory(prefix="simstudy-") as own,  # which nobody else may enter
         _key_file(Folder(jobs.folder)) as security,
@@ -284,8 +282,7 @@ def job_script(jobs: Jobs) -> str:
     """Return the script of a job, as submitted apart from the scheduler's address, the worker's name and key file."""
     _, job, options = _slurm(jobs)
     security = _shared_by_all(str(jobs.folder / ASIDE / "KEY"))
-    script: str = job("tls://SCHEDULER", name="WORKER", protocol="tls://", security=security, **options).job_script()
-    return script
+    return str(job("tls://SCHEDULER", name="WORKER", protocol="tls://", security=security, **options).job_script())
 
 
 def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
@@ -294,8 +291,18 @@ def _slurm(jobs: Jobs) -> tuple[Any, Any, dict[str, Any]]:
     from dask_jobqueue import SLURMCluster  # takes Ctrl-C for itself
 
     signal.signal(signal.SIGINT, handler)
-    names = "cores", "memory", "local-directory", "job-script-prologue", "worker-extra-args"
+    checks: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "cores": (lambda n: type(n) is int and n > 0, "a whole number from 1"),
+        "memory": (lambda size: dask.utils.parse_bytes(size) >= 1 << 20, "a size such as 8GB"),
+        "interface": (lambda name: name in psutil.net_if_addrs(), f"one of {', '.join(psutil.net_if_addrs())}"),
+    }
+    names = *checks, "local-directory", "job-script-prologue", "worker-extra-args"
     stated = {name: dask.config.get(f"jobqueue.slurm.{name}") for name in names}
+    for name, (sound, wanted) in checks.items():
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            if stated[name] is None or sound(stated[name]):
+                continue
+        raise UserError(f"jobqueue.slurm.{name} = {stated[name]!r} in the configuration of Dask: give {wanted}")
     if re.search(r"[^\w@+=:,./-]", str(jobs.folder)):  # sbatch and shells would each read it in their own way
         raise UserError(f"{jobs.folder}: slurm cannot write logs to such a name; choose another --output")
     prologue = [

@@ -150,7 +150,8 @@ def open_executor(
             count = 1 if executor == "serial" else count
             opened: Executor = Threads(held.enter_context(ThreadPool(count)), count)
         elif not isinstance(executor, str):  # of the caller's, which stays open
-            own = held.enter_context(executor.get_client()) if hasattr(executor, "get_client") else executor
+            dask = importlib.import_module("distributed") if hasattr(executor, "get_client") else None
+            own = held.enter_context(dask.Client(executor, set_as_default=False)) if dask else executor
             if hasattr(own, "nthreads") and not own.asynchronous:
                 from simstudy.execution.clusters import DaskExecutor
 

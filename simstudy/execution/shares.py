@@ -22,8 +22,7 @@ def part_of(design: Design, share: str) -> Design:
     from simstudy.execution.executors import CELLS_PER_TASK
     from simstudy.replicates.batch import shares_data
 
-    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", share)
-    number, total = map(int, match.groups()) if match else (0, 0)
+    number, total = map(int, match.groups()) if (match := re.fullmatch(r"(\d{1,9})/(\d{1,9})", share, re.A)) else (0, 0)
     if not 1 <= number <= total:
         raise UserError(f"share = {share!r}: must be number/total, such as 3/8, from 1/8 to 8/8")
     alike: dict[str, list[PlannedCell]] = defaultdict(list)
@@ -36,17 +35,14 @@ def part_of(design: Design, share: str) -> Design:
     units = [[*chain(*group[start : start + CELLS_PER_TASK])] for group, start in starts]
     if len(units) < total:
         units = list(alike.values())
-    own = chain.from_iterable(units[number - 1 :: total])
-    return design.model_copy(update={"cells": tuple(own)})
+    return design.model_copy(update={"cells": tuple(chain.from_iterable(units[number - 1 :: total]))})
 
 
 def require_same_engine(design: Design, store: Store) -> None:
     """Refuse to compute a share beside another whose batches have other bits: a run would compute all of it again."""
     own = {identity_of(planned.cell) for planned in design.cells}
-    for name in store.files.at("batches").names():
-        if re.fullmatch("[0-9]+-of-[0-9]+", name):
-            found = index_of(store.files, [f"batches/{name}"])
-            if found and not own & found.keys():
-                said = f"computed for another design or by another engine than {engine()}"
-                remedy = "use nodes of one processor type and one installation, or move the file"
-                raise UserError(f"{store.folder / 'batches' / name}: {said}; {remedy}")
+    for name in filter(re.compile("[0-9]+-of-[0-9]+").fullmatch, store.files.at("batches").names()):
+        if (found := index_of(store.files, [f"batches/{name}"])) and not own & found.keys():
+            said = f"computed for another design or by another engine than {engine()}"
+            remedy = "use nodes of one processor type and one installation, or move the file"
+            raise UserError(f"{store.folder / 'batches' / name}: {said}; {remedy}")

@@ -207,8 +207,7 @@ class RunState:
         for account in self.accounts:
             account.cut = not account.finished
             while not account.finished:
-                whole = sum(place == batch for place, batch in enumerate(account.present))
-                account.target = max(account.done, whole)
+                account.target = max(account.done, sum(place == batch for place, batch in enumerate(account.present)))
                 if not account.finished and self._look(account):
                     wanted = max(account.first, account.target)
                     account.cut = account.done < wanted or account.planned.precision.stop != "precision"
@@ -246,8 +245,7 @@ class RunState:
             damaged |= set(piece) - read.keys()
             found: list[Any] = [read[number] for number in piece if number in read]
             parts += found if cell.population or not found else [halved(stack(found), within)]
-        whole = parts if cell.population or not parts else [halved(stack(parts), halvings - within)]
-        return whole, damaged
+        return parts if cell.population or not parts else [halved(stack(parts), halvings - within)], damaged
 
     def _look(self, account: CellProgress) -> bool:
         """Measure all that is wanted of a cell; return False if damaged batches, now missing, have to come first."""

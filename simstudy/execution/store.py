@@ -160,8 +160,7 @@ def index_of(folder: Folder, names: Iterable[str]) -> Index:
 
 def payloads(folder: Folder, entries: Iterable[Entry]) -> Iterator[tuple[Entry, bytes]]:
     """Yield entries with their payloads, in the order of their places; nothing that is damaged."""
-    ordered = sorted(entries, key=attrgetter("file", "start"))
-    for name, within in groupby(ordered, attrgetter("file")):
+    for name, within in groupby(sorted(entries, key=attrgetter("file", "start")), attrgetter("file")):
         with contextlib.suppress(Missing), folder.reading(name) as file:
             for entry in within:
                 file.seek(entry.start)
@@ -357,8 +356,7 @@ class Store:
     def summary(self, identity: str) -> dict[str, Finished]:
         """Records of finished cells by their names; nothing of others, or if that is damaged."""
         with contextlib.suppress(ValueError, StopIteration, KeyError):
-            entry = self.stored(identity)["summary"]
-            return SUMMARY.validate_json(next(payloads(self.files, [entry]))[1])
+            return SUMMARY.validate_json(next(payloads(self.files, [self.stored(identity)["summary"]]))[1])
         return {}
 
     def is_whole(self) -> bool:

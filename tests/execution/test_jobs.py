@@ -58,12 +58,11 @@ def test_folder_that_no_way_of_quoting_hands_on__is_refused(name):
     assert str(refused.value).isprintable()
 
 
-def test_no_batch_system_and_no_memory__are_one_message(monkeypatch, tmp_path):
-    with dask.config.set({"jobqueue.slurm.memory": "much"}):
-        monkeypatch.setattr(clusters.shutil, "which", lambda name: name)
-        with pytest.raises(UserError, match=r"jobqueue\.slurm\.memory .*much"), open_executor(Jobs(2, tmp_path)):
+def test_no_batch_system_and_jobs_that_nobody_can_have__are_one_message(monkeypatch, tmp_path):
+    for name, stated in (("memory", "much"), ("memory", 8), ("cores", "four"), ("cores", 2.5), ("interface", "eth999")):
+        refused = pytest.raises(UserError, match=rf"jobqueue\.slurm\.{name} = '?{stated}'? in the .* of Dask: give ")
+        with dask.config.set({f"jobqueue.slurm.{name}": stated}), refused, open_executor(Jobs(2, tmp_path)):
             raise AssertionError("opened")
-    monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))
     told = pytest.raises(UserError, match="sbatch: not found on the PATH; submit from a login node")
     with told, open_executor(Jobs(2, tmp_path)):
