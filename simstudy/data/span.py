@@ -27,7 +27,6 @@ class Span(NamedTuple):
     directions: Array  # (feature, coordinate) R'V, whose basis B is; no coordinate where keys are drawn whole
 
 
-@functools.lru_cache(maxsize=1024)
 def n_coordinates(cell: Cell) -> int | None:
     """Return how many coordinates of keys are drawn for absorbed queries, 0 of whole keys; None where none are."""
     estimator, d, n_heads, p = cell.estimator, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim

@@ -220,8 +220,7 @@ class Cell(Record):
     @property
     def rows(self) -> Rows:
         """The user's data that keys are drawn from: of the batch, where rows held out are a population."""
-        if self.file_rows is None:
-            raise ValueError("the rows of the data have not been read; load the design they belong to")
+        assert self.file_rows is not None  # read with the design
         if "held_out" in self.population:
             return split(self.file_rows, self.data, self.simulation.seed, self.geometry)
         return self.file_rows
@@ -244,10 +243,8 @@ class Cell(Record):
     @cached_property
     def own(self) -> list[tuple[str, OwnCode]]:
         """The user's own functions, each with the setting that states it."""
-        found: list[tuple[str, Any]] = [("functions", self.functions)]
-        for name, table in TABLE_OF.items():
-            value = getattr(getattr(self, table), name)
-            found += [(name, each) for each in (value.terms if isinstance(value, choices.Sum) else (value,))]
+        found: list[tuple[str, Any]] = [("functions", self.functions), ("heads_function", self.heads.heads_function)]
+        found += [("regression", term) for term in self.data.terms]
         return [(name, each) for name, each in found if isinstance(each, OwnCode)]
 
     @property
@@ -279,7 +276,7 @@ class Cell(Record):
         """True if an expansion of known mean is taken off the moments of replicates."""
         return self.simulation.control != "none" and not self.without_control
 
-    @property
+    @cached_property
     def without_control(self) -> str:
         """Reason for which the known means that `Simulation.control` needs are lacking; empty if they are not."""
         estimator, keys, closed = self.estimator, self.data.key_distribution, self.has_closed_forms
@@ -336,7 +333,7 @@ class Cell(Record):
         rows = isinstance(self.data.key_distribution, choices.FileKeys) and "rows" not in self.population
         return frozenset({"rows"} if rows else ()) | ({"head_files"} if self.heads.arrangement == "file" else set())
 
-    @property
+    @cached_property
     def population(self) -> tuple[str, ...]:
         """Names of what is that of a population, new in each batch; empty where all is fixed."""
         keys = self.data.key_distribution
@@ -398,7 +395,7 @@ class Cell(Record):
         """Number of estimates that an ensemble combines: one if each replicate fits weights or multiplies kernels."""
         return 1 if self.estimator.combination.kind in ("fitted", "product") else self.heads.n_heads
 
-    @property
+    @cached_property
     def n_queries(self) -> int:
         """Number of query points Q, of which functions have none."""
         if self.functions is not None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, ValidationError
 from pydantic_core import PydanticCustomError, core_schema
@@ -78,6 +78,9 @@ class Record(BaseModel):
             setattr(cls, name, value)
         if kind:
             cls.__annotations__ = cls.__annotations__ | {"kind": Literal[kind]}
+
+    if not TYPE_CHECKING:  # pydantic's own, for private attributes, takes half of the time of a large grid
+        __getattr__ = object.__getattribute__
 
     def __copy__(self) -> Self:
         """Copy the fields alone: a copy that is changed computes anew what follows from them."""
