@@ -7,13 +7,15 @@ cells one after another, and how many each cell has.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from simstudy.design.settings.cell import TABLE_OF, Cell
+from simstudy.design.settings.cell import TABLE_OF, TABLES, Cell
+from simstudy.design.settings.records import records_in
 from simstudy.errors import UserError
 from simstudy.formulas import CATALOGUE
 
@@ -36,43 +38,16 @@ ATTRIBUTES = (
 """Global attributes of the results of a study."""
 
 
-class Setting(NamedTuple):
-    """Name of a setting in words, its symbol (empty if it has none) and its unit (empty if it has none)."""
-
-    words: str
-    symbol: str = ""
-    unit: str = ""
-
-
-SETTINGS: dict[str, Setting] = {
-    "n_keys": Setting("training pairs", "n"),
-    "n_features": Setting("features", "d"),
-    "key_distribution": Setting("distribution of keys"),
-    "regression": Setting("regression function"),
-    "noise_sd": Setting("noise standard deviation", "σ", "Y"),
-    "n_heads": Setting("heads", "H"),
-    "head_dim": Setting("head dimension", "p"),
-    "arrangement": Setting("arrangement of heads"),
-    "total_dim": Setting("dimension budget", "D"),
-    "angle": Setting("angle", "", "degrees"),
-    "principal_angles": Setting("principal angles", "", "degrees"),
-    "value_projections.n_components": Setting("components of a value", "v"),
-    "value_projections.value_dim": Setting("dimension that a head averages", "k"),
-    "bandwidth": Setting("bandwidth", "b"),
-    "key_scale": Setting("scale of keys"),
-    "mask.width": Setting("width of the band", "", "keys"),
-    "combination": Setting("combination of heads"),
-    "transformation.rank": Setting("rank", "R"),
-    "transformation.stride": Setting("stride", "s"),
-    "normaliser.power": Setting("power", "r"),
-    "queries": Setting("query points"),
-}
-"""Settings, and parameters of them, for which their own names do not do."""
-
-
-def setting(name: str) -> Setting:
-    """Return how to name a setting, or a parameter of one (``normaliser.power``)."""
-    return SETTINGS.get(name) or Setting(name.rpartition(".")[2].replace("_", " "))
+@functools.cache
+def setting(name: str) -> tuple[str, str, str]:
+    """Words, symbol and unit of a setting, or a parameter (``normaliser.power``), by the title of its field if any."""
+    own, _, parameter = name.partition(".")
+    fields = [TABLES[TABLE_OF[own]].model_fields[own]] if own in TABLE_OF else []
+    records = [record.model_fields for each in fields for record in records_in(each.annotation)]
+    fields = [of[parameter] for of in records if parameter in of] if parameter else fields
+    titles = [each.title for each in fields if each.title] or [(parameter or own).replace("_", " ")]
+    words, symbol, unit = [*(part.strip() for part in titles[0].split("|")), "", ""][:3]
+    return words, symbol, unit
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,12 @@ class Data(Table):
     ``noise_sd`` is the standard deviation σ of the noise, and of residuals the factor on them.
     """
 
-    n_keys: Count
-    n_features: Components
-    key_distribution: choices.Keys = choices.GaussianKeys()
-    regression: choices.Regression = choices.Zero(kind="zero")
+    n_keys: Count = Field(title="training pairs | n")
+    n_features: Components = Field(title="features | d")
+    key_distribution: choices.Keys = Field(choices.GaussianKeys(), title="distribution of keys")
+    regression: choices.Regression = Field(choices.Zero(kind="zero"), title="regression function")
     noise: choices.Noise = choices.GaussianNoise(kind="gaussian")
-    noise_sd: NonNegative = 1.0
+    noise_sd: NonNegative = Field(1.0, title="noise standard deviation | σ | Y")
 
     @property
     def terms(self) -> tuple[choices.Regression, ...]:
@@ -80,14 +80,14 @@ class Heads(Table):
     each replicate; query projections are "opposite" in sign in every second head.
     """
 
-    n_heads: Count
-    head_dim: Count
-    total_dim: Count | None = Field(None, exclude=True)
+    n_heads: Count = Field(title="heads | H")
+    head_dim: Count = Field(title="head dimension | p")
+    total_dim: Count | None = Field(None, exclude=True, title="dimension budget | D")
     arrangement: Literal[
         "aligned", "orthogonal", "rotated", "principal_angles", "scattered", "haar", "haar_redrawn", "file", "own"
-    ]
-    angle: Degrees | None = None
-    principal_angles: Annotated[tuple[Degrees, ...], Field(strict=False)] | None = None
+    ] = Field(title="arrangement of heads")
+    angle: Degrees | None = Field(None, title="angle | | degrees")
+    principal_angles: tuple[Degrees, ...] | None = Field(None, strict=False, title="principal angles | | degrees")
     spread: NonNegative | None = None
     head_seed: Seed = 0
     file: Line | None = Field(None, exclude=True)
@@ -122,13 +122,13 @@ class Estimator(Table):
 
     learner: choices.LearnerChoice = choices.NadarayaWatsonLearner(kind="nadaraya_watson")
     logits: Literal["distance", "dot_product"] = "distance"
-    bandwidth: choices.Bandwidth
+    bandwidth: choices.Bandwidth = Field(title="bandwidth | b")
     head_bandwidths: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = None
-    key_scale: Literal["raw", "normalised"] = "raw"
+    key_scale: Literal["raw", "normalised"] = Field("raw", title="scale of keys")
     transformation: choices.Transformation = choices.NoTransformation(kind="none")
     normaliser: choices.Normaliser = choices.SoftmaxNormaliser(kind="softmax")
     mask: choices.Mask = choices.WholeMask(kind="none")
-    combination: choices.Combination = choices.KnownCombination(kind="uniform")
+    combination: choices.Combination = Field(choices.KnownCombination(kind="uniform"), title="combination of heads")
     reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = "none"
 
     @model_validator(mode="before")
@@ -148,7 +148,7 @@ class Estimator(Table):
 class Queries(Table):
     """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
 
-    queries: choices.QueryChoice = choices.OriginQuery(kind="origin")
+    queries: choices.QueryChoice = Field(choices.OriginQuery(kind="origin"), title="query points")
 
 
 Population = Annotated[

@@ -177,7 +177,7 @@ class FittedRegression(Choice, kind="fitted"):
 Regression = Annotated[_Terms | Sum | FileRegression | FittedRegression, KINDS]
 
 
-Power = Annotated[int, Field(ge=1, le=10_000)]
+Power = Annotated[int, Field(ge=1, le=10_000, title="power | r")]
 
 
 class SoftmaxNormaliser(Choice, kind="softmax"):
@@ -239,7 +239,7 @@ class NoTransformation(Choice, kind="none"):
 class MergeTransformation(Choice, kind="merge"):
     """Chunks of consecutive keys, and their values, are replaced by their means; a last shorter chunk is one, too."""
 
-    stride: Count
+    stride: Count = Field(title="stride | s")
 
 
 class LowRankTransformation(Choice, kind="low_rank"):
@@ -249,7 +249,7 @@ class LowRankTransformation(Choice, kind="low_rank"):
     queries one below the other.
     """
 
-    rank: Count
+    rank: Count = Field(title="rank | R")
     method: Literal["scores", "keys", "stacked"] = "scores"
 
 
@@ -265,7 +265,7 @@ class WholeMask(Choice, kind=("none", "causal")):
 class BandedMask(Choice, kind="banded"):
     """Of the keys that a causal mask lets a query see, the last ones: attention in a sliding window."""
 
-    width: Count
+    width: Count = Field(title="width of the band | | keys")
 
 
 class FileMask(Choice, kind="file"):
@@ -305,8 +305,8 @@ class RandomValueProjections(Choice, kind="random"):
     A value has ``n_components``, of which a head averages ``value_dim``.
     """
 
-    n_components: Annotated[int, Field(ge=2, le=2**20)]
-    value_dim: Count
+    n_components: int = Field(ge=2, le=2**20, title="components of a value | v")
+    value_dim: Count = Field(title="dimension that a head averages | k")
     output: Literal["own", "transposed"] = "own"  # W_O: another draw, or W_V transposed
 
 
