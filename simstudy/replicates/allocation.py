@@ -167,8 +167,7 @@ def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
     wanted += [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
     for measure, target in wanted:
-        mcse = float(performance.mcse[measure])
-        if mcse > 0.0:
+        if (mcse := float(performance.mcse[measure])) > 0.0:
             found.append(Shortfall(mcse / target if target > 0.0 else math.inf, measure, mcse, target))
     return max(found)
 

@@ -164,8 +164,7 @@ def _of_moments(
     n_heads: int,
 ) -> Measures:
     """Measures from (mean variance, mean covariance) and (mean over heads, mean over all pairs) of second moments."""
-    variance, between = covariance
-    error, product = second
+    (variance, between), (error, product) = covariance, second
     effective_heads = np.where(np.isnan(variance), np.nan, 1.0)
     if n_heads > 1:
         with np.errstate(invalid="ignore", divide="ignore"):

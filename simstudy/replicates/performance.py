@@ -88,11 +88,12 @@ def performance(
     numbers = averaged(sums.statistic_sum / sums.n_defined[:, None], statistics)
     numbers = {name: each for name, each in numbers.items() if name not in (of_means or {})}
     found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
-    _, mcse, contribution, remainder = found[:4]
     quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths)
+    # At the ends of a range a measure is a quadratic form of one sign: its deviation is √2 times its bias at most.
+    quadratic |= {n: np.sqrt(2.0) * np.abs(whole[n] - found.estimate[n]) for n in ("linear_predictability", "hdi")}
     for name, error in quadratic.items():
-        mcse[name] = np.hypot(mcse[name], error)
-    remainder |= {name: float(quadratic[name]) for name in quadratic if name in contribution}
+        found.mcse[name] = np.hypot(found.mcse[name], error)
+    found.remainder.update({name: float(error) for name, error in quadratic.items() if error.ndim == 0})
     return found._replace(block_length=int(lengths[0]))
 
 
