@@ -107,7 +107,7 @@ def simulate(
     """
     if not re.fullmatch(NAME, name):
         raise UserError(f"name = {name!r}: lower-case letters, digits and single hyphens only")
-    factors, mcse, claims, budget = factors or {}, mcse or {}, claims or {}, budget or {}
+    factors, mcse, claims, budget = {} if factors is None else factors, mcse or {}, claims or {}, budget or {}
     _require(Mapping, "dict", {"factors": factors, "mcse": mcse, "claims": claims, "budget": budget})
     _require(Mapping, "dict", {f"claims.{claim}": entries for claim, entries in claims.items()})
     _require(int, "whole number", {"max_replicates": max_replicates})
@@ -163,7 +163,7 @@ def simulate(
 def _require(kind: Any, wanted: str, given: Mapping[str, Any]) -> None:
     for place, each in given.items():
         if isinstance(each, str) or not isinstance(each, kind):
-            raise UserError(f"{place} = {each!r}: give a {wanted}")
+            raise UserError(f"{place} = {' '.join(repr(each).split())}: give a {wanted}")
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -77,8 +77,7 @@ def test_confirmation__draws_no_random_number_of_the_run_and_changes_nothing_els
     assert [[bool(a & b) for b in new] for a in new] == [[bool(a & b) for b in old] for a in old]
     for cells in zip(confirmed.cells, design.cells, strict=True):
         assert len({each.cell.model_dump_json(exclude={"simulation": {"seed"}}) for each in cells}) == 1
-    seeds = {cell.cell.simulation.seed for cell in confirmed.cells}
-    assert max(seeds) < 2**63
+    assert max({cell.cell.simulation.seed for cell in confirmed.cells}) < 2**63
     by_seed = edited(EVERYTHING, "versus = { noise_sd", "where = { seed = 7 }\nversus = { noise_sd")
     with pytest.raises(
         UserError, match=r"claims.by-seed.where = \{'seed': 7\}: selects no cell of the grid; it has seed = "

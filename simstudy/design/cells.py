@@ -151,8 +151,7 @@ def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
                 yield Problem(path, value, "is a name of results; give it another name")
     for number, each in enumerate(grid.drop):
         if not each or each.keys() - grid.factors.keys():
-            remedy = f"state levels of factors: {', '.join(grid.factors)}"
-            yield Problem(f"grids.{name}.drop[{number}]", each, remedy)
+            yield Problem(f"grids.{name}.drop[{number}]", each, f"state levels of factors: {', '.join(grid.factors)}")
     for twice in sorted(grid.domain.keys() & (grid.factors.keys() | grid.settings.keys())):
         yield Problem(f"grids.{name}.domain.{twice}", None, "also a factor or setting of the grid; state one")
 
@@ -195,8 +194,7 @@ def impossibilities(cell: Cell) -> list[tuple[str, str]]:
         remedy = "is the name of something else in the results; give the number another name"
         named = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
         found = [*named, *cell.functions.impossibilities()]
-    short = (4, 8) if cell.population else ()
-    if (size := cell.simulation.batch_size) % N_BLOCKS and size not in short:
+    if (size := cell.simulation.batch_size) % N_BLOCKS and size not in ((4, 8) if cell.population else ()):
         found.append(("batch_size", "must be a multiple of 16; of a population also 4 or 8"))
     return found
 

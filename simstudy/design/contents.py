@@ -248,12 +248,12 @@ def _hold(piece: OwnCode, name: str, compute: Callable[[slice], NDArray]) -> Non
     """Hold a function against its contract: numbers that follow from its arguments alone, finite where none fails."""
     whole, fails = compute(slice(None)), isinstance(piece, Functions)
     if isinstance(piece, Functions) and not np.isfinite(whole).all(axis=-1).any():
-        failed: NDArray = ~np.isfinite([*piece.numbers(Draw(range(MANY))).values()])
-        ((_, why),) = piece.results(lambda first, count: Draw(range(first, first + count)), 0, 1)
+        why: list[str] = []
+        failed: NDArray = ~np.isfinite([*piece.numbers(Draw(range(MANY)), tell=why.append).values()])
         of = ", ".join(each for each, none in zip(piece.measured, failed, strict=True) if none.all())
         fault = f"{name} gives no finite numbers in any of {MANY} replicates on which it was tried"
         if failed.any(axis=0).all():
-            piece.refuse(f"{fault}: {why or of}")
+            piece.refuse(f"{fault}: {next(iter(why), of)}")
     if not fails and not np.isfinite(whole).all():
         piece.refuse(f"{name} returns values that are not finite")
     if not np.array_equal(whole, compute(slice(None)), equal_nan=True):

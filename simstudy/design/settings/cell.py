@@ -136,8 +136,7 @@ class Estimator(Table):
     def _without_bandwidth(cls, values: Any) -> Any:
         stated = values.get("learner") if isinstance(values, dict) else None
         kind = stated.get("kind") if isinstance(stated, dict) else getattr(stated, "kind", stated)
-        ignored = isinstance(kind, str) and kind in choices.WITHOUT_BANDWIDTH
-        return {"bandwidth": 1.0} | values if ignored else values
+        return {"bandwidth": 1.0} | values if isinstance(kind, str) and kind in choices.WITHOUT_BANDWIDTH else values
 
     @property
     def plain(self) -> bool:

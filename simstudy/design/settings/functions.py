@@ -317,10 +317,10 @@ class Functions(OwnCode):
     def _takes(self, function: str) -> dict[str, bool]:
         return self.code.functions[function] if self.code else {}
 
-    def numbers(self, draw: Draw, once: Callable[..., Any] | None = None) -> dict[str, Array]:
+    def numbers(self, draw: Draw, once: Callable[..., Any] | None = None, tell: Any = str) -> dict[str, Array]:
         """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises.
 
-        ``once`` makes what is asked for by an address, or returns what was made before.
+        ``once`` makes what is asked for by an address, or returns what was made before; ``tell`` gets other failures.
         """
         try:
             takes = self._takes(self.process) if self.process else {}
@@ -341,6 +341,7 @@ class Functions(OwnCode):
             except UserError as error:
                 if not isinstance(error.__cause__ or error, FAILURES):
                     raise
+                tell(str(error))
                 rows.append(dict.fromkeys(self.measured, np.nan))
         return {name: np.array([row[name] for row in rows], float) for name in self.measured}
 
@@ -405,6 +406,8 @@ class Functions(OwnCode):
         if array.dtype.kind not in "biuf":
             kind = {"U": "text", "O": type(values).__name__}.get(array.dtype.kind, array.dtype.name)
             self.refuse(f"{function} gives {name} as {kind}; give real numbers, NaN where there is none")
+        if name == "reject" and (np.abs(array - 0.5) > 0.5).any():
+            self.refuse(f"{function} gives reject beyond 0 and 1; give truth values, or probabilities of rejection")
         return array.astype(float, copy=False)
 
     def _by_name(self, function: str, known: Mapping[str, Any], count: int | None) -> dict[str, Any]:

@@ -105,8 +105,7 @@ class Choice(Record):
     def described(self) -> str:
         """Return the label by default."""
         named = (name for name in type(self).model_fields if name in self.model_fields_set and name != "kind")
-        stated = {name: getattr(self, name) for name in named}
-        inside = _brief(stated)[1:-1]
+        inside = _brief({name: getattr(self, name) for name in named})[1:-1]
         return f"{self.kind}({inside})" if inside else self.kind
 
 
@@ -246,6 +245,8 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
         remedy = f"unknown key; {hint(str(location[-1]), _fields_at(model, location[:-1]))}"
     elif kind in ("missing", "union_tag_not_found"):
         remedy = "missing; add it"
+    elif kind == "string_pattern_mismatch" and "(-" in context["pattern"]:
+        remedy = "not a valid name; use lower-case letters and digits, joined by single hyphens"
     elif kind == "union_tag_invalid":
         remedy = f"unknown kind; {hint(context['tag'], re.findall(_QUOTED, context['expected_tags']))}"
     elif kind == "literal_error" and (near := nearest(str(value), re.findall(_QUOTED, context["expected"]))):

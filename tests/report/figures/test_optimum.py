@@ -94,8 +94,7 @@ def test_nested_loop__has_a_step_for_each_combination_in_the_order_of_the_grid(d
     # The last factor runs fastest, and the flights stand one above the other.
     assert [int((np.diff(flight) != 0).sum()) for flight in flights] == [1, 5, 23]
     assert flights[0].min() > flights[1].max() > flights[1].min() > flights[2].max()
-    texts = [text.get_text() for text in stairs.texts]
-    assert texts[1] == "noise standard deviation σ [Y]: 0.5, 1, 2"
+    assert [text.get_text() for text in stairs.texts][1] == "noise standard deviation σ [Y]: 0.5, 1, 2"
 
 
 def test_nested_loop__leaves_a_gap_where_a_cell_is_missing(design, results):
