@@ -52,8 +52,8 @@ _FIXED: dict[str, Any] = {
 _CHANGED: dict[type[BaseClaim], dict[str, Any]] = {
     **{kind: {} for kind in (designed.Equals, designed.LargerThan, designed.Monotone, designed.Slope)},
     designed.OptimumSlope: {},
-    designed.Optimum: {"value": (Positive, Field(description="the x claimed")), "source": (None, None)},
-    designed.ViolatedPairs: {"against": (Line, Field(description="a numeric factor"))},
+    designed.Optimum: {"value": (Positive, ...), "source": (None, None)},
+    designed.ViolatedPairs: {"against": (Line, ...)},
 }
 """Kinds of claims, and their entries that differ from those of designs: no theory, no diversity index."""
 _KINDS = tuple(

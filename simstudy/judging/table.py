@@ -27,20 +27,20 @@ MOST = 20_000
 
 
 class Columns(Record):
-    """Which columns of a table are what; in a file of claims the table [numbers]."""
+    """Which columns of a table are what; in a file of claims the table [numbers].
 
-    unit: Line | None = Field(None, description="the column that names the unit: the task, seed or question")
-    value: Line | None = Field(
-        None, description="the column of numbers, of a table with a row for each unit and condition"
-    )
-    factors: tuple[Line, ...] = Field(
-        (), strict=False, description="the columns that tell conditions apart, beside value; by default all others"
-    )
-    cluster: Line | None = Field(None, description="the column of equal names for units that are not independent")
-    missing: Literal["refuse", "drop"] = Field(
-        "refuse", description='"drop" leaves out units that lack a number, of comparisons with it'
-    )
-    looks: Literal["any", "one"] = Field("any", description='"one" if the number of units was fixed beforehand')
+    ``unit`` names the task, seed or question.  ``value`` is the column of numbers, of a table with a row for each unit
+    and condition, and ``factors`` tell conditions apart, by default all others.  Units with equal names in ``cluster``
+    are not independent.  "drop" leaves out units that lack a number, of comparisons with it.  ``looks`` is "one" if the
+    number of units was fixed beforehand.
+    """
+
+    unit: Line | None = None
+    value: Line | None = None
+    factors: tuple[Line, ...] = Field((), strict=False)
+    cluster: Line | None = None
+    missing: Literal["refuse", "drop"] = "refuse"
+    looks: Literal["any", "one"] = "any"
 
 
 class Table(NamedTuple):

@@ -24,7 +24,7 @@ from simstudy.kernels.settings import processor
         ("kernels/elementary.py", "1023)", "1022)", True),
         ("data/addresses.py", "INSTANCE = 7", "INSTANCE = 8", True),
         ("replicates/batch.py", "PIECE_BYTES = 16", "PIECE_BYTES = 15", True),
-        ("attention/learners/random_forest.py", "2**32", "2**31", True),
+        ("attention/learners/trees.py", "2**32", "2**31", True),
         ("ensemble.py", "return ", "return 2 * ", True),  # a method of a user may call it
     ],
 )

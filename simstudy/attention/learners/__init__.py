@@ -1,8 +1,7 @@
-"""Members of an ensemble that are no heads with given projections: a file for each kind of learner, of its name.
+"""Members of an ensemble that are no heads with given projections.
 
-Each is found by being here, and registered with `members.evaluated` by the type of its record in
-`design.settings.ensembles`, which is all that adding one takes; a change of its file leaves the stored batches of all
-others.
+Each is found by being in a file here, and registered with `members.evaluated` by the type of its record in
+`design.settings.choices`, which is all that adding one takes.
 """
 
 import importlib

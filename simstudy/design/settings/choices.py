@@ -193,10 +193,7 @@ class EntmaxNormaliser(Choice, kind="entmax"):
 class SparsemaxNormaliser(Choice, kind="sparsemax"):
     """w = (z − τ)_+ with Σ w = 1: the projection on the simplex, entmax with r = 1 (Martins and Astudillo 2016)."""
 
-    @property
-    def power(self) -> int:
-        """The power r of entmax."""
-        return 1
+    power: ClassVar[int] = 1
 
 
 class TopKNormaliser(Choice, kind="top_k"):
