@@ -85,7 +85,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     measure
         Name of a measure, such as ``mse``.
     ratio
-        True for the ratio, with its error by the delta method.
+        True for the ratio, with its error by the delta method and its interval by Fieller's theorem.
 
     Returns
     -------

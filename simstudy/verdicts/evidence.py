@@ -114,14 +114,14 @@ def p_above(contrast: Contrast, bound: ArrayLike) -> Array:
     It is 1 without an estimate or with too few blocks, and where estimate and bound are equal.  A ratio is above where
     the numerator is above bound times denominator (Fieller 1954), if the sign of the denominator is proven, too.
     """
-    if callable(contrast.beyond):
-        return np.maximum(*(p_above(contrast.beyond(each), 0.0) for each in (bound, -np.inf)))
     value, _, n_blocks, degrees, skewness = (np.asarray(field, float) for field in contrast[:5])
     distance = value - np.asarray(bound, float)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Without error any difference is certain, except for exceptions that were not seen.
         t = np.where(distance == 0.0, 0.0, distance / contrast.error)
         exceptions = np.where(distance > 0.0, np.exp(-np.maximum(distance, 0.0) * contrast.unseen), 0.0)
+    if callable(contrast.beyond):
+        return np.maximum.reduce([exceptions, *(p_above(contrast.beyond(each), 0.0) for each in (bound, -np.inf))])
     sound = np.isfinite(value) & (degrees + 1 >= contrast.fewest) & ~np.isnan(t)
     t, n_blocks, degrees = (np.where(sound, each, other) for each, other in ((t, 0.0), (n_blocks, 1.0), (degrees, 1.0)))
     few, alone = contrast.few_decide, np.asarray(contrast.one_look) > 0.0
@@ -226,9 +226,8 @@ def _least_ratio(contrast: Contrast, level: float) -> float:
     near, far = np.arctan(value / scale), -np.pi / 2
     for _ in range(HALVINGS):
         middle = (near + far) / 2
-        above = p_above(contrast.beyond(scale * np.tan(middle)), 0.0) < level
-        near, far = (near, middle) if above else (middle, far)
-    return float(scale * np.tan(far)) if p_above(contrast, -np.inf) < level else -np.inf
+        near, far = (near, middle) if p_above(contrast, scale * np.tan(middle)) < level else (middle, far)
+    return float(scale * np.tan(far)) if far > -np.pi / 2 else -np.inf
 
 
 def skewness_corrected(t: ArrayLike, skewness: ArrayLike) -> Array:

@@ -6,7 +6,7 @@ import xarray as xr
 from exact_estimates import account, exact_estimates
 
 from simstudy.report.figures.shared import residuals
-from simstudy.verdicts.comparisons import inside
+from simstudy.verdicts.comparisons import inside, paired
 from simstudy.verdicts.estimates import HEADS_ROUNDING, OWN_ROUNDING, estimates_of
 
 RNG = np.random.default_rng(2)
@@ -23,8 +23,7 @@ THREE = estimates_of(
 
 def test_combination__adds_remainders_and_pairs_blocks_of_one_stream():
     found = THREE.combine({0: 2.0, 1: -1.0, 2: 1.0})
-    paired = 2.0 * LONG - np.pad(SHORT, (0, 16))
-    influence = np.concatenate([paired, APART])
+    influence = np.concatenate([2.0 * LONG - np.pad(SHORT, (0, 16)), APART])
     assert found.value == 12.0 and (found.n_blocks, found.degrees) == (48, 47)
     assert found.mcse**2 == pytest.approx((influence**2).sum() + 4 * 4.0 + 25.0 + 9.0)
     assert found.largest_share == pytest.approx((influence**2).max() / found.mcse**2)
@@ -89,8 +88,7 @@ def test_rounding_of_own_numbers__is_that_of_their_sums_and_of_the_squares_that_
     cells = [account({}, large, dict.fromkeys(large, 1e-3 * LONG), measure="bias", n_replicates=64)]
     errors = [estimates_of(cells, name).combine({0: 1.0}).error for name in large]
     noise = 1e-3 * np.linalg.norm(LONG)
-    expected = np.hypot(noise, OWN_ROUNDING * np.array([1e3, 2.0 + 1e6, 1e9]))
-    np.testing.assert_allclose(errors, expected, rtol=1e-9)
+    np.testing.assert_allclose(errors, np.hypot(noise, OWN_ROUNDING * np.array([1e3, 2.0 + 1e6, 1e9])), rtol=1e-9)
 
 
 def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
@@ -104,6 +102,8 @@ def test_counts_that_are_alike__leave_exceptions_by_one_unseen():
     counted = estimates_of(cells, "visible_rank")
     assert counted.combine({0: 0.5, 1: -2.0}).unseen == pytest.approx(256 / 2.5)
     assert counted.combine({0: 1.0, 2: -1.0}).unseen == np.inf  # there is an error to be seen
+    found = inside("ratio", paired(counted, 0, 1, "ratio")[0], (0.9, np.inf), 0.9).evidence
+    assert found.in_favour == pytest.approx(np.exp(-0.1 * 256 * 1.5))
     table = counted.differences([0, 1, 2]).unseen
     np.testing.assert_allclose(table, [[128, 128, np.inf], [128, 512, np.inf], [np.inf, np.inf, 512]])
     drawn = account({}, 3.0, alike, by_batch=True, n_replicates=1024, **settings)
