@@ -44,7 +44,7 @@ from simstudy.results import open_results as open_results  # whose accessor is b
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from simstudy.execution.plan import Plan
+    from simstudy.execution.state import Plan
 
 # What computes and judges is imported where it is needed: it takes a second, for which a finished study need not wait.
 Observer = Callable[..., Any]
@@ -158,7 +158,6 @@ def plan(
         If the output cannot be written.
     """
     from simstudy.execution.executors import open_executor
-    from simstudy.execution.plan import pilot
     from simstudy.execution.state import RunState, require_memory
 
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
@@ -167,7 +166,7 @@ def plan(
     with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
         loaded = sized(loaded)
         state = RunState(loaded, store, opened.device, **rules_of(loaded))
-        return pilot(state, opened, track, StatusWriter(store, loaded).write)
+        return state.pilot(opened, track, StatusWriter(store, loaded).write)
 
 
 def complete(

@@ -5,11 +5,12 @@ A design may want ten million batches of a cell: tasks are made as they are need
 
 import json
 import math
+import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Task, run_tasks
 from simstudy.execution.provenance import identity_of
-from simstudy.execution.store import Entry, Finished, Store, entry_of, pack, payloads, size_of
+from simstudy.execution.store import DRAWN, Entry, Finished, Store, entry_of, pack, payloads, size_of
 from simstudy.replicates.allocation import (
     GROWTH,
     Shortfall,
@@ -34,6 +35,8 @@ from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
 from simstudy.replicates.population import measured
 
+PILOT_BATCHES = 4
+"""Batches of each cell in a pilot: 64 blocks, from which an MCSE is known to a tenth or so."""
 PIECE = 64
 """Batches of a cell that are held at once, or as many as one block is made of."""
 LARGE, CHEAP = 1 << 18, 1000.0
@@ -100,6 +103,30 @@ class CellProgress:
         return self.planned.cell.simulation.batch_size
 
 
+@dataclass
+class GridPlan:
+    """Work of one grid: replicates and bytes in the end, batches and processor seconds still to be computed."""
+
+    grid: str
+    cells: int = 0
+    replicates: int = 0
+    bytes: int = 0
+    batches: int = 0
+    cpu_seconds: float = 0.0
+
+
+class Plan(NamedTuple):
+    """Prediction for the rest of a study: workers run at once here, and the peak is that of the largest process."""
+
+    grids: list[GridPlan]
+    workers: int
+    peak_MiB: float
+
+    def seconds(self, workers: int) -> float:
+        """Return the time to wait with so many workers, each as fast as those of the pilot."""
+        return sum(grid.cpu_seconds for grid in self.grids) / workers
+
+
 class RunState:
     """Progress of all cells of a design, kept up to date as batches arrive.
 
@@ -151,6 +178,45 @@ class RunState:
                 observer(self)
             if spent:
                 break
+
+    def pilot(
+        self,
+        executor: Executor,
+        track: Callable[[Iterable[Any], int], Iterable[Any]],
+        observer: Callable[[Self], object],
+    ) -> Plan:
+        """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes.
+
+        ``observer`` is called once these are stored, if there are any.
+        """
+        meter, seconds = Meter(), defaultdict[str, list[float]](list)
+        tasks = list(self.first_tasks(PILOT_BATCHES))
+        for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
+            meter.add(outcome)
+            self.record(task, outcome.batches)
+            costs = [cost(cell) for cell in task.cells]
+            for identity, share in zip(task.identities, costs, strict=True):
+                seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
+        plans: dict[str, GridPlan] = {}
+        planned: dict[str, int] = defaultdict(int)
+        if tasks:
+            observer(self)
+        self.cut()  # which looks at each cell as it stands
+        for account in self.accounts:
+            grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
+            cell, n = account.planned.cell, account.expected
+            if account.identity not in planned:
+                drawn = 0 if cell.controlled else DRAWN
+                grid.bytes += n * size_of(cell, 1, drawn) if cell.population else size_of(cell, n, halvings_of(n))
+            first = planned[account.identity]
+            last = planned[account.identity] = max(first, n) if account.cut else first
+            missing = last - first - sum(first <= batch < last for batch in account.stored)
+            grid.cells += 1
+            grid.replicates += n * account.batch_size
+            grid.batches += missing
+            # The first batch on a worker waits for the compiler: the median does not.
+            grid.cpu_seconds += missing * float(np.median(seconds.get(account.identity, 0.0)))
+        return Plan([*plans.values()], min(executor.workers(), os.cpu_count() or 1), meter.read()["peak_memory_MiB"])
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
         """Look at what is stored and return the tasks to begin with, made as they are asked for.

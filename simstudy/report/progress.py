@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     # Who looks at a study need not wait for what computes it.
     import xarray as xr
 
-    from simstudy.execution.plan import Plan
-    from simstudy.execution.state import RunState
+    from simstudy.execution.state import Plan, RunState
 
 LOG_SECONDS = 10.0
 """Time between two lines where there is no terminal."""
