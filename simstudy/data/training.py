@@ -68,8 +68,6 @@ def draw_keys(cell: Cell, first: int, count: int, n_coordinates: int = 0) -> Any
             from scipy import signal
 
             z = signal.lfilter([innovation], [1.0, -keys.coefficient], z, axis=-1)
-        case _:
-            raise TypeError(f"no key distribution {keys!r}")
     return z.astype(dtype)
 
 

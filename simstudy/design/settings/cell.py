@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer, model_v
 
 from simstudy.design.settings import choices
 from simstudy.design.settings.functions import Functions, OwnCode, OwnHeads
-from simstudy.design.settings.records import Components, Count, Degrees, Line, NonNegative, Positive, Record, Seed
+from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, Seed
 from simstudy.design.settings.rows import Rows, split
 
 Coordinates = dict[str, Any]
@@ -58,7 +58,7 @@ class Data(Table):
     """
 
     n_keys: Count = Field(title="training pairs | n")
-    n_features: Components = Field(title="features | d")
+    n_features: int = Field(ge=1, le=2**20, title="features | d")
     key_distribution: choices.Keys = Field(choices.GaussianKeys(), title="distribution of keys")
     regression: choices.Regression = Field(choices.Zero(kind="zero"), title="regression function")
     noise: choices.Noise = choices.GaussianNoise(kind="gaussian")

@@ -365,7 +365,7 @@ class GivenCombination(Choice, kind="given"):
 class GeometricCombination(Choice, kind="geometric"):
     """a_h ∝ ratio^h, Σ a_h = 1."""
 
-    ratio: records.Ratio = 0.5
+    ratio: float = Field(0.5, gt=0, lt=1, allow_inf_nan=False)
 
 
 class OptimalCombination(Choice, kind="optimal"):
@@ -484,7 +484,7 @@ class OriginQuery(Choice, kind="origin"):
 class GivenQueries(Choice, kind="points"):
     """Query points stated in the design; missing coordinates are 0."""
 
-    points: records.Points
+    points: tuple[Vector, ...] = Field(strict=False, min_length=1)
 
 
 class HeldOutQueries(Choice, kind="held_out"):

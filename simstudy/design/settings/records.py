@@ -39,18 +39,15 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Whole = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Several = Annotated[int, Field(ge=2, le=MAX_COUNT)]
-Components = Annotated[int, Field(ge=1, le=2**20)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Degrees = Annotated[float, Field(ge=0, le=90, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Part = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 # TOML arrays arrive as lists; the records hold tuples, so that nothing can change after validation.
 Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
 Path = Annotated[Line, Field(exclude=True)]
 """Of a file, relative to the design: its contents and not its path identify a cell."""
-Points = Annotated[tuple[Vector, ...], Field(strict=False, min_length=1)]
 
 
 def records_in(annotation: Any) -> list[type[BaseModel]]:

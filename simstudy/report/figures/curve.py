@@ -23,7 +23,7 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
     cells = cells[[figure.y, f"{figure.y}_mcse"]]  # each part copies all variables that it has
     deviations = shared.Strips(cells, figure.y, margin)
     height = 2.9 if deviations.limit else 3.2
-    drawing, looks, panels = shared.panelled(figure, cells, height, *deviations.heights, alone=0.7)
+    drawing, looks, panels, drawn = shared.panelled(figure, cells, height, *deviations.heights, alone=0.7)
     hidden = shared.varying(cells, figure.grid, figure.x, figure.hue, figure.panel)
     for inside, parts, axes, *strips in panels:
         for look, coloured in parts:
@@ -36,7 +36,6 @@ def curve_figure(figure: CurveFigure, cells: xr.Dataset, margin: float | None = 
         shared.set_scales(axes, figure.x_scale, figure.y_scale)
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
         (axes, *strips)[-1].set_xlabel(setting_name(figure.x))
-    drawn = [axes for _, _, axes, *_ in panels]
     seen = shared.drawn_in(drawn)
     leading = "leading" in seen
     text = f"points: Monte Carlo ± {COVERAGE} MCSE" + (", line: leading order" if leading else "")
@@ -123,7 +122,7 @@ APART = 0.09
 
 def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
     """Draw the optimum of each colour against x; cells hold ``optimum_share`` of this figure alone."""
-    drawing, looks, panels = shared.panelled(figure, cells, 3.2, alone=0.7)
+    drawing, looks, panels, drawn = shared.panelled(figure, cells, 3.2, alone=0.7)
     hidden = shared.varying(cells, figure.grid, figure.x, figure.over, *figure.tune, figure.hue, figure.panel)
     levels = np.unique(cells[figure.over].values.astype(float))
     for inside, parts, axes in panels:
@@ -148,7 +147,6 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
         axes.yaxis.set_major_locator(FixedLocator(levels.tolist()))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    drawn = [axes for _, _, axes in panels]
     shared.label_y(drawn, f"best {setting_name(figure.over)}")
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"
@@ -163,7 +161,7 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
 def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
     """Draw a measure against a diversity index, a panel for each level."""
     cells = cells.sel(index=figure.index)
-    drawing, looks, panels = shared.panelled(figure, cells, 3.4)
+    drawing, looks, panels, drawn = shared.panelled(figure, cells, 3.4)
     for _, parts, axes in panels:
         for look, part in parts:
             y = by_source(part, figure.y, "empirical")
@@ -174,7 +172,6 @@ def diversity_figure(figure: DiversityFigure, cells: xr.Dataset) -> Drawing:
             shared.draw_marks(axes, look, part.hdi.values[shown], y[shown], xerr=x_bars, yerr=y_bars)
         shared.set_scales(axes, figure.x_scale, figure.y_scale)
         axes.set_xlabel(figure.index)
-    drawn = [axes for _, _, axes in panels]
     notes = shared.settle_y(drawn, figure.y_scale, measure_name(figure.y))
     words = [f"bars: ± {COVERAGE} MCSE; {INDEX_NAMES[figure.index]}", *notes]
     if len({axes.get_xlim() for axes in drawn}) > 1:

@@ -35,7 +35,7 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
     # A single factor is named on the axis: stairs would show nothing.
     heights = [3.6] if len(loops) == 1 else [3.0, 0.3 + 0.52 * len(loops)]
     heights[1:1] = deviations.heights
-    drawing, looks, panels = shared.panelled(figure, cells, *heights, columns=1)
+    drawing, looks, panels, drawn = shared.panelled(figure, cells, *heights, columns=1)
     for _, parts, axes, *below in panels:
         strips = below[: len(deviations.heights)]
         for look, coloured in parts:
@@ -52,7 +52,6 @@ def nested_loop_figure(figure: NestedLoopFigure, cells: xr.Dataset, margin: floa
             lowest.set(xlabel=setting_name(name), xlim=(-0.5, len(levels) - 0.5))
         else:
             _stairs(below[-1], loops)
-    drawn = [axes for _, _, axes, *_ in panels]
     combination = "level" if len(loops) == 1 else "combination of the levels below"
     text = f"steps: Monte Carlo ± {COVERAGE} MCSE, one step for each {combination}"
     entries: Entries = [(RING | {"markersize": 3.5, "linestyle": "-"}, text)]
@@ -130,8 +129,7 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
     # In the order of `positions`.
     names = [", ".join(short(level_name(each), 24) for each in every) for every in itertools.product(*loops.values())]
     n_hues = len({*shared.levels_of(cells, figure.hue)})
-    drawing, looks, panels = shared.panelled(figure, cells, 0.9 + max(0.32, 0.16 * n_hues) * len(names))
-    drawn = [axes for _, _, axes in panels]
+    drawing, looks, panels, drawn = shared.panelled(figure, cells, 0.9 + max(0.32, 0.16 * n_hues) * len(names))
     for _, parts, axes in panels:
         for look, part in parts:
             rows = positions(part, loops) + min(APART, 0.8 / n_hues) * look.place
@@ -204,7 +202,7 @@ def ordering_figure(figure: OrderingFigure, cells: xr.Dataset) -> Drawing:
     cells = cells.isel(index=orders | ~orders.any())
     names = cells.index.values.tolist()
     constant = [name for name in INDICES if name not in names]
-    drawing, looks, panels = shared.panelled(figure, cells, 3.4)
+    drawing, looks, panels, _ = shared.panelled(figure, cells, 3.4)
     for _, parts, axes in panels:
         axes.axvline(NO_RELATION, color=NEUTRAL, label="no relation", zorder=1, **DASHED)
         for look, coloured in parts:

@@ -209,8 +209,8 @@ def split(cells: xr.Dataset, *factors: str | None) -> Iterator[tuple[Any, xr.Dat
 
 def panelled(
     figure: PanelFigure, cells: xr.Dataset, height: float, *below: float, alone: float = 0.0, columns: int = MAX_COLUMNS
-) -> tuple[Drawing, dict[Any, Look], list[tuple[Any, ...]]]:
-    """Return a drawing, the look of each hue, and of each panel its cells, the same by look, axes and strips.
+) -> tuple[Drawing, dict[Any, Look], list[tuple[Any, ...]], list[Axes]]:
+    """Return a drawing, the look of each hue, of each panel its cells, the same by look, axes and strips; and all axes.
 
     ``alone`` is added to the height of an only panel.
     """
@@ -222,7 +222,7 @@ def panelled(
             axes.set_title(textwrap.fill(setting_and_level(figure.panel, each), characters(axes)), loc="left")
         parts = [(looks[hue], coloured) for hue, coloured in split(inside, figure.hue)]
         panels.append((inside, parts, axes, *strips))
-    return drawing, looks, panels
+    return drawing, looks, panels, [axes for _, _, axes, *_ in panels]
 
 
 def varying(cells: xr.Dataset, grid: str, *shown: str | None) -> dict[str, list[Any]]:
