@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 from simstudy.design.builder import Study
-from simstudy.design.contents import distributions
+from simstudy.design.contents import MAX_CODE_BYTES, distributions
 from simstudy.design.document import NAME
 from simstudy.design.load import load_design, read_design
 from simstudy.design.settings.cell import OF_FUNCTIONS
@@ -152,6 +152,9 @@ def simulate(
         study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
     store = Store(Folder(Path(output), (name,)))
     place = store.folder / FILES[1]
+    head = store.files.read(FILES[0], MAX_CODE_BYTES) if FILES[0] in (names := store.files.names()) else b""
+    if "design.toml" in names or ({*FILES} & {*names} and not head.startswith(STAND_INS.encode())):
+        raise UserError(f"{store.folder}: has a design or functions of your own; give another name, or another output")
     # A call that is refused writes nothing.
     written = read_design(study)._replace(place=str(place), path=place, functions=text)
     loaded = load_design(written, confirm=how.pop("confirm", None))

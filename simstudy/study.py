@@ -259,8 +259,7 @@ def _zipped(design: Design) -> Iterator[xr.Dataset]:
     intervals = np.full((len(design.cells), ZIPPED, len(INTERVAL)), np.nan)
     for number, (grid, cell) in enumerate((planned.grid, planned.cell) for planned in design.cells):
         if any(figure.grid == grid and selected(cell.coordinates, figure.where) for figure in figures):
-            parameters = getattr(cell.functions, "parameters", {})
-            found = [parameters | results for results, _ in results_of(cell, 0, ZIPPED)]
+            found = [getattr(cell.functions, "parameters", {}) | results for results, _ in results_of(cell, 0, ZIPPED)]
             intervals[number] = [[results.get(end, np.nan) for end in INTERVAL] for results in found]
     yield labelled({"interval": intervals}, {"drawn": np.arange(ZIPPED), "end": list(INTERVAL)}, {})
 
@@ -285,8 +284,7 @@ def run_share(
     from simstudy.execution.executors import Meter, open_executor
     from simstudy.execution.state import RunState, require_memory
 
-    claim = partial(require_memory, part.cells)
-    with open_executor(executor, workers, claim) as opened, store.locked():
+    with open_executor(executor, workers, partial(require_memory, part.cells)) as opened, store.locked():
         require_same_engine(design, store)
         RunState(part, store).run(opened, Meter(), *([observer] if observer else []), budget=part.budget)
     return len(part.cells), store.place

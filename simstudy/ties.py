@@ -64,8 +64,7 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     order = np.argsort(-estimates.values, kind="stable").tolist()
     apart = estimates.differences(order)
     first, second = np.triu_indices(n, 1)
-    one_sided = np.minimum(p_above(apart, 0.0), p_below(apart, 0.0))[first, second]
-    p = holm(np.minimum(2.0 * one_sided, 1.0))
+    p = holm(np.minimum(2.0 * np.minimum(p_above(apart, 0.0), p_below(apart, 0.0))[first, second], 1.0))
     different = p < LEVEL
     # The largest sets of which no two members differ, as bits (Piepho 2004), in the order of their first members.
     sets = {(1 << n) - 1}

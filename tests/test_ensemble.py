@@ -147,8 +147,7 @@ def test_common_shift_of_keys_and_queries__takes_no_digit(shift, outlier):
 
 
 def test_principal_angles__between_two_lines():
-    lines = np.array([[[1.0], [0.0]], [[1.0], [1.0]]])
-    found = principal_angles(lines)
+    found = principal_angles(np.array([[[1.0], [0.0]], [[1.0], [1.0]]]))
     assert found.dims == ("head_i", "head_j", "angle")
     np.testing.assert_allclose(found[..., 0], [[0, np.pi / 4], [np.pi / 4, 0]], atol=1e-15)
 

@@ -67,8 +67,7 @@ def test_run__leaves_theory_blank_with_the_reason_and_says_which_code_it_ran(tmp
     assert np.isnan(results.mse.sel(source=["exact", "leading"])).all()
     told = "regression is code of the user's own, of which no closed form is known"
     assert (results.inapplicable.sel(source="exact") == told).all()
-    read = cells(path)[0].data.regression.code
-    assert results.attrs["data"] == f"mine.py {read.label}"
+    assert results.attrs["data"] == f"mine.py {cells(path)[0].data.regression.code.label}"
     require_same_design(results, load_design(path), Store(tmp_path))
     digest = load_design(path, confirm="a text").confirmation.digest
     (tmp_path / "mine.py").write_text(SOURCE + "\n")

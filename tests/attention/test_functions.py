@@ -271,6 +271,15 @@ def test_mistakes__are_told_in_one_line(how, message, tmp_path):
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("file", ["functions.py", "design.json", "design.toml"])
+def test_folder_of_ones_own__is_not_written_over(file, tmp_path):
+    design = write_design(tmp_path / "own", "")
+    design.rename(design.with_name(file))
+    with pytest.raises(UserError, match="own: has a design or functions of your own; give another name"):
+        study(tmp_path)
+    assert [path.name for path in (tmp_path / "own").iterdir()] == [file] and not (tmp_path / "own" / file).read_text()
+
+
 def test_coverage__is_that_of_unbounded_intervals_and_of_no_missing_truth(tmp_path):
     unbounded = {"all": lambda x: {"lower": np.full(len(x), -np.inf), "upper": np.full(len(x), np.inf)}}
     results = study(tmp_path, methods=unbounded, measures=["coverage"], max_replicates=BATCH)

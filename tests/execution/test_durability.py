@@ -233,8 +233,7 @@ def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(te
     plain = run(longer, output=tmp_path / "raw", executor="serial")
     assert all(more[name].identical(plain[name]) for name in ("mse", "mse_mcse", "n_batches"))
     # What a budget cuts short keeps all that was known.
-    budget = "[budget]\nwall_seconds = 1e-3\n\n[profiles"
-    spent = further(tighter).replace("[profiles", budget, 1)
+    spent = further(tighter).replace("[profiles", "[budget]\nwall_seconds = 1e-3\n\n[profiles", 1)
     cut = run(load_design(write_design(tmp_path, spent)), output=tmp_path / "folded", executor="serial")
     assert (cut.n_batches >= more.n_batches).all() and not cut.precision_reached.any()
 

@@ -178,8 +178,7 @@ def test_equivalent_heads__are_the_inverse_sum_of_squares_for_heads_alike():
 
 
 def test_printed_error__is_wider_where_few_blocks_hold_it_or_are_skewed_and_none_of_too_few():
-    normal = np.random.default_rng(0).normal(size=4096)
-    assert widening_of(normal) == pytest.approx(1.0, abs=0.005)
+    assert widening_of(np.random.default_rng(0).normal(size=4096)) == pytest.approx(1.0, abs=0.005)
     signs = np.tile([1.0, -1.0], 32)  # no kurtosis at all: Student's t of 63
     assert widening_of(signs) == pytest.approx(stats.t.ppf(0.975, 63) / stats.norm.ppf(0.975))
     few = signs * np.where(np.arange(64) < 4, 10.0, 0.1)  # four blocks: 1/(4/16 - 1/64) degrees

@@ -100,5 +100,4 @@ def seen(page, width: int, folder) -> dict:
 @needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_page__in_a_browser_is_no_wider_than_its_window_and_shows_every_figure(page, tmp_path, width):
-    found = seen(page[0], width, tmp_path)
-    assert found == {"width": width, "out": [], "pictures": 3, "missing": 0}
+    assert seen(page[0], width, tmp_path) == {"width": width, "out": [], "pictures": 3, "missing": 0}

@@ -115,8 +115,7 @@ def test_diversity__has_a_panel_for_each_level_and_bars_along_x_where_an_index_i
 def test_single_head__has_no_correlation_to_draw(results):
     drawing = draw(curve(grid="many-heads", x="n_heads", hue="bandwidth"), "f", results)
     assert 1.0 not in points(panels(drawing)[0])[:, 0] and len(points(panels(drawing)[0])) == 12
-    empty = draw(curve(grid="single", x="n_keys"), "f", results)
-    assert len(points(panels(empty)[0])) == 0
+    assert len(points(panels(draw(curve(grid="single", x="n_keys"), "f", results))[0])) == 0
 
 
 @pytest.mark.parametrize("figure", [BY_ANGLE, SATURATION, DIVERSITY], ids=["curve", "log axis", "diversity"])
@@ -216,8 +215,7 @@ def test_panels_with_axes_of_their_own__say_so(leading):
     assert zero.get_ylim()[1] < ridge.get_ylim()[1] / 100
     apart.draw_without_rendering()
     assert any(label.get_visible() and label.get_text() for label in ridge.get_yticklabels())
-    together = draw(single(where=where, panel="regression"), "f", leading)
-    assert "axes of their own" not in reading(together)
+    assert "axes of their own" not in reading(draw(single(where=where, panel="regression"), "f", leading))
 
 
 def test_crowded_levels__are_thinned_and_not_replaced_by_numbers_nobody_speaks_of(leading):
