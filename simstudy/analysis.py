@@ -128,13 +128,12 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
         measured.append(found)  # as verdicts see it
     streams = [(int(row["seed"]), int(row["batch_size"])) for row in coordinates]
     estimates = estimates_from(coordinates, streams, measured, measure)
-    difference, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
+    both, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
     here, there = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
     apart = [name for name in there if text_of(one, name) != text_of(other, name)]
     text = at(one, here[one["grid"] == other["grid"] :]) + word + at(other, apart).removeprefix(" at")
-    reach = interval(difference, ERROR_RATE / 2)
-    numbers = float(difference.value), float(difference.mcse * difference.widening), *reach
-    return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(difference))
+    numbers = float(both.value), float(both.mcse * both.widening), *interval(both, ERROR_RATE / 2)
+    return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(both))
 
 
 def _read(results: xr.Dataset, cell: int) -> xr.Dataset:

@@ -10,7 +10,7 @@ from simstudy.design.settings.records import validated
 from simstudy.errors import UserError
 from simstudy.judging.table import Columns, numbers_of, table_of
 from simstudy.report.terminal import counted
-from simstudy.verdicts.evidence import p_above, p_below
+from simstudy.verdicts.evidence import p_above, p_below, why_no_verdict
 from simstudy.verdicts.judge import holm
 
 MOST = 200
@@ -60,17 +60,16 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     table = table_of(numbers, validated(Columns, given, place="tied_sets"))
     if not 2 <= (n := len(table.conditions)) <= MOST:
         raise UserError(f"numbers: {n} conditions; give 2 to {MOST}, or state claims for simstudy.judge")
-    estimates = numbers_of(table).estimates
+    estimates = numbers_of(table._replace(one_look=table.one_look / (n * (n - 1)))).estimates  # Holm's first level
     order = np.argsort(-estimates.values, kind="stable").tolist()
     apart = estimates.differences(order)
     first, second = np.triu_indices(n, 1)
     p = holm(np.minimum(2.0 * np.minimum(p_above(apart, 0.0), p_below(apart, 0.0))[first, second], 1.0))
-    different = p < LEVEL
+    doubtful = [why_no_verdict(apart.at(i, j)) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
     # The largest sets of which no two members differ, as bits (Piepho 2004), in the order of their first members.
     sets = {(1 << n) - 1}
-    for i, j in zip(first[different].tolist(), second[different].tolist(), strict=True):
-        split = {each for each in sets if each >> i & 1 and each >> j & 1}
-        sets -= split
+    for i, j in zip(first[p < LEVEL].tolist(), second[p < LEVEL].tolist(), strict=True):
+        sets -= (split := {each for each in sets if each >> i & 1 and each >> j & 1})
         parts = {each & ~(1 << k) for each in split for k in (i, j)}
         sets |= {part for part in parts if not any(part & each == part for each in sets | parts if each != part)}
     found = sorted(sets, key=lambda each: f"{each:0{n}b}"[::-1], reverse=True)
@@ -83,4 +82,6 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     note = f"Conditions that share a set are not shown to differ; {counted(len(p), 'pair')}, "
     note += f"{counted(len(sets), 'set')}. The chance that any two equal means are told apart is at most "
     note += f"{100 * LEVEL:g} %, {'at one look' if table.one_look else 'at any number of looks'} (Holm)."
+    if table.one_look and any(doubtful):
+        note += f" In {counted(sum(map(bool, doubtful)), 'pair')} units are too few or too skewed for Student's t."
     return Ties(conditions, pairs, note)

@@ -137,7 +137,7 @@ def within(claim: WithinMargin) -> Bounds:
 
 
 def differences(claim: Equals | LargerThan, of: Selected) -> Iterator[Comparison]:
-    """Yield the measure in each cell, or its difference or ratio to the cell to compare with (delta method)."""
+    """Yield the measure in each cell, or its difference or ratio to the cell to compare with."""
     bounds = (claim.value, np.inf) if isinstance(claim, LargerThan) else within(claim)
     other = partners(of.estimates.conditions, of.factors, claim.versus or {}, of.chosen)
     for cell in of.chosen:

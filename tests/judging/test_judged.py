@@ -230,8 +230,7 @@ def test_interval_outside_the_claim_without_a_verdict__has_its_reason():
     near, far = (tie(PAIR, 9.0), {"kind": "larger_than", "value": 9.0, **AGAINST})
     both = simstudy.judge(PAIR, {"near": {"kind": "equals", "value": 0, "margin": 9.0, **AGAINST}, "far": far})
     end = (near.confidence_upper + both.to_dataframe().confidence_upper["near"]) / 2
-    claim = {"kind": "equals", "value": end + 1.0, "margin": 1.0, **AGAINST}
-    found = simstudy.judge(PAIR, {"c": claim}).to_dataframe().loc["c"]
+    found = tie(PAIR.assign(a=PAIR.a - (end + 1.0)), 1.0)
     assert found.verdict == "undecided" and found.confidence_upper < found.claimed_lower
     assert found.no_verdict_because == "outside, but what contradicts is corrected for 2 bounds"
 
@@ -375,8 +374,7 @@ def test_what_looks_cost__is_said():
     assert found.comparisons().statistic.tolist() == ["mean at condition = a minus condition = b"]
     mild = {"a": np.arange(99.0) ** 2}  # at 5 %, but not at a hundredth of that
     for numbers, count, noted in ((frame, 1, "1 comparison"), (mild, 1, ""), (mild, 100, "100 comparisons")):
-        claims = {f"c{k}": {"kind": "larger_than"} for k in range(count)}
-        cost = simstudy.judge(numbers, claims, looks="one").cost
+        cost = simstudy.judge(numbers, {f"c{k}": {"kind": "larger_than"} for k in range(count)}, looks="one").cost
         assert cost.endswith(f"In {noted} units are too few or too skewed for Student's t.") == bool(noted)
     (wanted,) = (found := simstudy.judge(PAIR, {"c": {"kind": "larger_than", **AGAINST}}, looks="one")).wanted
     assert "units, all of them new, would probably decide" in wanted and wanted in repr(found)
@@ -432,11 +430,13 @@ def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
     if looks == "one":  # Holm's adjustment, as others compute it
         assert found.pairs.p.tolist() == pytest.approx(multipletests(raw).tolist())
     assert (found.pairs.p >= np.array(raw)).all()
-    for pair in found.pairs.itertuples():
-        assert bool(sets[pair.first] & sets[pair.second]) == (pair.p >= 0.05)
+    shared = [bool(sets[pair.first] & sets[pair.second]) for pair in found.pairs.itertuples()]
+    assert shared == (found.pairs.p >= 0.05).tolist() and "Student" not in found.note
     assert {"a", "b"} <= {name for name, each in zip(order, sets, strict=True) if each & sets[order.index("a")]}
     with pytest.raises(UserError, match="1 conditions; give 2 to 200"):
         simstudy.tied_sets(frame[["a"]])
+    skewed = {"a": np.arange(99.0) ** 9, "b": np.zeros(99)}
+    assert ("In 1 pair units are" in simstudy.tied_sets(skewed, looks=looks).note) == (looks == "one")
 
 
 def multipletests(p):
