@@ -197,7 +197,7 @@ def undecided_line(results: xr.Dataset, design: Design) -> str:
         inside = results.isel(cell=np.flatnonzero(results.grid.values == grid))
         at_ceiling = (inside.n_replicates + inside.n_failed).values >= precision.max_replicates
         remedy = ""
-        if precision.stop == "precision" and not at_ceiling.all():
+        if precision.stop == "precision" and (~at_ceiling & (inside.precision_reached.values == 1.0)).any():
             remedy = f'the precision asked for; state grids.{grid}.precision.stop = "both"'
         elif at_ceiling.any():
             remedy = f"max_replicates = {precision.max_replicates:,}; raise it"

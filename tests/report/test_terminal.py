@@ -173,15 +173,16 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
 
 
 @pytest.mark.parametrize(
-    ("stop", "used", "told"),
+    ("stop", "used", "reached", "told"),
     [
-        ("precision", 64, 'the precision asked for; state grids.g.precision.stop = "both" to go on'),
-        ("both", 64, ""),
-        ("precision", 512, "max_replicates = 512; raise it to go on"),
-        ("verdict", 512, "max_replicates = 512; raise it to go on"),
+        ("precision", 64, True, 'the precision asked for; state grids.g.precision.stop = "both" to go on'),
+        ("precision", 64, False, ""),  # stopped by the budget
+        ("both", 64, True, ""),
+        ("precision", 512, False, "max_replicates = 512; raise it to go on"),
+        ("verdict", 512, True, "max_replicates = 512; raise it to go on"),
     ],
 )
-def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
+def test_open_claims__are_told_with_what_would_decide_them(stop, used, reached, told):
     """Of four claims the first alone: the others have a verdict, are open as expected, or have no estimate."""
     precision = Precision(stop=stop, min_replicates=64, max_replicates=512)
     planned = [SimpleNamespace(grid="g", cell=minimal_cell(), precision=precision)]
@@ -193,7 +194,7 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, told):
     }
     results = xr.Dataset(
         {name: ("claim", column) for name, column in along.items()}
-        | {"n_replicates": ("cell", [used - 1]), "n_failed": ("cell", [1])},
+        | {"n_replicates": ("cell", [used - 1]), "n_failed": ("cell", [1]), "precision_reached": ("cell", [reached])},
         coords={"claim": list(claims), "grid": ("cell", ["g"])},
     )
     found = undecided_line(results, SimpleNamespace(cells=planned, claims=claims))

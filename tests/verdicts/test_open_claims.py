@@ -177,5 +177,4 @@ def test_looks__are_the_same_whatever_interrupts_and_on_any_executor(tmp_path, f
     for name in sorted(rows(study))[::3]:
         remove(study, name)
     for where, how in ((folder, {"executor": "serial"}), (tmp_path, {"executor": "threads", "workers": 2})):
-        other = run(design_of(where, near), output=where, **how)
-        xr.testing.assert_equal(results, other)
+        xr.testing.assert_equal(results, run(design_of(where, near), output=where, **how))
