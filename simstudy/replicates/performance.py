@@ -90,7 +90,8 @@ def performance(
     found = jackknifed(whole, left_out, numbers, sums.n_defined, used, lengths, blocks.n_defined, len(blocks.failed))
     quadratic = quadratic_errors(blocks, whole["combination_weight"], overlap, lengths)
     # At the ends of a range a measure is a quadratic form of one sign: its deviation is √2 times its bias at most.
-    quadratic |= {n: np.sqrt(2.0) * np.abs(whole[n] - found.estimate[n]) for n in ("linear_predictability", "hdi")}
+    biases = {n: np.abs(whole[n] - found.estimate[n]) for n in ("linear_predictability", "hdi")}
+    quadratic |= {n: np.sqrt(2.0) * bias * (found.mcse[n] > 0.0) for n, bias in biases.items()}
     for name, error in quadratic.items():
         found.mcse[name] = np.hypot(found.mcse[name], error)
     found.remainder.update({name: float(error) for name, error in quadratic.items() if error.ndim == 0})
@@ -191,8 +192,7 @@ def defined(blocks: Moments) -> tuple[np.ndarray, Moments]:
 
 def means_of(sums: Moments, left_out: slice) -> Means:
     """Means of errors, products and indices: of all blocks, then with each of some blocks left out."""
-    count = np.concatenate([[0], sums.n_defined[left_out]])
-    count = (sums.n_defined.sum() - count).astype(float)
+    count = sums.n_defined.sum() - np.concatenate([[0.0], sums.n_defined[left_out]])
 
     def mean(field: Array) -> Array:
         total = field.sum(axis=0)

@@ -237,7 +237,7 @@ def test_disagreement_of_outputs__is_the_cosine_over_redraws_and_queries(sample)
 
 
 def test_disagreement_of_values__is_that_of_the_maps_of_heads():
-    assert index(measured(), "disagreement_values") == (-1.0, 0.0)
+    assert index(measured(), "disagreement_values") == (-1.0, 0.0) and index(measured(), "chordal")[1] == 0.0
     cell = minimal_cell(**NOISE, value_projections={"kind": "random", "n_components": 6, "value_dim": 3})
     found, products = estimated(cell), overlap(cell)
     cosines = [products[h][g] / math.sqrt(products[h][h] * products[g][g]) for h in range(3) for g in range(3)]
