@@ -23,8 +23,6 @@ MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 Broken = Iterator[tuple[str, str]]
 """Of each rule that is broken, the setting to change and the remedy."""
-DEGREE = {"linear": 1, "quadratic": 2, "interaction": 2}
-"""Degree of regression functions that are not bounded."""
 TRIES = 100
 """Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
 
@@ -215,7 +213,7 @@ def _beyond(cell: Cell) -> Broken:
         ("value_projections", values, "dimensions of a value", components, "n_components"),
         ("n_keys", 3 if estimator.learner.kind == "trained" else 0, "pairs for training", data.n_keys, "n_keys"),
     ]
-    for term in data.terms:
+    for term in getattr(data.regression, "terms", (data.regression,)):
         lists = [getattr(term, name, ()) for name in ("coefficients", "direction")]
         coordinates = getattr(term, "coordinates", ())
         needed = max(*map(len, lists), getattr(term, "n_active", None) or 0, *coordinates)
@@ -261,7 +259,7 @@ def _undefined(cell: Cell) -> Broken:
     """
     data, degrees, spread = cell.data, [0], cell.data.noise_sd > 0.0
     for term in getattr(data.regression, "terms", (data.regression,)):
-        degrees.append(DEGREE.get(term.kind, 0))
+        degrees.append(getattr(term, "degree", 0))
         coordinates = getattr(term, "coordinates", ())
         if not any(getattr(term, "direction", [1.0])):
             yield "regression", "the direction of a ridge function must not be zero"

@@ -310,7 +310,7 @@ def described(results: xr.Dataset) -> xr.Dataset:
     """Return the data set with ``long_name`` and ``units`` in the attributes of every coordinate."""
     for name, coordinate in ((name, results.variables[name]) for name in results.coords):
         words, _, unit = setting(str(name))
-        text = {"long_name": words if str(name).partition(".")[0] in TABLE_OF else _COORDINATES.get(str(name), words)}
+        text = {"long_name": _COORDINATES.get(str(name), words)}
         coordinate.attrs = text | ({} if coordinate.dtype.kind in "OTU" else {"units": unit or "1"})
     return results
 

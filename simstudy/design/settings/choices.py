@@ -108,13 +108,13 @@ class Zero(Choice, kind="zero"):
     """m(x) = 0: pure noise."""
 
 
-class Linear(Choice, kind="linear"):
+class Linear(Choice, kind="linear", degree=1):
     """m(x) = Σ_j coefficients_j x_j; coordinates beyond the list have coefficient 0."""
 
     coefficients: Vector = (1.0,)
 
 
-class Quadratic(Choice, kind="quadratic"):
+class Quadratic(Choice, kind="quadratic", degree=2):
     """m(x) = Σ_j coefficients_j x_j²; a single coefficient holds for every coordinate: c·|x|²."""
 
     coefficients: Vector = (0.25,)
@@ -144,7 +144,7 @@ class Additive(_Waves, kind="additive"):
     n_active: Count | None = None
 
 
-class Interaction(Choice, kind="interaction"):
+class Interaction(Choice, kind="interaction", degree=2):
     """m(x) = amplitude · Π_{j in coordinates} x_j, two distinct coordinates counted from 1."""
 
     amplitude: Real = 1.0

@@ -121,8 +121,7 @@ class OwnCode(Choice):
 
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
         """Return the result of a function of the file on arrays, which it cannot change; UserError if it raises."""
-        if self.code is None:
-            raise ValueError(f"{self.path} has not been read; load the design it belongs to")
+        assert self.code is not None  # it is read with the design
         function = self.code.function(name)
         try:
             return function(*map(_read_only, arrays), **{k: _read_only(v) for k, v in named.items()})
