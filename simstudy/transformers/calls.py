@@ -8,6 +8,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from simstudy.errors import UserError
+
 
 @dataclasses.dataclass
 class Call:
@@ -38,9 +40,7 @@ class Call:
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """Numbers of sequences, heads, queries and keys."""
-        if self.query is None:
-            return tuple(self.given.shape)
-        return (*self.query.shape[:3], self.key.shape[-2])
+        return tuple(self.given.shape) if self.query is None else (*self.query.shape[:3], self.key.shape[-2])
 
     def weights(self, rows: slice = slice(None), n_keys: int | None = None) -> Any:
         """Weights (b, h, rows, s) of the first keys, as if there were no others; with sinks, rows sum to less than 1.
@@ -137,6 +137,8 @@ class Call:
 
     def edit(self, weights: Any) -> None:
         """Let the model go on with the output of other weights (b, h, t, s)."""
+        if not hasattr(weights, "to") or tuple(weights.shape) != self.shape:
+            raise UserError(f"{self.name}: edit takes a tensor of the shape that weights() has, {self.shape}")
         self.edited = self.mix(weights)
 
 

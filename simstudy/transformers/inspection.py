@@ -157,8 +157,7 @@ def _observe_model(model: Any, run: Callable[[], Any], layer: Callable[[str], "L
 def _of_weights(weights: Array) -> tuple[Array, ...]:
     """`Call.means` of weights (b, h, t, s) as arrays."""
     grams, kept = np.einsum("bhts,bgts->bthg", weights, weights), np.expand_dims(weights.any(axis=(1, 3)), (2, 3))
-    by_query = (grams, _correlation(grams), weights.swapaxes(1, 2))
-    return tuple(np.mean(each, axis=1, where=kept) for each in by_query)
+    return tuple(np.mean(each, axis=1, where=kept) for each in (grams, _correlation(grams), weights.swapaxes(1, 2)))
 
 
 def _observe_arrays(arrays: Mapping[str, Any], states: Any, layer: Callable[[str], "Layer"]) -> None:
@@ -260,8 +259,7 @@ class Layer:
         lower = self._products.T.astype(float) * (self.scale**2 / self._freedom)
         np.einsum("ii->i", lower)[:] /= 2.0  # with what it is the transpose of, it gives each product once
         pulled = queries.swapaxes(0, 1) @ lower.reshape(n_groups, dimension, -1)[group]
-        pulled = pulled.reshape(n_heads, -1, n_groups, dimension)[:, :, group]
-        logits = np.einsum("htge,tge->thg", pulled, queries)
+        logits = np.einsum("htge,tge->thg", pulled.reshape(n_heads, -1, n_groups, dimension)[:, :, group], queries)
         logits += logits.mT
         below = np.linalg.eigvalsh(logits)[:, :1, None].clip(max=0.0)  # by rounding, of fewer keys than heads
         logits -= 2.0 * below * np.eye(n_heads)

@@ -68,8 +68,7 @@ def test_replicates_with_a_number_that_is_not_finite__are_undefined_and_left_out
     means, gram = np.ones((4, 3, 2)), np.ones((4, 3, 2, 2))
     means[1, 2, 1] = gram[3, 0, 0, 1] = wrong
     sums = np.zeros((2, 3, 2)), np.zeros((2, 3, 3))
-    defined = add_errors(means, np.zeros(3), gram, *sums)
-    np.testing.assert_array_equal(defined, [True, False, True, False])
+    np.testing.assert_array_equal(add_errors(means, np.zeros(3), gram, *sums), [True, False, True, False])
     np.testing.assert_array_equal(sums[0], 1)
     np.testing.assert_array_equal(sums[1], 2)
 

@@ -92,8 +92,7 @@ def captured(model, inputs, **how):
     calls = []
     with torch.no_grad(), capture(model, calls.append, **how) as seen:
         model(**inputs)
-    both = [[call for call in calls if (call.query is None) == alone] for alone in (False, True)]
-    return *both, seen
+    return *[[call for call in calls if (call.query is None) == alone] for alone in (False, True)], seen
 
 
 def distance(own, weights):

@@ -140,6 +140,10 @@ def test_edit_of_an_own_model__takes_the_place_of_the_output_of_the_function_tha
         shared = model(X)
     assert torch.allclose(silenced[:, 0], plain[:, 0], atol=1e-6) and silenced[:, 1].abs().max() == 0.0
     assert not torch.allclose(shared[:, 1], plain[:, 1]) and torch.equal(model(X), plain)
+    for wrong in (lambda weights: weights[:, :1], lambda weights: weights.mT[..., :8], lambda weights: weights.numpy()):
+        refused = pytest.raises(UserError, match=r"edit takes a tensor of the shape that weights\(\) has, .*, 2, 9, 9")
+        with refused, torch.no_grad(), capture(model, lambda call, wrong=wrong: call.edit(wrong(call.weights()))):
+            model(X)
 
 
 def test_models_that_cannot_be_watched__are_refused_with_the_reason(monkeypatch):

@@ -114,7 +114,5 @@ def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
     one, many = (random_points(**additive, n_heads=n_heads) for n_heads in (1, 16))
     performance = estimated(one, 4)
     assert QueryControl()(one, performance) is not performance
-    together = [planned(one), planned(many)]
-    assert QueryControl(together)(one, performance) is performance
-    apart = [planned(one), planned(many, "other")]
-    assert QueryControl(apart)(one, performance) is not performance
+    assert QueryControl([planned(one), planned(many)])(one, performance) is performance
+    assert QueryControl([planned(one), planned(many, "other")])(one, performance) is not performance
