@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from simstudy.design import document
 from simstudy.design.document import LEVEL, BaseClaim, BaseFigure, Declared, Design
-from simstudy.design.load import load_design, profiles_of
+from simstudy.design.load import load_design, name_of, profiles_of, read_design
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.cell import contents, level
 from simstudy.errors import UserError
@@ -144,12 +144,12 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
     """Write ``report-<profile>.html``: every study that has results, with its answer, first figure and verdicts."""
     studies = []
     for path in designs:
-        if profile not in profiles_of(path):
+        name = name_of(read_design(path).tables)
+        # A design without results may have mistakes, as it is being written.
+        if profile not in profiles_of(path) or not (output / name / profile / RESULTS_FILE).exists():
             continue
         design = load_design(path, profile, trust)
         store = store_of(design, output)
-        if not (store.folder / RESULTS_FILE).exists():
-            continue
         results = read_cells(store)
         require_same_design(results, design, store)
         pictures = figure_files(results, design, 1)  # all of them would be too large

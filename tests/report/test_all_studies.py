@@ -24,7 +24,7 @@ def page(tmp_path_factory):
         run(path, output=folder / "outputs", executor="serial")
         paths.append(path)
     absent = folder / "absent.toml"
-    absent.write_text(edited(DESIGN, 'name = "tiny"', 'name = "absent"'))
+    absent.write_text(edited(DESIGN, 'name = "tiny"', 'name = "absent"\nmistake = 1'))
     return gather([*paths, absent], "quick", folder / "outputs"), paths
 
 
