@@ -36,8 +36,8 @@ SPENT = 0.1
 """Share of the level that is spent on how many units differ, of a difference of shares of events."""
 SKEWED = 0.89
 """Skewness of a mean times z³, z the normal quantile of the level, beyond which Student's tail is no longer trusted."""
-NEWTON_STEPS, HALVINGS = 6, 50
-"""After which a score is exact to rounding, at any level and number of blocks, and a bisection nearly."""
+NEWTON_STEPS = 6
+"""After which a score is exact to rounding, at any level and number of blocks."""
 
 
 class Contrast(NamedTuple):
@@ -71,8 +71,7 @@ class Contrast(NamedTuple):
     @property
     def few_decide(self) -> Any:
         """True if one block holds so much of the squared error that no normal law is to be trusted."""
-        blocks = np.clip(np.asarray(self.degrees) + 1.0, 1.0, MIN_BLOCKS)
-        return np.asarray(self.largest_share) > LARGEST_SHARE * np.sqrt(MIN_BLOCKS / blocks)
+        return self.largest_share > LARGEST_SHARE * np.sqrt(MIN_BLOCKS / np.clip(self.degrees + 1.0, 1.0, MIN_BLOCKS))
 
     @property
     def widening(self) -> Any:
@@ -177,7 +176,7 @@ def exact_p(contrast: Contrast, bound: ArrayLike) -> Array:
     if not shifted.any():
         return np.asarray(p)
     low, high = np.full(shifted.shape, -700.0), np.zeros(shifted.shape)
-    for _ in range(HALVINGS):
+    for _ in range(50):
         middle = (low + high) / 2
         above = exact_end(contrast, np.exp(middle)) - contrast.origin > beyond
         low, high = np.where(above, low, middle), np.where(above, middle, high)
@@ -205,10 +204,9 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float]:
     if not np.isfinite(contrast.value) or contrast.degrees + 1 < contrast.fewest:
         return -np.inf, np.inf
     n_blocks, value, error = float(contrast.n_blocks), float(contrast.value), float(contrast.error)
-    if callable(contrast.beyond):
-        return _least_ratio(contrast, level), -_least_ratio(mirrored(contrast), level)
-    if np.isfinite(contrast.plus):
-        return float(exact_end(contrast, level)), -float(exact_end(mirrored(contrast), level))
+    end = _least_ratio if callable(contrast.beyond) else exact_end if np.isfinite(contrast.plus) else None
+    if end is not None:
+        return float(end(contrast, level)), -float(end(mirrored(contrast), level))
     exceptions = -np.log(level) / contrast.unseen
     if contrast.one_look:
         below = above = -special.stdtrit(contrast.degrees, level)
@@ -221,13 +219,15 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float]:
 
 
 def _least_ratio(contrast: Contrast, level: float) -> float:
-    """Return the bound at which the p-value of a ratio above it is the level, by bisection of its angle."""
-    value, scale = float(contrast.value), float(abs(contrast.value) + contrast.error) or 1.0
-    near, far = np.arctan(value / scale), -np.pi / 2
-    for _ in range(HALVINGS):
-        middle = (near + far) / 2
-        near, far = (near, middle) if p_above(contrast, scale * np.tan(middle)) < level else (middle, far)
-    return float(scale * np.tan(far)) if far > -np.pi / 2 else -np.inf
+    """Return the bound at which the p-value of a ratio above it is the level, by Brent's method on its angle."""
+    from scipy import optimize
+
+    scale, least = float(abs(contrast.value) + contrast.error) or 1.0, -np.pi / 2
+    if p_above(contrast, scale * np.tan(least)) >= level:
+        return -np.inf
+    ends = least, np.arctan(contrast.value / scale)
+    angle = optimize.brentq(lambda a: np.log(np.maximum(p_above(contrast, scale * np.tan(a)), 1e-300) / level), *ends)
+    return float(scale * np.tan(angle))
 
 
 def skewness_corrected(t: ArrayLike, skewness: ArrayLike) -> Array:
