@@ -36,8 +36,6 @@ SPENT = 0.1
 """Share of the level that is spent on how many units differ, of a difference of shares of events."""
 SKEWED = 0.89
 """Skewness of a mean times z³, z the normal quantile of the level, beyond which Student's tail is no longer trusted."""
-NEWTON_STEPS = 6
-"""After which a score is exact to rounding, at any level and number of blocks."""
 
 
 class Contrast(NamedTuple):
@@ -104,6 +102,8 @@ def why_no_verdict(contrast: Contrast) -> str:
         return f"blocks are skewed: the mean of {blocks:g} has a skewness of {contrast.skewness:.1f}"
     if np.isfinite(contrast.unseen):
         return f"all {blocks:g} blocks are alike, so only what no rare exception explains decides"
+    if callable(contrast.beyond) and p_above(contrast.beyond(-np.inf), 0.0) > 1e-3:
+        return "the denominator of the ratio may be 0"
     return ""
 
 
@@ -222,10 +222,10 @@ def _least_ratio(contrast: Contrast, level: float) -> float:
     """Return the bound at which the p-value of a ratio above it is the level, by Brent's method on its angle."""
     from scipy import optimize
 
-    scale, least = float(abs(contrast.value) + contrast.error) or 1.0, -np.pi / 2
-    if p_above(contrast, scale * np.tan(least)) >= level:
+    scale = float(abs(contrast.value) + contrast.error) or 1.0
+    ends = -np.pi / 2, np.arctan(contrast.value / scale)
+    if p_above(contrast, scale * np.tan(ends[0])) >= level:
         return -np.inf
-    ends = least, np.arctan(contrast.value / scale)
     angle = optimize.brentq(lambda a: np.log(np.maximum(p_above(contrast, scale * np.tan(a)), 1e-300) / level), *ends)
     return float(scale * np.tan(angle))
 
@@ -263,7 +263,7 @@ def anytime_score(level: float, n_blocks: float) -> float:
     wanted = 0.5 * np.log((n_blocks + MIXTURE) / MIXTURE) - np.log(2.0 * level)
     score = np.sqrt(2.0 * (wanted + np.log(2.0)))
     # By Newton's method from above, of a convex function; scipy.optimize takes a tenth of a short run to import.
-    for _ in range(NEWTON_STEPS):
+    for _ in range(6):  # exact to rounding at any level and number of blocks
         slope = score + np.exp(-0.5 * score**2 - special.log_ndtr(score)) / np.sqrt(2.0 * np.pi)
         score -= (0.5 * score**2 + special.log_ndtr(score) - wanted) / slope
     return float(score * np.sqrt((n_blocks + MIXTURE) / n_blocks))

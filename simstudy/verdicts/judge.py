@@ -236,8 +236,7 @@ def wanted_by_claims(design: Design, theory_by_cell: TheoryByCell, accounts: Seq
             cells = [accounts[place] for place in places]
             done = max(each.done for each in cells)
             n_blocks = max(min(p.n_blocks if (p := each.performance) else 0 for each in cells), 1)
-            p_value = float(min(comparison.evidence))
-            ratio = anytime_score(judged.level, n_blocks) / anytime_score(p_value, n_blocks)
+            ratio = anytime_score(judged.level, n_blocks) / anytime_score(float(min(comparison.evidence)), n_blocks)
             # Cells are compared by the blocks that they have in common: those that lag behind come first.
             further = done if min(each.done for each in cells) < done else max(math.ceil(done * ratio**2), done + 1)
             for place, each in zip(places, cells, strict=True):
