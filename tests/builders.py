@@ -195,17 +195,8 @@ def functions_of(study: str) -> dict[str, Any]:
     return runpy.run_path(str(Path(__file__).parents[1] / "designs" / study / "functions.py"))
 
 
-class Draw:
+def Draw(count: int, seed: int = 0) -> Any:
     """Random numbers of some replicates, as functions of studies take them."""
+    from simstudy.attention.functions import AddressedDraw
 
-    def __init__(self, count, seed=0):
-        self.count, self.rng = count, np.random.default_rng(seed)
-
-    def normals(self, *shape):
-        return self.rng.standard_normal((self.count, *shape))
-
-    def uniforms(self, *shape):
-        return self.rng.random((self.count, *shape))
-
-    def generators(self):
-        return self.rng.spawn(self.count)
+    return AddressedDraw(f"{seed:032x}", 0, count)

@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, loaded
 
 import simstudy
-from simstudy.design.load import load_design
 from simstudy.design.measures import LENGTHS
 from simstudy.errors import UserError
 from simstudy.execution.store import read_tree
@@ -55,7 +54,7 @@ def text(name: str = "tiny", seed: int = 7) -> str:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> xr.Dataset:
     folder = tmp_path_factory.mktemp("analysis")
-    return cells_of(simstudy.run(load_design(write_design(folder, text())), output=folder, executor="serial"))
+    return cells_of(simstudy.run(loaded(folder, text()), output=folder, executor="serial"))
 
 
 def mcse(results: xr.Dataset, where: dict) -> float:

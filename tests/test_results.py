@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, run, write_design
+from builders import DESIGN, edited, loaded, run, write_design
 from builders_results import DESIGN as MADE_UP
 from builders_results import build_design, build_results
 
-from simstudy.design.load import load_design
 from simstudy.design.measures import described
 from simstudy.errors import UserError
 from simstudy.execution.store import Store
@@ -48,7 +47,7 @@ def test_results_of_a_run__are_those_that_its_file_gives_back(tiny):
 )  # fmt: skip
 def test_grid__has_a_dimension_for_each_factor_and_every_cell_at_its_place(tmp_path, factors, arrangement, sizes):
     text = edited(edited(TINY, FACTORS, factors), 'arrangement = "rotated"', f'arrangement = "{arrangement}"')
-    cells = run(load_design(write_design(tmp_path, text)), output=tmp_path, executor="serial")
+    cells = run(loaded(tmp_path, text), output=tmp_path, executor="serial")
     opened = open_results(tmp_path / "tiny" / "quick")
     grid = opened["angles"]
     assert grid.mse.sizes == sizes and {"query", "head_i", "index"}.isdisjoint(grid.mse.dims)

@@ -7,12 +7,11 @@ from pathlib import Path
 import numba
 import pytest
 import xarray as xr
-from builders import DESIGN, FIGURES, edited, run, write_design
+from builders import DESIGN, FIGURES, edited, loaded, run, write_design
 from stored import batches, contents
 
 import simstudy
 from simstudy import __main__ as process
-from simstudy.design.load import load_design
 from simstudy.design.measures import INDICES, MEASURES, VARIABLES
 from simstudy.errors import UserError
 from simstudy.execution.store import store_of
@@ -54,7 +53,7 @@ def test_results__say_which_estimator_each_cell_rests_on(tmp_path):
     factors = 'angle = [45]\nn_keys = [2, 40]\ncontrol = ["none", "expansion"]'
     text = DESIGN.partition("[claims")[0] + "[profiles.quick]\n"
     text = edited(text, "angle = [0, 45, 90]\nbandwidth = [0.5, 1.0]", factors)
-    design = load_design(write_design(tmp_path, text))
+    design = loaded(tmp_path, text)
     results = run(design, output=tmp_path, executor="serial")
     few = "at some query point few keys carry weight, where a control variate would have heavy tails"
     assert results.control_variate.values.tolist() == ["plain", f"plain: {few}", "plain", "expansion"]
@@ -107,7 +106,7 @@ def test_unwritable_output__is_found_before_anything_is_computed(tiny, tmp_path,
 
 
 def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypatch):
-    place, design = tmp_path / "tiny", load_design(write_design(tmp_path))
+    place, design = tmp_path / "tiny", loaded(tmp_path)
     run(design, output=tmp_path, executor="serial")
 
     def read_after_exchange(store):
@@ -122,7 +121,7 @@ def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypat
 
 def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch):
     text = edited(DESIGN, "bandwidth = 0.8\n", 'bandwidth = 0.8\nreference = "torch_multi_head_attention"\n')
-    design = load_design(write_design(tmp_path, text))
+    design = loaded(tmp_path, text)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for compute in (run, simstudy.plan):
         with pytest.raises(UserError, match=r"torch is not installed; pip install"):

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, batches_of, edited, minimal_cell, write_design
+from builders import DESIGN, arrays_of, batches_of, edited, loaded, minimal_cell
 
 from simstudy.attention import expansion
 from simstudy.attention.combinations import combine_heads
@@ -12,7 +12,6 @@ from simstudy.attention.expansion import expectations
 from simstudy.attention.members import pairs_of
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import evaluate
-from simstudy.design.load import load_design
 from simstudy.design.settings.rows import Rows
 from simstudy.kernels.left_out import integrate
 from simstudy.replicates import moments, population
@@ -290,7 +289,7 @@ QUERIES = '[queries]\nqueries = { kind = "gaussian", count = 2 }\n'
 def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, stated, expanded, tmp_path):
     text = edited(DESIGN, "bandwidth = [0.5, 1.0]", f"bandwidth = [0.5, 1.0]\nnoise_treatment = {treatments}")
     text = edited(text, "seed = 7\n", f"seed = 7\n{stated}") + QUERIES
-    cells = load_design(write_design(tmp_path, text)).cells
+    cells = loaded(tmp_path, text).cells
     assert [planned.cell.controlled for planned in cells] == expanded
 
 

@@ -5,12 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, edited, estimated, minimal_cell, mistakes, solved, write_design
+from builders import DESIGN, arrays_of, edited, estimated, loaded, minimal_cell, mistakes, solved
 
 from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
 from simstudy.data.shared import SharedData
-from simstudy.design.load import load_design
 from simstudy.design.settings.cell import contents
 from simstudy.theory import exact_moments, leading_order, masked
 
@@ -150,19 +149,13 @@ def test_theory__of_a_masked_query_is_that_of_as_many_keys(method):
 def test_mask_from_a_file__travels_with_the_cell_and_identifies_it_by_its_contents(tmp_path):
     text = edited(DESIGN, "[grids.angles.factors]", '[grids.angles.settings]\nmask = { kind = "file", path = "a.npy" }'
                   "\n[grids.angles.factors]")  # fmt: skip
-    path = write_design(tmp_path, text)
-    shape = (1, load_design(write_design(tmp_path, DESIGN)).cells[0].cell.data.n_keys)
-    path = write_design(tmp_path, text)
-    seen = np.arange(shape[1])[None] % 3 == 0
-    np.save(tmp_path / "a.npy", seen)
-    cell = load_design(path).cells[0].cell
+    seen, cells = np.arange(40)[None] % 3 == 0, []
+    for name, array in (("a", seen), ("b", seen), ("c", ~seen)):
+        np.save(tmp_path / f"{name}.npy", array)
+        cells.append(loaded(tmp_path, text.replace("a.npy", f"{name}.npy")).cells[0].cell)
+    cell, other, changed = cells
     np.testing.assert_array_equal(cell.visible, seen)
-    np.save(tmp_path / "b.npy", seen)
-    other = load_design(write_design(tmp_path, text.replace("a.npy", "b.npy"))).cells[0].cell
-    assert other.identity("") == cell.identity("")
-    np.save(tmp_path / "b.npy", ~seen)
-    changed = load_design(write_design(tmp_path, text.replace("a.npy", "b.npy"))).cells[0].cell
-    assert changed.identity("") != cell.identity("")
+    assert other.identity("") == cell.identity("") != changed.identity("")
     assert contents([changed]).keys() != contents([cell]).keys() == contents([other]).keys()
     wrong = {"holds shape": seen[:, :-1], "booleans, not int64": seen.astype(int), "sees no key": seen & False}
     for message, array in wrong.items():

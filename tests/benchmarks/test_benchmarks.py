@@ -1,6 +1,5 @@
 """The benchmarks compute what they claim, and the runner runs: everything once, tiny."""
 
-import itertools
 from dataclasses import replace
 from functools import partial
 
@@ -22,16 +21,11 @@ SMALL = replace(TINY, replicates=16)
 
 
 def naive_moments(arrays):
-    shape = (len(arrays.keys), len(arrays.points), len(arrays.projections))
-    means, grams = np.zeros(shape), np.zeros((*shape, shape[2]))
-    for r, (q, point) in itertools.product(range(shape[0]), enumerate(arrays.points)):
-        w = [
-            naive.weights(arrays.keys[r].T.astype(float), point, u, u, arrays.bandwidth, arrays.logits)
-            for u in arrays.projections.astype(float)
-        ]
-        means[r, q] = w @ arrays.values[r].astype(float)
-        grams[r, q] = np.array(w) @ np.array(w).T
-    return means, grams
+    keys, values, u, points = (x.astype(float) for x in (arrays.keys, arrays.values, arrays.projections, arrays.points))
+    projected, queries = np.einsum("rdn,hdp->rhnp", keys, u), np.einsum("qd,hdp->qhp", points, u)
+    found = [naive.moments({"logits": arrays.logits}, k, y, np.ones(len(y)), queries, arrays.bandwidth)
+             for k, y in zip(projected, values, strict=True)]  # fmt: skip
+    return [np.array(each) for each in zip(*found, strict=True)]
 
 
 @pytest.fixture(scope="module", params=["distance", "dot_product"])

@@ -18,10 +18,6 @@ PAIRED = ("chordal", "logdet", "volume", "min_angle")
 SHAPES = [(2, 1, 1), (2, 5, 1), (3, 6, 2), (4, 8, 3), (5, 6, 4), (3, 4, 4)]
 
 
-def nested(matrices):
-    return tuple(tuple(map(tuple, matrix)) for matrix in matrices.tolist())
-
-
 def heads(shape, seed=0):
     """General projections (H, d, p), columns neither orthogonal nor of unit length."""
     return np.random.default_rng(seed).standard_normal(shape)
@@ -173,13 +169,6 @@ def test_query_projections_same_opposite_and_their_own(arrangement):
     own = query_projections(cell["haar"], 3, 2)
     assert own.shape == w.shape
     assert not np.any(own == w)
-
-
-def test_heads_of_a_file_are_what_the_cell_carries():
-    contents = np.random.default_rng(0).standard_normal((4, 20, 2))
-    cell = make(arrangement="file", file="heads.npy")
-    read = cell.model_copy(update={"file_projections": nested(contents)})
-    np.testing.assert_array_equal(key_projections(read), contents)
 
 
 def test_given_points_are_padded_with_zeros():

@@ -125,7 +125,7 @@ def test_hopfield_tokens__are_those_of_loops(key_scale):
 @pytest.mark.parametrize(("leak", "order"), [(0.0, 1), (0.5, 3)])
 def test_hopfield_memory__counts_what_followed_the_same_tokens(leak, order):
     """Narrow kernels see equal averages alone: of the last token, or (nearly) of the last three."""
-    data = HOPFIELD["chain"](Draw(3), vocabulary=3, length=300)
+    data = HOPFIELD["chain"](Draw(3, 1), vocabulary=3, length=300)
     found = HOPFIELD["recall"](**data, leak=leak, bandwidth=0.04)["next_token_error"]
     for error, tokens, law in zip(found, data["tokens"], data["law"], strict=True):
         places = [t for t in range(order, 300) if (tokens[t - order : t] == tokens[-order:]).all()]

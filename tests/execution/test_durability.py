@@ -10,13 +10,12 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from builders import DESIGN, edited, run, write_design
+from builders import DESIGN, edited, loaded, run, write_design
 from commands import ROOT
 from faults import UNFOLDED, Calm
 from stored import FOLDER, batches, flip, overwrite, remove
 
 from simstudy import plan
-from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution.state import RunState
 from simstudy.execution.store import entry_of, payloads, store_of
@@ -88,7 +87,7 @@ def test_file_system_without_locks__is_refused_before_anything_is_written(tmp_pa
     lacking = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", lacking)
     with pytest.raises(UserError, match="no file locks; mount it with locks"):
-        run(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+        run(loaded(tmp_path), output=tmp_path, executor="serial")
     assert not (tmp_path / FOLDER / "batches").exists()
 
 
@@ -97,7 +96,7 @@ ELSEWHERE = "import fcntl, platform; fcntl.flock = lambda *_: None; platform.nod
 
 def test_two_hosts_that_have_lost_their_locks__do_not_both_write(tiny, tmp_path, monkeypatch):
     """As on a network file system, whose server started anew."""
-    design, others = load_design(write_design(tmp_path)), []
+    design, others = loaded(tmp_path), []
     path = store_of(design, tmp_path).folder / "batches" / "run"
 
     def begin_elsewhere(*_):
@@ -116,11 +115,11 @@ def test_two_hosts_that_have_lost_their_locks__do_not_both_write(tiny, tmp_path,
 
 
 def test_edited_design_and_code__use_no_batch_of_before(tiny, tmp_path, monkeypatch):
-    design, first = load_design(write_design(tmp_path)), tiny.results
+    design, first = loaded(tmp_path), tiny.results
     tiny.copied(tmp_path)
     before = batches(tmp_path)
     calls = computed(monkeypatch)
-    other = load_design(write_design(tmp_path, edited(DESIGN, "seed = 7", "seed = 8")))
+    other = loaded(tmp_path, edited(DESIGN, "seed = 7", "seed = 8"))
     second = run(other, output=tmp_path, executor="serial")
     n_new = len(calls)
     assert n_new == int(second.n_batches.sum())
@@ -146,7 +145,7 @@ EXTENSIONS = {
 def test_extended_study__computes_only_what_is_missing(tiny, tmp_path, monkeypatch, extension):
     monkeypatch.setattr(RunState, "fold", lambda _: None)
     stored = batches(tiny.copied(tmp_path / "grown"))
-    wider = load_design(write_design(tmp_path, edited(DESIGN, *extension)))
+    wider = loaded(tmp_path, edited(DESIGN, *extension))
     calls = computed(monkeypatch)
     results = run(wider, output=tmp_path / "grown", executor="serial")
     n_computed = len(calls)
@@ -191,7 +190,7 @@ FOLDED = {"fixed": LONG, "many": MANY, "drawn": DRAWN, "twice": TWICE, "large": 
 
 @pytest.mark.parametrize("text", FOLDED.values(), ids=FOLDED)
 def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(text, tmp_path, monkeypatch):
-    design = load_design(write_design(tmp_path, text))
+    design = loaded(tmp_path, text)
     with monkeypatch.context() as unfolded:
         unfolded.setattr(RunState, "fold", lambda _: None)
         planned, *_ = plan(design, output=tmp_path / "raw", executor="serial").grids
@@ -223,7 +222,7 @@ def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(te
     # More precision goes on where it stopped: all that was counts, in its order, and nothing else is computed again
     # than moments that were not kept, once for all combinations.
     tighter = further(re.sub(r"mse = 0\.(01|5)", "mse = 1e-4", text))
-    longer = load_design(write_design(tmp_path, tighter))
+    longer = loaded(tmp_path, tighter)
     calls.clear()
     left = sum(grid.batches for grid in plan(longer, output=tmp_path / "folded", executor="serial").grids)
     left += len(calls)
@@ -234,7 +233,7 @@ def test_folded_study__takes_less_room_and_goes_on_as_if_nothing_had_happened(te
     assert all(more[name].identical(plain[name]) for name in ("mse", "mse_mcse", "n_batches"))
     # What a budget cuts short keeps all that was known.
     spent = further(tighter).replace("[profiles", "[budget]\nwall_seconds = 1e-3\n\n[profiles", 1)
-    cut = run(load_design(write_design(tmp_path, spent)), output=tmp_path / "folded", executor="serial")
+    cut = run(loaded(tmp_path, spent), output=tmp_path / "folded", executor="serial")
     assert (cut.n_batches >= more.n_batches).all() and not cut.precision_reached.any()
 
 

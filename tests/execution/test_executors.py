@@ -10,13 +10,12 @@ from unittest.mock import Mock
 import dask
 import numpy as np
 import pytest
-from builders import minimal_cell, write_design
+from builders import loaded, minimal_cell
 from distributed import LocalCluster, Security, SpecCluster, get_worker  # with its defaults, before any are set aside
 from strangers import answering, certificates, cluster, listeners
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from simstudy import study
-from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import clusters, executors
 from simstudy.execution.clusters import PagelessScheduler, PagelessWorker, PathlessNanny
@@ -229,7 +228,7 @@ def test_numerical_library__has_one_thread_wherever_something_is_computed(tmp_pa
 
     monkeypatch.setattr(assemble, "assemble", spied)
     with threadpool_limits(2):
-        study.complete(load_design(write_design(tmp_path)), output=tmp_path, executor="serial")
+        study.complete(loaded(tmp_path), output=tmp_path, executor="serial")
         for executor in ("serial", "threads", "processes"):
             with open_executor(executor, 1):
                 assert numerical_threads() == {1}

@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from builders import DESIGN, edited, run, write_design
+from builders import DESIGN, edited, loaded, run
 from stored import batches, numbers, rows
 
 from simstudy import plan
-from simstudy.design.load import load_design
 from simstudy.errors import UserError
 from simstudy.execution import provenance, shares
 from simstudy.execution.shares import part_of
@@ -25,7 +24,7 @@ WIDE = edited(WIDE, "[claims.mse-falls]", f"{AGAIN}[claims.mse-falls]")
 
 @pytest.fixture
 def design(tmp_path):
-    return load_design(write_design(tmp_path, WIDE))
+    return loaded(tmp_path, WIDE)
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 5, 24, 30])

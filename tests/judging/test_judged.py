@@ -440,7 +440,5 @@ def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
 
 
 def multipletests(p):
-    adjusted, largest = np.empty(len(p)), 0.0
-    for rank, place in enumerate(np.argsort(p)):
-        adjusted[place] = largest = min(max(largest, p[place] * (len(p) - rank)), 1.0)
-    return adjusted
+    stepped = np.maximum.accumulate(np.sort(p) * np.arange(len(p), 0, -1)).clip(max=1.0)
+    return stepped[stats.rankdata(p, "ordinal") - 1]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import estimated, minimal_cell, solved
+from builders import estimated, minimal_cell, same_bits, solved
 
 from simstudy.attention import Members, mechanism, members_of, replicate_statistics
 from simstudy.data import heads
@@ -20,11 +20,6 @@ RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 
 def ridge(x: np.ndarray) -> np.ndarray:
     return 2.0 * np.sin((x[0] - 0.5 * x[1]) / np.sqrt(1.25))
-
-
-def assert_equal(left, right) -> None:
-    for one, other in zip(left, right, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("logits", ["distance", "dot_product"])
@@ -68,8 +63,7 @@ def test_shared_data__changes_no_bit():
     ]
     assert [shares_data(cell) for cell in cells] == 2 * [shares_data(cells[0])] + 7 * [shares_data(cells[2])]
     for company in (cells[:2], cells[2:]):
-        for cell, together in zip(company, simulate_batch(company, 1), strict=True):
-            assert_equal(together, simulate_batch([cell], 1)[0])
+        assert same_bits(simulate_batch(company, 1), [simulate_batch([cell], 1)[0] for cell in company])
 
 
 def test_large_cells__share_data_whose_pieces_are_equal_where_they_are_computed():
@@ -85,12 +79,11 @@ def test_large_cells__share_data_whose_pieces_are_equal_where_they_are_computed(
 @pytest.mark.parametrize("count", [1, 5])
 def test_blocks_evaluated_together__change_no_bit_and_a_memory_bound_none_but_rounding(monkeypatch, count):
     cell = minimal_cell(regression=RIDGE, queries={"kind": "gaussian", "count": count}, batch_size=256)
-    (together,) = simulate_batch([cell], 0)
+    together = simulate_batch([cell], 0)
     monkeypatch.setattr(batch_module, "CACHE_BYTES", 1)
-    (apart,) = simulate_batch([cell], 0)
-    assert_equal(together, apart)
+    assert same_bits(together, simulate_batch([cell], 0))
     monkeypatch.setattr(batch_module, "PIECE_BYTES", 1)
-    (pieces,) = simulate_batch([cell], 0)
+    (together,), (pieces,) = together, simulate_batch([cell], 0)
     for one, other in zip(together, pieces, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, minimal_cell, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, write_design
 from commands import python
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,6 @@ from rich.table import Table
 
 from simstudy import __main__ as process
 from simstudy.design.document import Precision
-from simstudy.design.load import load_design
 from simstudy.execution.provenance import PACKAGE
 from simstudy.execution.state import RunState
 from simstudy.execution.status import status_of
@@ -202,7 +201,7 @@ def test_open_claims__are_told_with_what_would_decide_them(stop, used, reached, 
 
 
 def test_precision_that_is_missed__is_told(tmp_path):
-    design = load_design(write_design(tmp_path))
+    design = loaded(tmp_path)
     state = RunState(design, Store(tmp_path))
     for account, mcse in zip(state.accounts, (0.1, 0.2, 0.01, 0.01, 0.01, 0.01), strict=True):
         account.done = account.target
@@ -219,7 +218,7 @@ def test_precision_that_is_missed__is_told(tmp_path):
 
 
 def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_path, monkeypatch):
-    design = load_design(write_design(tmp_path))
+    design = loaded(tmp_path)
     state = RunState(design, Store(tmp_path))
     assert [*progress.status_table(status_of(state, "x"), design).columns[0].cells] == ["", *"012345"]
     monkeypatch.setattr(progress, "MOST_ROWS", 3)
