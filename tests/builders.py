@@ -14,7 +14,7 @@ from simstudy.design.contents import read_contents
 from simstudy.design.document import Design, PlannedCell, Precision
 from simstudy.design.load import Source, load_design
 from simstudy.design.settings.cell import TABLE_OF, Cell
-from simstudy.design.settings.records import DesignError, records_in, tags
+from simstudy.design.settings.records import DesignError
 from simstudy.study import complete
 
 
@@ -106,11 +106,6 @@ least = { title = "Optimal bandwidth", kind = "optimum", grid = "angles", y = "m
 order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
 
 """
-
-
-def kinds_of(annotation: Any) -> dict[str, type]:
-    """Records of the alternatives that an annotation unites, by the kind that designs state."""
-    return {tag: record for record in records_in(annotation) for tag in tags(record)}
 
 
 def arrays_of(cell: Cell) -> tuple[Any, Any, Any]:

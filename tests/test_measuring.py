@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -12,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import write_design
-from commands import forks
+from commands import forks, python
 from distributed import Client, LocalCluster
 from joblib.externals import loky
 from joblib.externals.loky.reusable_executor import _ReusablePoolExecutor
@@ -247,8 +245,8 @@ def test_processes_of_joblib__are_made_by_one_thread(monkeypatch):
 def test_script_without_a_guard__is_told_what_to_write(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"import simstudy\nsimstudy.run({str(write_design(tmp_path))!r}, executor='processes')\n")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
-    assert "write the call below if __name__ == '__main__':" in done.stderr.splitlines()[-1]
+    said = python(script, cwd=tmp_path).stderr.splitlines()[-1]
+    assert "write the call below if __name__ == '__main__':" in said
 
 
 def test_agreement__draws_equality_and_limits_of_differences():

@@ -18,6 +18,7 @@ from limits import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
 
+from simstudy.design.settings.cell import N_BLOCKS
 from simstudy.kernels import nw_moments
 from simstudy.replicates import allocation
 from simstudy.replicates.batch import simulate_batch
@@ -73,7 +74,7 @@ def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
             computed.append(given.replicates)
     calls = 1 if work.startswith("whole") else _CALLS
     seconds = interleaved([several(job, calls) for job in jobs], rounds)
-    done = whole_replicates(size) if work.startswith("whole") else size.replicates
+    done = size.replicates * (N_BLOCKS if work.startswith("whole") else 1)
     yield Row(work, size.name, "simstudy", 1e6 * float(np.median(seconds[0])) / (calls * done), "µs per replicate")
     ratios = {}
     for name, replicates, taken in zip(names[1:], computed, seconds[1:], strict=True):
@@ -84,15 +85,10 @@ def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
         yield Row(work, size.name, recorded.BEST, min(libraries, key=lambda found: found.median), "times simstudy")
 
 
-def whole_replicates(size: Size) -> int:
-    """Replicates in one batch of the whole job: as many in each of its blocks as in one call."""
-    return workloads.cell(size, "drawn").simulation.batch_size
-
-
 def ours(size: Size, work: str) -> Callable[[], Any]:
     if work.startswith("whole"):
         made = workloads.cell(size, "drawn" if work.endswith("W0") else "integrated")
-        return functools.partial(workloads.whole_job, made)
+        return functools.partial(simulate_batch, [made], 0)
     arrays = workloads.draw(size)
     return functools.partial(workloads.estimates if work == "W0" else workloads.moments, arrays)
 

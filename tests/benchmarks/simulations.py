@@ -9,6 +9,7 @@ import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,24 +57,14 @@ def jackknifed(x):
     return {"estimate": len(x) * trimmed(x)["estimate"] - (len(x) - 1) * np.mean(without)}
 
 
-class Hand:
-    """Numbers of a generator of NumPy's, many replicates at a time."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self._rng = count, np.random.Generator(np.random.Philox(0))
-
-    def normals(self, *shape: int) -> np.ndarray:
-        """Standard normals (replicate, *shape)."""
-        return self._rng.standard_normal((self.count, *shape))
-
-
 def by_hand(
     methods: Sequence[Callable[..., Any]], sizes: Sequence[int], replicates: int, one_by_one: bool
 ) -> np.ndarray:
     """Bias and mean squared error, (size, law, method, 2)."""
-    found = []
+    found, rng = [], np.random.Generator(np.random.Philox(0))
+    draw = SimpleNamespace(normals=lambda *shape: rng.standard_normal((BATCH, *shape)))
     for n, law in itertools.product(sizes, ("normal", "chi_squared")):
-        x = np.concatenate([sample(Hand(BATCH), n, law)["x"] for _ in range(replicates // BATCH)])
+        x = np.concatenate([sample(draw, n, law)["x"] for _ in range(replicates // BATCH)])
         for method in methods:
             estimates = np.array([method(each)["estimate"] for each in x]) if one_by_one else method(x)["estimate"]
             found.append(((estimates - 3.0).mean(), ((estimates - 3.0) ** 2).mean()))

@@ -13,7 +13,6 @@ from builders import minimal_cell
 
 from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.kernels import nw_moments, project
-from simstudy.replicates.batch import simulate_batch
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,3 @@ def attention_cell(n_queries: int = 4, head_dim: int = 64, **settings: Any) -> C
         logits="dot_product", regression={"kind": "ridge", "amplitude": 2.0}, dtype="float32",
         queries={"kind": "gaussian", "count": n_queries}, **settings,
     )  # fmt: skip
-
-
-def whole_job(made: Cell) -> None:
-    simulate_batch([made], 0)

@@ -3,13 +3,11 @@
 import importlib
 import os
 import pkgutil
-import subprocess
-import sys
 
 import numba
 import numpy as np
 import pytest
-from commands import ROOT
+from commands import ROOT, python
 from numba.core.dispatcher import Dispatcher
 from test_imports import graph as graph
 
@@ -171,10 +169,8 @@ def test_kernels_of_few_and_of_many_queries__are_compiled_in_no_later_process_to
 
     And one that another calls, not inlined, is there twice where both are compiled, once where one is loaded.
     """
-    environment, command = {**os.environ}, [sys.executable, "-c", EVALUATE]
-    del environment["SIMSTUDY_CACHE"]
-    runs = [subprocess.run(command, cwd=ROOT, env=environment | own, stdout=subprocess.PIPE, check=True).stdout.split()
-            for own in ({}, {}, *anew)]  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if name != "SIMSTUDY_CACHE"}
+    runs = [python("-c", EVALUATE, cwd=ROOT, env=environment | own).stdout.split() for own in ({}, {}, *anew)]
     assert int(runs[1][0]) == 0 and len({bits for _, bits in runs}) == 1
     assert all(int(n_compiled) > 0 for n_compiled, _ in runs[2:])
 
@@ -195,5 +191,5 @@ def test_names_of_compiled_code__are_those_of_one_process():
         "import os\nfrom simstudy.kernels import compiled\nchild = os.fork()\n"
         "child and os.waitpid(child, 0)\nprint(next(compiled.FunctionIdentity._unique_ids))"
     )
-    run = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, cwd=ROOT)
-    assert len({*run.stdout.split(), str(next(compiled.FunctionIdentity._unique_ids))}) == 3
+    told = python("-c", show, cwd=ROOT).stdout.split()
+    assert len({*told, str(next(compiled.FunctionIdentity._unique_ids))}) == 3

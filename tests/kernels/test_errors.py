@@ -1,12 +1,12 @@
 """Projection, errors and their products against NumPy; how kernels are called, and the memory that they keep."""
 
 import itertools
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from commands import python
 from kernel_problems import problem
 
 from simstudy.kernels import few_queries, many_queries, project
@@ -122,8 +122,7 @@ print([faults_of_a_piece() for _ in range(5)][-1])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the allocator cannot be told")
 def test_arrays_of_later_pieces__are_made_of_memory_that_earlier_ones_freed():
-    done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 100
+    assert int(python("-c", _CODE).stdout) < 100
 
 
 def test_sum_blocks__leaves_out_undefined_replicates():

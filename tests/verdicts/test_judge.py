@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, kinds_of, mistakes, run, write_design
+from builders import DESIGN, edited, mistakes, run, write_design
 from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_accounts, judged
 
 from simstudy import theory
 from simstudy.design.document import LEVEL, Claim, Grid
+from simstudy.design.settings.records import records_in
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
@@ -288,7 +289,7 @@ def test_judge__gives_each_claim_the_theory_of_its_own_cells_with_its_numerical_
 
 
 def test_every_kind_of_claim__has_its_comparisons():
-    assert comparisons_of.registry.keys() - {object} == {*kinds_of(Claim).values()}
+    assert comparisons_of.registry.keys() - {object} == {*records_in(Claim)}
 
 
 MEASURES = ("mse", "squared_bias", "mean_variance", "mean_covariance", "correlation")

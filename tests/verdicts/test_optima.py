@@ -18,10 +18,9 @@ N_BLOCKS = 64
 TUNED = {"x": "head_dim", "tune": ("bandwidth",)}
 
 
-def noisy(levels: list[dict], values, error: float, seed: int = 0, common: bool = False) -> Estimates:
-    rng, n = np.random.default_rng(seed), len(levels)
-    shared = rng.normal(size=N_BLOCKS)
-    blocks = [shared if common else rng.normal(size=N_BLOCKS) for _ in levels]
+def noisy(levels: list[dict], values, error: float) -> Estimates:
+    n = len(levels)
+    blocks = np.random.default_rng(0).normal(size=(n, N_BLOCKS))
     contributions = [own * error / np.linalg.norm(own) for own in blocks]
     counts = np.full(n, N_BLOCKS), np.zeros(n), np.full(n, np.inf)
     return Estimates(levels, np.array(values, float), contributions, [(3, 256)] * n, *counts)
@@ -42,12 +41,12 @@ def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
 DIMS = [1.0, 2.0, 4.0, 8.0, 16.0]
 
 
-def allocation(error: float, law, **settings) -> tuple[Estimates, list[int]]:
+def allocation(error: float, law) -> tuple[Estimates, list[int]]:
     """Least at head_dim = law(n), with a bandwidth whose second level is worse everywhere."""
     crossed = [(n, dim, worse) for n in (128, 512, 2048, 8192, 32768) for dim in DIMS for worse in (0, 1)]
     values = [1 + (np.log(dim) - np.log(law(n))) ** 2 + worse for n, dim, worse in crossed]
     levels = [{"n_keys": n, "head_dim": dim, "bandwidth": (1.0 + worse) / 2} for n, dim, worse in crossed]
-    return noisy(levels, values, error, **settings), list(range(len(levels)))
+    return noisy(levels, values, error), list(range(len(levels)))
 
 
 FACTORS = ("n_keys", "head_dim", "bandwidth")

@@ -17,18 +17,13 @@ def drawn_gram(covariance, n_keys, n_draws, rng, known=None):
     return grams.mean(axis=0), grams.std(axis=0, ddof=1) / np.sqrt(n_draws)
 
 
-def random_case(rng):
-    n_heads = int(rng.integers(2, 4))
-    root = rng.standard_normal((n_heads, int(rng.integers(1, 4))))
-    return 10.0 ** rng.uniform(-1, 1.2) * root @ root.T / n_heads, int(rng.integers(2, 80))
-
-
 @pytest.mark.parametrize("sinks", [False, True])
 @pytest.mark.parametrize("seed", range(10))
 def test_moments__are_those_of_drawn_logits(seed, sinks):
     """Known tokens, as attention sinks: from far below the sum of all others to far above."""
     rng = np.random.default_rng(seed)
-    covariance, n_keys = random_case(rng)
+    root = rng.standard_normal((int(rng.integers(2, 4)), int(rng.integers(1, 4))))
+    covariance, n_keys = 10.0 ** rng.uniform(-1, 1.2) * root @ root.T / len(root), int(rng.integers(2, 80))
     known = rng.uniform(-2, 14, (len(covariance), int(rng.integers(1, 4)))) if sinks else None
     found = logit_moments(covariance, n_keys, known=known)
     mean, error = drawn_gram(covariance, n_keys, 20_000, rng, known)
