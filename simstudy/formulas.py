@@ -37,8 +37,7 @@ _OF_ERRORS = ("bias", "mean_squared_error", "variance")
 
 def covers(lower: Array, upper: Array, truth: Array) -> Array:
     """Return 1 where an interval covers the truth, ends included, else 0; NaN where one of them is."""
-    undefined = np.isnan(lower) | np.isnan(upper) | np.isnan(truth)
-    return np.where(undefined, np.nan, (lower <= truth) & (truth <= upper))
+    return np.where(np.isnan(lower) | np.isnan(upper) | np.isnan(truth), np.nan, (lower <= truth) & (truth <= upper))
 
 
 _ERROR = ("estimate", "truth")

@@ -149,15 +149,18 @@ def performance(
     if not 0.0 < level < 1.0:
         raise UserError(f"level = {level!r}: must be between 0 and 1, such as 0.95")
     names = {estimate: "estimate", se: "se", dataset: "dataset", method: ESTIMATOR}
-    for name in (*names, *(each for each in (truth, df) if isinstance(each, str))):
+    interval = ("lower", "upper") if {"lower", "upper"} & {*table} else ()
+    for name in (*names, *interval, *(each for each in (truth, df) if isinstance(each, str))):
         if name not in table and name not in ("se", "truth"):
             raise UserError(f"{name!r}: no column of the table; it has {', '.join(map(str, table))}")
         if (taken := names.get(name, name)) != name and taken in table:
             raise UserError(f"{taken!r}: a column beside {name!r}, which is the {taken}; drop or rename one of them")
-    table = table.rename(columns=names)
+    table = table.rename(columns=lambda name: names.get(name, str(name)))
     if not isinstance(truth, str) or truth in table:
         table = table.assign(truth=table[truth] if isinstance(truth, str) else truth)
-    table = table.assign(**{name: real(name, table[name]) for name in RESULTS if name in table})
+    table = table.assign(**{name: real(name, table[name]) for name in (*RESULTS, str(df)) if name in table})
+    if not table.get("reject", pd.Series(dtype=float)).dropna().isin([0.0, 1.0]).all():
+        raise UserError("reject: neither 0 nor 1 in some row; give 1 where the test rejects, and 0 where it does not")
     index = [name for name in table if name not in (*RESULTS, "failure", truth, df)]
     if clash := {*index} & {*OF_FUNCTIONS, "replicates"}:
         raise UserError(f"{min(clash)}: the name of a measure, and of no factor; rename or drop the column")
@@ -176,7 +179,7 @@ def performance(
     # Which rows there are stands in a column that is no factor's.
     given = table.assign(failure=1.0).set_index(index).to_xarray()
     there, arrays = given["failure"] == 1.0, {name: given[name] for name in RESULTS if name in given}
-    critical = stats.t.ppf((1 + level) / 2, given[df] if isinstance(df, str) else df or np.inf)
+    critical = stats.t.ppf((1 + level) / 2, given[df] if isinstance(df, str) else np.inf if df is None else df)
     defined = there & np.isfinite(arrays["estimate"])
     if "se" in arrays:
         half = critical * arrays["se"]

@@ -61,8 +61,7 @@ def test_dict_path_study_and_design__give_the_same_numbers(found, tmp_path):
     for design in (path, str(path), simstudy.Study.of(path), simstudy.check(path)["quick"]):
         again = simstudy.run(design, output=output, executor="serial")
         xr.testing.assert_equal(cells_of(again), cells_of(results))
-    stored = simstudy.open_results(output / "tiny" / "quick")
-    assert stored.attrs["design"] == DESIGN
+    assert simstudy.open_results(output / "tiny" / "quick").attrs["design"] == DESIGN
     assert simstudy.plan(path, output=tmp_path).grids[0].cells == 6
 
 

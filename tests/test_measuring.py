@@ -62,7 +62,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     np.testing.assert_allclose(*(t.sel(replicates="common")[names].to_dataarray() for t in (found.sel(n=50), common)))
     # A failure without a row, and a method without standard errors, which has what follows from estimates.
     table = table[~((table.model == "Exp") & (table.dataset < 10))]
-    assert measured(table.assign(row=1)).convergence.values[0].tolist() == [[0.99], [0.9]]
+    assert measured(table.assign(row=1).rename(columns={"row": 7})).convergence.values[0].tolist() == [[0.99], [0.9]]
     table.loc[table.model == "Exp", "se"] = np.nan
     found = measured(table).sel(replicates="available", estimator="Exp")
     assert found.bias == pytest.approx(RELHAZ.theta_Exp[10:].mean() + 0.5) and found.n_replicates == 90
@@ -94,6 +94,9 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
         (lambda t: t[:0], {}, "table: a DataFrame; give a pandas.DataFrame with rows .of polars: to_pandas"),
         (lambda t: t.to_dict("records"), {}, "table: a list; give a pandas.DataFrame"),
         (lambda t: t, {"level": 95}, "level = 95: must be between 0 and 1"),
+        (lambda t: t.assign(nu="5"), {"df": "nu"}, "nu: of type str, no real numbers"),
+        (lambda t: t.assign(lower=0.0), {}, "'upper': no column of the table; it has dataset, "),
+        (lambda t: t.assign(reject=0.04), {}, "reject: neither 0 nor 1 in some row; give 1 where the test rejects"),
     ],
 )
 def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):

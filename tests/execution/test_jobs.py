@@ -29,8 +29,7 @@ job_script(Jobs(2, Path("a")))  # so that dask-jobqueue has brought its defaults
 
 def test_job_script__asks_for_what_the_configuration_states(tmp_path):
     folder = tmp_path / "folder"
-    plain = job_script(Jobs(2, folder))
-    assert "#SBATCH --cpus-per-task=1\n#SBATCH --mem=2G\n" in plain
+    assert "#SBATCH --cpus-per-task=1\n#SBATCH --mem=2G\n" in job_script(Jobs(2, folder))
     with dask.config.set({"jobqueue.slurm": dask.config.get("jobqueue.slurm") | STATED}):
         lines = job_script(Jobs(2, folder)).splitlines()
     assert lines[0] == "#!/usr/bin/env bash"

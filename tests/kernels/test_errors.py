@@ -100,8 +100,7 @@ def test_queries_that_fill_lanes__are_computed_in_lanes(n_queries, in_lanes, mon
 def test_kept_memory__is_that_of_one_thread():
     made = kept_by_thread(np.zeros)
     with ThreadPoolExecutor(1) as pool:
-        elsewhere = pool.submit(made, 3).result()
-    assert made(3) is made(3) is not elsewhere
+        assert made(3) is made(3) is not pool.submit(made, 3).result()
 
 
 # Two arrays of 20 MiB and one of 3: by itself glibc trims what is freed beyond twice the largest array.
