@@ -16,7 +16,7 @@ def real_array(name: str, given: ArrayLike, wanted: str = "an array of them", ki
         raise ValueError(f"{name} has {n_masked} masked values; remove or fill them, and give {wanted}")
     try:
         array = np.asarray(given)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:
         raise ValueError(f"{name} is not an array: {error}; give real numbers, {wanted}") from None
     if array.dtype.kind not in kinds:
         shown = f" = {given!r}" if array.ndim == 0 else ""

@@ -83,7 +83,7 @@ def nw_ensemble(
         If an argument has the wrong shape, holds NaN or masked values, or is out of range.
     """
     weights = _projections(projections)
-    n_heads, n_features, head_dim = weights.shape
+    n_heads, n_features, _ = weights.shape
     x = _array("keys", keys, ("n", n_features))
     vectors = real_array("values", values, f"shape ({len(x)},) or ({len(x)}, v)").ndim == 2
     y = _array("values", values, (len(x), "v") if vectors else (len(x),))
@@ -91,9 +91,7 @@ def nw_ensemble(
     b = _bandwidth(bandwidth)
     if logits not in LOGITS:
         raise ValueError(f"logits = {logits!r}; give one of {', '.join(LOGITS)}")
-    own = weights
-    if query_projections is not None:
-        own = _array("query_projections", query_projections, (n_heads, n_features, head_dim))
+    own = weights if query_projections is None else _array("query_projections", query_projections, weights.shape)
     if combination is not None and output_projections is not None:
         raise ValueError("combination beside output_projections, which combine heads themselves; give one of them")
     a = np.full(n_heads, 1.0 / n_heads) if combination is None else _array("combination", combination, (n_heads,))
@@ -144,7 +142,7 @@ def nw_ensemble(
 
 
 def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
-    visible = np.asarray(given)
+    visible = real_array("mask", given, f"booleans of shape {shape}", "biufcO")
     if visible.shape != shape or visible.dtype != bool:
         raise ValueError(f"mask is {visible.dtype} of shape {visible.shape}; give booleans of shape {shape}")
     if not (sees := visible.any(axis=1)).all():

@@ -5,6 +5,7 @@ import re
 import naive
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 from pages import bandwidth_of
 from scipy.optimize import brentq
@@ -170,6 +171,7 @@ MISTAKES = [
     ({"keys": GIVEN["keys"] + 0j}, "keys has dtype complex128; give real numbers"),
     ({"keys": [["a"] * D] * N}, "keys has dtype <U1; give real numbers"),
     ({"keys": [[1.0, 2.0], [1.0]]}, "keys is not an array"),
+    ({"keys": torch.ones(N, D, requires_grad=True)}, "keys is not an array: Can't call numpy() on Tensor that"),
     ({"values": np.full(N, 1e51)}, "values holds 1e+51, beyond 1e+50; give it in another unit"),
     ({"values": np.ones(N + 1)}, "values has shape (31,); give (30,)"),
     ({"queries": np.ones((Q, 1))}, "queries has shape (4, 1); give (Q, 5)"),
@@ -180,6 +182,7 @@ MISTAKES = [
     ({"query_projections": np.ones((H, D, 1))}, "query_projections has shape (3, 5, 1); give (3, 5, 2)"),
     ({"mask": np.ones((Q, N))}, "mask is float64 of shape (4, 30); give booleans of shape (4, 30)"),
     ({"mask": np.eye(Q, N, -1) > 0}, "mask lets query 0 see no key; let each see one at least"),
+    ({"mask": np.ma.masked_less(SEEN, 1)}, "mask has 72 masked values; remove or fill them, and give booleans"),
     ({"value_projections": np.ones((H, 2, 2))}, "value_projections has shape (3, 2, 2); give (3, 1, k)"),
     ({"output_projections": np.ones((H, 2, 2))}, "output_projections has shape (3, 2, 2); give (3, 1, c)"),
     ({"output_projections": np.ones((H, 1, 2)), "combination": [1.0, 0.0, 0.0]},
