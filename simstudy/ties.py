@@ -75,10 +75,10 @@ def tied_sets(numbers: Any, **columns: Any) -> Ties:
     found = sorted(sets, key=lambda each: f"{each:0{n}b}"[::-1], reverse=True)
     members = [" ".join(str(k) for k, each in enumerate(found, 1) if each >> i & 1) for i in range(n)]
     conditions = pd.DataFrame([table.conditions[j] for j in order])
-    errors = [float(estimates.combine({j: 1.0}).mcse) for j in order]
+    errors = np.where(estimates.n_blocks[order] > 1, [estimates.combine({j: 1.0}).mcse for j in order], np.nan)
     conditions = conditions.assign(mean=estimates.values[order], error=errors, sets=members)
-    numbers_of_pairs = {"difference": apart.value[first, second], "error": apart.mcse[first, second], "p": p}
-    pairs = pd.DataFrame({"first": first, "second": second} | numbers_of_pairs)
+    pairs = pd.DataFrame({"first": first, "second": second, "difference": apart.value[first, second], "p": p})
+    pairs.insert(3, "error", np.where(apart.n_blocks > 1, apart.mcse, np.nan)[first, second])
     note = f"Conditions that share a set are not shown to differ; {counted(len(p), 'pair')}, "
     note += f"{counted(len(sets), 'set')}. The chance that any two equal means are told apart is at most "
     note += f"{100 * LEVEL:g} %, {'at one look' if table.one_look else 'at any number of looks'} (Holm)."

@@ -177,9 +177,8 @@ class Verdicts:
             return f'Verdicts hold at {self.looks}: {are} at one look (looks = "one").'
         would = f"intervals of means would be {long}" if math.isfinite(ratio) else fewest
         held = f"Verdicts hold at {self.looks}, at as many units as were fixed before; at any number of looks {would}."
-        if not self._doubtful:
-            return held
-        return f"{held} In {counted(self._doubtful, 'comparison')} units are too few or too skewed for Student's t."
+        few = f" In {counted(self._doubtful, 'comparison')} units are too few or too skewed for Student's t."
+        return held + few * bool(self._doubtful)
 
     @property
     def wanted(self) -> list[str]:

@@ -18,8 +18,8 @@ from simstudy.design.settings.records import Line, Record, hint
 from simstudy.errors import UserError, printable
 from simstudy.verdicts.estimates import Estimates
 
-LARGEST = 1e100
-"""Magnitude of a number beyond which sums of squares overflow."""
+SMALLEST, LARGEST = 1e-60, 1e100
+"""Magnitudes of numbers between which sums of powers neither vanish nor overflow."""
 MANY = 8
 """Rows from which successive integers are no coincidence, and conditions from which one row each is a mistake."""
 MOST = 20_000
@@ -128,6 +128,8 @@ def numbers_of(table: Table, compared: Iterable[Sequence[int]] | None = None) ->
         lacking = f"no number, and {int(missing.any(axis=1).sum())} of {len(missing)} units lack one"
         remedy = 'mend that, or state missing = "drop" (option --drop) if it is missing by chance alone'
         raise UserError(f"{place}: {lacking}; {remedy}; units of separate experiments need separate names")
+    if 0.0 < np.abs(table.values[:, chosen]).max(initial=0.0, where=there[:, chosen]) < SMALLEST:
+        raise UserError(f"numbers: all below {SMALLEST:g}, so that their squares vanish; give them in another unit")
     part = _parts(patterns, groups)
     estimates, used = _means(table, there, [np.flatnonzero(chosen & (part == k)) for k in np.unique(part[chosen])])
     return Numbers(estimates, used, missing)
@@ -141,8 +143,7 @@ def _parts(there: NDArray[np.bool_], groups: Sequence[Sequence[int]]) -> NDArray
         unit, place = np.nonzero(there[:, group])
         ends.append((np.asarray(group)[place], n + k * n_units + unit))
     edges, size = np.concatenate(ends, axis=1), n + len(groups) * n_units
-    found: NDArray[np.intp] = connected_components(coo_array((np.ones(len(edges[0]), bool), edges), (size, size)))[1]
-    return found[:n]
+    return np.asarray(connected_components(coo_array((np.ones(len(edges[0]), bool), edges), (size, size)))[1][:n])
 
 
 def _means(

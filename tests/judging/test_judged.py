@@ -129,6 +129,7 @@ HOLED.loc[4, "b"] = np.nan
     [
         (HOLED, {}, 'unit 4, condition = b: no number, and 1 of 90 units lack one; mend that, or state missing'),
         (TWO.replace({VALUES[2, 0]: np.inf}), {}, "unit 2, condition = a: infinite"),
+        (TWO * 1e-80, {}, "numbers: all below 1e-60, so that their squares vanish; give them in another unit"),
         (TWICE, {"unit": "task", "value": "score"}, "task = 0, model = A, size = 10: two numbers"),
         (LONG, {"unit": "tusk", "value": "score"}, "unit = 'tusk': no column of the numbers; did you mean \"task\"?"),
         (LONG, {"value": "score"}, "unit: missing; name the column of units"),
@@ -321,7 +322,7 @@ def test_mistakes_in_claims__are_those_of_designs(claims, said):
         simstudy.judge(PAIR, claims)
     assert said in str(refused.value)
     for argument, given in {"missing": "maybe", "cluster": 3, "factors": "size"}.items():
-        with pytest.raises(UserError, match=f"^judge: {argument} = "):
+        with pytest.raises(UserError, match=f"^judge: {argument} = .*: Input should be (a valid (str|list)|'ref)"):
             simstudy.judge(PAIR, {"c": {"kind": "larger_than", "value": 9.0}}, **{argument: given})
 
 
@@ -434,5 +435,6 @@ def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
     assert {"a", "b"} <= {name for name, each in zip(order, sets, strict=True) if each & sets[order.index("a")]}
     with pytest.raises(UserError, match="1 conditions; give 2 to 200"):
         simstudy.tied_sets(frame[["a"]])
+    assert all(each.error.isna().all() for each in simstudy.tied_sets(frame[:1], looks=looks)[:2])
     skewed = {"a": np.arange(99.0) ** 9, "b": np.zeros(99)}
     assert ("In 1 pair units are" in simstudy.tied_sets(skewed, looks=looks).note) == (looks == "one")
