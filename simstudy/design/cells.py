@@ -85,13 +85,14 @@ def _drawn(document: Document, name: str, files: OwnFiles, of_functions: bool, d
             each = grid.model_copy(update={"settings": grid.settings | drawn | seeds})
             found.append(_crossed(document, name, each, files, of_functions))
         except DesignError as error:
+            first = error.problems[0]
+            impossible = mistake(first.path.replace(".settings.", ".domain."), first.value, first.remedy)
             if not found and len(known) > TRIES:
-                first = error.problems[0]
-                raise mistake(first.path.replace(".settings.", ".domain."), first.value, first.remedy) from None
+                break
         if len(found) == grid.cells:
             return [cell for cells in found for cell in cells]
     remedy = f"only {len(found)} different settings of the domain are possible; widen it, or ask for fewer cells"
-    raise mistake(f"grids.{name}.cells", grid.cells, remedy)
+    raise mistake(f"grids.{name}.cells", grid.cells, remedy) if found else impossible
 
 
 def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_functions: bool) -> list[Cell]:

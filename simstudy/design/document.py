@@ -121,7 +121,7 @@ class Law(Record):
 
     uniform: Ends | None = None
     log_uniform: Ends | None = None
-    one_of: list[Any] = Field(default_factory=list)
+    one_of: Levels = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_entry(self) -> Self:

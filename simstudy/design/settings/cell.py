@@ -472,8 +472,7 @@ _FIXED = "fixed(value="
 def level(coordinates: dict[str, Any], factor: str) -> Any:
     """Level of a factor in a cell with these coordinates; a rule of bandwidths is one level, whatever its numbers."""
     rule = str(coordinates.get("bandwidth_rule", _FIXED))
-    ruled = factor == "bandwidth" and rule and not rule.startswith(_FIXED)
-    return rule if ruled else coordinates.get(factor, "")
+    return rule if factor == "bandwidth" and rule and not rule.startswith(_FIXED) else coordinates.get(factor, "")
 
 
 def selected(coordinates: Coordinates, selection: dict[str, Any]) -> bool:
