@@ -130,7 +130,7 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     estimates = estimates_from(coordinates, streams, measured, measure)
     both, word = paired(estimates, 0, 1, "ratio" if ratio else "difference")
     here, there = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
-    apart = [name for name in there if text_of(one, name) != text_of(other, name)]
+    apart = [name for name in there if text_of(one, name) != text_of(other, name)] or there[1:]
     text = at(one, here[one["grid"] == other["grid"] :]) + word + at(other, apart).removeprefix(" at")
     numbers = float(both.value), float(both.mcse * both.widening), *interval(both, ERROR_RATE / 2)
     return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(both))

@@ -82,7 +82,7 @@ def open_results(path: str | Path | xr.DataTree) -> xr.DataTree:
 
 def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
     """Return results, or refuse those of another layout."""
-    if "design_hash" not in results.attrs:
+    if "design_hash" not in results.attrs or "cell" not in results.children.get(SETTINGS, xr.DataTree()):
         raise UserError(f"{path}: these are not the results of a study; give the results.nc of a run")
     stated = map(results.attrs.get, ATTRIBUTES)
     if results.attrs.get("layout") != LAYOUT or not all(isinstance(each, str) for each in stated):

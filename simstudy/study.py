@@ -352,7 +352,7 @@ class Findings:
         figures = self.figures
         name = next(iter(figures), "") if figure is None else figure
         if name not in figures:
-            raise UserError(f"figure = {name!r}: not declared by the design; {hint(name, list(figures))}")
+            raise UserError(f"figure = {name!r}: not declared by the design; {hint(str(name), list(figures))}")
         return Plot(draw(figures[name], name, self._results))
 
     def __repr__(self) -> str:

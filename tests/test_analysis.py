@@ -93,6 +93,7 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
         simstudy.contrast(results, *PAIRS[1], "risk")
     found = simstudy.contrast(results, ELSEWHERE, {"grid": "few"}, "mse")
     assert (found.lower, found.upper) == (-np.inf, np.inf)
+    assert simstudy.contrast(results, 0, 0, "mse").statistic.endswith(" minus angle = 0, bandwidth = 0.5")
     assert "16 blocks of replicates or draws, 64 are needed" in repr(found)
     with pytest.raises(UserError, match="no replicate of this cell has an estimate"):
         simstudy.contrast(results, 0, {"grid": "lost"}, "mse")

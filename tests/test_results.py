@@ -122,13 +122,15 @@ def test_files__are_compressed_without_losing_a_digit(results, tmp_path):
 
 def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, monkeypatch):
     foreign = xr.Dataset({"air": ("time", [1.0])})
-    with pytest.raises(UserError, match="not the results of a study"):
-        cells_of(foreign)
+    tree = tree_of(results)
+    for lacking in (foreign, tree.drop_nodes("settings"), tree.filter(lambda node: node.parent)):
+        with pytest.raises(UserError, match="not the results of a study"):
+            cells_of(lacking)
     path = tmp_path / "air.nc"
     foreign.to_netcdf(path, engine="netcdf4")
-    with pytest.raises(UserError, match=r"air\.nc: damaged, or not the results of a study"):
+    with pytest.raises(UserError, match=r"air\.nc: damaged, or not the results of a study; .*, or use open_datatree"):
         open_results(path)
-    store, tree = Store(tmp_path), tree_of(results)
+    store = Store(tmp_path)
     told = r"results\.nc: laid out by another version of simstudy \(0.0.9, commit some commit\); run the study again"
     for change in ({"layout": ""}, {"layout": LAYOUT, "title": 7.0}):
         tree.attrs |= {"simstudy_version": "0.0.9"} | change

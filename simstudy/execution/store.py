@@ -427,7 +427,7 @@ def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
         raise Missing(f"{path}: no results can be read (no such file); run the study first") from None
     bare = content[:-DIGEST_LENGTH]
     if hashlib.sha256(bare).hexdigest().encode() != content[-DIGEST_LENGTH:]:
-        raise UserError(f"{path}: damaged, or not the results of a study; run the study again")
+        raise UserError(f"{path}: damaged, or not the results of a study; run the study again, or use open_datatree")
     try:
         found = loaded(bare)
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
