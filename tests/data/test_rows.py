@@ -71,8 +71,7 @@ def test_every_row__is_as_likely_as_any_other_at_every_place(sampling):
     for place in (0, 7, 49):
         assert stats.chisquare(np.bincount(drawn[:, place], minlength=430)).pvalue > 1e-4
     # Two places are independent, but for a row that cannot come twice.
-    table = np.histogram2d(drawn[:, 0], drawn[:, 1], bins=10)[0]
-    assert stats.chisquare(table.ravel()).pvalue > 1e-4
+    assert stats.chisquare(np.histogram2d(drawn[:, 0], drawn[:, 1], bins=10)[0].ravel()).pvalue > 1e-4
     twice = (drawn[:, 0] == drawn[:, 1]).mean()
     assert twice == 0.0 if sampling == "without" else abs(twice - 1 / 430) < 4 * (4000 * 430) ** -0.5
     assert all(len(set(rows)) == 50 for rows in drawn[:50]) == (sampling == "without")
@@ -102,8 +101,7 @@ def test_any_residual_may_come_to_any_row():
     assert np.abs(nearest - drawn).min(axis=0).max() < 1e-9
     assert drawn.var() == pytest.approx(known.var(), rel=0.05)
     np.testing.assert_allclose(shared.variances(cell), 4 * known.var())
-    own = cell.rows.residuals[draw_rows(cell, 0, 400)]
-    assert abs(np.corrcoef(own.ravel(), drawn.ravel())[0, 1]) < 0.03
+    assert abs(np.corrcoef(cell.rows.residuals[draw_rows(cell, 0, 400)].ravel(), drawn.ravel())[0, 1]) < 0.03
 
 
 def test_paired_residuals_stay_with_their_rows():

@@ -17,8 +17,7 @@ def test_measure_that_some_selected_cells_lack__is_refused_and_that_of_the_other
     text = edited(text, 'hue = "bandwidth"', 'hue = "learner"').replace('x = "angle"', 'x = "n_heads"')
     assert "measure = 'regret': does not exist in 2 of 4 cells (heads); " in mistakes(tmp_path, text)
     where = f'measure = "regret"\nwhere = {{ learner = "{minimal_cell(**ANTS).coordinates["learner"]}" }}'
-    design = loaded(tmp_path, edited(text, 'measure = "regret"', where))
-    assert design.claims["mse-falls"].measure == "regret"
+    assert loaded(tmp_path, edited(text, 'measure = "regret"', where)).claims["mse-falls"].measure == "regret"
 
 
 @pytest.mark.parametrize(

@@ -368,5 +368,4 @@ def test_pair_of_heads__is_that_of_loops(pair, target, others):
 @pytest.mark.parametrize("groups", [1, 4])
 def test_noise_of_heads_that_share_keys__is_that_of_many_keys(groups):
     found = VARIANTS["average"](**VARIANTS["shared_keys"](Draw(400), 16, groups, n_keys=2048))["grouped_noise"]
-    expected = VARIANTS["many_keys"](16, groups)["grouped_noise"]
-    assert found.mean() == pytest.approx(expected, rel=0.02)
+    assert found.mean() == pytest.approx(VARIANTS["many_keys"](16, groups)["grouped_noise"], rel=0.02)

@@ -18,8 +18,7 @@ def texts():
 def test_correlations__are_those_of_loops_over_returned_attention(texts):
     model = STUDY["load"]("rxnmapper")[0]
     model.set_attn_implementation("eager")
-    correlations = STUDY["observed"]("rxnmapper", texts)[0]
-    for text, found in zip(texts, correlations, strict=True):
+    for text, found in zip(texts, STUDY["observed"]("rxnmapper", texts)[0], strict=True):
         with torch.no_grad():
             own = model(torch.tensor(text[None, text > 0]), output_attentions=True).attentions
         weights = np.array([each[0].numpy() for each in own], float)

@@ -96,8 +96,7 @@ def test_page__says_of_each_grid_its_size_target_factors_and_where_theory_applie
     assert "theory, exact: applies to 14 of 28 cells; elsewhere: too many quadrature nodes (14)" in text
     assert "theory, leading order: applies to 26 of 28 cells; elsewhere: query far beyond the keys (2)" in text
     assert "angle [degrees]: 0; 15; 30; 45; 60; 75; 90" in text and "bandwidth b: 0.4; 0.8; attention" in text
-    n_missed = int((~results.precision_reached.values).sum())
-    assert text.count("(short of the target)") == n_missed == 4
+    assert text.count("(short of the target)") == int((~results.precision_reached.values).sum()) == 4
     assert html.count("<tr><td>") >= results.sizes["cell"] and design.text in Page(html).text
     for name in ("design_hash", "engine", "commit", "libraries", "simstudy_version"):
         assert results.attrs[name] in text
