@@ -56,10 +56,6 @@ def results(tmp_path_factory) -> xr.Dataset:
     return cells_of(simstudy.run(loaded(folder, text()), output=folder, executor="serial"))
 
 
-def mcse(results: xr.Dataset, where: dict) -> float:
-    return float(simstudy.details(results, where).mse_contribution.pipe(np.square).sum() ** 0.5)
-
-
 @pytest.mark.parametrize("name", ["difference", "ratio"])
 def test_contrast__is_the_comparison_of_a_claim_to_the_last_bit(results, name):
     (row,) = np.flatnonzero(results.comparison_claim == name)

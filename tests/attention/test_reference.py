@@ -74,7 +74,6 @@ def test_query_correlation__by_hand():
     assert np.isnan(estimated(constant).estimate["query_correlation"])  # without a warning
 
 
-DRAWN = {"noise_treatment": "drawn"}
 N, QUERIES = 21, {"kind": "gaussian", "count": 6}
 SEEN = np.random.default_rng(7).random((6, N)) < 0.4
 SEEN[3] = SEEN[0]

@@ -87,12 +87,8 @@ TEXT = edited(edited(DESIGN, "mse = 0.05", "mse = 0.02"), "[simulation]", '[simu
 ) + ("\n[grids.again]\nsettings = { angle = 45 }\n[grids.again.factors]\nbandwidth = [0.5]\n")
 
 
-@pytest.fixture
-def design(tmp_path):
-    return load_design(write_design(tmp_path, TEXT))
-
-
-def test_pilot__is_part_of_the_run_and_predicts_its_size(design, tmp_path, monkeypatch):
+def test_pilot__is_part_of_the_run_and_predicts_its_size(tmp_path, monkeypatch):
+    design = load_design(write_design(tmp_path, TEXT))
     monkeypatch.setattr(RunState, "fold", lambda _: None)
     found = plan(design, output=tmp_path, executor="serial")
     pilot = batches(tmp_path)

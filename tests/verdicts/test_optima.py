@@ -1,5 +1,6 @@
 """Optima, how they move, and orderings: against cases by hand, numerical derivatives and repeated draws."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,12 +39,9 @@ def test_profile__finds_the_vertex_of_a_parabola_in_the_logarithm():
     assert Profile(levels, np.array([8.0, 4.0, 2.0, 1.0])).refined == pytest.approx(8.0)
 
 
-DIMS = [1.0, 2.0, 4.0, 8.0, 16.0]
-
-
 def allocation(error: float, law) -> tuple[Estimates, list[int]]:
     """Least at head_dim = law(n), with a bandwidth whose second level is worse everywhere."""
-    crossed = [(n, dim, worse) for n in (128, 512, 2048, 8192, 32768) for dim in DIMS for worse in (0, 1)]
+    crossed = [*itertools.product((128, 512, 2048, 8192, 32768), 2.0 ** np.arange(5), (0, 1))]
     values = [1 + (np.log(dim) - np.log(law(n))) ** 2 + worse for n, dim, worse in crossed]
     levels = [{"n_keys": n, "head_dim": dim, "bandwidth": (1.0 + worse) / 2} for n, dim, worse in crossed]
     return noisy(levels, values, error), list(range(len(levels)))

@@ -1,7 +1,6 @@
 """Control by expansion: it meets exact theory, its intervals cover, and it is nowhere worse than plain Monte Carlo."""
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,6 @@ AT_ONCE = 4e6
 WORST = 0.95
 RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, 0.5]}
 GAUSSIAN = {"kind": "gaussian", "count": 4, "scale": 0.6}
-DESIGNS = Path(__file__).parents[2] / "designs"
 
 
 def cell_of(**settings):
