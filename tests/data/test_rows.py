@@ -169,16 +169,6 @@ def test_target_and_scale__are_those_of_the_rows_that_are_kept():
     assert abs(cell.rows.residuals.mean()) < 1e-12 and len(cell.rows.residuals) == 158
 
 
-def test_data_that_differ_in_their_last_rows_alone__are_not_drawn_for_one_another(tmp_path):
-    table = np.random.default_rng(0).normal(size=(40, 3))
-    found = []
-    for number in range(2):
-        np.save(tmp_path / f"{number}.npy", table + number * (np.arange(40) == 39)[:, None])
-        keys = SPLIT | {"path": f"{number}.npy", "response": "2", "columns": ["0", "1"]}
-        found.append(split(folder=tmp_path, keys=keys))
-    assert found[0].data_id != found[1].data_id
-
-
 def test_a_study__says_what_it_averages_over_and_a_confirmation_has_other_splits(tmp_path):
     study = simstudy.Study("splits", title="Splits", aim="A test.").estimator(bandwidth=1.0)
     study.data(n_keys=20, n_features=2, regression=FITTED, key_distribution=SPLIT)
