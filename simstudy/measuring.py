@@ -55,15 +55,16 @@ def estimates(
     UserError
         If the study has no functions, these are not trusted, or a number of replicates is impossible.
     """
-    if type(replicates) is not int or replicates < 1:
+    if type(replicates) is bool or not isinstance(replicates, int | np.integer) or replicates < 1:
         raise UserError(f"replicates = {replicates!r}: must be a whole number, at least 1")
+    confirm = design.attrs.get("confirmation_text") or None if isinstance(design, xr.DataTree) else None
     if isinstance(given := design, xr.DataTree):
-        place = Path(given.encoding.get("source", "/of/none")).parent.with_name("design.json")
+        place = Path(given.encoding.get("source", "/of/no/run/at/all")).parents[3 if confirm else 1] / "design.json"
         if not place.is_file():
             name = given.name or given.attrs["study"]
             raise UserError(f"results of {name}: not of simulate; give the design, and trust=[FILE]")
         design, profile = place, str(given.attrs["profile"])
-    loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
+    loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
     planned = [(each, each.cell.functions) for each in loaded.cells if each.cell.functions is not None]
     if not planned:
         raise UserError(f"{loaded.study.name}: no grid of functions; choose a study whose methods are functions")

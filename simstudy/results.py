@@ -236,10 +236,9 @@ _NAMED = ("index", "look", "drawn", "end", "figure")
 
 def _places(name: str, variable: Variable) -> list[tuple[str, str, list[int] | None]]:
     """Where in a grid a variable of the table lies: groups, its name there, and which sources of it."""
-    if name == "inapplicable":
-        return [(THEORY, name, [1, 2])]
     if "source" in variable.dims:
-        return [("", name, [0]), (THEORY, name, [1, 2])]
+        estimated = [] if name == "inapplicable" else [("", name, [0])]
+        return [*estimated, (THEORY, name, [1, 2])]
     if "figure" in variable.dims or "drawn" in variable.dims:
         return [(FIGURES, name, None)]
     if name.endswith("_mcse"):

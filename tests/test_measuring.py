@@ -157,6 +157,9 @@ def test_measures_of_means_and_the_table__are_those_of_numpy(tmp_path):
     of_table = simstudy.performance(table, reference="mean").sel(replicates="common", estimator="shrunk", n=5, by=0.5)
     assert of_table.relative_precision.item() == pytest.approx(3.0)
     assert of_table.bias.item() == pytest.approx(e.mean() - 2.0)
+    confirmed = simulated(tmp_path, confirm="other numbers")
+    means = simstudy.estimates(confirmed, replicates=np.int64(1024)).groupby("n").estimate.mean()
+    assert confirmed["simulation"].bias.values.ravel() == pytest.approx(means.values - 2.0)
 
 
 def both(self):

@@ -31,8 +31,8 @@ def _table(name: str, record: type[Record]) -> Callable[..., Study]:
 class Study(dict[str, Any]):
     """A design written in Python: one method for each table of a design file; dict methods edit the tables.
 
-    Values are those of TOML; tuples, ranges, NumPy arrays and NumPy numbers are converted.  Mistakes are reported when
-    the study is checked, planned or run.
+    Values are those of TOML; tuples, NumPy arrays and numbers, and ranges of levels are converted.  Mistakes are
+    reported when the study is checked, planned or run.
 
     Parameters
     ----------

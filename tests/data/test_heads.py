@@ -51,8 +51,7 @@ def test_angles__are_those_constructed(degrees):
 @pytest.mark.parametrize("radians", [1e-4, 1e-9, 1e-13])
 def test_angles__keep_their_digits_when_tiny(radians):
     pair = turned(math.degrees(radians), 60, rotation=orthogonal_matrix(4, 3))
-    found = principal_angles(pair)[0, 1]
-    np.testing.assert_allclose(found, [radians, math.pi / 3], rtol=1e-9, atol=2e-15)
+    np.testing.assert_allclose(principal_angles(pair)[0, 1], [radians, math.pi / 3], rtol=1e-9, atol=2e-15)
     # Negative control: the arc cosine alone loses them.
     bases = orthonormal_bases(pair)
     cosines = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False)

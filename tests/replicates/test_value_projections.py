@@ -38,8 +38,7 @@ def test_overlap__has_mean_1_and_random_projections_are_as_alike_as_uniform_draw
     found = overlap(cell_of("random", value_projections=RANDOM | {"output": output}, **settings))
     np.testing.assert_allclose(np.diagonal(found), found[0, 0])
     apart = found[~np.eye(40, dtype=bool)] * 3.0 / found[0, 0]
-    expected = 9.0 / 6.0 if output == "transposed" else 0.0
-    assert abs(apart.mean() - expected) < 0.15
+    assert abs(apart.mean() - (9.0 / 6.0 if output == "transposed" else 0.0)) < 0.15
     assert apart.std() > 0.2
 
 
