@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+LARGEST = 1e50
+"""Size of numbers, and of the reciprocal of a bandwidth, up to which no logit leaves float64."""
 MAX_NUMBERS = 1 << 30
 """Most numbers of an array: 8 GiB.  A view that repeats one number may claim any size, and copies would take it."""
 
@@ -31,6 +33,14 @@ def real_number(name: str, given: Any) -> float:
     number = real_array(name, given, "one number", "fiu")
     if number.ndim:
         raise ValueError(f"{name} has shape {number.shape}; give one number")
+    return float(number)
+
+
+def positive(name: str, given: Any) -> float:
+    """Return an argument as one positive number whose square leaves float64 in no formula."""
+    number = real_array(name, given, "one positive number", "fiu")
+    if number.ndim or not 1.0 / LARGEST <= float(number) <= LARGEST:
+        raise ValueError(f"{name} = {given!r}; give one positive number, {1.0 / LARGEST:g} to {LARGEST:g}")
     return float(number)
 
 

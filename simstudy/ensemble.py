@@ -1,12 +1,10 @@
 """One ensemble on the caller's own arrays, and the geometry of its heads: labelled in meaning, plain arrays in."""
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from simstudy.arguments import real_array
+from simstudy.arguments import LARGEST, positive, real_array
 from simstudy.attention.mechanism import Inputs, evaluate
 from simstudy.data import geometry
 from simstudy.data.heads import common_part
@@ -14,8 +12,6 @@ from simstudy.design.settings.cell import Estimator
 from simstudy.kernels import project
 
 LOGITS = ("distance", "dot_product")
-LARGEST = 1e50
-"""Size of numbers, and of the reciprocal of a bandwidth, up to which no logit leaves float64."""
 
 
 def nw_ensemble(
@@ -88,7 +84,7 @@ def nw_ensemble(
     vectors = real_array("values", values, f"shape ({len(x)},) or ({len(x)}, v)").ndim == 2
     y = _array("values", values, (len(x), "v") if vectors else (len(x),))
     points = _array("queries", queries, ("Q", n_features))
-    b = _bandwidth(bandwidth)
+    b = positive("bandwidth", bandwidth)
     if logits not in LOGITS:
         raise ValueError(f"logits = {logits!r}; give one of {', '.join(LOGITS)}")
     own = weights if query_projections is None else _array("query_projections", query_projections, weights.shape)
@@ -201,7 +197,7 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
         If the projections have the wrong shape or rank, hold NaN or infinity, or the bandwidth is not positive.
     """
     weights = _full_rank(_projections(projections))
-    b = np.nan if bandwidth is None else _bandwidth(bandwidth)
+    b = np.nan if bandwidth is None else positive("bandwidth", bandwidth)
     return xr.DataArray(
         geometry.diversity_indices(weights, b),
         dims="index",
@@ -243,10 +239,3 @@ def _full_rank(weights: np.ndarray) -> np.ndarray:
         head, p = int(np.argmin(ranks)), weights.shape[2]
         raise ValueError(f"projections of head {head} have rank {ranks[head]} < p = {p}: it spans no p-space")
     return weights
-
-
-def _bandwidth(given: Any) -> float:
-    number = real_array("bandwidth", given, "one positive number", "fiu")
-    if number.ndim or not 1.0 / LARGEST <= float(number) <= LARGEST:
-        raise ValueError(f"bandwidth = {given!r}; give one positive number, {1.0 / LARGEST:g} to {LARGEST:g}")
-    return float(number)

@@ -238,8 +238,9 @@ def test_arrays_that_are_none__are_refused_by_theory_too(function):
             function(array)
 
 
-@pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked])
+@pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked, 0, -1.0, 1e300, float("nan")])
 def test_bandwidth_of_theory_and_of_indices__is_a_number(bandwidth):
+    assert theory.origin_correlation(np.float16([0.5]), 1.0) == theory.origin_correlation([0.5], 1.0)
     for function in (theory.origin_correlation, theory.averaged_noise_ratio, lambda _, b: head_diversity(np.eye(3), b)):
         with pytest.raises(ValueError, match="bandwidth"):
             function([0.5, 1.0], bandwidth)

@@ -98,8 +98,7 @@ def test_run__tells_how_far_it_is_only_where_somebody_watches(found, capsys, mon
     simstudy.run(design, output=output, executor="serial")
     assert capsys.readouterr() == ("", "")
     with monkeypatch.context() as patched:
-        console = type(terminal._output)(force_terminal=True, width=120)
-        patched.setattr(terminal, "_output", console)
+        patched.setattr(terminal, "_output", type(terminal._output)(force_terminal=True, width=120))
         simstudy.run(design, output=output / "watched", executor="serial")
     assert "6/6 cells" in capsys.readouterr().out
 

@@ -8,7 +8,7 @@ signal adds its own part, which may be negative.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simstudy.arguments import real_array, real_number
+from simstudy.arguments import positive, real_array, real_number
 from simstudy.theory.functions import Array
 
 
@@ -30,9 +30,8 @@ def origin_correlation(angles: ArrayLike, bandwidth: float) -> Array:
     (...) array
         In (0, 1]; 1 for angles of 0.
     """
-    angles, bandwidth = real_array("angles", angles), real_number("bandwidth", bandwidth)
-    excess = np.sin(angles) ** 2 / (bandwidth**2 * (bandwidth**2 + 2))
-    return np.prod(1 + excess, axis=-1) ** -0.5
+    angles, square = real_array("angles", angles).astype(float), positive("bandwidth", bandwidth) ** 2
+    return np.prod(1 + np.sin(angles) ** 2 / (square * (square + 2)), axis=-1) ** -0.5
 
 
 def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidth: float) -> Array:
@@ -53,7 +52,7 @@ def noise_ratio(first: ArrayLike, second: ArrayLike, angles: ArrayLike, bandwidt
         Of one head with itself n over its effective number of keys.
     """
     alpha, beta = real_array("first", first), real_array("second", second)
-    cosine, width = np.cos(real_array("angles", angles)), 1 + real_number("bandwidth", bandwidth) ** 2
+    cosine, width = np.cos(real_array("angles", angles).astype(float)), 1 + positive("bandwidth", bandwidth) ** 2
     squares = alpha**2 + beta**2
     exponent = (width * squares - 2 * cosine * alpha * beta) / (width**2 - cosine**2) - squares / width
     return np.prod((1 - (cosine / width) ** 2) ** -0.5 * np.exp(-0.5 * exponent), axis=-1)
@@ -78,7 +77,7 @@ def averaged_noise_ratio(angles: ArrayLike, bandwidth: float, query_scale: float
     (...) array
         n Cov / sigma^2, averaged.
     """
-    cosine, width = np.cos(real_array("angles", angles)), 1 + real_number("bandwidth", bandwidth) ** 2
+    cosine, width = np.cos(real_array("angles", angles).astype(float)), 1 + positive("bandwidth", bandwidth) ** 2
     scale = real_number("query_scale", query_scale)
     alike = 1 - scale**2 * cosine * (1 + cosine) / (width * (width + cosine))
     apart = 1 + scale**2 * cosine * (1 - cosine) / (width * (width - cosine))

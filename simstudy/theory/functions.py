@@ -99,8 +99,7 @@ def regression_function(regression: choices.Regression, n_features: int) -> Func
             return zero._replace(curvature=regression.amplitude / 2 * both)
         case choices.Ridge():
             direction = _padded(regression.direction, n_features)
-            frequencies = regression.frequency * direction / np.linalg.norm(direction)
-            return _waves(regression, np.ones(1), frequencies[None])
+            return _waves(regression, np.ones(1), regression.frequency * direction[None] / np.linalg.norm(direction))
         case choices.Additive():
             n_active = n_features if regression.n_active is None else regression.n_active
             if n_active > n_features:

@@ -7,7 +7,7 @@ share, B = 1 + b^2, and the mean over queries x ~ N(0, s^2 I).
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simstudy.arguments import real_array, real_number
+from simstudy.arguments import positive, real_array, real_number
 from simstudy.theory.closed_forms import averaged_noise_ratio
 from simstudy.theory.functions import Array
 
@@ -39,7 +39,7 @@ def isotropic_bias(
         In units of the variance of the target; it rises in no angle.
     """
     angles, square = real_array("angles", angles), real_array("frequency_sd", frequency_sd) ** 2
-    width, scale = 1 + real_number("bandwidth", bandwidth) ** 2, real_number("query_scale", query_scale) ** 2
+    width, scale = 1 + positive("bandwidth", bandwidth) ** 2, real_number("query_scale", query_scale) ** 2
     p = angles.shape[-1]
 
     def product(sines: Array) -> Array:
@@ -78,7 +78,7 @@ def alignment_threshold(
     float
         Above 1 if orthogonal heads always err less, below 0 if aligned ones do.
     """
-    width, scale = 1 + real_number("bandwidth", bandwidth) ** 2, real_number("query_scale", query_scale) ** 2
+    width, scale = 1 + positive("bandwidth", bandwidth) ** 2, real_number("query_scale", query_scale) ** 2
     noise, reduced = real_number("noise_sd", noise_sd) ** 2, 1 - 1 / width
     ratio = float(averaged_noise_ratio(np.zeros(head_dim), bandwidth, query_scale))  # E R(x)
     # Under the weight R(x), a coordinate of x that the head sees has this variance; its key is moved by `moved` x.

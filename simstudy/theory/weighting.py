@@ -125,8 +125,10 @@ def optimal_weights(
     Raises
     ------
     ValueError
-        If the matrix is not finite, symmetric and positive semidefinite.
+        If the matrix is not finite, symmetric and positive semidefinite, or there is no such class.
     """
+    if within not in CLASSES:
+        raise ValueError(f"within = {within!r}; give one of {', '.join(CLASSES)}")
     matrix = solved = semidefinite("error_moment", error_moment)
     rank, n_heads, trace = _rank(matrix), len(matrix), np.trace(matrix)
     if within != "affine":

@@ -85,6 +85,8 @@ def test_cancelling_errors_leave_no_risk_where_the_pseudo_inverse_does():
 def test_what_is_no_moment_matrix_is_refused(moment, word):
     with pytest.raises(ValueError, match=word):
         w.optimal_weights(moment)
+    with pytest.raises(ValueError, match="within = 'x'; give one of affine, simplex, front_greater"):
+        w.optimal_weights(np.eye(2), "x")
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
