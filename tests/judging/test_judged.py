@@ -418,8 +418,7 @@ print(int(re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())[1])
 
 @pytest.mark.parametrize("looks", ["one", "any"])
 def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
-    rng = np.random.default_rng(3)
-    means = [0.0, 0.0, 0.3, 0.5, 0.5, 0.8]
+    rng, means = np.random.default_rng(3), [0.0, 0.0, 0.3, 0.5, 0.5, 0.8]
     frame = pd.DataFrame(rng.normal(size=(300, 6)) + rng.normal(size=(300, 1)) + means, columns=list("abcdef"))
     found = simstudy.tied_sets(frame, looks=looks)
     order = found.conditions.condition.tolist()
@@ -436,5 +435,6 @@ def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
     with pytest.raises(UserError, match="1 conditions; give 2 to 200"):
         simstudy.tied_sets(frame[["a"]])
     assert all(each.error.isna().all() for each in simstudy.tied_sets(frame[:1], looks=looks)[:2])
-    skewed = {"a": np.arange(99.0) ** 9, "b": np.zeros(99)}
-    assert ("In 1 pair units are" in simstudy.tied_sets(skewed, looks=looks).note) == (looks == "one")
+    for power, names, said in ((9, "b", "In 1 pair units are"), (2, "bcdef", "In 5 pairs units are")):  # by all pairs
+        skewed = {"a": np.arange(99.0) ** power} | dict.fromkeys(names, np.zeros(99))
+        assert (said in simstudy.tied_sets(skewed, looks=looks).note) == (looks == "one")
