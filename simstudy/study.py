@@ -30,9 +30,8 @@ from simstudy.design.settings.choices import GradientBoostingLearner, RandomFore
 from simstudy.design.settings.records import hint
 from simstudy.errors import PrecisionWarning, UserError, require_extra
 from simstudy.execution.provenance import provenance
-from simstudy.execution.shares import part_of, require_same_engine
 from simstudy.execution.status import FILE as STATUS_FILE
-from simstudy.execution.status import Status, StatusWriter, is_done, read_status
+from simstudy.execution.status import Status, is_done, read_status
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, store_of
 from simstudy.replicates.allocation import sized
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
@@ -157,8 +156,8 @@ def plan(
     UserError
         If the output cannot be written.
     """
-    from simstudy.execution.executors import open_executor
-    from simstudy.execution.state import RunState, require_memory
+    from simstudy.execution.executors import open_executor, require_memory
+    from simstudy.execution.state import RunState
 
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust)
     require_trust(planned.cell for planned in loaded.cells)
@@ -166,7 +165,7 @@ def plan(
     with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
         loaded = sized(loaded)
         state = RunState(loaded, store, opened.device, **rules_of(loaded))
-        return state.pilot(opened, track, StatusWriter(store, loaded).write)
+        return state.pilot(opened, track, RunState.write_status)
 
 
 def complete(
@@ -193,8 +192,8 @@ def complete(
             status = read_status(design, store)
             if status is not None and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
                 return read_cells(store), status, []
-    from simstudy.execution.executors import Jobs, Meter, open_executor
-    from simstudy.execution.state import RunState, require_memory
+    from simstudy.execution.executors import Jobs, Meter, open_executor, require_memory
+    from simstudy.execution.state import RunState
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
@@ -210,10 +209,9 @@ def complete(
         with open_executor(executor, workers, claim) as opened:
             design, meter = sized(design), Meter()
             theories: dict[int, Any] = {}
-            rules, writer = rules_of(design, theories), StatusWriter(store, design)
-            state = RunState(design, store, opened.device, **rules)
-            state.run(opened, meter, writer, tell, budget=design.budget)
-            writer.write(state)
+            state = RunState(design, store, opened.device, **rules_of(design, theories))
+            state.run(opened, meter, RunState.tell, tell, budget=design.budget)
+            state.write_status()
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
             how: dict[str, Any] = {"executor": by, "workers": opened.workers()}
         store.flush()  # a disk that took no batch takes no results
@@ -233,7 +231,7 @@ def complete(
         damaged = f"{how['batches_damaged']} stored batches were damaged and have been computed again; check the disk"
         notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
         # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-        return read_cells(store, tree), writer.write(state, opened.device), notes
+        return read_cells(store, tree), state.write_status(opened.device), notes
 
 
 def require_trust(cells: Iterable[Cell]) -> None:
@@ -277,13 +275,13 @@ def run_share(
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_trust(planned.cell for planned in design.cells)
+    from simstudy.execution.executors import Meter, open_executor, require_memory
+    from simstudy.execution.state import RunState, part_of, require_same_engine
+
     design = sized(design)
     part, store = part_of(design, share), store_of(design, output, share.replace("/", "-of-"))
     if not part.cells:
         return 0, store.place
-    from simstudy.execution.executors import Meter, open_executor
-    from simstudy.execution.state import RunState, require_memory
-
     with open_executor(executor, workers, partial(require_memory, part.cells)) as opened, store.locked():
         require_same_engine(design, store)
         RunState(part, store).run(opened, Meter(), *([observer] if observer else []), budget=part.budget)

@@ -40,7 +40,7 @@ class Held(UserError):
     """Another process holds the lock."""
 
 
-def due(began: float, seconds: float, share: float) -> float:
+def due(began: float, seconds: float, share: float = 0.02) -> float:
     """Return when to do again what began then: in so many seconds, or in more, for it to take a share of the time."""
     ended = time.monotonic()
     return ended + max(seconds, (ended - began) / share)

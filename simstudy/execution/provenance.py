@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from simstudy.design.document import Design
 from simstudy.design.settings.cell import Cell, contents
 
 PACKAGE = Path(__file__).parents[1]
+_SETTINGS = ("NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES")
+"""Beginnings of the names of environment variables that decide last bits."""
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 
 # Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
@@ -84,6 +87,16 @@ def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any
     """Return versions, commit and machine, as plain data."""
     own = {"simstudy": _version("simstudy"), "commit": _commit(), "engine": engine(device), "data": contents(cells)}
     return own | installation(device)
+
+
+def origin_of(design: Design) -> str:
+    """Return a digest of all that results rest on but the batches: design, its files, code, installation."""
+    # The engine is not asked for, as to compile takes longer than to read all sources, on which it depends.
+    read = contents(planned.cell for planned in design.cells), installation()
+    settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(_SETTINGS))
+    stated = repr((design.text, design.profile, design.confirmation, design.claims, read, settings))
+    files = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+    return hashlib.sha256(b"".join([stated.encode(), *(path.read_bytes() for path in files)])).hexdigest()
 
 
 def installation(device: str = "cpu") -> dict[str, Any]:

@@ -6,6 +6,8 @@ A design may want ten million batches of a cell: tasks are made as they are need
 import json
 import math
 import os
+import re
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +21,10 @@ from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEAS
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Task, run_tasks
-from simstudy.execution.provenance import identity_of
-from simstudy.execution.store import DRAWN, Entry, Finished, Store, entry_of, pack, payloads, size_of
+from simstudy.execution.folder import due
+from simstudy.execution.provenance import engine, identity_of, origin_of
+from simstudy.execution.status import FILE, CellStatus, Status
+from simstudy.execution.store import DRAWN, Entry, Finished, Store, entry_of, index_of, pack, payloads, size_of
 from simstudy.replicates.allocation import (
     GROWTH,
     Shortfall,
@@ -30,7 +34,7 @@ from simstudy.replicates.allocation import (
     next_target,
     shortfall,
 )  # fmt: skip
-from simstudy.replicates.batch import PIECE_BYTES, replicate_bytes, shares_data
+from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
 from simstudy.replicates.population import measured
@@ -39,6 +43,8 @@ PILOT_BATCHES = 4
 """Batches of each cell in a pilot: 64 blocks, from which an MCSE is known to a tenth or so."""
 PIECE = 64
 """Batches of a cell that are held at once, or as many as one block is made of."""
+TELL_SECONDS = 1.0
+"""Time after which a run writes where it stands again."""
 LARGE, CHEAP = 1 << 18, 1000.0
 """Bytes of moments that are kept in any case, and cost of a byte, half a second for a MB, of those computed again."""
 
@@ -93,6 +99,23 @@ class CellProgress:
         return not self.cut and self.shortfall is not None and self.shortfall.ratio <= 1.0
 
     @property
+    def status(self) -> CellStatus:
+        """Where the cell stands, as of the last look."""
+        names, worst = ("identity", "batch_size", "target", "expected", "cut"), self.shortfall
+        furthest = {name: getattr(worst, name) for name in ("measure", "mcse", "wanted")} if worst else {}
+        return CellStatus(
+            **{name: getattr(self, name) for name in names},
+            **furthest,
+            stored=self.target - self.missing,
+            looked=self.done > 0,
+            finished=self.finished and not self.cut,
+            reached=self.finished and self.reached,
+            defined=self.performance is not None,
+            failed=len(self.failed),
+            first_failed=self.failed[0] if self.failed else None,
+        )
+
+    @property
     def first(self) -> int:
         """Batches before the first look."""
         return first_target(self.planned.precision, self.batch_size, population=bool(self.planned.cell.population))
@@ -143,6 +166,7 @@ class RunState:
         control: Callable[[Cell, Performance], Performance] = lambda _, performance: performance,
     ) -> None:
         self._store, self._rule, self._control, self._device = store, rule, control, device
+        self._origin, self._due, self._began, self._found = origin_of(design), -math.inf, time.monotonic(), 0.0
         self.accounts: list[CellProgress] = []
         self._sharers: dict[str, list[CellProgress]] = defaultdict(list)
         for planned in design.cells:
@@ -226,6 +250,7 @@ class RunState:
         for account in self.accounts:
             self._advance(account)
         self._apply_stopping_rule()
+        self._found = self.standing[0]
         return self._tasks(self.accounts, most)
 
     def record(self, task: Task, batches: Sequence[Moments | Draw]) -> Iterator[Task]:
@@ -261,6 +286,28 @@ class RunState:
     def tally(self) -> dict[str, int]:
         """Return how many batches this run computed, and how many it found damaged."""
         return {"batches_computed": len(self._written), "batches_damaged": len(self._damaged)}
+
+    @property
+    def status(self) -> Status:
+        """Where each cell stands as of the last look at it."""
+        (done, expected, *_), left = self.standing, None
+        if self.work_known and done > self._found:
+            left = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
+        cells = tuple(account.status for account in self.accounts)
+        return Status(origin=self._origin, as_of=time.time(), seconds_left=left, cells=cells)
+
+    def write_status(self, device: str = "") -> Status:
+        """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
+        status = self.status.model_copy(update={"results": self._store.digest(device) if device else ""})
+        self._store.files.write(FILE, status.model_dump_json().encode(), flush=False)
+        return status
+
+    def tell(self) -> None:
+        """Write down where each cell stands, if it is time to."""
+        began = time.monotonic()
+        if began >= self._due:
+            self.write_status()
+            self._due = due(began, TELL_SECONDS)
 
     def _advance(self, account: CellProgress) -> None:
         """Look at a cell as long as everything for its next look is stored."""
@@ -433,25 +480,32 @@ def _kept(known: Finished, cell: Cell) -> tuple[int, Performance, tuple[int, ...
     return (known.looks[-1], found, failed) if whole else None
 
 
-def taken(cell: Cell) -> float:
-    """Return the bytes that a batch takes, about: sums of all blocks, and of replicates that are held at once keys."""
-    data, heads, simulation = cell.data, cell.heads, cell.simulation
-    sums = N_BLOCKS * cell.n_queries * cell.n_members * (cell.n_members + 3) // 2 * (1 + cell.controlled) * 8
-    copies = {"identity": 1, "equicorrelated": 3}.get(getattr(data.key_distribution, "structure", ""), 2)
-    numbers = data.n_keys * (copies * data.n_features + heads.n_heads * heads.head_dim + 2)
-    count = max(1, min(simulation.batch_size // N_BLOCKS, PIECE_BYTES // replicate_bytes(cell)))
-    # A third stays with the allocator; some is the same for all.  What functions of the user take is not known.
-    held = count * numbers * (4 if simulation.dtype == "float32" else 8) * 4 / 3 + (10 << 20)
-    return sums + (held if cell.functions is None else 0)
+def part_of(design: Design, share: str) -> Design:
+    """Return the design with the cells of a share such as "3/8" only: none, if there are more shares than cells.
+
+    Cells that would make up one task stay together as long as there are enough of these for all shares.
+    """
+    number, total = map(int, match.groups()) if (match := re.fullmatch(r"(\d{1,9})/(\d{1,9})", share, re.A)) else (0, 0)
+    if not 1 <= number <= total:
+        raise UserError(f"share = {share!r}: must be number/total, such as 3/8, from 1/8 to 8/8")
+    alike: dict[str, list[PlannedCell]] = defaultdict(list)
+    for planned in design.cells:
+        alike[identity_of(planned.cell)].append(planned)
+    sharing: dict[Any, list[list[PlannedCell]]] = defaultdict(list)
+    for cells in alike.values():
+        sharing[shares_data(cells[0].cell)].append(cells)
+    starts = ((group, start) for group in sharing.values() for start in range(0, len(group), CELLS_PER_TASK))
+    units = [[*chain(*group[start : start + CELLS_PER_TASK])] for group, start in starts]
+    if len(units) < total:
+        units = list(alike.values())
+    return design.model_copy(update={"cells": tuple(chain.from_iterable(units[number - 1 :: total]))})
 
 
-def require_memory(cells: Iterable[PlannedCell], free: float, calls: int) -> None:
-    """Refuse a design of which the batches that run at once cannot fit into these bytes."""
-    largest = max(cells, key=lambda planned: taken(planned.cell))
-    if (needed := taken(largest.cell)) * calls > free:
-        smaller = "use fewer keys, features, heads or query points"
-        remedy = f"use at most {free // needed:.0f} of them" if needed <= free else smaller
-        raise UserError(
-            f"grids.{largest.grid}: a batch takes about {needed / 2**30:.2g} GiB of memory, and {calls} workers have "
-            f"{free / 2**30:.2g} GiB together; {remedy}, or more memory"
-        )
+def require_same_engine(design: Design, store: Store) -> None:
+    """Refuse to compute a share beside another whose batches have other bits: a run would compute all of it again."""
+    own = {identity_of(planned.cell) for planned in design.cells}
+    for name in filter(re.compile("[0-9]+-of-[0-9]+").fullmatch, store.files.at("batches").names()):
+        if (found := index_of(store.files, [f"batches/{name}"])) and not own & found.keys():
+            said = f"computed for another design or by another engine than {engine()}"
+            remedy = "use nodes of one processor type and one installation, or move the file"
+            raise UserError(f"{store.folder / 'batches' / name}: {said}; {remedy}")

@@ -364,10 +364,15 @@ class Store:
         entries = [each for stored in self.index.values() for each in stored.values()]
         return sum(1 for _ in payloads(self.files, entries)) == len(entries)
 
-    def digest(self) -> str:
-        """Return a digest of all that is stored."""
-        heads = (entry.head() for each in self.index.values() for entry in each.values())
-        return hashlib.sha256(b"".join(sorted(heads))).hexdigest()
+    def digest(self, device: str) -> str:
+        """Return a digest of the results of a device and of all that is stored; empty if a file of results is not."""
+        heads = sorted(entry.head() for each in self.index.values() for entry in each.values())
+        digest = hashlib.sha256(f"{device} {hashlib.sha256(b''.join(heads)).hexdigest()}".encode())
+        with contextlib.suppress(Missing):
+            for name in (RESULTS_FILE, DETAILS_FILE, PROVENANCE_FILE):
+                digest.update(hashlib.sha256(self.files.read(name, MAX_RESULTS_BYTES)).digest())
+            return digest.hexdigest()
+        return ""
 
     def replace(self, cells: Collection[str], made: Iterable[tuple[Entry, bytes]]) -> None:
         """Put other entries in the place of all of some cells, in one file; a share that runs now keeps its own."""

@@ -19,7 +19,7 @@ from rich.table import Table
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import level
 from simstudy.execution.folder import due
-from simstudy.execution.status import TELL_SHARE, CellStatus, Status
+from simstudy.execution.status import CellStatus, Status
 from simstudy.execution.store import Store
 from simstudy.report import labels
 from simstudy.report.terminal import bar, counted, entry, is_watched, say
@@ -69,7 +69,7 @@ class ProgressDisplay:
         self._unseen = began < self._due
         if not self._unseen:
             self._show()
-            self._due = due(began, SHOW_SECONDS, TELL_SHARE)
+            self._due = due(began, SHOW_SECONDS)
 
     def _show(self) -> None:
         """Cells, error against target, and the time left, which follows the estimated cost of what is to simulate."""

@@ -36,7 +36,6 @@ WALL = {
     "kernels/sealed.py": "keeps compiled code in a cache of its own, in the same way",
     "design/files.py": "reads files that the user names",
     "kernels/compiled.py": "reads sources of the package",
-    "execution/status.py": "reads sources of the package",
     "execution/provenance.py": "reads sources of the package, and what the system says of the processor",
     "execution/executors.py": "reads what the system says of memory",
     "study.py": "reads the script that calls it",

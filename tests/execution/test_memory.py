@@ -12,8 +12,7 @@ from commands import forks, simstudy
 
 from simstudy.errors import UserError
 from simstudy.execution import clusters, executors
-from simstudy.execution.executors import Jobs, open_executor
-from simstudy.execution.state import taken
+from simstudy.execution.executors import Jobs, open_executor, taken
 from simstudy.replicates.batch import simulate_batch
 
 GIB = 1 << 30

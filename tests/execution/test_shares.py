@@ -8,9 +8,8 @@ from stored import batches, numbers, rows
 
 from simstudy import plan
 from simstudy.errors import UserError
-from simstudy.execution import provenance, shares
-from simstudy.execution.shares import part_of
-from simstudy.execution.state import RunState
+from simstudy.execution import provenance, state
+from simstudy.execution.state import RunState, part_of
 from simstudy.execution.store import RUN, store_of
 from simstudy.study import run_share
 
@@ -69,7 +68,7 @@ def test_share_that_runs__is_refused_a_second_time_but_not_its_neighbour(design,
 
 def test_share_of_another_engine__is_refused_by_its_neighbour(design, tmp_path, monkeypatch):
     _, place = run_share(design, "1/4", output=tmp_path, executor="serial")
-    for module in (provenance, shares):
+    for module in (provenance, state):
         monkeypatch.setattr(module, "engine", lambda *_, **__: "another")
     with pytest.raises(UserError, match=r"1-of-4: computed for another .* than another; use nodes of one processor"):
         run_share(design, "2/4", output=tmp_path, executor="serial")

@@ -1,7 +1,6 @@
 """How far a study is, what a plan predicts of it, and a run that stops when its budget is spent."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from builders import DESIGN, edited, run, write_design
@@ -11,10 +10,10 @@ import simstudy
 from simstudy import plan, study
 from simstudy.design.load import load_design
 from simstudy.errors import PrecisionWarning, UserError
-from simstudy.execution import provenance, status
+from simstudy.execution import provenance, state
 from simstudy.execution.executors import Meter
 from simstudy.execution.state import RunState
-from simstudy.execution.status import FILE, Status, StatusWriter, counted, is_done, read_status, status_of
+from simstudy.execution.status import FILE, counted, is_done, read_status
 from simstudy.execution.store import Store, store_of
 from simstudy.report import page
 from simstudy.report.page import require_same_design
@@ -31,9 +30,9 @@ def finished(tmp_path, tiny):
 
 def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_given(finished, monkeypatch):
     design, store = finished
-    state = RunState(design, store, **rules_of(design))
-    state.first_tasks()
-    found, wanted = read_status(design, store), status_of(state, "x")
+    run_state = RunState(design, store, **rules_of(design))
+    run_state.first_tasks()
+    found, wanted = read_status(design, store), run_state.status
     assert found.finished == 6 and found.as_of <= wanted.as_of
     assert found.cells == wanted.cells and found.cells[0].mcse > 0.0
     assert is_done(found, store, "cpu") and not is_done(found, store, "cuda")
@@ -52,7 +51,7 @@ def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_g
 
 def test_status_of_a_run_that_goes_on__counts_batches_that_came_since(tmp_path, monkeypatch):
     """Told once, at the beginning; each batch is counted all the same, and errors are those that were told."""
-    monkeypatch.setattr(status, "TELL_SECONDS", 1e9)
+    monkeypatch.setattr(state, "TELL_SECONDS", 1e9)
     design = load_design(write_design(tmp_path))
     seen, known = [], []
 
@@ -174,16 +173,19 @@ def test_budget__is_not_spent_by_the_pilot_of_batch_sizes(tmp_path, monkeypatch)
 def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
     """By the speed since the run began, not by what was stored before."""
     design, now = load_design(write_design(tmp_path)), [0.0]
-    monkeypatch.setattr(status.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(status, "status_of", lambda *_: Status(origin="", as_of=0.0, cells=()))
-    writer, told = StatusWriter(store_of(design, tmp_path), design), []
+    monkeypatch.setattr(state.time, "monotonic", lambda: now[0])
+    run_state, work, told = RunState(design, store_of(design, tmp_path)), [10, 50, 0, 0], []
+    monkeypatch.setattr(RunState, "standing", property(lambda _: work))
+    run_state.first_tasks()
     for now[0], done, expected, known in (
         (0, 10, 50, True),
         (5, 20, 60, False),
         (10, 30, 60, True),
         (20, 50, 50, True),
     ):
-        told.append(writer.write(SimpleNamespace(standing=(done, expected, 0, 0), work_known=known)).seconds_left)
+        work[:2] = done, expected
+        monkeypatch.setattr(RunState, "work_known", known)
+        told.append(run_state.status.seconds_left)
     assert told == [None, None, 15.0, 0.0]
 
 
@@ -222,7 +224,7 @@ CHANGED = {
     "functions": lambda folder, *_: (folder / "mine.py").write_text(edited(FUNCTIONS, "1.0", "2.0")),
     "a claim's number": lambda folder, *_: (folder / "functions.py").write_text("def number():\n    return 9"),
     "versions": lambda _, store, patch: patch.setattr(provenance, "_version", lambda _: "9.9"),
-    "sources": lambda folder, _, patch: patch.setattr(status, "PACKAGE", folder / "another"),
+    "sources": lambda folder, _, patch: patch.setattr(provenance, "PACKAGE", folder / "another"),
     "environment": lambda _, store, patch: patch.setenv("NUMBA_OF_NO_USE", "1"),
 }
 

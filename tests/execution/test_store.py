@@ -26,7 +26,6 @@ from simstudy.execution import executors, state
 from simstudy.execution.executors import Task, open_executor, run_tasks
 from simstudy.execution.folder import due
 from simstudy.execution.state import RunState
-from simstudy.execution.status import status_of
 from simstudy.execution.store import RUN, Store, read_tree
 from simstudy.replicates.moments import Moments, empty
 from simstudy.report.progress import status_line, status_table
@@ -260,6 +259,6 @@ def test_millions_of_batches__cost_what_is_in_flight(tmp_path, monkeypatch):
     # Three turns of one worker, and the tasks that wait: six cells share each batch.
     assert len(made) <= 3 + 2 * 10
     assert sum(account.missing for account in run_state.accounts) == 6 * 10_000_000
-    status = status_of(run_state, "x")
+    status = run_state.status
     status_table(status, vast)
     assert "0 of 6 cells finished" in status_line(status, store)
