@@ -1,7 +1,7 @@
 """Small valid cells and designs for tests; each keyword replaces one setting."""
 
 import runpy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from simstudy.design.document import Design, PlannedCell, Precision
 from simstudy.design.load import Source, load_design
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.records import DesignError
+from simstudy.errors import UserError
 from simstudy.study import complete
 
 
@@ -174,6 +175,14 @@ def faults(folder: Path, text: str) -> str:
 def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
     with pytest.raises(DesignError) as refused:
         loaded(folder, text, profile)
+    return str(refused.value)
+
+
+def refuses(said: str, call: Callable[..., Any], *given: Any, **how: Any) -> str:
+    """Require that a call is refused in one line that matches, and return it."""
+    with pytest.raises(UserError, match=said) as refused:
+        call(*given, **how)
+    assert "\n" not in str(refused.value)
     return str(refused.value)
 
 

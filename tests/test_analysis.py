@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded
+from builders import DESIGN, edited, loaded, refuses
 
 import simstudy
 from simstudy.design.measures import LENGTHS
@@ -91,8 +91,7 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
     assert (found.lower, found.upper) == (-np.inf, np.inf)
     assert simstudy.contrast(results, 0, 0, "mse").statistic.endswith(" minus angle = 0, bandwidth = 0.5")
     assert "16 blocks of replicates or draws, 64 are needed" in repr(found)
-    with pytest.raises(UserError, match="no replicate of this cell has an estimate"):
-        simstudy.contrast(results, 0, {"grid": "lost"}, "mse")
+    refuses("no replicate of this cell has an estimate", simstudy.contrast, results, 0, {"grid": "lost"}, "mse")
 
 
 @pytest.mark.parametrize(
@@ -110,8 +109,7 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(results):
     ],
 )
 def test_cells_that_are_not_one__are_refused_with_what_tells_them_apart(results, where, expected):
-    with pytest.raises(UserError, match=expected):
-        simstudy.details(results, where)
+    refuses(expected, simstudy.details, results, where)
 
 
 def test_details__hold_every_cell_at_its_own_size(results):
@@ -141,11 +139,8 @@ def test_details_that_are_gone_or_of_another_run__are_told(results, tmp_path):
     with pytest.raises(UserError, match=r"no details of cell 0 \(the results were not read from a file\)"):
         simstudy.details(results.drop_encoding(), 0)
     other = results.assign_attrs(numbers="0")
-    with pytest.raises(UserError, match="belongs to another run than these results; open the results again"):
-        simstudy.contrast(other, 0, 1, "mse")
-    with pytest.raises(UserError, match="no details of cell 0"):
-        simstudy.details(results.assign_attrs(engine="0"), 0)
+    refuses("belongs to another run than these results; open the results again", simstudy.contrast, other, 0, 1, "mse")
+    refuses("no details of cell 0", simstudy.details, results.assign_attrs(engine="0"), 0)
     moved = results.copy()
     moved.encoding["source"] = str(tmp_path / "results.nc")
-    with pytest.raises(UserError, match=r"details\.nc: no results can be read"):
-        simstudy.details(moved, 0)
+    refuses(r"details\.nc: no results can be read", simstudy.details, moved, 0)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pandas as pd
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, write_design
+from builders import DESIGN, edited, refuses, write_design
 
 import simstudy
 from simstudy import plots
@@ -77,8 +77,7 @@ def test_results__show_verdicts_cells_and_figures(found):
     plot = results.simstudy.plot("mse")
     assert plot._repr_png_().startswith(b"\x89PNG") and plot.drawing.axes
     assert results.simstudy._repr_html_().startswith("<p>A tiny study (quick)<br>6 cells, ")
-    with pytest.raises(UserError, match="figure = 'mze': not declared by the design; did you mean \"mse\""):
-        results.simstudy.plot("mze")
+    refuses("figure = 'mze': not declared by the design; did you mean \"mse\"", results.simstudy.plot, "mze")
 
 
 def test_results_without_claims__are_shown_as_well(tmp_path):
@@ -134,8 +133,7 @@ def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, res
     ],
 )
 def test_mistakes__are_told_in_one_line(results, arguments, message):
-    with pytest.raises(UserError, match=message):
-        plots.plot(results, **{"kind": "curve"} | arguments)
+    refuses(message, plots.plot, results, **{"kind": "curve"} | arguments)
 
 
 OURS = "FACTOR = 2.0\ndef g(x):\n    return FACTOR * x"

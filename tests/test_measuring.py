@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import write_design
+from builders import refuses, write_design
 from commands import forks, python
 from distributed import Client, LocalCluster
 from joblib.externals import loky
@@ -100,8 +100,7 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     ],
 )
 def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):
-    with pytest.raises(UserError, match=message):
-        measured(change(long(RELHAZ)), **how)
+    refuses(message, measured, change(long(RELHAZ)), **how)
 
 
 def sample(draw, n, name, kind, label, path, process, measures, one_by_one):
@@ -173,8 +172,7 @@ def picky(self):
 
 
 def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_method_failed(tmp_path):
-    with pytest.raises(UserError, match=r"bias of shape \(5, 2\).*such as their mean; or measures of components by"):
-        simulated(tmp_path, [both])
+    refuses(r"bias of shape \(5, 2\).*such as their mean; or measures of components by", simulated, tmp_path, [both])
     assert not (tmp_path / "sim").exists()
     methods = {"both": both, "picky": picky, "first": lambda self: {"estimate": self[..., 0], "size": self[..., 0]}}
     found = simulated(tmp_path, methods, iter(["size"]), FACTORS | {"n": iter([5])}, one_by_one=True)
@@ -201,8 +199,7 @@ def test_levels_that_are_independent__have_random_numbers_of_their_own(tmp_path)
     np.testing.assert_allclose(shared.sel(path=0.0), shared.sel(path=1.0))
     assert (np.abs(apart.sel(path=0.0) - apart.sel(path=1.0)) > 1e-3).all()
     assert (simulated(tmp_path, max_replicates=1000, batch_size=None)["simulation/errors"].bias > 0.0).all()
-    with pytest.raises(UserError, match="speed is no factor of these functions; they have"):
-        simulated(tmp_path, independent=["speed"])
+    refuses("speed is no factor of these functions; they have", simulated, tmp_path, independent=["speed"])
     with pytest.raises(UserError, match=r"grids.simulation.drop.0. = .'speed': 1.: state levels of factors: n, path"):
         simulated(tmp_path, drop=[{"speed": 1}])
 
@@ -229,8 +226,7 @@ def test_executor_of_the_callers__gives_the_same_bits(tmp_path):
                     found["Client"] = found["Client"]["simulation"].empirical_se.values.ravel().tolist()
     assert all(each == found["threads"] for each in found.values())
     for other, said in ((3, "executor of type int: give a Client"), ("lokky", "executor = 'lokky': unknown; choose")):
-        with pytest.raises(UserError, match=said):
-            simulated(tmp_path / "x", executor=other)
+        refuses(said, simulated, tmp_path / "x", executor=other)
 
 
 def test_processes_of_joblib__are_made_by_one_thread(monkeypatch):
@@ -264,5 +260,4 @@ def test_agreement__draws_equality_and_limits_of_differences():
     heights = sorted(line.get_ydata()[0] for line in differences.lines if len(line.get_xdata()) == 2)
     assert heights == pytest.approx([d.mean() - 1.96 * d.std(), d.mean(), d.mean() + 1.96 * d.std()])
     for wrong, remedy in ((table, "give two methods of the table"), (table.to_dict("series"), "of polars: to_pandas")):
-        with pytest.raises(UserError, match=remedy):
-            plots.agreement(wrong, "Cox", "Weibull", "theta", method="model")
+        refuses(remedy, plots.agreement, wrong, "Cox", "Weibull", "theta", method="model")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import edited, planned, same_bits, write_design
+from builders import edited, planned, refuses, same_bits, write_design
 from commands import ROOT
 
 import simstudy as package
@@ -88,8 +88,7 @@ def test_without_the_users_word__nothing_is_executed(tmp_path, monkeypatch, in_p
         if computes:
             assert done.stderr.startswith("error: ") and "code runs only if you trust it" in done.stderr
             assert done.stderr.count("\n") == 1 and str(tmp_path / "mine.py") in done.stderr
-    with pytest.raises(UserError, match="--trust"):
-        simulate_batch([planned.cell for planned in design.cells], 0)
+    refuses("--trust", simulate_batch, [planned.cell for planned in design.cells], 0)
     assert not (tmp_path / "trace").exists() and not (tmp_path / "outputs").exists()
     (tmp_path / "other.py").write_text(SOURCE)
     assert in_process("run", path, "--trust", "other.py").returncode == 2

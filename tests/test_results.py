@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded, run, write_design
+from builders import DESIGN, edited, loaded, refuses, run, write_design
 from builders_results import DESIGN as MADE_UP
 from builders_results import build_design, build_results
 
@@ -124,26 +124,21 @@ def test_what_is_no_tree_of_results__is_refused_in_one_line(results, tmp_path, m
     foreign = xr.Dataset({"air": ("time", [1.0])})
     tree = tree_of(results)
     for lacking in (foreign, tree.drop_nodes("settings"), tree.filter(lambda node: node.parent)):
-        with pytest.raises(UserError, match="not the results of a study"):
-            cells_of(lacking)
+        refuses("not the results of a study", cells_of, lacking)
     path = tmp_path / "air.nc"
     foreign.to_netcdf(path, engine="netcdf4")
-    with pytest.raises(UserError, match=r"air\.nc: damaged, or not the results of a study; .*, or use open_datatree"):
-        open_results(path)
+    refuses(r"air\.nc: damaged, or not the results of a study; .*, or use open_datatree", open_results, path)
     store = Store(tmp_path)
     told = r"results\.nc: laid out by another version of simstudy \(0.0.9, commit some commit\); run the study again"
     for change in ({"layout": ""}, {"layout": LAYOUT, "title": 7.0}):
         tree.attrs |= {"simstudy_version": "0.0.9"} | change
         store.write_dataset("results.nc", tree)
-        with pytest.raises(UserError, match=told):
-            open_results(tmp_path)
+        refuses(told, open_results, tmp_path)
     store.write_dataset("results.nc", foreign)
-    with pytest.raises(UserError, match=r"results\.nc: these are not the results of a study"):
-        open_results(tmp_path)
+    refuses(r"results\.nc: these are not the results of a study", open_results, tmp_path)
     monkeypatch.chdir(tmp_path)
     write_design(tmp_path / "tiny")
-    with pytest.raises(UserError, match="run the study first"):
-        open_results("tiny")
+    refuses("run the study first", open_results, "tiny")
     Store(tmp_path / "outputs" / "tiny" / "quick").write_dataset("results.nc", tree_of(results))
     assert open_results("tiny").identical(open_results("outputs/tiny/quick"))  # and not the folder of its design
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numba
 import pytest
 import xarray as xr
-from builders import DESIGN, FIGURES, edited, loaded, run, write_design
+from builders import DESIGN, FIGURES, edited, loaded, refuses, run, write_design
 from stored import batches, contents
 
 import simstudy
@@ -115,8 +115,7 @@ def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypat
         return read_cells(store)
 
     monkeypatch.setattr("simstudy.study.read_cells", read_after_exchange)
-    with pytest.raises(UserError, match="a link"):
-        run(design, output=tmp_path, executor="serial")
+    refuses("a link", run, design, output=tmp_path, executor="serial")
 
 
 def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch):
@@ -124,6 +123,5 @@ def test_pytorch__is_asked_for_before_anything_is_written(tmp_path, monkeypatch)
     design = loaded(tmp_path, text)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for compute in (run, simstudy.plan):
-        with pytest.raises(UserError, match=r"torch is not installed; pip install"):
-            compute(design, output=tmp_path / "out")
+        refuses(r"torch is not installed; pip install", compute, design, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from builders import write_design
+from builders import refuses, write_design
 from commands import ROOT
 from scipy.stats import binom
 
@@ -175,10 +175,8 @@ def test_zip_figure__has_the_intervals_of_the_first_replicates(tmp_path):
     assert limits.get_height() == pytest.approx(2 * 100 * 1.96 * results.coverage_mcse.item())
     tables["grids"]["simulation"]["factors"]["shift"] = [*range(13)]
     (folder / "zip.json").write_text(json.dumps(tables))
-    with pytest.raises(UserError, match="selects 13 cells; select at most 12"):
-        load_design(folder / "zip.json")
-    with pytest.raises(UserError, match="principal-angles: no grid of functions"):
-        simstudy.estimates("principal-angles")
+    refuses("selects 13 cells; select at most 12", load_design, folder / "zip.json")
+    refuses("principal-angles: no grid of functions", simstudy.estimates, "principal-angles")
 
 
 def bounded(draw, n, limit):
@@ -264,9 +262,7 @@ def n_failed(x):
     ],
 )
 def test_mistakes__are_told_in_one_line(how, message, tmp_path):
-    with pytest.raises(UserError, match=message) as refused:
-        study(tmp_path, **({"methods": {"odd": how}, "measures": ["bias"]} if callable(how) else how))
-    assert "\n" not in str(refused.value)
+    refuses(message, study, tmp_path, **({"methods": {"odd": how}, "measures": ["bias"]} if callable(how) else how))
     if "of type function" in message:  # nothing is written before the design is stated
         assert not list(tmp_path.iterdir())
 
@@ -275,8 +271,7 @@ def test_mistakes__are_told_in_one_line(how, message, tmp_path):
 def test_folder_of_ones_own__is_not_written_over(file, tmp_path):
     design = write_design(tmp_path / "own", "")
     design.rename(design.with_name(file))
-    with pytest.raises(UserError, match="own: has a design or functions of your own; give another name"):
-        study(tmp_path)
+    refuses("own: has a design or functions of your own; give another name", study, tmp_path)
     assert [path.name for path in (tmp_path / "own").iterdir()] == [file] and not (tmp_path / "own" / file).read_text()
 
 
@@ -409,11 +404,9 @@ def test_functions_without_a_process__have_theory_values_of_claims_and_words(tmp
     ):  # fmt: skip
         path.write_text(text.replace(old, new))
         code.write_text(SQUARES.replace(old, new))
-        with pytest.raises(UserError, match=said):
-            load_design(path, trust=[code])
+        refuses(said, load_design, path, trust=[code])
     code.write_text("def mean_square(:")
-    with pytest.raises(UserError, match=r"claims.value.value: .*functions.py: not Python: invalid syntax"):
-        load_design(path)
+    refuses(r"claims.value.value: .*functions.py: not Python: invalid syntax", load_design, path)
 
 
 EXAMPLES = ROOT / "designs" / "examples"

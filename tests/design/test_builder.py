@@ -5,13 +5,12 @@ import json
 
 import numpy as np
 import pytest
-from builders import write_design
+from builders import refuses, write_design
 
 from simstudy import Study, check
 from simstudy.design.document import Design, Grid
 from simstudy.design.load import load_design
 from simstudy.design.settings.cell import TABLES
-from simstudy.errors import UserError
 
 
 def tiny() -> Study:
@@ -57,9 +56,7 @@ def test_study__is_that_of_its_file_and_of_its_json(tmp_path):
     ],
 )
 def test_what_is_no_design__is_refused_in_one_line(design, expected):
-    with pytest.raises(UserError, match=expected) as refused:
-        check(design)
-    assert len(str(refused.value).splitlines()) == 1
+    refuses(expected, check, design)
 
 
 def test_methods__have_the_signature_of_their_records():

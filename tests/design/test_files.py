@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import DESIGN, edited, loaded, mistakes, run
+from builders import DESIGN, edited, loaded, mistakes, refuses, run
 
 from simstudy.data.heads import key_projections
 from simstudy.design.load import MAX_BYTES, find_design, known_designs, load_design
@@ -86,13 +86,11 @@ def test_own_designs__have_names_unless_a_shipped_one_has_it(tmp_path, monkeypat
     for name in ("own", "principal-angles"):
         (tmp_path / "designs" / name).mkdir(parents=True)
         (tmp_path / "designs" / name / "design.toml").write_text(DESIGN)
-    with pytest.raises(UserError, match=r"absent: neither a file nor the name of a design; known: alloc"):
-        find_design("absent")
+    refuses(r"absent: neither a file nor the name of a design; known: alloc", find_design, "absent")
     monkeypatch.chdir(tmp_path)
     assert find_design("own") == Path("designs/own/design.toml")
     assert sum(path.parent.name == "principal-angles" for path in known_designs()) == 2
-    with pytest.raises(UserError, match=r"the name of /.* and of designs/principal.*; give the path of one"):
-        find_design("principal-angles")
+    refuses(r"the name of /.* and of designs/principal.*; give the path of one", find_design, "principal-angles")
     for name in ("designs/principal-angles", "designs/principal-angles/design.toml"):
         assert find_design(name) == Path("designs/principal-angles/design.toml")
 

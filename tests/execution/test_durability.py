@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from builders import DESIGN, edited, loaded, run, write_design
+from builders import DESIGN, edited, loaded, refuses, run, write_design
 from commands import ROOT
 from faults import UNFOLDED, Calm
 from stored import FOLDER, batches, flip, overwrite, remove
@@ -86,8 +86,7 @@ def test_second_run_in_a_folder__is_refused_and_harmless(design, tmp_path, monke
 def test_file_system_without_locks__is_refused_before_anything_is_written(tmp_path, monkeypatch):
     lacking = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", lacking)
-    with pytest.raises(UserError, match="no file locks; mount it with locks"):
-        run(loaded(tmp_path), output=tmp_path, executor="serial")
+    refuses("no file locks; mount it with locks", run, loaded(tmp_path), output=tmp_path, executor="serial")
     assert not (tmp_path / FOLDER / "batches").exists()
 
 
@@ -104,10 +103,8 @@ def test_two_hosts_that_have_lost_their_locks__do_not_both_write(tiny, tmp_path,
             others.append(holder(path.parents[1], ELSEWHERE))
 
     monkeypatch.setattr("simstudy.execution.folder.fcntl.flock", Mock())
-    with pytest.raises(UserError) as refused:
-        run(design, output=tmp_path, executor="serial", observer=begin_elsewhere)
-    said = rf"the lock is lost to process {others[0].pid} on another host; wait for it, and run again"
-    assert re.search(said, str(refused.value))
+    told = refuses("lock is lost", run, design, output=tmp_path, executor="serial", observer=begin_elsewhere)
+    assert f"the lock is lost to process {others[0].pid} on another host; wait for it, and run again" in told
     others[0].communicate()
     monkeypatch.undo()
     results = run(design, output=tmp_path, executor="serial")

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import dask
 import numpy as np
 import pytest
-from builders import loaded, minimal_cell
+from builders import loaded, minimal_cell, refuses
 from distributed import LocalCluster, Security, SpecCluster, get_worker  # with its defaults, before any are set aside
 from strangers import answering, certificates, cluster, listeners
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -83,8 +83,7 @@ def test_scheduler_that_is_silent__is_waited_for_and_then_lost(monkeypatch, exec
     assert executor._client.rpc.timeout == clusters.BUSY_SECONDS > 30.0
     monkeypatch.setattr(executor._client, "nthreads", unanswered)
     monkeypatch.setattr(executor, "_counted", -math.inf)  # workers are counted when it opens, and once a second
-    with pytest.raises(UserError, match=r"scheduler is lost.*finished batches are stored$"):
-        drained(executor, batches(1))
+    refuses(r"scheduler is lost.*finished batches are stored$", drained, executor, batches(1))
 
 
 def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp_path):
@@ -257,8 +256,7 @@ def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch,
     (note,) = executor.aside
     assert "would give other bits (engine that of the worker) and computed nothing; install the same" in note
     unlike += executor._client.nthreads()
-    with pytest.raises(UserError, match=r"other bits \(engine that of the worker\), and no other worker is left"):
-        drained(executor, batches(1))
+    refuses(r"other bits \(engine that of the worker\), and no other worker is left", drained, executor, batches(1))
 
 
 @pytest.mark.parametrize("workers", [0, True, "2", 1025])

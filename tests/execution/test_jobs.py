@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import dask
 import pytest
-from builders import write_design
+from builders import refuses, write_design
 
 from simstudy.errors import UserError
 from simstudy.execution import clusters
@@ -52,9 +52,7 @@ def test_job_script__asks_for_what_the_configuration_states(tmp_path):
 @pytest.mark.parametrize("name", ["a b", 'a"b', "a\\b", "a'b", "%J", "a\nb", "a\x1b[2J", "caf\udce9"])
 def test_folder_that_no_way_of_quoting_hands_on__is_refused(name):
     """Some would write more than one line into the script, or steer a terminal."""
-    with pytest.raises(UserError, match="slurm cannot write logs to such a name") as refused:
-        job_script(Jobs(2, Path(name)))
-    assert str(refused.value).isprintable()
+    assert refuses("slurm cannot write logs to such a name", job_script, Jobs(2, Path(name))).isprintable()
 
 
 def test_no_batch_system_and_jobs_that_nobody_can_have__are_one_message(monkeypatch, tmp_path):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from builders import DESIGN, edited, loaded, run
+from builders import DESIGN, edited, loaded, refuses, run
 from stored import batches, numbers, rows
 
 from simstudy import plan
@@ -58,8 +58,7 @@ def test_shares__are_an_undisturbed_run(design, tmp_path):
 
 def test_share_that_runs__is_refused_a_second_time_but_not_its_neighbour(design, tmp_path):
     with store_of(design, tmp_path, "1-of-2").locked():
-        with pytest.raises(UserError, match="in use by process"):
-            run_share(design, "1/2", output=tmp_path, executor="serial")
+        refuses("in use by process", run_share, design, "1/2", output=tmp_path, executor="serial")
         assert store_of(design, tmp_path).owner().alive
         run_share(design, "2/2", output=tmp_path, executor="serial")
     assert store_of(design, tmp_path).owner() is None
@@ -77,5 +76,4 @@ def test_share_of_another_engine__is_refused_by_its_neighbour(design, tmp_path, 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/0", "-1/4", "a/b", "1/4/2", "", "1/99999999999"])
 def test_bad_share__is_refused(text, design):
-    with pytest.raises(UserError, match="must be number/total"):
-        part_of(design, text)
+    refuses("must be number/total", part_of, design, text)

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import xarray as xr
-from builders import DESIGN, edited, loaded
+from builders import DESIGN, edited, loaded, refuses
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -108,8 +108,7 @@ def test_endless_file__is_not_searched_without_end(store, monkeypatch):
     assert peak < 1 << 22
     (store.folder / ".status.json").touch()
     os.truncate(store.folder / ".status.json", 1 << 40)
-    with pytest.raises(UserError, match=r"status\.json: cannot be read: longer than"):
-        store.files.read(".status.json", 1 << 20)
+    refuses(r"status\.json: cannot be read: longer than", store.files.read, ".status.json", 1 << 20)
 
 
 def changed(array, *values):
@@ -162,8 +161,7 @@ def test_batch_that_cannot_be__is_damaged(forge, store):
 def test_failed_write__leaves_nothing_behind(store, call, number, remedy, monkeypatch):
     """Too many open files are no fault of the disk."""
     monkeypatch.setattr(f"simstudy.execution.folder.os.{call}", Mock(side_effect=OSError(number, "as told")))
-    with pytest.raises(UserError, match=rf"a.txt: cannot be written \(as told\); {remedy}"):
-        store.write_text("a.txt", "text")
+    refuses(rf"a.txt: cannot be written \(as told\); {remedy}", store.write_text, "a.txt", "text")
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []
 
 
@@ -227,19 +225,16 @@ def test_garbled_owner__is_nobody(text, store):
 
 def test_results_that_are_missing_or_damaged__are_one_message(tmp_path):
     path, store = tmp_path / "results.nc", Store(tmp_path)
-    with pytest.raises(UserError, match="run the study first"):
-        read_tree(path)
+    refuses("run the study first", read_tree, path)
     store.write_dataset("results.nc", xr.Dataset({"a": ("x", [1.0])}))
     assert read_tree(path).a.item() == 1.0
     content = path.read_bytes()
     # netCDF itself reads half a file without complaint, or something in it.
     for harmed in (b"not netCDF", content[: len(content) // 2]):
         path.write_bytes(harmed)
-        with pytest.raises(UserError, match="damaged, or not the results"):
-            read_tree(path)
+        refuses("damaged, or not the results", read_tree, path)
     path.write_bytes(b"no netCDF" + hashlib.sha256(b"no netCDF").hexdigest().encode())
-    with pytest.raises(UserError, match="no results can be read"):
-        read_tree(path)
+    refuses("no results can be read", read_tree, path)
     # One long text among many short ones: held, they take as much room as the longest each.
     texts = ["why a theory does not apply " * 9, *("" for _ in range(10_000))]
     store.write_dataset("results.nc", xr.Dataset({"a": ("x", np.arange(3.0)), "b": ("y", texts)}))

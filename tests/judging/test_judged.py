@@ -1,11 +1,13 @@
 """Verdicts on tables of every layout: the engine of studies, error rates at many looks, units until a decision."""
 
+import re
 from pathlib import Path
 
 import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
+from builders import refuses
 from commands import python
 from exact_estimates import rare
 from scipy import stats
@@ -158,9 +160,7 @@ HOLED.loc[4, "b"] = np.nan
     ],
 )  # fmt: skip
 def test_mistakes__are_one_line_that_says_where(numbers, columns, said):
-    with pytest.raises(UserError) as refused:
-        estimates(numbers, **columns)
-    assert said in str(refused.value) and "\n" not in str(refused.value)
+    refuses(re.escape(said), estimates, numbers, **columns)
 
 
 RNG = np.random.default_rng(0)
@@ -318,9 +318,8 @@ def test_kinds_of_designs__judge_means_by_a_factor(entries, verdict):
     ],
 )
 def test_mistakes_in_claims__are_those_of_designs(claims, said):
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError, match=re.escape(said)):
         simstudy.judge(PAIR, claims)
-    assert said in str(refused.value)
     for argument, given in {"missing": "maybe", "cluster": 3, "factors": "size"}.items():
         with pytest.raises(UserError, match=f"^judge: {argument} = .*: Input should be (a valid (str|list)|'ref)"):
             simstudy.judge(PAIR, {"c": {"kind": "larger_than", "value": 9.0}}, **{argument: given})
@@ -398,8 +397,7 @@ FRAMES = {
 def test_right_wrong_and_missing__are_read_from_frames_of_all_libraries(kind):
     found = estimates(FRAMES[kind](ANSWERS), missing="drop")
     assert found.values == pytest.approx([0.5, 0.5]) and found.n_blocks.tolist() == [60, 60]
-    with pytest.raises(UserError, match="unit 1, condition = a: no number, and 30 of 90 units lack one"):
-        estimates(FRAMES[kind](ANSWERS))
+    refuses("unit 1, condition = a: no number, and 30 of 90 units lack one", estimates, FRAMES[kind](ANSWERS))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the most memory of a process")
@@ -412,8 +410,7 @@ simstudy.judge(pd.DataFrame(np.random.default_rng(0).normal(size=(100, 4000))), 
 print(int(re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())[1]) >> 10)
 """
     assert int(python("-c", program).stdout) <= 200
-    with pytest.raises(UserError, match="20,001 conditions; judge at most 20,000 together"):
-        estimates(pd.DataFrame(np.zeros((1, 20001))))
+    refuses("20,001 conditions; judge at most 20,000 together", estimates, pd.DataFrame(np.zeros((1, 20001))))
 
 
 @pytest.mark.parametrize("looks", ["one", "any"])
@@ -432,8 +429,7 @@ def test_tied_sets__share_a_number_where_no_difference_is_shown(looks):
     shared = [bool(sets[pair.first] & sets[pair.second]) for pair in found.pairs.itertuples()]
     assert shared == (found.pairs.p >= 0.05).tolist() and "Student" not in found.note
     assert {"a", "b"} <= {name for name, each in zip(order, sets, strict=True) if each & sets[order.index("a")]}
-    with pytest.raises(UserError, match="1 conditions; give 2 to 200"):
-        simstudy.tied_sets(frame[["a"]])
+    refuses("1 conditions; give 2 to 200", simstudy.tied_sets, frame[["a"]])
     assert all(each.error.isna().all() for each in simstudy.tied_sets(frame[:1], looks=looks)[:2])
     for power, names, said in ((9, "b", "In 1 pair units are"), (2, "bcdef", "In 5 pairs units are")):  # by all pairs
         skewed = {"a": np.arange(99.0) ** power} | dict.fromkeys(names, np.zeros(99))

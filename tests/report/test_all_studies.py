@@ -5,12 +5,11 @@ import json
 import re
 
 import pytest
-from builders import DESIGN, edited
+from builders import DESIGN, edited, refuses
 from pages import Page, dom, needs_browser
 
 from simstudy import run
 from simstudy.design.load import designs_in, is_shipped, shipped_folder
-from simstudy.errors import UserError
 from simstudy.report.page import gather
 
 
@@ -71,10 +70,8 @@ def test_page__answers_first_and_links_to_the_pages_of_studies_that_have_one(pag
 def test_results_of_an_edited_design__are_refused(page):
     path, designs = page
     designs[0].write_text(designs[0].read_text() + "\n# edited\n")
-    with pytest.raises(UserError, match=r"first/quick/results.nc: the design has changed since"):
-        gather(designs, "quick", path.parent)
-    with pytest.raises(UserError, match="no study has results in profile 'quick'"):
-        gather([], "quick", path.parent)
+    refuses(r"first/quick/results.nc: the design has changed since", gather, designs, "quick", path.parent)
+    refuses("no study has results in profile 'quick'", gather, [], "quick", path.parent)
 
 
 PROBE = """<!DOCTYPE html><iframe src="{page}" width="{width}" height="800" style="border: 0"></iframe><script>

@@ -6,6 +6,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from builders import refuses
 
 from simstudy.errors import UserError
 
@@ -156,8 +157,7 @@ def test_models_that_cannot_be_watched__are_refused_with_the_reason(monkeypatch)
             calls_of(Own(way), lambda way=way: Own(way).eval()(X))
     own = nn.functional.scaled_dot_product_attention
     monkeypatch.setattr(nn.functional, own.__name__, enlarged := lambda *given, **how: 1.01 * own(*given, **how))
-    with pytest.raises(UserError, match="do not give its output"):
-        calls_of(Own(), lambda: Own().eval()(X))
+    refuses("do not give its output", calls_of, Own(), lambda: Own().eval()(X))
     assert nn.functional.scaled_dot_product_attention is enlarged
 
 

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
+from builders import refuses
 from commands import simstudy as command
 from scipy.stats import spearmanr
 
 from simstudy import inspect_heads
-from simstudy.errors import UserError
 from simstudy.transformers.inspection import Layer, _labelled
 
 RNG = np.random.default_rng(5)
@@ -141,8 +141,7 @@ def test_windows_of_one_text__count_as_one_text_of_which_theory_knows_nothing():
     np.testing.assert_allclose(layer.correlation, (grams[::2] ** 2 + grams[1::2] ** 2) / 2)
     np.testing.assert_allclose(layer.sink[..., 0], (shares[::2].max(axis=-1) + shares[1::2].max(axis=-1)) / 2)
     assert "computed in windows" in layer.reason and np.isnan(layer.theory()[0]).all()
-    with pytest.raises(UserError, match="attention of 8 sequences beside 3"):
-        layer.gather(3, "windows")
+    refuses("attention of 8 sequences beside 3", layer.gather, 3, "windows")
 
 
 def test_heads_that_a_layer_lacks__are_left_out_of_every_comparison():
@@ -202,8 +201,7 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries():
     ],
 )
 def test_arrays_that_do_not_fit__are_refused(arrays, states, said):
-    with pytest.raises(UserError, match=said):
-        inspect_heads(arrays, states)
+    refuses(said, inspect_heads, arrays, states)
 
 
 def test_command__writes_page_and_data_of_arrays(tmp_path, monkeypatch, in_process):
@@ -260,8 +258,7 @@ def test_models__are_inspected_as_they_compute(tmp_path, monkeypatch, in_process
         (None, "give what the model takes"), (3, "inputs of type int"), ("a text", said_of_text),
         (["a text"], said_of_text), (batches[:1] * 0, "no texts"),
     ):  # fmt: skip
-        with pytest.raises(UserError, match=said):
-            inspect_heads(model, inputs)
+        refuses(said, inspect_heads, model, inputs)
     model.save_pretrained(tmp_path)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
     transformers.BertTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(tmp_path)
@@ -274,5 +271,4 @@ def test_models__are_inspected_as_they_compute(tmp_path, monkeypatch, in_process
     whole, parts, one_by_one = (inspect_heads(model, given) for given in (ids, ids.split(2), {"input_ids": ids}))
     for other in (parts, one_by_one):
         np.testing.assert_allclose(whole.weight_correlation, other.weight_correlation, atol=1e-6)
-    with pytest.raises(UserError, match="is in training mode"):
-        inspect_heads(model.train(), batches)
+    refuses("is in training mode", inspect_heads, model.train(), batches)
