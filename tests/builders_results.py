@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from pydantic import TypeAdapter
 
 from simstudy.design.answerable import draws_of
-from simstudy.design.document import Design
+from simstudy.design.document import Design, Figure
 from simstudy.design.load import load_design
 from simstudy.design.measures import ATTRIBUTES, INDICES, MEASURES, SOURCES, STATISTICS, labelled
 from simstudy.verdicts.assemble import coordinates
@@ -75,6 +76,11 @@ one-point = { title = "One cell", grid = "single", y = "mse", x = "n_keys" }
 
 [profiles.quick]
 """
+
+
+def stated(kind: str = "curve", **entries: Any) -> Any:
+    """A figure as a design states it."""
+    return TypeAdapter(Figure).validate_python({"kind": kind, "title": "t", "y": "mse"} | entries)
 
 
 def build_design(folder: Path, text: str = DESIGN) -> Design:

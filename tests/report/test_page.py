@@ -7,8 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from builders_results import DESIGN, build_design, build_results
-from drawn import stated
+from builders_results import DESIGN, build_design, build_results, stated
 from jinja2 import UndefinedError
 from pages import Page
 
