@@ -4,7 +4,6 @@
 saved or changed.  Nothing of `matplotlib.pyplot` is used, and nothing global changed.
 """
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -79,8 +78,7 @@ def plot(
     stated = {"kind": kind, "title": y, "grid": grid or min(factors), "where": where, "y": y, **entries}
     figure, grids = validated(KINDS[kind], stated, place=f"plots.{kind}"), {}
     for name, each in factors.items():
-        cells: Any = [SimpleNamespace(coordinates=row) for row in rows if row["grid"] == name]
-        grids[name] = PlannedGrid(name, each, cells)
+        grids[name] = PlannedGrid(each, [row for row in rows if row["grid"] == name])
     refer(grids, {"figure": figure}, f"plots.{kind}")
     if y not in measures:
         raise UserError(f"y = {y!r}: not in these results; {hint(y, measures)}")

@@ -243,8 +243,7 @@ def require_trust(cells: Iterable[Cell]) -> None:
         if isinstance(cell.estimator.learner, RandomForestLearner | GradientBoostingLearner):
             require_extra("estimator.learner", "sklearn", "learners")
         for _, piece in cell.own:
-            if piece.code is not None:
-                piece.code.require_trust()
+            piece.code.require_trust()
 
 
 def _zipped(design: Design) -> Iterator[xr.Dataset]:

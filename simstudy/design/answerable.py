@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from simstudy.design.document import MOST_ZIPS, BaseClaim, BaseFigure, Document, PlannedCell, Precision, Selection
+from simstudy.design.document import MOST_ZIPS, BaseClaim, BaseFigure, Document, Grid, PlannedCell, Precision, Selection
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
-from simstudy.design.settings.cell import TABLE_OF, Cell, by_levels, level, partners, selected
+from simstudy.design.settings.cell import TABLE_OF, Cell, Coordinates, by_levels, level, partners, selected
 from simstudy.design.settings.choices import FittedRegression
 from simstudy.design.settings.records import DesignError, Problem, nearest
 
@@ -26,21 +26,19 @@ _NEEDED = dict.fromkeys(_OF_PAIRS, "it compares heads; use two or more") | {
 
 
 class PlannedGrid(NamedTuple):
-    """A grid with its factors, None if they are unknown, and its cells, as claims and figures select them."""
+    """A grid as claims and figures select from it: its factors, coordinates of its cells, and these, if there are."""
 
-    name: str
-    factors: tuple[str, ...] | None
-    cells: list[Cell]
-    exact: bool = False
-    by_query: bool = False
+    factors: tuple[str, ...]
+    rows: Sequence[Coordinates]
+    cells: Sequence[Cell] = ()
+    stated: Grid = Grid()
     precision: Precision = Precision()
-    drawn: tuple[str, ...] = ()  # Factors whose levels were drawn from a domain
     selectable: tuple[str, ...] = (*TABLE_OF, "bandwidth_rule")
     words: tuple[str, str, str] = ("cell", "grid", "setting")
 
     def select(self, selection: Selection) -> list[int]:
         """Return the numbers of the cells that a selection picks."""
-        return [number for number, cell in enumerate(self.cells) if selected(cell.coordinates, selection)]
+        return [number for number, row in enumerate(self.rows) if selected(row, selection)]
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Reference:
     @cached_property
     def compared(self) -> list[list[int]]:
         """Cells that it compares with one another: each with its partner, or else those along its factors."""
-        factors, rows = self.grid.factors or (), [cell.coordinates for cell in self.grid.cells]
+        factors, rows = self.grid.factors, self.grid.rows
         if (versus := self.stated("versus")) is not None:
             return [[here, there] for here, there in partners(rows, factors, versus, self.chosen).items()]
         along = {*(self.stated("tune") or ()), self.stated("x")} - {None}
@@ -78,7 +76,7 @@ class Reference:
 
     def levels(self, field: str) -> list[Any]:
         """Levels, in the cells that it selects, of the factor that one of its entries names."""
-        return [self.grid.cells[number].coordinates.get(self.stated(field)) for number in self.chosen]
+        return [self.grid.rows[number].get(self.stated(field)) for number in self.chosen]
 
     def problem(self, field: str, remedy: str) -> Problem:
         """Return the mistake in one of its entries."""
@@ -89,15 +87,11 @@ def refer(
     grids: Mapping[str, PlannedGrid], entries: Mapping[str, BaseClaim | BaseFigure], place: str = ""
 ) -> list[Reference]:
     """Return claims and figures, by their path, with what they refer to; `DesignError` if the grids do not have it."""
-    references: list[Reference] = []
-    problems: list[Problem] = []
-    for path, entry in entries.items():
-        if entry.grid not in grids:
-            problems.append(Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid"))
-            continue
-        reference = Reference(path, entry, grids[entry.grid])
-        problems += [*_misstated(reference, entry)] or [*_misselected(reference, entry)]
-        references.append(reference)
+    lost = {path: entry for path, entry in entries.items() if entry.grid not in grids}
+    problems = [Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid") for path, entry in lost.items()]
+    references = [Reference(path, entries[path], grids[entries[path].grid]) for path in entries if path not in lost]
+    for each in references:
+        problems += [*_misstated(each, each.entry)] or [*_misselected(each, each.entry)]
     if problems:
         raise DesignError(place, problems)
     return references
@@ -105,16 +99,16 @@ def refer(
 
 def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
     """Yield entries that others contradict, and names that the grid does not have."""
-    grid, factors, stated = reference.grid, reference.grid.factors or (), reference.stated
+    grid, factors, stated = reference.grid, reference.grid.factors, reference.stated
     of_claim, excludes = isinstance(entry, BaseClaim), stated("excludes")
     no_versus = stated("compared") == "ratio" and entry.versus is None
     no_index = of_claim and (entry.measure == "hdi") != (entry.index is not None)
     of_both = of_claim and entry.kind == "optimum" and (entry.value is None) == (entry.source is None)
     of_number = entry.kind not in ("optimum", "optimum_slope", "violated_pairs")
-    of_none = stated("holds") == "on_average" and not (grid.drawn and of_number)
+    of_none = stated("holds") == "on_average" and not (grid.stated.domain and of_number)
     alike = excludes is not None and abs(excludes - entry.value) <= entry.margin
     for field, wrong, remedy in (
-        ("source", stated("source") == "exact" and not grid.exact, f"set exact = true in [grids.{entry.grid}]"),
+        ("source", stated("source") == "exact" and not grid.stated.exact, f"set exact = true in [grids.{entry.grid}]"),
         ("index", no_index, 'state index for measure = "hdi", and only then'),
         ("compared", no_versus, "state versus, the settings of the cell to compare with"),
         ("value", of_both, "state either value or source, the theory that gives it"),
@@ -123,7 +117,7 @@ def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
     ):
         if wrong:
             yield reference.problem(field, remedy)
-    for field in ("x", "hue", "panel", "by", "along", "over", "tune") if grid.factors is not None else ():
+    for field in ("x", "hue", "panel", "by", "along", "over", "tune"):
         names = stated(field) or ()
         for name in (names,) if isinstance(names, str) else names:
             if name not in factors:
@@ -133,9 +127,9 @@ def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
         selection = stated(field) or {}
         unknown = [key for key in selection if key not in known]
         for key in unknown:
-            meant = [name for name in known if any(cell.coordinates.get(name, "") != "" for cell in grid.cells)]
+            meant = [name for name in known if any(row.get(name, "") != "" for row in grid.rows)]
             yield Problem.unknown(f"{reference.path}.{field}.{key}", selection[key], meant or known, grid.words[2])
-        if field == "versus" and grid.factors is not None and not unknown and not selection.keys() <= {*factors}:
+        if field == "versus" and not unknown and not selection.keys() <= {*factors}:
             yield reference.problem("versus", f"may name factors of the {grid.words[1]} only: {', '.join(factors)}")
 
 
@@ -178,7 +172,7 @@ def _misselected(reference: Reference, entry: Any) -> Iterator[Problem]:
 def _nothing_selected(selection: Selection, grid: PlannedGrid) -> str:
     """Say which levels exist of what a selection names, as they must be written."""
     unknown = [name for name, value in selection.items() if not grid.select({name: value})]
-    found = {name: dict.fromkeys(level(cell.coordinates, name) for cell in grid.cells) for name in unknown or selection}
+    found = {name: dict.fromkeys(level(row, name) for row in grid.rows) for name in unknown or selection}
     has = [f"{name} = {' or '.join(json.dumps(each, ensure_ascii=False) for each in of)}" for name, of in found.items()]
     together = "" if unknown else f", but no {grid.words[0]} has all that is selected"
     return f"selects no {grid.words[0]} of the {grid.words[1]}; it has {', '.join(has)}{together}"
@@ -188,25 +182,23 @@ def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> 
     """Refuse claims, figures and target errors that name what the grids lack, or that cells cannot answer."""
     problems: list[Problem] = []
     entries: dict[str, Any] = {f"claims.{name}": claim for name, claim in document.claims.items()}
+    asked: dict[tuple[str, str], Sequence[Cell]] = {}
     for each in refer(grids, entries | {f"figures.{name}": figure for name, figure in document.figures.items()}):
-        if isinstance(each.entry, BaseFigure):
-            problems += _lacked(f"{each.path}.y", each.entry.y, each.cells, in_all=False)
-            continue
-        problems += _lacked(f"{each.path}.measure", each.entry.measure, each.cells)
-    wanted: dict[tuple[str, str], list[Cell]] = {}
+        field = "measure" if isinstance(each.entry, BaseClaim) else "y"
+        asked[f"{each.path}.{field}", each.stated(field)] = each.cells
     # What holds for all grids is right if one of them can have it: under another profile it may not.
     cells = [cell for grid in grids.values() for cell in grid.cells]
     for name, grid in grids.items():
         for kind in ("relative_mcse", "absolute_mcse"):
-            own = kind in document.grids[name].precision
+            own = kind in grid.stated.precision
             path = f"grids.{name}.precision.{kind}" if own else f"precision.{kind}"
-            wanted |= {(path, measure): grid.cells if own else cells for measure in getattr(grid.precision, kind)}
-        new_points = {"gaussian": "queries", "held_out": "held_out"}
-        if grid.by_query and any(new_points.get(cell.queries.queries.kind) in cell.population for cell in grid.cells):
+            asked |= {(path, measure): grid.cells if own else cells for measure in getattr(grid.precision, kind)}
+        new_points = ({"queries", cell.queries.queries.kind} & {*cell.population} for cell in grid.cells)
+        if grid.stated.by_query and any(new_points):
             why = "query points are a population, new in each batch; remove it"
             problems.append(Problem(f"grids.{name}.by_query", True, why))
-    for (path, measure), of in wanted.items():
-        problems += _lacked(path, measure, of, in_all=False)
+    for (path, measure), of in asked.items():
+        problems += _lacked(path, measure, of, in_all=path.startswith("claims."))
     if problems:
         raise DesignError("", problems)
 
@@ -242,7 +234,8 @@ _NOUNS = {
 
 def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
     """Return the draws that a claim rests on, among planned cells, in words."""
-    grid = PlannedGrid(claim.grid, None, [each.cell for each in planned if each.grid == claim.grid])
+    cells = [each.cell for each in planned if each.grid == claim.grid]
+    grid = PlannedGrid((), [cell.coordinates for cell in cells], cells)
     # Other diversity indices are those of heads alone.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
     return draws_in(Reference("", claim, grid).cells, {"heads", "head_files"} if alone else _NOUNS.keys())

@@ -17,10 +17,12 @@ from simstudy.design.settings import records
 from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table, by_levels, level
 from simstudy.design.settings.choices import CompactNormaliser, FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.records import DesignError, Impossible, Problem, Steps, mistake, path_of, validated
+from simstudy.design.settings.records import DesignError, Problem, Steps, mistake, path_of, validated
 
 MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
+Tables = dict[str, dict[str, Any]]
+"""Raw settings by table."""
 Broken = Iterator[tuple[str, str]]
 """Of each rule that is broken, the setting to change and the remedy."""
 TRIES = 100
@@ -30,11 +32,14 @@ TRIES = 100
 def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[Cell]:
     """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with the first."""
     grid = document.grids[name]
-    of_functions = "method" in {*document.functions, *grid.settings, *grid.factors}
+    base = {table: getattr(document, table) for table in TABLES}
+    if of_functions := "method" in {*document.functions, *grid.settings, *grid.factors}:
+        base = {"simulation": document.simulation, "functions": {"parameters": {}} | document.functions}
+        if not isinstance(parameters := base["functions"]["parameters"], dict):
+            raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
     if misnamed := [*_misnamed(name, grid, of_functions)]:
         raise DesignError("", misnamed)
-    given = files, of_functions
-    cells = _drawn(document, name, *given, drawn_from) if grid.domain else _crossed(document, name, grid, *given)
+    cells = _drawn(base, name, grid, files, drawn_from) if grid.domain else _crossed(base, name, grid, files)
     if not cells:
         raise mistake(f"grids.{name}.drop", grid.drop, "leaves no cell; drop fewer combinations")
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
@@ -63,16 +68,15 @@ def require_few_cells(document: Document) -> None:
         raise mistake(f"grids.{largest}.factors", sizes[largest], remedy)
 
 
-def _drawn(document: Document, name: str, files: OwnFiles, of_functions: bool, drawn_from: Any) -> list[Cell]:
+def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any) -> list[Cell]:
     """Return the cells of so many settings drawn from the domain of a grid; `DesignError` if too few are possible.
 
     Each drawn setting has seeds of its own.  What is impossible is no part of the domain: it is drawn again.
     """
-    grid = document.grids[name]
-    stated = grid.settings.get("seed", document.simulation.get("seed", 0))
+    stated = grid.settings.get("seed", base["simulation"].get("seed", 0))
     digest = hashlib.blake2b(json.dumps([[stated, drawn_from], name]).encode(), digest_size=16).digest()
     rng = np.random.default_rng(int.from_bytes(digest))
-    fresh = ("seed",) if of_functions or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
+    fresh = ("seed",) if "functions" in base or "head_seed" in {*grid.domain, *grid.factors} else ("seed", "head_seed")
     found: list[list[Cell]] = []
     known: set[str] = set()
     for _ in range(TRIES * grid.cells):
@@ -83,7 +87,7 @@ def _drawn(document: Document, name: str, files: OwnFiles, of_functions: bool, d
         known.add(key)
         try:
             each = grid.model_copy(update={"settings": grid.settings | drawn | seeds})
-            found.append(_crossed(document, name, each, files, of_functions))
+            found.append(_crossed(base, name, each, files))
         except DesignError as error:
             first = error.problems[0]
             impossible = mistake(first.path.replace(".settings.", ".domain."), first.value, first.remedy)
@@ -95,12 +99,7 @@ def _drawn(document: Document, name: str, files: OwnFiles, of_functions: bool, d
     raise mistake(f"grids.{name}.cells", grid.cells, remedy) if found else impossible
 
 
-def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_functions: bool) -> list[Cell]:
-    base: dict[str, dict[str, Any]] = {table: getattr(document, table) for table in TABLES}
-    if of_functions:
-        base = {"simulation": base["simulation"], "functions": {"parameters": {}} | document.functions}
-        if not isinstance(parameters := base["functions"]["parameters"], dict):
-            raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
+def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles) -> list[Cell]:
     made: dict[tuple[str, str], Table] = {}  # by name and content: each is validated once
     cells = []
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
@@ -109,9 +108,9 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
             continue
         # Raw tables, in which a setting or a parameter of one is another; those of the document stay as they are.
         tables = {table: dict(content) for table, content in base.items()}
+        functions = tables.get("functions")
         for stated, value in [*grid.settings.items(), *levels.items()]:
             setting, _, parameter = stated.partition(".")
-            functions = tables.get("functions")
             # An entry of [functions] is a parameter where [functions.parameters] names it too.
             if functions is not None and setting in OF_FUNCTIONS and setting not in functions["parameters"]:
                 functions[setting] = value
@@ -122,15 +121,15 @@ def _crossed(document: Document, name: str, grid: Grid, files: OwnFiles, of_func
                 whole = table[setting] if isinstance(table.get(setting), dict) else {}
                 table[setting] = {**whole, parameter: value} if parameter else value
         at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
-        held = {} if of_functions else {table: (table, repr(content)) for table, content in tables.items()}
+        held = {} if functions else {table: (table, repr(content)) for table, content in tables.items()}
         known = {table: made[key] for table, key in held.items() if key in made}
         cell = validated(Cell, tables | known, at, context=files)
         made |= {key: getattr(cell, table) for table, key in held.items()}
         try:
             cell = read_contents(cell, files.folder) if cell.files else cell
             wrong = impossibilities(cell) or (files.faults(cell) if cell.own else [])
-        except Impossible as error:
-            wrong = [(error.setting, error.remedy)]
+        except DesignError as error:
+            wrong = [(each.path, each.remedy) for each in error.problems]
         if wrong:
             raise DesignError("", [_impossible(cell, setting, remedy, at) for setting, remedy in wrong])
         cells.append(cell)
@@ -188,7 +187,7 @@ def features_needed(heads: Heads) -> int:
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     """Return the setting and the remedy of every rule that the settings of a cell break together."""
     if cell.functions is None:
-        found = [*_unmet(cell), *_unequal(cell), *_undefined(cell), *_beyond(cell)]
+        found = [*_unmet(cell), *_misfitting(cell)]
     else:
         remedy = "is the name of something else in the results; give the number another name"
         named = [("measures", f"{name!r} {remedy}") for name in {*cell.statistics} & RESERVED]
@@ -198,12 +197,32 @@ def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     return found
 
 
-def _beyond(cell: Cell) -> Broken:
-    """Yield numbers that exceed others, arrays that no memory holds, and what a population does not allow."""
-    data, heads, estimator, rows = cell.data, cell.heads, cell.estimator, cell.file_rows
+def _misfitting(cell: Cell) -> Broken:
+    """Yield numbers that do not fit others, arrays that no memory holds, and tails without moments.
+
+    An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, with moments below ν if
+    it is t(ν), and those of m(X): of degree k under t(ν) keys it has moments below ν/k.  Without a fourth one a mean
+    squared error has no Monte Carlo error.
+    """
+    data, heads, estimator, rows, spread = cell.data, cell.heads, cell.estimator, cell.file_rows, cell.data.noise_sd > 0
     d, p, n_heads = data.n_features, heads.head_dim, heads.n_heads
-    keys, queries = data.key_distribution, cell.queries.queries
+    keys, queries, combination = data.key_distribution, cell.queries.queries, estimator.combination
     components, values = (getattr(heads.value_projections, name, 0) for name in ("n_components", "value_dim"))
+    entries: Any
+    for setting, entries, what, number, of in (
+        ("combination", getattr(combination, "weights", None), "weights", n_heads, "n_heads"),
+        ("head_bandwidths", estimator.head_bandwidths, "factors", n_heads, "n_heads"),
+        ("principal_angles", heads.principal_angles, "angles", p, "head_dim"),
+        ("n_features", rows and rows.keys.T, "columns of the data", d, "n_features"),
+    ):
+        if entries is not None and len(entries) != number:
+            yield setting, f"{len(entries)} {what} for {of} = {number}; state as many"
+    needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
+    wanted = needs.get(heads.arrangement, heads.arrangement)
+    for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
+        if (getattr(heads, setting) is None) == (setting == wanted):
+            what = "state" if setting == wanted else "remove"
+            yield setting, f'{what} {setting} for arrangement = "{heads.arrangement}"'
     at_most = [  # setting, a number of it, what it may not exceed
         ("head_dim", p, "dimensions", d, "n_features"),
         ("n_heads", features_needed(heads) if p <= d else 0, "features for so many heads", d, "n_features"),
@@ -214,13 +233,29 @@ def _beyond(cell: Cell) -> Broken:
         ("value_projections", values, "dimensions of a value", components, "n_components"),
         ("n_keys", 3 if estimator.learner.kind == "trained" else 0, "pairs for training", data.n_keys, "n_keys"),
     ]
-    for term in getattr(data.regression, "terms", (data.regression,)):
+    broken = [  # setting, whether it cannot be, the remedy
+        ("total_dim", heads.total_dim not in (None, n_heads * p),
+         f"must be n_heads·head_dim = {n_heads}·{p}; state a multiple, and one of the two alone"),
+        ("combination", combination.kind == "optimal" and "heads" in cell.population,
+         "follows from errors of fixed heads, and heads are a population; change one of the two"),
+        ("noise", isinstance(data.noise, ResidualNoise) and not data.noise.paired and "rows" in cell.population,
+         "of any row is not that of a population of rows; use paired = true"),
+        ("bandwidth", not records.SMALLEST <= cell.bandwidth <= records.LARGEST,
+         f"comes to {cell.bandwidth:g}, outside [{records.SMALLEST:g}, {records.LARGEST:g}]; change the rule"),
+    ]  # fmt: skip
+    for term in data.terms:
         lists = [getattr(term, name, ()) for name in ("coefficients", "direction")]
         coordinates = getattr(term, "coordinates", ())
         needed = max(*map(len, lists), getattr(term, "n_active", None) or 0, *coordinates)
         at_most.append(("regression", needed, f"coordinates of {term.kind}", d, "n_features"))
+        broken += [
+            ("regression", not any(getattr(term, "direction", [1.0])),
+             "the direction of a ridge function must not be zero"),
+            ("regression", len({*coordinates}) < len(coordinates),
+             "the coordinates of an interaction must differ; a square is a quadratic function"),
+        ]  # fmt: skip
     if isinstance(keys, FileKeys) and rows is not None:
-        asked, pairs = getattr(queries, "count", 0), data.n_keys + getattr(estimator.combination, "n_validation", 0)
+        asked, pairs = getattr(queries, "count", 0), data.n_keys + getattr(combination, "n_validation", 0)
         kept = len(rows.keys) + len(rows.points) - keys.held_out
         at_most += [
             ("queries", asked if queries.kind == "held_out" else 0, "rows as queries", keys.held_out, "held_out"),
@@ -229,13 +264,12 @@ def _beyond(cell: Cell) -> Broken:
     for setting, number, what, most, limit in at_most:
         if number > most:
             yield setting, f"{number} {what}, but {limit} = {most}; lower the one or raise the other"
-    if estimator.combination.kind == "optimal" and "heads" in cell.population:
-        yield "combination", "follows from errors of fixed heads, and heads are a population; change one of the two"
-    if isinstance(data.noise, ResidualNoise) and not data.noise.paired and "rows" in cell.population:
-        yield "noise", "of any row is not that of a population of rows; use paired = true"
-    if not records.SMALLEST <= cell.bandwidth <= records.LARGEST:
-        bounds = f"[{records.SMALLEST:g}, {records.LARGEST:g}]"
-        yield "bandwidth", f"comes to {cell.bandwidth:g}, outside {bounds}; change the rule"
+    degree = max(getattr(term, "degree", 0) for term in data.terms)
+    degree = max(degree, int(spread and isinstance(data.noise, HeteroscedasticNoise)))
+    noise = data.noise if spread and cell.simulation.noise_treatment == "drawn" else None
+    for setting, tail, least in (("noise", noise, 4), ("key_distribution", keys, 4 * degree)):
+        wrong = getattr(tail, "df", math.inf) <= least
+        broken.append((setting, wrong, f"squared errors have no variance unless df > {least}; raise it"))
     numbers = {
         # Keys as drawn, and as projected by every head.
         "n_keys": data.n_keys * max(d, n_heads * p),
@@ -246,54 +280,9 @@ def _beyond(cell: Cell) -> Broken:
         "value_projections": n_heads * values * max(components, n_heads * values),
     }
     for setting, count in numbers.items():
-        if 8 * count > MAX_ARRAY_BYTES:
-            array = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
-            yield setting, f"{array}; use fewer"
-
-
-def _undefined(cell: Cell) -> Broken:
-    """Yield regression functions that are none, and tails under which squared errors have no variance.
-
-    An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, with moments below ν if
-    it is t(ν), and those of m(X): of degree k under t(ν) keys it has moments below ν/k.  Without a fourth one a mean
-    squared error has no Monte Carlo error.
-    """
-    data, degrees, spread = cell.data, [0], cell.data.noise_sd > 0.0
-    for term in getattr(data.regression, "terms", (data.regression,)):
-        degrees.append(getattr(term, "degree", 0))
-        coordinates = getattr(term, "coordinates", ())
-        if not any(getattr(term, "direction", [1.0])):
-            yield "regression", "the direction of a ridge function must not be zero"
-        if len({*coordinates}) < len(coordinates):
-            yield "regression", "the coordinates of an interaction must differ; a square is a quadratic function"
-    degree = max(*degrees, int(spread and isinstance(data.noise, HeteroscedasticNoise)))
-    noise = data.noise if spread and cell.simulation.noise_treatment == "drawn" else None
-    for setting, tail, least in (("noise", noise, 4), ("key_distribution", data.key_distribution, 4 * degree)):
-        if getattr(tail, "df", math.inf) <= least:
-            yield setting, f"squared errors have no variance unless df > {least}; raise it"
-
-
-def _unequal(cell: Cell) -> Broken:
-    """Yield numbers of entries that others contradict, and what an arrangement of heads lacks or does not take."""
-    heads, combination, rows, p = cell.heads, cell.estimator.combination, cell.file_rows, cell.heads.head_dim
-    entries: Any
-    for setting, entries, what, number, of in (
-        ("combination", getattr(combination, "weights", None), "weights", heads.n_heads, "n_heads"),
-        ("head_bandwidths", cell.estimator.head_bandwidths, "factors", heads.n_heads, "n_heads"),
-        ("principal_angles", heads.principal_angles, "angles", p, "head_dim"),
-        ("n_features", rows and rows.keys.T, "columns of the data", cell.data.n_features, "n_features"),
-    ):
-        if entries is not None and len(entries) != number:
-            yield setting, f"{len(entries)} {what} for {of} = {number}; state as many"
-    if heads.total_dim not in (None, heads.n_heads * p):
-        remedy = f"must be n_heads·head_dim = {heads.n_heads}·{p}; state a multiple, and one of the two alone"
-        yield "total_dim", remedy
-    needs = {"rotated": "angle", "scattered": "spread", "own": "heads_function"}
-    wanted = needs.get(heads.arrangement, heads.arrangement)
-    for setting in ("angle", "principal_angles", "spread", "file", "heads_function"):
-        if (getattr(heads, setting) is None) == (setting == wanted):
-            what = "state" if setting == wanted else "remove"
-            yield setting, f'{what} {setting} for arrangement = "{heads.arrangement}"'
+        array = f"one replicate needs an array of {8 * count / 2**30:.3g} GiB, above {MAX_ARRAY_BYTES >> 30}"
+        broken.append((setting, 8 * count > MAX_ARRAY_BYTES, f"{array}; use fewer"))
+    yield from ((setting, remedy) for setting, wrong, remedy in broken if wrong)
 
 
 def _unmet(cell: Cell) -> Broken:

@@ -21,7 +21,7 @@ from simstudy.design.files import read_arrays, read_regular, read_text
 from simstudy.design.settings.cell import Cell, Matrices
 from simstudy.design.settings.choices import FileKeys, FileRegression, FittedRegression
 from simstudy.design.settings.functions import BY_VALUE, Code, Draw, Functions, OwnCode, OwnFunction, OwnHeads
-from simstudy.design.settings.records import LARGEST, Impossible
+from simstudy.design.settings.records import LARGEST, mistake
 from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
 from simstudy.errors import UserError, require_extra
 
@@ -36,14 +36,14 @@ distributions = functools.cache(packages_distributions)
 
 
 def read_contents(cell: Cell, folder: Path) -> Cell:
-    """Return a cell with the contents of its files; raises Impossible if they are not what it states."""
+    """Return a cell with the contents of its files; `DesignError` names the setting if they are not what it states."""
     readers = {"file_projections": _read_heads, "file_mask": _read_mask, "file_rows": _read_rows}
     found: dict[str, Any] = {}
     for field, (setting, path) in cell.files.items():
         try:
             found[field] = readers[field](folder / path, cell)
         except UserError as error:
-            raise Impossible(setting, str(error)) from None
+            raise mistake(setting, None, str(error)) from None
     return cell.model_copy(update=found)
 
 
@@ -189,7 +189,7 @@ class OwnFiles:
         """Return settings whose trusted functions break their contract, and how; slow ones are tried in few cells."""
         for setting, piece in cell.own if self._trial else ():
             used, start = (piece.path, piece.uses_functions), time.monotonic()
-            if piece.code and piece.code.trusted and self._seconds[used] < 1.0:  # of the first cell at least
+            if piece.code.trusted and self._seconds[used] < 1.0:  # of the first cell at least
                 try:
                     _try(piece, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim)
                 except (UserError, ArithmeticError, np.linalg.LinAlgError) as error:

@@ -62,9 +62,9 @@ def load_design(
         require_few_cells(document)
         for name, grid in document.grids.items():
             cells = cells_of(document, name, files, None if confirm is None else [text, confirm])
-            entries, drawn = document.precision.model_dump() | grid.precision, tuple(grid.domain)
+            entries, rows = document.precision.model_dump() | grid.precision, [cell.coordinates for cell in cells]
             precision = validated(Precision, entries, partial(_of_precision, name, grid.precision))
-            grids[name] = PlannedGrid(name, (*drawn, *grid.factors), cells, grid.exact, grid.by_query, precision, drawn)
+            grids[name] = PlannedGrid((*grid.domain, *grid.factors), rows, cells, grid, precision)
         confirmation = None if confirm is None else _confirm(grids, text, confirm)
         require_answerable(document, grids)
     except DesignError as error:
@@ -72,7 +72,7 @@ def load_design(
     smooth = {name for name, text in document.measures.items() if not text.counted}
     planned = (
         PlannedCell(
-            grid=name, cell=cell, precision=grid.precision, by_query=grid.by_query, exact=grid.exact,
+            grid=name, cell=cell, precision=grid.precision, by_query=grid.stated.by_query, exact=grid.stated.exact,
             # Numbers or shares of events, for all that is known of functions.
             counted=frozenset(() if cell.functions is None else {*cell.statistics} - smooth),
         )
@@ -100,11 +100,11 @@ def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmat
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
     pieces = (piece for grid in grids.values() for cell in grid.cells for _, piece in cell.own)
-    digest = digest_of(design, sorted({piece.code.text for piece in pieces if piece.code is not None}), text)
+    digest = digest_of(design, sorted({piece.code.text for piece in pieces}), text)
     for name, grid in grids.items():
         seeds = (int(digest_of(digest, cell.simulation.seed), 16) >> 1 for cell in grid.cells)  # below 2⁶³, as all
         cells = [cell.with_simulation(seed=seed) for cell, seed in zip(grid.cells, seeds, strict=True)]
-        grids[name] = grid._replace(cells=cells)
+        grids[name] = grid._replace(cells=cells, rows=[cell.coordinates for cell in cells])
     return Confirmation(text=text, digest=digest)
 
 

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any, Literal, Union
 
 import numpy as np
@@ -91,9 +90,8 @@ def require_answerable(
     place: str, claims: Mapping[str, BaseClaim], conditions: Sequence[Coordinates]
 ) -> dict[str, list[list[int]]]:
     """Refuse claims that name what the conditions do not have; return which conditions each claim compares."""
-    cells: Any = [SimpleNamespace(coordinates=each) for each in conditions]
     factors = tuple(conditions[0])
-    grid = PlannedGrid(GRID, factors, cells, selectable=factors, words=("condition", "table", "factor"))
+    grid = PlannedGrid(factors, conditions, selectable=factors, words=("condition", "table", "factor"))
     entries = {f"claims.{name}": claim for name, claim in claims.items()}
     references = refer({GRID: grid}, entries, place)
     compared = {}

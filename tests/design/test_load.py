@@ -76,6 +76,7 @@ SPOILT = [
     ('{ kind = "ridge" }', '{ kind = "ridge", amplitud = 2.0 }', "data.regression.amplitud = 2.0", 'mean "amplitude"?'),
     ('{ kind = "ridge" }', '{ kind = "ridge", direction = [0.0] }', "data.regression", "must not be zero"),
     ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2, 7] }', "data.regression", "7 coordinates"),
+    ('{ kind = "ridge" }', '{ kind = "interaction", coordinates = [2] }', "data.regression.coordinates[1]", "missing"),
     ('{ kind = "ridge" }', '{ kind = "sum", terms = ["x"] }', "data.regression.terms[0].kind = 'x'", "known: zero"),
     ("[heads]", 'key_distribution = { kind = "student_t", df = 2 }\n[heads]', "data.key_distribution.df = 2", "than 2"),
     ("[heads]", 'key_distribution = { kind = "mixture", n_components = 9 }\n[heads]', "data.key_distribution", "9 co"),
@@ -159,9 +160,8 @@ def test_bandwidth_rule__is_one_level_whatever_its_number(tmp_path):
     chosen = [selected(planned.cell.coordinates, {"bandwidth": 1.0}) for planned in cells]
     assert chosen == [True, True, False, False] * 3
     assert [planned.cell.bandwidth for planned in cells[:4]] == [1.0, 1.0, 1.0, 2**0.25]
-    everywhere = text.replace('where = { bandwidth = "attention" }', "")
-    along = edited(everywhere, 'x = "angle"\nd', 'x = "bandwidth"\nd')
-    assert "needs two or more different values" in mistakes(tmp_path, along)
+    whole = text.replace('where = { bandwidth = "attention" }', "")
+    assert "two or more different values" in mistakes(tmp_path, edited(whole, 'x = "angle"\nd', 'x = "bandwidth"\nd'))
 
 
 def of_many_cells(count: int) -> str:

@@ -447,7 +447,7 @@ def contents(cells: Iterable[Cell]) -> dict[str, str]:
                 read[content.digest] = path
             elif content is not None:
                 read[hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()] = path
-        read |= {piece.code.label: piece.path for _, piece in cell.own if piece.code is not None}
+        read |= {piece.code.label: piece.path for _, piece in cell.own}
     return read
 
 

@@ -51,25 +51,21 @@ class Code:
             raise UserError(f"{self.place}: its code runs only if you trust it; read it, then add --trust {self.place}")
 
     @property
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - of texts, which cells have in common
     def functions(self) -> dict[str, dict[str, bool]]:
         """Functions that the file defines, told without running it: what they take, and whether they must get it."""
-        return _functions(self.text)
+        found = {node.name: node.args for node in ast.parse(self.text).body if isinstance(node, ast.FunctionDef)}
+        return {
+            name: {each.arg: place < len(takes.args) - len(takes.defaults) for place, each in enumerate(takes.args)}
+            | {each.arg: value is None for each, value in zip(takes.kwonlyargs, takes.kw_defaults, strict=True)}
+            for name, takes in found.items()
+        }
 
     def function(self, name: str) -> Callable[..., Any]:
         """Return a function that the file defines."""
         self.require_trust()
         with _LOADING:
             return _namespace(self.text, self.place, self.by_value)[name]
-
-
-@functools.lru_cache(maxsize=64)
-def _functions(text: str) -> dict[str, dict[str, bool]]:
-    found = {node.name: node.args for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
-    return {
-        name: {each.arg: place < len(takes.args) - len(takes.defaults) for place, each in enumerate(takes.args)}
-        | {each.arg: value is None for each, value in zip(takes.kwonlyargs, takes.kw_defaults, strict=True)}
-        for name, takes in found.items()
-    }
 
 
 @functools.lru_cache(maxsize=64)
@@ -99,7 +95,7 @@ class OwnCode(Choice):
     builtin: ClassVar[tuple[str, ...]] = ()  # names that may stand for a function and need none
 
     path: Path
-    code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] | None = None  # read from the file
+    code: Annotated[InstanceOf[Code], PlainSerializer(lambda code: code.text)] = Code("")  # until the file is read
 
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> Self:
@@ -121,7 +117,6 @@ class OwnCode(Choice):
 
     def run(self, name: str, /, *arrays: Any, **named: Any) -> Any:
         """Return the result of a function of the file on arrays, which it cannot change; UserError if it raises."""
-        assert self.code is not None  # it is read with the design
         function = self.code.function(name)
         try:
             return function(*map(_read_only, arrays), **{k: _read_only(v) for k, v in named.items()})
@@ -143,8 +138,11 @@ def _brief(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-class Own(OwnCode):
-    """A function of the user's own Python file, which takes one array."""
+class OwnFunction(OwnCode, kind="own"):
+    """m(x) by a function of a Python file: arrays x of features first, x[0] the first feature, to values like x[0].
+
+    Each value must follow from its own point alone, as points come in arrays of any size.
+    """
 
     name: FunctionName
 
@@ -155,10 +153,10 @@ class Own(OwnCode):
 
     def call(self, shape: tuple[int, ...], array: NDArray) -> NDArray[np.float64]:
         """Return the numbers of this shape that the function gives for an array, which it cannot change."""
-        found, place = as_array(self.run(self.name, array)), self.code.place if self.code else ""
+        found = as_array(self.run(self.name, array))
         if found.shape != shape or found.dtype.kind not in "fiub":
             kind = f"{found.dtype} of shape {found.shape}"
-            raise UserError(f"{place}: {self.name} returns {kind}; return numbers of shape {shape}")
+            raise UserError(f"{self.code.place}: {self.name} returns {kind}; return numbers of shape {shape}")
         return found.astype(np.float64)
 
     def described(self) -> str:
@@ -166,14 +164,7 @@ class Own(OwnCode):
         return f"{self.name} of {self.path}"
 
 
-class OwnFunction(Own, kind="own"):
-    """m(x) by a function of a Python file: arrays x of features first, x[0] the first feature, to values like x[0].
-
-    Each value must follow from its own point alone, as points come in arrays of any size.
-    """
-
-
-class OwnHeads(Own):
+class OwnHeads(OwnFunction):
     """Key projections W_h by a function of a Python file, which returns an array (head, feature, dimension).
 
     It takes normals, which are independent and standard, of that shape.  They follow from head_seed, and from the batch
@@ -270,7 +261,7 @@ class Functions(OwnCode):
 
     def _means(self, name: str) -> list[str]:
         """Measures whose means a function of the file takes."""
-        takes = self.code.functions.get(name, {}) if self.code and name not in KNOWN else {}
+        takes = self._takes(name) if name not in KNOWN else {}
         return [each for each in self.measured if f"mean_{each}" in takes]
 
     @property
@@ -283,21 +274,20 @@ class Functions(OwnCode):
     def uses_functions(self) -> tuple[str, ...]:
         """Process, method, theory, and measures that are functions of the file."""
         named = (self.process, self.method, self.exact_theory, self.leading_theory)
-        defined = self.code.functions if self.code else {}
-        own = (name for name in self.measures if name in defined and name not in KNOWN)
+        own = (name for name in self.measures if name in self.code.functions and name not in KNOWN)
         return tuple(dict.fromkeys((*filter(None, named), *own)))
 
     def impossibilities(self) -> Iterator[tuple[str, str]]:
         """Yield names of settings, and what to do, where functions do not give what is stated."""
         if not self.measured:
             yield "measures", f"{FAILURE_RATE} is told beside others; name another measure too"
-        taken = {name for takes in (self.code.functions.values() if self.code else ()) for name in takes}
+        taken = {name for takes in self.code.functions.values() for name in takes}
         meant = {*(drawn_from := {"draw", "rng"}), *self.measured}
         for name in sorted({*self.parameters} & meant):
             yield name, "is a measure, or what functions draw from; give the parameter another name"
         for name in sorted({*self.independent} - {*self.parameters}):
             yield "independent", f"{name} is no factor of these functions; they have {', '.join(self.parameters)}"
-        for name in () if self.code is None else sorted({*self.parameters} - taken - meant - {"truth"}):
+        for name in sorted({*self.parameters} - taken - meant - {"truth"}):
             yield name, f"is taken by no function; they take {', '.join(sorted(taken - drawn_from))}"
 
     def theory(self, source: str) -> dict[str, float]:
@@ -314,7 +304,7 @@ class Functions(OwnCode):
         return f"{self.method} on {self.process}" if self.process else self.method
 
     def _takes(self, function: str) -> dict[str, bool]:
-        return self.code.functions[function] if self.code else {}
+        return self.code.functions.get(function, {})
 
     def numbers(self, draw: Draw, once: Callable[..., Any] | None = None, tell: Any = str) -> dict[str, Array]:
         """Return the measures of each replicate by name, NaN where it failed; a failure for all at once raises.

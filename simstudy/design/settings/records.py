@@ -1,5 +1,6 @@
 """Immutable validated records, the numbers that they hold, and mistakes in them as messages."""
 
+import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable
@@ -127,22 +128,11 @@ def tagged_union(kind: str = "", parameter: str = "", bare: tuple[type, ...] = (
             return {"kind": kind, parameter: value}
         return {"kind": kind, **value} if kind and isinstance(value, dict) else value
 
-    def schema(source: Any, handler: Callable[[Any], Any]) -> Any:
-        union = handler(Annotated[source, Field(discriminator="kind")])
-        return core_schema.no_info_before_validator_function(table, union)
-
-    return GetPydanticSchema(schema)
+    by_kind, before = Field(discriminator="kind"), core_schema.no_info_before_validator_function
+    return GetPydanticSchema(lambda source, handler: before(table, handler(Annotated[source, by_kind])))
 
 
 KINDS = tagged_union()
-
-
-class Impossible(UserError):
-    """A setting of a cell that cannot be: its name, and what to do."""
-
-    def __init__(self, setting: str, remedy: str) -> None:
-        super().__init__(f"{setting}: {remedy}")
-        self.setting, self.remedy = setting, remedy
 
 
 _QUOTED = "'([^']*)'"
@@ -195,14 +185,11 @@ def hint(name: str, known: list[str]) -> str:
 
 def nearest(name: str, known: list[str]) -> str:
     """Return the known name of the same words, or of a parameter, or else the most alike; empty if none is."""
-    same = [each for each in known if _words(each) == _words(name) or each.rpartition(".")[2] == name]
+    words, *others = (sorted(re.split("[-_ ]", each.lower())) for each in (name, *known))
+    same = [each for each, of in zip(known, others, strict=True) if of == words or each.rpartition(".")[2] == name]
     # Long names that share an ending may mean the opposite; of three letters, one typing error takes a third.
     cutoff = 0.7 if len(name) > 3 else 0.6
     return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), "")
-
-
-def _words(name: str) -> list[str]:
-    return sorted(re.split("[-_ ]", name.lower()))
 
 
 def path_of(steps: Iterable[str | int]) -> str:
@@ -227,8 +214,8 @@ def _problem(detail: Any, raw: Any, model: type[BaseModel], at: Callable[[Steps]
     kind, location, value, context = detail["type"], detail["loc"], detail["input"], detail.get("ctx", {})
     steps: Steps = []
     node = raw
-    for step in location:  # kinds of alternatives stand between the keys
-        if step in node if isinstance(node, dict) else isinstance(node, list | tuple) and isinstance(step, int):
+    for step in location:
+        with contextlib.suppress(TypeError, LookupError):  # kinds of alternatives stand between the keys
             node = node[step]
             steps.append(step)
     if kind in ("missing", "rule") and location[-1] != "[key]" and location[-1] not in steps[-1:]:
