@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simstudy.analysis import contrast, details
-    from simstudy.design.builder import Study
-    from simstudy.design.load import check
+    from simstudy.design.load import Study, check
     from simstudy.ensemble import head_diversity, nw_ensemble, principal_angles
     from simstudy.judging.judged import judge
     from simstudy.measuring import estimates, performance
@@ -31,7 +30,7 @@ __all__ = [
     "run", "simulate", "tied_sets",
 ]  # fmt: skip
 _HOMES = {
-    "Study": "design.builder", "check": "design.load", "contrast": "analysis", "details": "analysis",
+    "Study": "design.load", "check": "design.load", "contrast": "analysis", "details": "analysis",
     "capture": "transformers.capture", "inspect_heads": "transformers.inspection", "judge": "judging.judged",
     "estimates": "measuring", "open_results": "study", "performance": "measuring", "plan": "study",
     "run": "study", "simulate": "simulation", "tied_sets": "ties",

@@ -22,10 +22,9 @@ import cloudpickle
 import numpy as np
 import xarray as xr
 
-from simstudy.design.builder import Study
 from simstudy.design.contents import MAX_CODE_BYTES, distributions
 from simstudy.design.document import NAME
-from simstudy.design.load import load_design, read_design
+from simstudy.design.load import Study, load_design, read_design
 from simstudy.design.settings.cell import OF_FUNCTIONS
 from simstudy.design.settings.functions import BY_VALUE, STAND_INS
 from simstudy.errors import UserError

@@ -243,22 +243,20 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
 
 def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) -> str:
     """Return the draws that measures of cells rest on, as a population or fixed, in words; empty without any."""
-    looked = [part for part in _NOUNS if part in looked_at]
-    over = [_NOUNS[part] for part in looked if any(part in cell.population for cell in cells)]
-    fixed = frozenset().union(*(cell.drawn - {*cell.population} | cell.given for cell in cells))
-    parts = {"over a population of": over, "for": [_named(part, cells) for part in looked if part in fixed]}
+    parts: dict[str, list[str]] = {"over a population of": [], "for": []}
+    for part, noun in ((part, noun) for part, noun in _NOUNS.items() if part in looked_at):
+        if any(part in cell.population for cell in cells):
+            parts["over a population of"].append(noun)
+        having = [cell for cell in cells if part in cell.drawn | cell.given]
+        if all(part in cell.population for cell in having):
+            continue
+        numbers = set[Any]()  # of which one is told, if all cells have as many
+        for cell in having:
+            held_out = getattr(cell.data.key_distribution, "held_out", None)
+            held_out = cell.n_queries if cell.queries.queries.kind == "held_out" else held_out
+            numbers.add({"queries": cell.n_queries, "held_out": held_out, "heads": cell.heads.n_heads}.get(part))
+        number = numbers.pop() if len(numbers) == 1 else None
+        text = f"this one {noun.removesuffix('s')}" if number == 1 else f"these {f'{number} ' if number else ''}{noun}"
+        fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in having)
+        parts["for"].append(f"{text} with what is fitted to the others" if fitted else text)
     return ", ".join(f"{how} {' and '.join(drawn)}" for how, drawn in parts.items() if drawn)
-
-
-def _named(part: str, cells: Sequence[Cell]) -> str:
-    """A fixed draw in words, with its number where all cells that have it have as many."""
-    having, numbers = [cell for cell in cells if part in cell.drawn | cell.given], set[Any]()
-    for cell in having:
-        held_out = getattr(cell.data.key_distribution, "held_out", None)
-        held_out = cell.n_queries if cell.queries.queries.kind == "held_out" else held_out
-        numbers.add({"queries": cell.n_queries, "held_out": held_out, "heads": cell.heads.n_heads}.get(part))
-    number = numbers.pop() if len(numbers) == 1 else None
-    noun = _NOUNS[part]
-    text = f"this one {noun.removesuffix('s')}" if number == 1 else f"these {f'{number} ' if number else ''}{noun}"
-    fitted = part == "held_out" and any(isinstance(cell.data.regression, FittedRegression) for cell in having)
-    return f"{text} with what is fitted to the others" if fitted else text

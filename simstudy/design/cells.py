@@ -147,6 +147,9 @@ def _misnamed(name: str, grid: Grid, of_functions: bool) -> Iterator[Problem]:
                 yield Problem.unknown(path, value, TABLE_OF)
             elif of_functions and section != "settings" and key in RESERVED:
                 yield Problem(path, value, "is a name of results; give it another name")
+            elif parameter in ("kind", "label") and section != "settings":
+                remedy = f"is the kind or the label of a choice; write {setting} = […], of choices in whole"
+                yield Problem(path, None, remedy)
     for number, each in enumerate(grid.drop):
         if not each or each.keys() - grid.factors.keys():
             yield Problem(f"grids.{name}.drop[{number}]", each, f"state levels of factors: {', '.join(grid.factors)}")

@@ -47,25 +47,21 @@ def read_contents(cell: Cell, folder: Path) -> Cell:
     return cell.model_copy(update=found)
 
 
-def _array(content: bytes, remedy: str = "") -> NDArray:
+def _array(content: bytes, shape: tuple[int, ...] | None = None, names: str = "") -> NDArray:
     try:
         if "" not in (arrays := read_arrays(io.BytesIO(content))):
             raise ValueError("it is an archive")
-        return arrays[""]
     except ValueError as error:
+        remedy = f"; save an array {names}" if names else ""
         raise UserError(f"cannot be read as .npy ({error}){remedy}") from None
-
-
-def _of_shape(path: Path, shape: tuple[int, ...], names: str) -> NDArray:
-    stored = _array(read_regular(path, MAX_BYTES), f"; save an array {names}")
-    if stored.shape != shape:
-        raise UserError(f"holds shape {stored.shape}; {names} = {shape} is stated")
-    return stored
+    if shape not in (None, stored := arrays[""].shape):
+        raise UserError(f"holds shape {stored}; {names} = {shape} is stated")
+    return arrays[""]
 
 
 def _read_heads(path: Path, cell: Cell) -> Matrices:
     shape = cell.heads.n_heads, cell.data.n_features, cell.heads.head_dim
-    stored = _of_shape(path, shape, "(n_heads, n_features, head_dim)")
+    stored = _array(read_regular(path, MAX_BYTES), shape, "(n_heads, n_features, head_dim)")
     if stored.dtype.kind not in "fiu" or not (np.abs(numbers := np.array(stored, np.float64)) <= LARGEST).all():
         raise UserError(f"must hold real numbers only, none beyond ±{LARGEST:g}")
     if min(ranks := np.linalg.matrix_rank(numbers)) < cell.heads.head_dim:  # a head that spans no p-space has no angles
@@ -74,7 +70,7 @@ def _read_heads(path: Path, cell: Cell) -> Matrices:
 
 
 def _read_mask(path: Path, cell: Cell) -> tuple[str, ...]:
-    stored = _of_shape(path, (cell.n_queries, cell.data.n_keys), "(queries, n_keys)")
+    stored = _array(read_regular(path, MAX_BYTES), (cell.n_queries, cell.data.n_keys), "(queries, n_keys)")
     if stored.dtype != bool:
         raise UserError(f"must hold booleans, not {stored.dtype}; true where a query sees a key")
     if not (seen := stored.any(axis=1)).all():
@@ -163,19 +159,16 @@ class OwnFiles:
         self.folder, self._trial, self._functions = folder, not shipped, functions
         self._seconds = defaultdict[Any, float](float)
 
-    def read(self, piece: OwnCode) -> None:
-        """Give functions the code of their file, which defines them as far as that shows without running it."""
-        object.__setattr__(piece, "code", self._code(piece.path, piece.uses_functions, piece.builtin))
-
     def number(self, function: Any, parameters: dict[str, Any]) -> float:
         """Return the number that a function of functions.py gives."""
-        call = (code := self._code("functions.py", [function])).function(function)
+        call = (code := self.code("functions.py", [function])).function(function)
         try:
             return float(0.0 + call(**parameters))  # no text
         except (Exception, SystemExit) as error:
             raise UserError(f"{code.place}: {function} raises {type(error).__name__}: {error}") from None
 
-    def _code(self, name: str, functions: Iterable[Any], builtin: Iterable[str] = ()) -> Code:
+    def code(self, name: str, functions: Iterable[Any], builtin: Iterable[str] = ()) -> Code:
+        """Return the code of a file, which defines these functions as far as that shows without running it."""
         path = self.folder / name
         text = self._text(path, str(path)) if self._functions is None else self._functions
         by_value = BY_VALUE.get(text, {})  # code of this very process needs no trust

@@ -5,15 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    FiniteFloat,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, FiniteFloat, ValidationInfo, field_validator, model_validator
 
 from simstudy.design.measures import IndexName
 from simstudy.design.settings import records
@@ -36,8 +28,13 @@ Replicates = Annotated[int, Field(ge=1, le=160_000_000)]
 """Replicates of a cell: at most ten million batches, of sixteen each."""
 
 
-def _of_range(value: Any) -> Any:
-    """Whole numbers from the first up to, but without, the stop, as in Python: ``{ range = [0, 56] }``."""
+def _levels(value: Any) -> Any:
+    """Whole numbers from the first up to, but without, the stop, as in Python: ``{ range = [0, 56] }``; or a list.
+
+    What does not equal itself is no level.
+    """
+    if isinstance(value, list) and any(isinstance(level, float) and math.isnan(level) for level in value):
+        raise refusal("nan is no level; remove it, or give a number or a text")
     if not isinstance(value, dict):
         return value
     bounds = value.get("range")
@@ -50,26 +47,10 @@ def _of_range(value: Any) -> Any:
     return list(numbers)
 
 
-def _levels(levels: list[Any]) -> list[Any]:
-    """Refuse what is no level, as it does not equal itself."""
-    if any(isinstance(level, float) and math.isnan(level) for level in levels):
-        raise refusal("nan is no level; remove it, or give a number or a text")
-    return levels
-
-
-def _factor(name: str) -> str:
-    """Refuse a part of a choice that is no level by itself."""
-    setting, _, parameter = name.partition(".")
-    if parameter in ("kind", "label"):
-        raise refusal(f"is the kind or the label of a choice; write {setting} = […], of choices in whole")
-    return name
-
-
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
 MeasureName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """Name of a measure: whether cells have it is seen later, as functions give measures of their own names."""
-Factor = Annotated[str, AfterValidator(_factor)]
-Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_of_range), AfterValidator(_levels)]
+Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_levels)]
 
 
 class Study(Record):
@@ -107,13 +88,7 @@ class Budget(Record):
     wall_seconds: Positive | None = None
 
 
-def _ends(ends: list[Any]) -> list[Any]:
-    if not ends[0] < ends[1]:
-        raise refusal("must be two numbers, [lowest, highest]")
-    return ends
-
-
-Ends = Annotated[list[int | FiniteFloat], Field(min_length=2, max_length=2), AfterValidator(_ends)]
+Ends = Annotated[list[int | FiniteFloat], Field(min_length=2, max_length=2)]
 
 
 class Law(Record):
@@ -122,6 +97,13 @@ class Law(Record):
     uniform: Ends | None = None
     log_uniform: Ends | None = None
     one_of: Levels = Field(default_factory=list)
+
+    @field_validator("uniform", "log_uniform")
+    @classmethod
+    def _ascending(cls, ends: list[Any] | None) -> list[Any] | None:
+        if ends and not ends[0] < ends[1]:
+            raise refusal("must be two numbers, [lowest, highest]")
+        return ends
 
     @model_validator(mode="after")
     def _one_entry(self) -> Self:
@@ -161,9 +143,9 @@ class Grid(Record):
 
     title: Line = ""
     settings: dict[str, Any] = Field(default_factory=dict)
-    factors: dict[Factor, Levels] = Field(default_factory=dict)
-    drop: list[dict[Factor, Any]] = Field(default_factory=list)
-    domain: dict[Factor, Law] = Field(default_factory=dict)
+    factors: dict[str, Levels] = Field(default_factory=dict)
+    drop: list[dict[str, Any]] = Field(default_factory=list)
+    domain: dict[str, Law] = Field(default_factory=dict)
     cells: Annotated[int, Field(ge=2, le=MAX_CELLS)] = MIN_SETTINGS
     precision: dict[str, Any] = Field(default_factory=dict)
     by_query: bool = False
@@ -198,9 +180,7 @@ Origin = Literal[
 ]  # fmt: skip
 """Where a claim comes from: what the abstract of Fokoué (arXiv 2605.20271) asserts, in its order, or another source."""
 Theory = Literal["exact", "leading"]
-Scale = Literal["linear", "log_log", "log_x"]
 Direction = Literal["increasing", "decreasing"]
-Verdict = Literal["supported", "contradicted", "undecided"]
 Selection = dict[str, Any]
 LEVEL = 0.05
 """Chance of a wrong contradiction or support among all claims of a study."""
@@ -224,7 +204,7 @@ class BaseClaim(Record):
     index: IndexName | None = None
     where: Selection = SELECTION
     holds: Literal["everywhere", "on_average"] = "everywhere"
-    expected: Verdict = "supported"
+    expected: Literal["supported", "contradicted", "undecided"] = "supported"
     these_draws: Line = ""
     origin: Origin = "unstated"
     stands: Selection | None = None
@@ -289,7 +269,7 @@ class Slope(WithinMargin, kind="slope"):
     """The least-squares slope of the measure in x, other factors fixed, is within margin of value."""
 
     x: str
-    scale: Scale = "linear"
+    scale: Literal["linear", "log_log", "log_x"] = "linear"
 
 
 class ViolatedPairs(BaseClaim, kind="violated_pairs"):

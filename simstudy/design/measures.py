@@ -184,10 +184,8 @@ def _parsed(catalogue: str) -> dict[str, dict[str, Variable]]:
     return groups
 
 
-MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, *_OTHERS = _parsed(
-    _CATALOGUE + CATALOGUE
-).values()
-_COUNTS, _VERDICTS, OF_FUNCTIONS = _OTHERS
+_GROUPS = _parsed(_CATALOGUE + CATALOGUE).values()
+MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, _COUNTS, _VERDICTS, OF_FUNCTIONS = _GROUPS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
 gives and that are averaged, then those that follow from other measures."""
 
@@ -238,10 +236,8 @@ LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query":
 
 
 def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
-    remainder = "part of the MCSE of {} that no contribution has"
-    return _derived(averaged, {"contribution": _INFLUENCE}, "block") | _derived(
-        averaged, {"remainder": remainder}, "cell"
-    )
+    remainders = _derived(averaged, {"remainder": "part of the MCSE of {} that no contribution has"}, "cell")
+    return _derived(averaged, {"contribution": _INFLUENCE}, "block") | remainders
 
 
 DETAILS: dict[str, Variable] = {
@@ -267,9 +263,9 @@ _COORDINATES = {
 def measures_of_functions(cells: Iterable[Cell], texts: Mapping[str, Any]) -> dict[str, Variable]:
     """Measures that functions give in some cells, by name: described by their texts, or of a name that says all."""
     named = sorted({name for cell in cells if cell.functions is not None for name in cell.statistics})
-    known = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in texts.items()}
-    known = OF_FUNCTIONS | known
-    return {name: known.get(name) or Variable(_BY_SOURCE, "own unit", f"{name} by functions") for name in named}
+    own = {name: Variable(_BY_SOURCE, each.unit, each.meaning, each.formula) for name, each in texts.items()}
+    unknown = {name: Variable(_BY_SOURCE, "own unit", f"{name} by functions") for name in named}
+    return {name: (unknown | OF_FUNCTIONS | own)[name] for name in named}
 
 
 def stated_measures(attributes: Mapping[str, Any]) -> dict[str, Variable]:

@@ -16,9 +16,8 @@ import numpy as np
 from limits import Row, interleaved, ratio
 
 from simstudy import study
-from simstudy.design.builder import Study
 from simstudy.design.document import Design
-from simstudy.design.load import load_design
+from simstudy.design.load import Study, load_design
 from simstudy.replicates.batch import simulate_batch
 
 SIZES, BATCH = (30, 60, 120, 240), 2048

@@ -235,9 +235,17 @@ class Cell(Record):
         return {field: (setting, path) for field, (setting, path) in named.items() if path is not None}
 
     @property
+    @lru_cache(maxsize=4)  # noqa: B019 - large, and asked for with every batch
     def visible(self) -> choices.Visible | None:
         """Visible keys of each query, (query, key); None without a mask."""
-        return choices.visible_keys(self.estimator.mask, self.n_queries, self.data.n_keys, self.file_mask)
+        mask, n = self.estimator.mask, self.data.n_keys
+        if mask.kind == "none":
+            return None
+        if isinstance(mask, choices.FileMask):
+            return np.array([[letter == "1" for letter in row] for row in self.file_mask], order="F")
+        # In whole numbers: a rounded quotient could be a key too many.
+        gaps = np.arange(n)[:, None] + -np.arange(1, self.n_queries + 1) * n // self.n_queries
+        return ((gaps < 0) & (gaps >= -getattr(mask, "width", n))).T
 
     @cached_property
     def own(self) -> list[tuple[str, OwnCode]]:
@@ -443,10 +451,8 @@ def contents(cells: Iterable[Cell]) -> dict[str, str]:
     read = {}
     for cell in cells:
         for content, path in ((getattr(cell, field), path) for field, (_, path) in cell.files.items()):
-            if isinstance(content, Rows):
-                read[content.digest] = path
-            elif content is not None:
-                read[hashlib.blake2b(np.array(content).data, digest_size=8).hexdigest()] = path
+            of_array = None if isinstance(content, Rows) else hashlib.blake2b(np.array(content).data, digest_size=8)
+            read[of_array.hexdigest() if of_array else content.digest] = path
         read |= {piece.code.label: piece.path for _, piece in cell.own}
     return read
 
@@ -493,10 +499,6 @@ def partners(
     coordinates: Sequence[Coordinates], factors: Iterable[str], versus: dict[str, Any], chosen: Iterable[int]
 ) -> dict[int, int]:
     """Return, by cell, the one with the levels of ``versus`` and else its own; without cells that have no other."""
-    fixed = [name for name in factors if name not in versus]
-    picked = (number for number, row in enumerate(coordinates) if selected(row, versus))
-    first: dict[Any, int] = {}
-    for number in picked:
-        first.setdefault(tuple(level(coordinates[number], name) for name in fixed), number)
-    found = ((cell, first.get(tuple(level(coordinates[cell], name) for name in fixed), cell)) for cell in chosen)
-    return {cell: partner for cell, partner in found if partner != cell}
+    rest = [tuple(level(row, name) for name in factors if name not in versus) for row in coordinates]
+    first = {rest[cell]: cell for cell in reversed(range(len(rest))) if selected(coordinates[cell], versus)}
+    return {cell: first[rest[cell]] for cell in chosen if first.get(rest[cell], cell) != cell}

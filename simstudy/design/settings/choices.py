@@ -1,6 +1,5 @@
 """The alternatives of each setting: data and noise, attention and its parts, combinations, learners, query points."""
 
-from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
@@ -9,17 +8,7 @@ from pydantic import Field
 
 from simstudy.design.settings import records
 from simstudy.design.settings.functions import OwnFunction
-from simstudy.design.settings.records import (
-    KINDS,
-    Choice,
-    Count,
-    NonNegative,
-    Path,
-    Positive,
-    Real,
-    Vector,
-    tagged_union,
-)
+from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, Positive, Real, Vector, tagged_union
 
 DegreesOfFreedom = Annotated[float, Field(gt=2, le=records.LARGEST, allow_inf_nan=False)]
 """Of a Student distribution that has a variance."""
@@ -65,7 +54,7 @@ class FileKeys(Choice, kind="file"):
     ``held_out`` rows are set aside at random, under the seed, to be queries.
     """
 
-    path: Path
+    path: records.Path
     columns: Annotated[tuple[records.Line, ...], Field(strict=False, min_length=1)] | None = Field(None, exclude=True)
     response: records.Line | None = Field(None, exclude=True)
     sampling: Literal["with_replacement", "without"] = "with_replacement"
@@ -268,23 +257,10 @@ class BandedMask(Choice, kind="banded"):
 class FileMask(Choice, kind="file"):
     """Visible keys of each query, at least one: a .npy file of booleans (queries, keys), relative to the design."""
 
-    path: Path
+    path: records.Path
 
 
 Mask = Annotated[WholeMask | BandedMask | FileMask, KINDS]
-
-
-@lru_cache(maxsize=4)
-def visible_keys(mask: Mask, n_queries: int, n_keys: int, of_file: tuple[str, ...]) -> Visible | None:
-    """Return which of the keys each query sees, (query, key), of a file as told by 0 and 1; None without a mask."""
-    if mask.kind == "none":
-        return None
-    if isinstance(mask, FileMask):
-        return np.array([[letter == "1" for letter in row] for row in of_file], order="F")
-    width = mask.width if isinstance(mask, BandedMask) else n_keys
-    # In whole numbers: a rounded quotient could be a key too many.
-    gaps = np.arange(n_keys)[:, None] + -np.arange(1, n_queries + 1) * n_keys // n_queries
-    return ((gaps < 0) & (gaps >= -width)).T
 
 
 # Values may be vectors: that of a key is y = m(X) s + ε, the regression function in a direction s, any with the same

@@ -101,7 +101,8 @@ class OwnCode(Choice):
     def _read(self, info: ValidationInfo) -> Self:
         if info.context is not None:
             try:
-                info.context.read(self)
+                code = info.context.code(self.path, self.uses_functions, self.builtin)
+                object.__setattr__(self, "code", code)
             except UserError as error:
                 raise refusal(str(error), "unread") from None
         return self
