@@ -1,7 +1,7 @@
 """Small valid cells and designs for tests; each keyword replaces one setting."""
 
 import runpy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -184,14 +184,6 @@ def refuses(said: str, call: Callable[..., Any], *given: Any, **how: Any) -> str
         call(*given, **how)
     assert "\n" not in str(refused.value)
     return str(refused.value)
-
-
-def same_bits(ours: Iterable[Any], theirs: Iterable[Any]) -> bool:
-    """Whether batches have equal moments, number by number."""
-    return all(
-        np.array_equal(a, b, equal_nan=True)
-        for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True)
-    )  # fmt: skip
 
 
 def functions_of(study: str) -> dict[str, Any]:

@@ -86,8 +86,7 @@ def test_queries_in_parts__change_no_bit(monkeypatch):
     whole = members_of(cell, SharedData(cell, 3, 4))
     monkeypatch.setattr(mechanism, "BLOCK_BYTES", 1)
     parts = members_of(cell, SharedData(cell, 3, 4))
-    np.testing.assert_array_equal(parts.means, whole.means)
-    np.testing.assert_array_equal(parts.gram, whole.gram)
+    np.testing.assert_equal([parts.means, parts.gram], [whole.means, whole.gram])
     assert (whole.means[:, 0] != whole.means[:, 1]).any()  # or parts could be taken for one another
 
 

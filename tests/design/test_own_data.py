@@ -43,8 +43,7 @@ def test_files_of_every_kind__hold_the_same(tmp_path, kind, response, columns):
 def test_data_sets_of_scikit_learn__have_names(name):
     rows = cell_of(f"sklearn:{name}", response="target", regression="file", standardise=False).rows
     found = getattr(datasets, f"load_{name}")()
-    np.testing.assert_array_equal(rows.keys, found.data)
-    np.testing.assert_array_equal(rows.values, found.target)
+    np.testing.assert_equal([rows.keys, rows.values], [found.data, found.target])
 
 
 def test_held_out_rows__are_others_under_another_seed_and_scaled_with_the_population(tmp_path):

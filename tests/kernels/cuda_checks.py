@@ -113,8 +113,7 @@ def test_a_replicate__does_not_depend_on_its_company():
     given = problem((3, 1, 2, 2, 40))
     with computing_on("cuda"):
         whole, alone = given.moments(), given.part(slice(1, 2)).moments()
-    for one, other in zip(whole, alone, strict=True):
-        np.testing.assert_array_equal(one[1:2], other)
+    np.testing.assert_equal([each[1:2] for each in whole], [*alone])
 
 
 REGRESSION = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
@@ -204,8 +203,7 @@ def test_threads__have_streams_of_their_own_and_the_same_bits(monkeypatch):
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(batch, range(2)))
     assert len({id(stream()), *(own for own, _ in found)}) == 3
-    for number, (_, sums) in enumerate(found):
-        np.testing.assert_array_equal(sums, batch(number)[1])
+    np.testing.assert_equal([sums for _, sums in found], [batch(number)[1] for number in range(2)])
 
 
 ONE_BATCH = re.sub("(min|max)_replicates = .*", r"\1_replicates = 16", DESIGN.partition("[claims")[0])

@@ -52,16 +52,13 @@ def test_replicates__do_not_depend_on_one_another():
     keys, values, variances, queries = arrays_of(problem((5, 3, 2, 3, 700), spread=0.5))
     whole = compact_moments(keys, values, variances, queries, 3.0, 3)
     single = compact_moments(keys[2:3], values[2:3], variances[2:3], queries, 3.0, 3)
-    for one, other in zip(whole, single, strict=True):
-        np.testing.assert_array_equal(one[2:3], other)
+    np.testing.assert_equal([each[2:3] for each in whole], [*single])
 
 
 def test_kernels_that_use_one_memory__leave_nothing_to_each_other():
     given = problem((2, 3, 3, 5, 70), spread=0.5)
     found = [(given.moments(), compact_moments(*arrays_of(given), 3.0, 3)) for _ in range(2)]
-    for one, other in zip(*found, strict=True):
-        for before, after in zip(one, other, strict=True):
-            np.testing.assert_array_equal(after, before)
+    np.testing.assert_equal(*found)
 
 
 def test_window__holds_keys_nearer_than_its_radius_and_no_others():

@@ -58,8 +58,7 @@ def test_errors_and_their_products__are_added_one_replicate_after_another(shape,
     errors = means - target[:, None]
     products = errors[..., rows] * errors[..., columns]
     products = products + gram[..., rows, columns] if with_gram else products
-    for found, each in zip(sums, (errors, products), strict=True):
-        np.testing.assert_array_equal(found[0], each.cumsum(axis=0)[-1])
+    np.testing.assert_equal([each[0] for each in sums], [each.cumsum(axis=0)[-1] for each in (errors, products)])
     assert defined.all()
 
 
@@ -69,8 +68,7 @@ def test_replicates_with_a_number_that_is_not_finite__are_undefined_and_left_out
     means[1, 2, 1] = gram[3, 0, 0, 1] = wrong
     sums = np.zeros((2, 3, 2)), np.zeros((2, 3, 3))
     np.testing.assert_array_equal(add_errors(means, np.zeros(3), gram, *sums), [True, False, True, False])
-    np.testing.assert_array_equal(sums[0], 1)
-    np.testing.assert_array_equal(sums[1], 2)
+    np.testing.assert_equal(sums, (np.ones((2, 3, 2)), np.full((2, 3, 3), 2.0)))
 
 
 def test_heads_with_variances_of_either_sign__have_no_correlation():
