@@ -68,9 +68,8 @@ def test_list_of_designs__has_every_study_and_each_has_a_page():
 
 def test_abstracts__nothing_is_left_out_in_silence():
     """Each sentence has an answer, and claims if it is tested; every claim of such an origin stands beside one."""
-    stated = {
-        path.parent.name: tomllib.loads(path.read_text())["claims"] for path in ROOT.glob("designs/*/design.toml")
-    }
+    designs = ROOT.glob("designs/*/design.toml")
+    stated = {path.parent.name: tomllib.loads(path.read_text())["claims"] for path in designs}
     every = {f"{study}/{name}": claim["origin"] for study, each in stated.items() for name, claim in each.items()}
     abstracts = tomllib.loads((ROOT / "simstudy" / "report" / "templates" / "abstracts.toml").read_text())
     shown: set[str] = set()

@@ -67,9 +67,8 @@ def test_room__imports_only_what_it_may(room, graph):
 
 def test_engine_sources__cover_what_a_batch_imports(graph):
     """Every module of ours that makes what is stored must enter its identity."""
-    reached = set().union(
-        *(graph.find_upstream_modules(f"simstudy.replicates.{each}") for each in ("batch", "population"))
-    )
+    tops = "simstudy.replicates.batch", "simstudy.replicates.population"
+    reached = set().union(*map(graph.find_upstream_modules, tops))
     places = [PACKAGE.joinpath(*module.split(".")[1:]) for module in reached]
     paths = {place / "__init__.py" if place.is_dir() else place.with_suffix(".py") for place in places}
     assert len(paths) > 40

@@ -146,11 +146,8 @@ ONE_OF_TWO = "change one of the two"
     ],
 )  # fmt: skip
 def test_what_cannot_be_together__is_named(settings, setting, said):
-    found = [
-        text
-        for name, text in impossibilities(cell_of({"queries": {"kind": "gaussian", "count": 6}} | settings))
-        if name == setting
-    ]
+    stated = cell_of({"queries": {"kind": "gaussian", "count": 6}} | settings)
+    found = [text for name, text in impossibilities(stated) if name == setting]
     assert found and said in found[0] and (not said.startswith("needs") or found[0].endswith(ONE_OF_TWO))
 
 

@@ -59,10 +59,8 @@ def test_gradient__is_that_of_the_leave_one_out_error(learned):
 
 
 def test_heads_that_learn__predict_by_the_values_that_they_were_trained_with():
-    settings = {"kind": "trained", "steps": 2, "learned": "values"}
-    cell = minimal_cell(
-        learner=settings, n_heads=2, head_dim=1, arrangement="haar", n_features=3, n_keys=20, queries=QUERIES, **DRAWN
-    )
+    shape = {"n_heads": 2, "head_dim": 1, "arrangement": "haar", "n_features": 3, "n_keys": 20, "queries": QUERIES}
+    cell = minimal_cell(learner={"kind": "trained", "steps": 2, "learned": "values"}, **shape, **DRAWN)
     shared = SharedData(cell, 0, 1)
     x = shared.keys(20)[0].T.astype(float)
     y = shared.values(cell)[0].astype(float)
@@ -189,10 +187,8 @@ def test_combinations__share_stored_batches_unless_they_enter_a_replicate():
 
 
 def test_fitted_weights__tend_to_the_optimal_ones_as_validation_grows():
-    few, many = (
-        of_cell({"kind": "fitted", "n_validation": n, "within": "affine"}, noise_treatment="drawn") for n in (6, 2000)
-    )
-    best = of_cell({"kind": "optimal", "within": "affine"}, noise_treatment="drawn")
+    few, many = (of_cell({"kind": "fitted", "n_validation": n, "within": "affine"}, **DRAWN) for n in (6, 2000))
+    best = of_cell({"kind": "optimal", "within": "affine"}, **DRAWN)
     errors = [float(result.estimate["mse"]) for result in (few, many, best)]
     margin = 4 * float(many.mcse["mse"])
     assert errors[0] > errors[1] + margin

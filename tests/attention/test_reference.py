@@ -23,9 +23,7 @@ def discrepancy(**settings) -> float:
     return float(estimated(cell).estimate["discrepancy"])
 
 
-ALONE, LAYER, TORCH = ({"reference": each} for each in (
-    "attention", "multi_head_attention", "torch_multi_head_attention"
-))  # fmt: skip
+ALONE, LAYER, TORCH = ({"reference": f"{of}attention"} for of in ("", "multi_head_", "torch_multi_head_"))
 WEIGHTED, DOT, SINGLE = {"combination": [0.5, -0.2, 0.9]}, {"logits": "dot_product"}, {"dtype": "float32"}
 TREATED = [{"noise_treatment": each, "query_projections": other} for each, other in itertools.product(
     ("integrated", "drawn"), ("same", "opposite", "haar")

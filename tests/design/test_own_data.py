@@ -90,9 +90,8 @@ def test_contents_and_not_the_path__identify_data(tmp_path):
     other = cell_of(path.name, tmp_path, standardise=False)
     assert one.identity("e") == same.identity("e") and one.data_id == same.data_id
     assert one.identity("e") != other.identity("e") and one.data_id != other.data_id
-    assert list(provenance(cells=[one, other])["data"].items()) == [
-        (one.rows.digest, "data.npy"), (other.rows.digest, "data.npy"),
-    ]  # fmt: skip
+    told = provenance(cells=[one, other])["data"]
+    assert [*told.items()] == [(each.rows.digest, "data.npy") for each in (one, other)]
 
 
 def test_cells_of_the_same_keys__are_paired_and_told_apart():

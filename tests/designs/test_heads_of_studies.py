@@ -230,9 +230,8 @@ def test_error_of_learned_heads__is_that_of_simulated_tasks():
     tokens[:, :, 0] = z  # the first axis is that of the query
     b = rng.normal(size=(many, d)) / np.sqrt(d)
     y = np.einsum("tid,td->ti", tokens, b) + noise_sd * rng.normal(size=(many, n))
-    errors = (
-        sum(o * y @ softmax(k * length * z) for k, o in zip(K[0], OUTPUTS[0], strict=True)) - length * b[:, 0]
-    ) ** 2
+    read = sum(o * y @ softmax(k * length * z) for k, o in zip(K[0], OUTPUTS[0], strict=True))
+    errors = (read - length * b[:, 0]) ** 2
     (error,), _, _ = descent(K, OUTPUTS, z[None, None], np.array([[length]]), d, noise_sd)
     assert abs(errors.mean() - error) < 4.0 * errors.std() / np.sqrt(many)
     assert abs(errors.mean() - error) < 0.1 * error

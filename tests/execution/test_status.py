@@ -41,9 +41,8 @@ def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_g
     (store.folder / FILE).unlink()
     assert read_status(design, store) is None
     told = counted(design, store)
-    assert [(cell.identity, cell.stored) for cell in told.cells] == [
-        (cell.identity, cell.stored) for cell in wanted.cells
-    ]
+    counts, expected = ([(cell.identity, cell.stored) for cell in each.cells] for each in (told, wanted))
+    assert counts == expected
     assert status_line(told, store).startswith("batches are counted, simstudy run examines them")
     empty = Store(store.folder / "nothing")
     assert f"{empty.folder} holds no batches" in status_line(counted(design, empty), empty)
@@ -104,10 +103,8 @@ def test_pilot__is_part_of_the_run_and_predicts_its_size(tmp_path, monkeypatch):
     assert found.seconds(4) == pytest.approx(found.seconds(1) / 4) and found.peak_MiB > 50
 
 
-SPENT = "[budget]\nwall_seconds = 100\n\n[grids.angles.factors]"
-BUDGETED = edited(
-    edited(DESIGN, "[grids.angles.factors]", SPENT), "relative_mcse = { mse = 0.05 }", "relative_mcse = { mse = 0.001 }"
-)
+BUDGETED = edited(DESIGN, "[grids.angles.factors]", "[budget]\nwall_seconds = 100\n\n[grids.angles.factors]")
+BUDGETED = edited(BUDGETED, "mse = 0.05", "mse = 0.001")
 
 
 @pytest.fixture

@@ -23,9 +23,8 @@ REGRESSIONS = {
     "additive_cos": s.Additive(kind="additive", wave="cos", decay="power", rate=1.5, frequency=0.6),
     "interaction": s.Interaction(kind="interaction", amplitude=-1.5, coordinates=(2, 1)),
 }
-REGRESSIONS["sum"] = s.Sum(
-    kind="sum", terms=(*(REGRESSIONS[name] for name in ("linear", "quadratic", "ridge", "additive", "interaction")),)
-)
+TERMS = ("linear", "quadratic", "ridge", "additive", "interaction")
+REGRESSIONS["sum"] = s.Sum(kind="sum", terms=tuple(REGRESSIONS[name] for name in TERMS))
 # Wide enough that no query condenses the softmax.
 BANDWIDTHS = {"distance": 0.8, "dot_product": 1.3}
 HETEROSCEDASTIC = s.HeteroscedasticNoise(kind="heteroscedastic", strength=2.0)
@@ -49,10 +48,8 @@ def test_every_regression_function_agrees_with_quadrature(name, logits):
 
 @pytest.mark.parametrize(("logits", "structure"), [("distance", "autoregressive"), ("dot_product", "equicorrelated")])
 def test_general_and_separate_projections_in_three_dimensions(logits, structure):
-    keys = s.GaussianKeys(structure=structure, correlation=0.6)
-    cell = make_cell(
-        n_features=3, head_dim=2, logits=logits, bandwidth=1.3, regression=REGRESSIONS["sum"], key_distribution=keys
-    )
+    data = {"regression": REGRESSIONS["sum"], "key_distribution": s.GaussianKeys(structure=structure, correlation=0.6)}
+    cell = make_cell(n_features=3, head_dim=2, logits=logits, bandwidth=1.3, **data)
     key_projections, query_projections = 0.6 * RNG.normal(size=(2, 2, 3, 2))
     compare(cell, key_projections, query_projections, RNG.normal(size=(2, 3)) / 2, step=0.2)
 

@@ -9,9 +9,7 @@ from scipy.optimize import minimize
 from simstudy.theory import Prediction, measures_by_query, predicted_measures
 from simstudy.theory import weighting as w
 
-simplex_weights, front_greater_weights = (
-    partial(w.optimal_weights, within=within) for within in ("simplex", "front_greater")
-)
+simplex_weights, front_greater_weights = (partial(w.optimal_weights, within=x) for x in ("simplex", "front_greater"))
 
 
 def random_moment(n_heads, seed=0, rank=None, scale=1.0):
@@ -135,10 +133,9 @@ def test_unconstrained_weights_are_least_squares():
     assert best.risk == pytest.approx(residual[0] / 50)
     assert best.risk < 0.9 * w.optimal_weights(moments.errors).risk
 
-    doubled = np.ix_([0, 0, 1, 2], [0, 0, 1, 2])
-    twins = w.unconstrained_weights(
-        w.ErrorMoments(moments.errors[doubled], moments.cross[[0, 0, 1, 2]], moments.target)
-    )
+    twice = [0, 0, 1, 2]
+    doubled = w.ErrorMoments(moments.errors[np.ix_(twice, twice)], moments.cross[twice], moments.target)
+    twins = w.unconstrained_weights(doubled)
     np.testing.assert_allclose(twins.weights, expected[[0, 0, 1, 2]] / [2, 2, 1, 1], rtol=1e-9)
     assert twins.rank == 3 and twins.risk == pytest.approx(best.risk)
 

@@ -164,9 +164,8 @@ def selected(values, index, index_error: float = 0.0, sides: str = "") -> Select
 
 
 def stated(**entries):
-    return claim(
-        **{"kind": "violated_pairs", "against": "chordal", "direction": "increasing", "at_most": 0.0} | entries
-    )
+    ordered = {"kind": "violated_pairs", "against": "chordal", "direction": "increasing", "at_most": 0.0}
+    return claim(**ordered | entries)
 
 
 def wrong_share(of: Selected, **entries) -> Comparison:

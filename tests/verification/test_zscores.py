@@ -148,9 +148,8 @@ def simulated(configuration: Configuration) -> Value:
         means = blocks.error_sum[:, :, 1].mean(axis=1) / blocks.n_defined
         return Value(float(means.mean()), float(stats.sem(means)), len(means))
     measured = performance(blocks, np.array(cell.weights), cell.statistics)
-    value, error = (
-        each["head_covariance"][PAIR[configuration.statistic]] for each in (measured.estimate, measured.mcse)
-    )
+    place = PAIR[configuration.statistic]
+    value, error = (each["head_covariance"][place] for each in (measured.estimate, measured.mcse))
     return Value(float(value), float(error), measured.n_blocks)
 
 

@@ -174,9 +174,8 @@ def test_layout__leaves_room_for_all_that_is_said_in_letters_of_nine_points_and_
 
 @pytest.fixture(scope="module")
 def leading(tmp_path_factory):
-    return build_results(
-        build_design(tmp_path_factory.mktemp("plain"), DESIGN.replace("exact = true", "exact = false"))
-    )
+    plain = DESIGN.replace("exact = true", "exact = false")
+    return build_results(build_design(tmp_path_factory.mktemp("plain"), plain))
 
 
 def single(**entries):
@@ -299,9 +298,8 @@ def split(split_design) -> xr.Dataset:
     share = np.where(made.head_dim.values == optimum, 0.7, 0.0)
     share = np.where(made.head_dim.values == 2 * optimum, 0.295, share)
     share = np.where(made.head_dim.values == 4 * optimum, 0.005, share) * (made.bandwidth.values == 0.4)
-    return made.assign(optimum_share=(("figure", "cell"), np.where(inside, share, np.nan)[None])).assign_coords(
-        figure=["best"]
-    )
+    of_best = ("figure", "cell"), np.where(inside, share, np.nan)[None]
+    return made.assign(optimum_share=of_best).assign_coords(figure=["best"])
 
 
 def test_bandwidths__are_numbers_on_both_axes(split):
@@ -396,10 +394,8 @@ def test_lollipop__has_a_stick_from_the_target_to_each_estimate_in_its_row(split
 
 def test_lollipop__of_many_cells_has_panels_of_its_own(split):
     """In one column 72 sticks were 2 484 pixels tall; rows whose names were cut looked alike, scales differed."""
-    long = split.assign_coords(
-        regression=("cell", [f"{name}, a function of the keys" for name in split.regression.values])
-    )
-    drawing = draw(stated("lollipop", grid="split"), "f", long)
+    names = [f"{name}, a function of the keys" for name in split.regression.values]
+    drawing = draw(stated("lollipop", grid="split"), "f", split.assign_coords(regression=("cell", names)))
     rows = [each.get_text() for each in panels(drawing)[0].get_yticklabels()]
     assert len(set(rows)) == 12 and len({axes.get_xlim() for axes in panels(drawing)}) == 1
     titles = [axes.get_title("left") for axes in panels(drawing)]
