@@ -14,8 +14,8 @@ import numpy as np
 
 from simstudy.attention.normalisers import Array, normalise, tilted
 from simstudy.attention.transformations import Inputs, multiply_heads, transform
-from simstudy.design.settings.cell import Estimator
-from simstudy.design.settings.choices import CompactNormaliser, LocalLinearNormaliser, Normaliser, Visible
+from simstudy.design.settings.cell import Estimator, Visible
+from simstudy.design.settings.choices import CompactNormaliser, LocalLinearNormaliser, Normaliser
 from simstudy.kernels import compact_moments, nw_moments
 from simstudy.kernels.devices import on_cuda
 

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simstudy.design.files import read_arrays, read_regular, read_text
-from simstudy.design.settings.cell import Cell, Matrices
+from simstudy.design.settings.cell import MAX_NUMBERS, Array, Cell, Matrices, Rows, split
 from simstudy.design.settings.choices import FileKeys, FileRegression, FittedRegression
 from simstudy.design.settings.functions import BY_VALUE, Code, Draw, Functions, OwnCode, OwnFunction, OwnHeads
 from simstudy.design.settings.records import LARGEST, mistake
-from simstudy.design.settings.rows import MAX_NUMBERS, Array, Rows, split
 from simstudy.errors import UserError, require_extra
 
 MAX_BYTES, MAX_DATA_BYTES, MAX_CODE_BYTES = 64 << 20, 1 << 28, 1 << 18
@@ -217,8 +216,7 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
     draw = np.random.Generator(np.random.Philox(key=1))
     x = draw.standard_normal((n_features, 3, FEW))
     if isinstance(piece, Functions):
-        numbers = piece.numbers
-        _hold(piece, piece.method, lambda part: np.stack([*numbers(Draw(range(FEW)[part])).values()], axis=-1))
+        _hold(piece, piece.method, lambda part: np.stack([*piece.numbers(Draw(range(FEW)[part])).values()], axis=-1))
         for name in piece.of_means.keys() & {*piece.uses_functions}:
             piece.of_means[name]({each: np.ones(1) for each in piece.measured})
     elif isinstance(piece, OwnHeads):
@@ -227,12 +225,8 @@ def _try(piece: OwnCode, n_features: int, n_heads: int, head_dim: int) -> None:
         if (np.linalg.matrix_rank(piece.call(normals.shape, normals)) < head_dim).any():
             piece.refuse(f"{piece.name} returns a head of a rank below head_dim = {head_dim}")
     elif isinstance(piece, OwnFunction):
-
-        def at(points: NDArray) -> NDArray:
-            return piece.call(points.shape[1:], points)
-
-        _hold(piece, piece.name, lambda part: at(x[:, part]))
-        if not np.array_equal(at(x[:, :1, :2]), at(x)[:1, :2]):
+        _hold(piece, piece.name, lambda part: piece.call(x[0, part].shape, x[:, part]))
+        if not np.array_equal(piece.call((1, 2), x[:, :1, :2]), piece.call((3, FEW), x)[:1, :2]):
             fault = "gives another value at a point among other points; add up features one by one, as x[0] + x[1]"
             piece.refuse(f"{piece.name} {fault}")
 

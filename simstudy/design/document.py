@@ -10,8 +10,16 @@ from pydantic import BeforeValidator, Field, FiniteFloat, ValidationInfo, field_
 from simstudy.design.measures import IndexName
 from simstudy.design.settings import records
 from simstudy.design.settings.cell import Cell, label
-from simstudy.design.settings.functions import FunctionName
-from simstudy.design.settings.records import Line, NonNegative, Positive, Real, Record, refusal, tagged_union
+from simstudy.design.settings.records import (
+    Identifier,
+    Line,
+    NonNegative,
+    Positive,
+    Real,
+    Record,
+    refusal,
+    tagged_union,
+)
 from simstudy.errors import UserError
 
 MAX_CELLS = 20_000
@@ -48,8 +56,6 @@ def _levels(value: Any) -> Any:
 
 
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
-MeasureName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Name of a measure: whether cells have it is seen later, as functions give measures of their own names."""
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_levels)]
 
 
@@ -67,14 +73,13 @@ class Precision(Record):
     Replicates beyond the least are spent on these errors ("precision"), on undecided claims ("verdict"), or on "both".
     """
 
-    relative_mcse: dict[MeasureName, Positive] = Field(default_factory=dict)
-    absolute_mcse: dict[MeasureName, Positive] = Field(default_factory=dict)
+    relative_mcse: dict[Identifier, Positive] = Field(default_factory=dict)
+    absolute_mcse: dict[Identifier, Positive] = Field(default_factory=dict)
     stop: Literal["precision", "verdict", "both"] = "precision"
     min_replicates: Replicates = 1024
     max_replicates: Replicates = Field(65536, validate_default=True)
 
     @field_validator("max_replicates")
-    @classmethod
     def _above_floor(cls, ceiling: int, info: ValidationInfo) -> int:
         floor = info.data.get("min_replicates", 1)
         if floor > ceiling:
@@ -99,7 +104,6 @@ class Law(Record):
     one_of: Levels = Field(default_factory=list)
 
     @field_validator("uniform", "log_uniform")
-    @classmethod
     def _ascending(cls, ends: list[Any] | None) -> list[Any] | None:
         if ends and not ends[0] < ends[1]:
             raise refusal("must be two numbers, [lowest, highest]")
@@ -200,7 +204,7 @@ class BaseClaim(Record):
     kind: str
     statement: Line = Field(min_length=1)
     grid: str
-    measure: MeasureName
+    measure: Identifier
     index: IndexName | None = None
     where: Selection = SELECTION
     holds: Literal["everywhere", "on_average"] = "everywhere"
@@ -275,7 +279,7 @@ class Slope(WithinMargin, kind="slope"):
 class ViolatedPairs(BaseClaim, kind="violated_pairs"):
     """Few pairs of selected cells have measure and diversity index in the wrong order, at each level of ``by``."""
 
-    measure: MeasureName = "mse"
+    measure: Identifier = "mse"
     against: IndexName
     by: str | None = None
     direction: Direction = "decreasing"
@@ -285,7 +289,7 @@ class ViolatedPairs(BaseClaim, kind="violated_pairs"):
 class OptimumClaim(BaseClaim):
     """Entries of claims on the place x of the least value."""
 
-    measure: MeasureName = "mse"
+    measure: Identifier = "mse"
     x: str
 
 
@@ -322,7 +326,7 @@ class BaseFigure(Record):
 
     title: Line = Field(min_length=1)
     grid: str
-    y: MeasureName
+    y: Identifier
     where: Selection = SELECTION
     kind: str
 
@@ -394,7 +398,7 @@ class Declared(Record):
     grids: Annotated[dict[Name, Grid], Field(min_length=1)]
     claims: dict[Name, Claim] = Field(default_factory=dict)
     figures: dict[Name, Figure] = Field(default_factory=dict)
-    measures: dict[FunctionName, OwnMeasureText] = Field(default_factory=dict)
+    measures: dict[Identifier, OwnMeasureText] = Field(default_factory=dict)
     budget: Budget = Budget()
 
 

@@ -60,10 +60,9 @@ def load_design(
     place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
     grids: dict[str, PlannedGrid] = {}
     try:
-        raw = _under_profile(tables, profile)
         folder = Path() if path is None else path.parent
         files = OwnFiles(folder, trust, path is not None and is_shipped(path), functions)
-        document = validated(Document, raw, context=files)
+        document = validated(Document, _under_profile(tables, profile), context=files)
         require_few_cells(document)
         for name, grid in document.grids.items():
             cells = cells_of(document, name, files, None if confirm is None else [text, confirm])
@@ -306,11 +305,7 @@ class Study(dict[str, Any]):
     """
 
     functions = _table("functions", Functions)
-    data = _table("data", TABLES["data"])
-    heads = _table("heads", TABLES["heads"])
-    estimator = _table("estimator", TABLES["estimator"])
-    queries = _table("queries", TABLES["queries"])
-    simulation = _table("simulation", TABLES["simulation"])
+    data, heads, estimator, queries, simulation = (_table(*each) for each in TABLES.items())
     precision = _table("precision", Precision)
     budget = _table("budget", Budget)
 

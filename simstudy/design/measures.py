@@ -11,8 +11,7 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from simstudy.design.settings.cell import TABLE_OF, TABLES, Cell
 from simstudy.design.settings.records import records_in
@@ -50,8 +49,7 @@ def setting(name: str) -> tuple[str, str, str]:
     return words, symbol, unit
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     """Description of one labelled variable."""
 
     dims: tuple[str, ...]

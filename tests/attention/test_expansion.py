@@ -12,7 +12,7 @@ from simstudy.attention.expansion import expectations
 from simstudy.attention.members import pairs_of
 from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.data.regression import evaluate
-from simstudy.design.settings.rows import Rows
+from simstudy.design.settings.cell import Rows
 from simstudy.kernels.left_out import integrate
 from simstudy.replicates import moments, population
 from simstudy.replicates.batch import simulate_batch

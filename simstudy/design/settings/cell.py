@@ -5,16 +5,19 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer, model_validator
+from threadpoolctl import threadpool_limits
 
 from simstudy.design.settings import choices
 from simstudy.design.settings.functions import Functions, OwnCode, OwnHeads
 from simstudy.design.settings.records import Count, Degrees, Line, NonNegative, Positive, Record, Seed
-from simstudy.design.settings.rows import Rows, split
+from simstudy.errors import UserError, require_extra
 
 Coordinates = dict[str, Any]
 """Settings of a cell by name, as results label it."""
@@ -32,8 +35,50 @@ _MOST_OPERATIONS = 4e9
 ATTENDED = "attended"
 """Statistic of a replicate of which a diversity index is made: overlap Σ_i w_hi w_gi of attention, mean over pairs."""
 
+Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
+Array = NDArray[np.float64]
+MAX_NUMBERS = 1 << 23
+"""Most numbers of a data set, 64 MiB: every task of a worker takes a copy along."""
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 """Projections (head, feature, dimension) that travel with a cell."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows that keys are drawn from, and those held out, which are queries.
+
+    Keys (N, d), values of the regression function and residuals (N,), NaN without them; points (M, d) held out, and
+    targets (M,), the values there.
+    """
+
+    keys: Array
+    values: Array
+    residuals: Array
+    points: Array
+    targets: Array
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of all contents."""
+        residuals = np.concatenate([self.residuals, np.full(len(self.points), np.nan)])
+        columns = np.concatenate([self.keys, self.points]), np.concatenate([self.values, self.targets]), residuals
+        return _digest_of_rows(np.column_stack(columns), len(self.points))
+
+    @cached_property
+    def keys_digest(self) -> str:
+        """Digest of the population's keys: cells that draw from the same ones are paired."""
+        return _digest_of_rows(self.keys, 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rows) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+def _digest_of_rows(table: Array, n_held_out: int) -> str:
+    heading = f"{table.shape} {n_held_out} ".encode()
+    return hashlib.blake2b(heading + np.ascontiguousarray(table, "<f8").tobytes(), digest_size=16).hexdigest()
 
 
 class Table(Record):
@@ -43,11 +88,9 @@ class Table(Record):
     def labels(self) -> dict[str, Any]:
         """Every setting and parameter of a choice, as it labels cells in results."""
         labels: dict[str, Any] = {}
-        for name in type(self).model_fields:
-            labels[name] = label(value := getattr(self, name))
-            if isinstance(value, Record):
-                of_choice = [each for each in value if each[0] not in ("kind", "label")]
-                labels |= {f"{name}.{key}": label(parameter) for key, parameter in of_choice}
+        for name, value in self:
+            inside = value if isinstance(value, Record) else ()
+            labels |= {name: label(value)} | {f"{name}.{k}": label(v) for k, v in inside if k not in ("kind", "label")}
         return labels
 
 
@@ -96,7 +139,6 @@ class Heads(Table):
     value_projections: choices.ValueProjections = choices.PlainValueProjections(kind="none")
 
     @model_validator(mode="before")
-    @classmethod
     def _spend_budget(cls, values: Any) -> Any:
         """State the number of heads that the dimension budget buys, or the dimension that is left for each."""
         given = values if isinstance(values, dict) else {}
@@ -132,7 +174,6 @@ class Estimator(Table):
     reference: Literal["none", "attention", "multi_head_attention", "torch_multi_head_attention"] = "none"
 
     @model_validator(mode="before")
-    @classmethod
     def _without_bandwidth(cls, values: Any) -> Any:
         stated = values.get("learner") if isinstance(values, dict) else None
         kind = stated.get("kind") if isinstance(stated, dict) else getattr(stated, "kind", stated)
@@ -148,6 +189,59 @@ class Queries(Table):
     """Where the estimators are evaluated; the points are fixed over the replicates of a batch."""
 
     queries: choices.QueryChoice = Field(choices.OriginQuery(kind="origin"), title="query points")
+
+
+FOLDS = 5  # parts of the rows, each predicted by a fit to the others
+
+
+def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
+    """Return rows of which some are held out at random, by batch; UserError if too few are left to be fitted."""
+    keys, crossed = data.key_distribution, isinstance(data.noise, choices.ResidualNoise)
+    assert isinstance(keys, choices.FileKeys)  # no others have rows
+    learner = getattr(data.regression, "learner", "")
+    return _split(raw, keys.held_out, keys.standardise, learner, crossed, seed, batch)
+
+
+@lru_cache(maxsize=32)
+def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: bool, seed: int, batch: int) -> Rows:
+    # The raw words of the generator, which no version of NumPy may change.
+    order = np.argsort(np.random.Philox(key=seed + (batch << 64)).random_raw(len(raw.keys)), kind="stable")
+    out, kept = order[:held_out], np.sort(order[held_out:])
+    if len(kept) < 2:
+        raise UserError(f"{len(raw.keys)} rows are too few for held_out = {held_out} and 2 others; lower held_out")
+    features, values, residuals = raw.keys, raw.values, raw.residuals
+    if standardise:
+        # A column that is constant except in held-out rows has no scale.
+        scale = np.where(np.ptp(features[kept], axis=0) > 0.0, features[kept].std(axis=0), 1.0)
+        features = (features - features[kept].mean(axis=0)) / scale
+    if not learner:
+        return Rows(features[kept], values[kept], residuals[kept], features[out], values[out])
+    require_extra("regression", "sklearn", "learners")
+    from sklearn.model_selection import KFold, cross_val_predict
+
+    if len(kept) < 2 * FOLDS:
+        raise UserError(f"{len(kept)} rows are too few to be fitted; {2 * FOLDS} are needed")
+    x, y = features[kept], values[kept]
+    with threadpool_limits(1):  # last bits may depend on their number, and so few rows take longer with more
+        values, left = _learner(learner).fit(x, y).predict(features), np.full(len(kept), np.nan)
+        if crossed:
+            # The seed of folds and learners is not that of the study: they are part of how the target is made.
+            left = y - cross_val_predict(_learner(learner), x, y, cv=KFold(FOLDS, shuffle=True, random_state=0))
+            if not np.ptp(left) > 0.0:
+                raise UserError(f"{learner} leaves no residuals; use another noise")
+            left = left - left.mean()
+    return Rows(x, values[kept], left, features[out], values[out])
+
+
+def _learner(name: str) -> Any:
+    from sklearn import ensemble, linear_model, neighbors
+
+    return {
+        "linear": linear_model.LinearRegression(),
+        "nearest_neighbours": neighbors.KNeighborsRegressor(n_neighbors=5),
+        "random_forest": ensemble.RandomForestRegressor(max_features=1 / 3, min_samples_leaf=5, random_state=0),
+        "gradient_boosting": ensemble.HistGradientBoostingRegressor(random_state=0),
+    }[name]
 
 
 Population = Annotated[
@@ -208,7 +302,6 @@ class Cell(Record):
     geometry: int = Field(0, exclude=True)
 
     @model_validator(mode="before")
-    @classmethod
     def _fill_tables_of_functions(cls, tables: Any) -> Any:
         """Give cells of functions, which draw no heads, the tables of one head that sees one key."""
         if not isinstance(tables, dict) or tables.get("functions") is None:
@@ -236,7 +329,7 @@ class Cell(Record):
 
     @property
     @lru_cache(maxsize=4)  # noqa: B019 - large, and asked for with every batch
-    def visible(self) -> choices.Visible | None:
+    def visible(self) -> Visible | None:
         """Visible keys of each query, (query, key); None without a mask."""
         mask, n = self.estimator.mask, self.data.n_keys
         if mask.kind == "none":
@@ -343,8 +436,7 @@ class Cell(Record):
     @cached_property
     def population(self) -> tuple[str, ...]:
         """Names of what is that of a population, new in each batch; empty where all is fixed."""
-        keys = self.data.key_distribution
-        rows = {"rows"} if isinstance(keys, choices.FileKeys) and keys.sampling == "with_replacement" else set()
+        rows = {"rows"} if getattr(self.data.key_distribution, "sampling", "") == "with_replacement" else set()
         return tuple(name for name in self.simulation.population if name in self.drawn | rows)
 
     def with_simulation(self, **settings: Any) -> Self:

@@ -2,8 +2,6 @@
 
 from typing import Annotated, ClassVar, Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from simstudy.design.settings import records
@@ -240,8 +238,6 @@ class LowRankTransformation(Choice, kind="low_rank"):
 
 
 Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTransformation, KINDS]
-
-Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
 
 
 class WholeMask(Choice, kind=("none", "causal")):

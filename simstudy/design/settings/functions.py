@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, InstanceOf, PlainSerializer, ValidationInfo, model_validator
 
-from simstudy.design.settings.records import Choice, Integer, Line, Path, hint, refusal
+from simstudy.design.settings.records import Choice, Identifier, Integer, Line, Path, hint, refusal
 from simstudy.errors import UserError
 from simstudy.formulas import FAILURE_RATE, KNOWN, OF_MEANS, OF_TABLES, Array, OfMeans, measured_with
 
-FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _LOADING = threading.RLock()  # threads that ran a file twice would share neither its caches nor its locks
 STAND_INS = "# Functions that were given to simulate"
 """How a text of functions begins that call others by value."""
@@ -70,11 +69,9 @@ class Code:
 
 @functools.lru_cache(maxsize=64)
 def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -> dict[str, Any]:
-    pickled = dict(by_value)
-
     @functools.cache
     def known(digest: str) -> Callable[..., Any]:
-        return pickle.loads(pickled[digest])  # made in the process that called simulate
+        return pickle.loads(dict(by_value)[digest])  # made in the process that called simulate
 
     def call(digest: str, given: dict[str, Any], first: int) -> Any:
         stated = {name: value for name, value in given.items() if value is not ...}
@@ -101,8 +98,7 @@ class OwnCode(Choice):
     def _read(self, info: ValidationInfo) -> Self:
         if info.context is not None:
             try:
-                code = info.context.code(self.path, self.uses_functions, self.builtin)
-                object.__setattr__(self, "code", code)
+                self.__dict__["code"] = info.context.code(self.path, self.uses_functions, self.builtin)
             except UserError as error:
                 raise refusal(str(error), "unread") from None
         return self
@@ -145,7 +141,7 @@ class OwnFunction(OwnCode, kind="own"):
     Each value must follow from its own point alone, as points come in arrays of any size.
     """
 
-    name: FunctionName
+    name: Identifier
 
     @property
     def uses_functions(self) -> tuple[str, ...]:
@@ -228,14 +224,14 @@ class Functions(OwnCode):
 
     kind: Literal["functions"] = Field("functions", exclude=True)
     path: Path = "functions.py"
-    process: FunctionName | None = None
-    method: FunctionName
-    measures: Annotated[tuple[FunctionName, ...], Field(strict=False, min_length=1)]
+    process: Identifier | None = None
+    method: Identifier
+    measures: Annotated[tuple[Identifier, ...], Field(strict=False, min_length=1)]
     one_by_one: bool = False
-    independent: Annotated[tuple[FunctionName, ...], Field((), strict=False, exclude_if=lambda names: not names)]
-    exact_theory: FunctionName | None = Field(None, exclude=True)
-    leading_theory: FunctionName | None = Field(None, exclude=True)
-    parameters: dict[FunctionName, bool | Integer | float | Line] = Field(default_factory=dict)
+    independent: Annotated[tuple[Identifier, ...], Field((), strict=False, exclude_if=lambda names: not names)]
+    exact_theory: Identifier | None = Field(None, exclude=True)
+    leading_theory: Identifier | None = Field(None, exclude=True)
+    parameters: dict[Identifier, bool | Integer | float | Line] = Field(default_factory=dict)
 
     builtin: ClassVar[tuple[str, ...]] = (*KNOWN, FAILURE_RATE)
 
@@ -262,8 +258,7 @@ class Functions(OwnCode):
 
     def _means(self, name: str) -> list[str]:
         """Measures whose means a function of the file takes."""
-        takes = self._takes(name) if name not in KNOWN else {}
-        return [each for each in self.measured if f"mean_{each}" in takes]
+        return [each for each in self.measured if name not in KNOWN and f"mean_{each}" in self._takes(name)]
 
     @property
     def taken(self) -> dict[str, Any]:

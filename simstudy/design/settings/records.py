@@ -4,9 +4,8 @@ import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, ValidationError
 from pydantic_core import PydanticCustomError, core_schema
@@ -47,6 +46,8 @@ Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Part = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 # TOML arrays arrive as lists; the records hold tuples, so that nothing can change after validation.
 Vector = Annotated[tuple[Real, ...], Field(strict=False, min_length=1)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""Of a function, a parameter or a measure: whether cells have it is seen later, as functions give measures."""
 Path = Annotated[Line, Field(exclude=True)]
 """Of a file, relative to the design: its contents and not its path identify a cell."""
 
@@ -96,9 +97,8 @@ class Choice(Record):
 
     def model_post_init(self, _: Any) -> None:
         """Fill in the label: ``student_t(df=5)``, unless the design states one."""
-        if not self.label:
-            # The record is frozen for its users; this is still its making.
-            object.__setattr__(self, "label", self.described())
+        # The record is frozen for its users; this is still its making.
+        object.__setattr__(self, "label", self.label or self.described())
 
     def described(self) -> str:
         """Return the label by default."""
@@ -142,8 +142,7 @@ Steps = list[str | int]
 """Keys and positions that lead to an entry."""
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One mistake: the path of the entry in the file, its value (None if it is absent), and what to do."""
 
     path: str

@@ -7,7 +7,7 @@ import pytest
 from theory_oracle import directions, gaussian_grid, kernel_values, make_cell, regression_values, variance_values
 
 from simstudy.design.settings import choices as s
-from simstudy.design.settings.rows import Rows
+from simstudy.design.settings.cell import Rows
 from simstudy.theory import exact_moments, leading_order, logit_moments
 from simstudy.theory.exact import equal_keys, integrals
 
