@@ -9,19 +9,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simstudy.design.measures import (
-    ATTRIBUTES,
-    INDICES,
-    OCCASIONAL,
-    SOURCES,
-    THEORIES,
-    VARIABLES,
-    Variable,
-    coordinates_of,
-    described,
-    labelled,
-    registry,
-)
+from simstudy.design import measures
+from simstudy.design.measures import VARIABLES, Variable, coordinates_of, described, labelled, registry
 from simstudy.design.settings.cell import Coordinates, level, selected
 from simstudy.errors import UserError
 from simstudy.execution.store import DEFAULT_OUTPUT, RESULTS_FILE, Store, read_tree
@@ -84,7 +73,7 @@ def checked(results: xr.DataTree, path: Path) -> xr.DataTree:
     """Return results, or refuse those of another layout."""
     if "design_hash" not in results.attrs or "cell" not in results.children.get(SETTINGS, xr.DataTree()):
         raise UserError(f"{path}: these are not the results of a study; give the results.nc of a run")
-    stated = map(results.attrs.get, ATTRIBUTES)
+    stated = map(results.attrs.get, measures.ATTRIBUTES)
     if results.attrs.get("layout") != LAYOUT or not all(isinstance(each, str) for each in stated):
         version, commit = (str(results.attrs.get(name) or "unknown") for name in ("simstudy_version", "commit"))
         message = f"{path}: laid out by another version of simstudy ({version}, commit {commit})"
@@ -220,7 +209,7 @@ def _groups(
         variables = {name: made for name, made in each.items() if made is not None}
         used = {str(dimension) for made in variables.values() for dimension in made.dims}
         names: dict[str, Any] = {each: cells.variables[each] for each in _NAMED if each in used}
-        names |= {"source": xr.Variable("source", list(THEORIES))} if "source" in used else {}
+        names |= {"source": xr.Variable("source", list(measures.THEORIES))} if "source" in used else {}
         if not group:
             yield "", described(xr.Dataset(variables, levels_of | names, fixed))
         elif variables:
@@ -272,7 +261,7 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
     kept = np.sort(np.concatenate([each[each >= 0] for each in numbers]))
     settings = results[SETTINGS].to_dataset().sel(cell=kept).drop_vars("cell")
     coords: dict[str, Any] = {str(name): settings.variables[name] for name in settings.coords}
-    coords |= {"source": np.array(SOURCES), "index": np.array(INDICES)}
+    coords |= {"source": np.array(measures.SOURCES), "index": np.array(measures.INDICES)}
     for dimension in ("look", "drawn", "end", "figure"):
         found = [node[dimension].values for each in groups for node in each.values() if dimension in node.dims]
         coords |= {dimension: max(found, key=len)} if found else {}
@@ -309,7 +298,7 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
     return cells
 
 
-_SOMETIMES = {f"{name}{ending}" for name in OCCASIONAL for ending in ("", "_mcse")} | {
+_SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
     name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"
 }
 """Variables that a table has only where some cell does."""

@@ -165,7 +165,7 @@ def plan(
     with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
         loaded = sized(loaded)
         state = RunState(loaded, store, opened.device, **rules_of(loaded))
-        return state.pilot(opened, track, RunState.write_status)
+        return state.pilot(opened, track)
 
 
 def complete(
@@ -180,9 +180,10 @@ def complete(
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
     names = store.files.names()
-    if names and design.path is not None and (other := store.design_file) is not None and other.is_file():
-        name = ""
-        with contextlib.suppress(UserError):  # it is no design any more
+    stated = store.read_json(PROVENANCE_FILE).get("design_file") if names else None
+    if design.path is not None and isinstance(stated, str):
+        name, other = "", Path(os.path.normpath(store.folder.absolute() / stated))  # from there, as both may have moved
+        with contextlib.suppress(UserError):  # it is no design any more, or gone
             name = name_of(read_design(other).tables)
         if name == design.study.name and not os.path.samefile(other, design.path):
             remedy = "give one of them another name, or choose another --output"
@@ -192,7 +193,7 @@ def complete(
             status = read_status(design, store)
             if status is not None and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
                 return read_cells(store), status, []
-    from simstudy.execution.executors import Jobs, Meter, open_executor, require_memory
+    from simstudy.execution.executors import Jobs, open_executor, require_memory
     from simstudy.execution.state import RunState
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
@@ -207,15 +208,14 @@ def complete(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_executor(executor, workers, claim) as opened:
-            design, meter = sized(design), Meter()
-            theories: dict[int, Any] = {}
+            design, theories = sized(design), dict[int, Any]()
             state = RunState(design, store, opened.device, **rules_of(design, theories))
-            state.run(opened, meter, RunState.tell, tell, budget=design.budget)
+            state.run(opened, RunState.tell, tell)
             state.write_status()
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
             how: dict[str, Any] = {"executor": by, "workers": opened.workers()}
         store.flush()  # a disk that took no batch takes no results
-        how |= {**state.tally(), **meter.read()}
+        how |= state.tally()
         with threadpool_limits(limits=1):
             joined, details = assemble(design, state.accounts, partial(tell, state), opened.device, theories)
             judged = judge(design, state.accounts, theories)
@@ -274,7 +274,7 @@ def run_share(
     if executor == "cuda":
         raise UserError("executor = 'cuda': shares are computed on CPUs only; leave out --share, or choose another")
     require_trust(planned.cell for planned in design.cells)
-    from simstudy.execution.executors import Meter, open_executor, require_memory
+    from simstudy.execution.executors import open_executor, require_memory
     from simstudy.execution.state import RunState, part_of, require_same_engine
 
     design = sized(design)
@@ -283,7 +283,7 @@ def run_share(
         return 0, store.place
     with open_executor(executor, workers, partial(require_memory, part.cells)) as opened, store.locked():
         require_same_engine(design, store)
-        RunState(part, store).run(opened, Meter(), *([observer] if observer else []), budget=part.budget)
+        RunState(part, store).run(opened, *([observer] if observer else []))
     return len(part.cells), store.place
 
 

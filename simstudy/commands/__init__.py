@@ -1,14 +1,453 @@
-"""The commands, each a thin layer over what `simstudy` offers in Python.
+"""The commands, each a thin layer over what `simstudy` offers in Python: studies, and a user's own numbers and models.
 
 What a command needs is imported inside the command: ``--help`` stays fast.
 """
 
-import inspect
+from __future__ import annotations
 
-from simstudy.commands import own, studies
-from simstudy.commands.cli import app
+import importlib.resources
+import inspect as code
+import math
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from simstudy.commands import cli
+from simstudy.errors import UserError, require_extra, require_plain
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from simstudy.design.document import Design
+    from simstudy.execution.store import Store
+
+app = cli.app
+MAX_BYTES = 1 << 32
+"""Largest file that is read."""
+_CSV = "give CSV in UTF-8 with a header, commas between columns and points before decimals"
+
+
+@cli.app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="Table (heads), setting (noise), kind (ridge), or measure (mse).")] = "",
+) -> None:
+    """Print every table, entry and kind of a design with defaults, and every measure; or those of a name."""
+    from simstudy.reference import described
+
+    cli.say(*described(name))
+
+
+@cli.app.command("list")
+def list_designs(
+    folder: Annotated[Path | None, typer.Argument(help="List the designs in this folder instead.")] = None,
+) -> None:
+    """List shipped designs and those in ./designs."""
+    from rich.table import Table
+
+    from simstudy.design.load import FILE, designs_in, known_designs, read_design
+
+    paths = known_designs() if folder is None else designs_in(folder)
+    if not paths:
+        raise UserError(f"{folder or 'designs'}: holds no study folders (NAME/{FILE}); give another folder")
+    table = Table("design", "title", "profiles")
+    for path in paths:
+        try:
+            tables = read_design(path).tables
+            table.add_row(path.parent.name, str(tables["study"]["title"]), ", ".join(tables["profiles"]))
+        except (UserError, LookupError, TypeError):
+            table.add_row(path.parent.name, "has mistakes", f"see simstudy check {path.parent}")
+    cli.say(table)
+
+
+@cli.app.command()
+def check(design: cli.DesignArgument, trust: cli.TrustOption = None) -> None:
+    """Check a design under every profile and list all mistakes, each with its place and remedy."""
+    from simstudy.design.load import check as check_design
+    from simstudy.report.terminal import counted
+
+    for each in check_design(design, trust or ()).values():
+        size = f"{counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}"
+        cli.say(f"{each.path}: {each.profile}: {size}")
+
+
+@cli.app.command()
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the study and of its folder.")] = "my-study",
+    functions: Annotated[bool, typer.Option("--functions", help="A study of your own functions.")] = False,
+) -> None:
+    """Write the folder NAME of a study that runs in seconds, with comments, as a start for your own."""
+    from simstudy.design.document import NAME
+
+    if not re.fullmatch(NAME, name):
+        raise UserError(f"{name}: not a valid study name; use lower-case letters and digits, joined by single hyphens")
+    templates = importlib.resources.files("simstudy.commands") / "templates" / ("functions" if functions else "heads")
+    folder = Path(name)
+    try:
+        folder.mkdir()
+        for template in templates.iterdir():
+            text = template.read_text(encoding="utf-8").replace("my-study", name)
+            (folder / template.name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); give another name or go elsewhere") from None
+    trust = f" --trust {folder / 'functions.py'}" if functions else ""
+    cli.say(f"study    {folder}", f"now      simstudy check {folder}{trust}", f"         simstudy run {folder}{trust}")
+
+
+@cli.app.command()
+def run(
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
+    executor: cli.ExecutorOption = "threads",
+    workers: cli.WorkersOption = None,
+    output: cli.OutputOption = cli.OUTPUT,
+    share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", later taken by run.')] = None,
+    trust: cli.TrustOption = None,
+    confirm: cli.ConfirmOption = None,
+    claims: cli.ClaimsOption = False,
+) -> None:
+    """Run a study, or continue it: stored batches are not computed again."""
+    # xarray looks for Dask once, and here in vain: to import that takes a tenth of a short run.
+    if not {"dask", "xarray"} & {*sys.modules}:
+        sys.modules["dask"] = None  # type: ignore[assignment]
+        importlib.import_module("xarray").Variable((), 0.0)
+        del sys.modules["dask"]
+    from simstudy.report.progress import ProgressDisplay
+    from simstudy.study import run_share
+
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    how: dict[str, Any] = {"output": output, "executor": executor, "workers": workers}
+    if share is None:
+        raise typer.Exit(run_and_report(loaded, store, claims, **how))
+    with ProgressDisplay() as display:
+        n_cells, stored = run_share(loaded, share, observer=display, **how)
+    cli.say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
+
+
+def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: Any) -> int:
+    """Run a study as `simstudy.run` is told to, say in five lines what it found, and return the exit code."""
+    from simstudy.report import tables
+    from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
+    from simstudy.report.terminal import counted, warn
+    from simstudy.study import complete
+
+    with ProgressDisplay() as display:
+        results, status, notes = complete(loaded, observer=display, **how)
+    replicates, failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
+    size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed} failed"
+    lines = _say_answer(results, loaded, claims)
+    cli.say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
+    if loaded.confirmation:
+        cli.say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
+    if warnings := [*filter(None, (missed_line(status, loaded), undecided_line(results, loaded), *notes))]:
+        warn(*warnings)
+    if store.read_json(tables.MADE_OF) != tables.made_of(status, store):
+        # Imported and drawn here: nobody has to wait for pictures to read a verdict.
+        from simstudy.report.page import write_report
+
+        with store.locked():
+            write_report(results, loaded, store)
+            store.write_json(tables.MADE_OF, tables.made_of(status, store))
+    cli.say(f"page: {store.folder / 'report.html'}")
+    if not all(line.as_expected for line in lines):
+        return cli.EXIT_NOT_AS_EXPECTED
+    return 0 if all(cell.reached for cell in status.cells) else cli.EXIT_PRECISION_MISSED
+
+
+def _say_answer(results: xr.Dataset, loaded: Design, claims: bool) -> list[Any]:
+    from simstudy.report import tables
+
+    lines = tables.verdict_lines(results)
+    if claims and lines:
+        cli.say(tables.verdict_table(lines))
+    cli.say(tables.sentence(lines) or tables.measure_words(results, loaded))
+    return lines
+
+
+@cli.app.command()
+def submit(
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
+    output: cli.OutputOption = cli.OUTPUT,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of jobs to keep running.")] = 2,
+    show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
+    trust: cli.TrustOption = None,
+    confirm: cli.ConfirmOption = None,
+) -> None:
+    """Run a study on a Slurm cluster by jobs that this command starts and supervises.
+
+    It replaces lost jobs. Ctrl-C ends all jobs, and the same command continues the study. The configuration of
+    dask-jobqueue states what a job is: cores, memory, walltime, queue, interface, local-directory,
+    job-extra-directives, job-script-prologue.
+    """
+    require_extra("submit", "dask_jobqueue", "cluster", ", or run --share in jobs of your own")
+    from simstudy.execution.clusters import job_script
+    from simstudy.execution.executors import Jobs
+
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    asked = Jobs(jobs, store.folder.absolute())
+    store.files.require_ours()  # before Dask makes the folder of logs
+    if show:
+        cli.say(*job_script(asked).split("\n"))
+    else:
+        raise typer.Exit(run_and_report(loaded, store, output=output, executor=asked))
+
+
+@cli.app.command()
+def status(
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
+    output: cli.OutputOption = cli.OUTPUT,
+    as_json: cli.JsonOption = False,
+    trust: cli.TrustOption = None,
+    confirm: cli.ConfirmOption = None,
+) -> None:
+    """Show the progress of each cell of a study, also while another process runs it.
+
+    The command writes nothing. Standard errors are those that the run last computed; if there are none yet, only
+    batches are counted. `simstudy replay --cell` takes the numbers of cells.
+    """
+    from simstudy.execution.status import counted, read_status
+    from simstudy.report.progress import status_line, status_record, status_table
+
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    found = read_status(loaded, store) or counted(loaded, store)
+    if as_json:
+        cli.say_json(status_record(found, loaded, store))
+    else:
+        cli.say(status_table(found, loaded), status_line(found, store))
+
+
+@cli.app.command()
+def plan(
+    design: cli.DesignArgument,
+    profile: cli.ProfileOption = "quick",
+    workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time with this many workers.")] = None,
+    output: cli.OutputOption = cli.OUTPUT,
+    trust: cli.TrustOption = None,
+) -> None:
+    """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
+    from simstudy.report.progress import plan_told
+    from simstudy.study import plan as plan_study
+
+    loaded, _ = cli.opened(design, profile, output, trust)
+    cli.say(*plan_told(plan_study(loaded, output=output), workers))
+
+
+@cli.app.command()
+def report(
+    design: Annotated[
+        str | None, typer.Argument(help="Design, by path or name, or a folder of designs; without it all studies.")
+    ] = None,
+    profile: cli.ProfileOption = "quick",
+    output: cli.OutputOption = cli.OUTPUT,
+    trust: cli.TrustOption = None,
+    confirm: cli.ConfirmOption = None,
+    claims: cli.ClaimsOption = False,
+) -> None:
+    """Write the report of a study again, or one page of all studies in a folder.
+
+    The command uses stored batches and computes no replicate.
+    """
+    from simstudy.design.load import designs_in, known_designs
+    from simstudy.report.page import gather, write_report
+    from simstudy.report.tables import count_verdicts
+    from simstudy.results import read_cells
+
+    if design is None or designs_in(Path(design)):
+        # Without a folder also those that lie here: what is shipped and what is one's own.
+        known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
+        cli.say(f"page: {gather(known, profile, output, trust or ())}")
+        return
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    results = read_cells(store)
+    # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
+    with store.locked():
+        path = write_report(results, loaded, store)
+    cli.say(count_verdicts(_say_answer(results, loaded, claims)), f"page: {path}")
+
+
+@cli.app.command()
+def replay(
+    design: cli.DesignArgument,
+    cell: Annotated[int, typer.Option(min=0, help="Number of the cell, as simstudy status shows it.")],
+    replicate: Annotated[int, typer.Option(min=0, max=2**56 - 1, help="Number of the replicate, counted from 0.")],
+    profile: cli.ProfileOption = "quick",
+    output: cli.OutputOption = cli.OUTPUT,
+    trust: cli.TrustOption = None,
+    confirm: cli.ConfirmOption = None,
+) -> None:
+    """Compute one replicate again, to the bit, and store its data and estimates."""
+    from simstudy.replicates.replay import replay as rebuild
+    from simstudy.study import require_trust, sized
+
+    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    if cell >= len(loaded.cells):
+        raise UserError(f"--cell {cell}: must be a number below {len(loaded.cells)}")
+    require_trust([loaded.cells[cell].cell])
+    arrays = rebuild(sized(loaded).cells[cell].cell, replicate)
+    with store.locked():
+        path = store.write_dataset(f"replays/cell-{cell}-replicate-{replicate}.nc", arrays)
+    cli.say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
+    if "head_estimate" in arrays:
+        cli.say(*str(arrays.head_estimate.to_pandas()).split("\n"))
+    cli.say(f"replicate {replicate} of cell {cell}: {arrays.attrs['failure'] or 'defined'}", f"arrays   {path}")
+
+
+@cli.app.command()
+def judge(
+    numbers: Annotated[Path, typer.Argument(help="Table with a header (CSV).")],
+    claims: Annotated[Path | None, typer.Argument(help="TOML with claims; without, all pairs are compared.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that names units, such as tasks; else each row.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column of numbers, if a row is one unit and condition.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Column that names groups of dependent units.")] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
+    looks: Annotated[str | None, typer.Option(help="`one` if the number of units was fixed; else `any`.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) to this file.")] = None,
+    as_json: cli.JsonOption = False,
+) -> None:
+    """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
+
+    The chance of any wrong verdict is at most 5 %, even if you add units and judge again, unless with `--looks one`.
+    """
+    from simstudy.design.settings.records import DesignError
+    from simstudy.judging.judged import judged, read_claims, write_page
+    from simstudy.report.tables import verdict_table
+    from simstudy.ties import tied_sets
+
+    if page is not None and (page.suffix not in (".html", ".htm") or claims is None):
+        raise UserError(f"--page {page}: needs claims, and must end in .html or .htm, so that it replaces no table")
+    options = {"unit": unit, "value": value, "cluster": cluster, "missing": "drop" if drop else None, "looks": looks}
+    given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
+    place, stated = ("", None) if claims is None else read_claims(claims)
+    try:
+        if stated is None:
+            ties = tied_sets(_read(numbers, dict.fromkeys(options) | given), **given)
+            rows = ties.conditions.to_dict("records")
+            return cli.say_json(rows) if as_json else cli.say(*repr(ties).split("\n"))
+        found = judged(_read(numbers, stated.numbers.model_dump() | given), place, stated, given)
+    except DesignError:  # of the claims
+        raise
+    except UserError as error:
+        raise UserError(f"{numbers}: {str(error).removeprefix('numbers: ')}") from None
+    if as_json:
+        table = found.to_dataframe().reset_index().astype(object)
+        rows = table.mask(table.isin([math.nan, math.inf, -math.inf]), None).to_dict("records")
+        cli.say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": rows})
+    else:
+        cli.say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)
+    if page is not None and claims is not None:
+        written = write_page(found, cli.plain_path(page), (numbers, claims))
+        if not as_json:
+            cli.say(f"page     {written}")
+    raise typer.Exit(0 if all(line.as_expected for line in found.lines) else cli.EXIT_NOT_AS_EXPECTED)
+
+
+def _read(path: Path, columns: dict[str, Any]) -> Any:
+    """Return a table with the columns stated; what no column of numbers holds is text unless it can but be a number."""
+    import pandas as pd
+
+    from simstudy.design.files import open_regular
+
+    with open_regular(path, MAX_BYTES) as file:
+        try:
+            names = pd.read_csv(file, header=None, nrows=1, dtype=str).iloc[0]
+            file.seek(0)
+            table = pd.read_csv(file)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{' '.join(str(error).split())}; {_CSV}") from None
+        if names.duplicated().any():  # pandas would number them
+            raise UserError(f"two columns {names[names.duplicated()].iloc[0]!r}; give each its own name")
+        if len(table.columns) == 1 and re.search("[;\t]", name := str(table.columns[0])):
+            raise UserError(f"one column, {name!r}; {_CSV}")
+        value, units = columns["value"], [name for name in table if name in (columns["unit"], columns["cluster"])]
+        labels = [name for name in table if name != value] if value else units
+        file.seek(0)
+        for name, written in pd.read_csv(file, dtype=str, usecols=labels).items():
+            if table[name].dtype.kind in "iuf" and _is_text(written):
+                table[name] = written
+    conditions = pd.Series([name for name in table if name not in units])
+    numbers = pd.to_numeric(conditions, errors="coerce")
+    if not value and not numbers.isna().any() and not _is_text(conditions):
+        levels = dict(zip(conditions, numbers.tolist(), strict=True))
+        table = table.set_axis([levels.get(name, name) for name in table], axis=1)
+    return table
+
+
+def _is_text(written: Any) -> bool:
+    """Return true if numbers as written differ where values do not, such as 1.10 and 1.1, or begin with zeros."""
+    spelled = {each.strip() for each in written.dropna()}
+    return len({float(each) for each in spelled}) < len(spelled) or any(re.match(r"[+-]?0\d", each) for each in spelled)
+
+
+@cli.app.command()
+def inspect(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or .npz of W_Q, W_K, states or weights.")],
+    output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=cli.plain_path)],
+    texts: Annotated[Path | None, typer.Option(help="Texts in UTF-8, one a line; at least four.")] = None,
+    remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run Python code of the folder.")] = False,
+) -> None:
+    """Measure how correlated the heads of a trained transformer are, and compare this with theory.
+
+    Attention is captured where the model computes it. Arrays: W_Q and W_K (layer, head, feature, dimension) with states
+    (layer, text, token, feature), or weights (layer, text, head, query, key).
+    """
+    from simstudy.design.files import open_regular, read_arrays
+    from simstudy.execution.store import Store
+    from simstudy.report.heads import CAUTION, SOURCE_NAMES, answer, most_alike, reasons, scores, write_heads_page
+    from simstudy.transformers.inspection import inspect_heads
+
+    require_plain("model", str(model))
+    if model.suffix == ".npz":
+        try:
+            with open_regular(model, MAX_BYTES) as file:
+                arrays = read_arrays(file)
+            states = arrays.pop("states", None)
+            flags = {k: arrays[k].item() for k in ("scale", "causal") if k in arrays and not arrays[k].ndim}
+            found = inspect_heads(arrays | flags, states)
+        except (UserError, ValueError) as error:
+            raise UserError(f"{model}: {error}") from None
+    else:
+        found = inspect_heads(*_model(model, texts, remote_code))
+    path = write_heads_page(found, Store(output), model.stem)
+    cli.say(answer(found))
+    for layer, first, second, correlation in most_alike(found, 5):
+        cli.say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
+    cli.say(CAUTION)
+    for source, name in SOURCE_NAMES.items():
+        cli.say("{}: rank correlation {}, root mean squared error {}".format(name, *scores(found, source)))
+    for reason in reasons(found):
+        cli.say(f"no theory: {reason}")
+    cli.say(f"data     {output / 'heads.nc'}", f"page     {path}")
+
+
+def _model(folder: Path, texts: Path | None, remote_code: bool) -> tuple[Any, Any]:
+    """A model of a folder, and what it takes of each text; nothing is loaded from elsewhere."""
+    from simstudy.design.files import read_text
+
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: neither .npz nor a folder with config.json; save a model by model.save_pretrained")
+    if texts is None:
+        raise UserError("--texts: give a file with one text a line")
+    try:
+        lines = [line for line in read_text(texts, MAX_BYTES).splitlines() if line.strip()]
+    except UserError as error:
+        raise UserError(f"{texts}: {error}") from None
+    require_extra("a model", "transformers", "models")
+    from transformers import AutoModel, AutoTokenizer
+
+    how = {"local_files_only": True, "trust_remote_code": remote_code}
+    try:
+        tokenizer, model = AutoTokenizer.from_pretrained(folder, **how), AutoModel.from_pretrained(folder, **how).eval()
+    except (OSError, ValueError, ImportError) as error:
+        raise UserError(f"{folder}: {' '.join(str(error).split())}") from None
+    given = [tokenizer(line, return_tensors="pt", truncation=True) for line in lines]
+    if (different := len({tuple(each["input_ids"][0].tolist()) for each in given})) < 4:
+        raise UserError(f"{texts}: {different} texts differ in their tokens; give 4, as the tokenizer takes them")
+    return model, given
+
 
 for command in app.registered_commands:  # listed by a whole sentence, however long
-    command.short_help = str(inspect.getdoc(command.callback)).partition("\n")[0]
-
-__all__ = ["app", "own", "studies"]
+    command.short_help = str(code.getdoc(command.callback)).partition("\n")[0]

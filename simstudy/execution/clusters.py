@@ -164,29 +164,16 @@ def _no_workers(address: str) -> UserError:
     return UserError(f"{said}; start some (dask worker {address}), and run again: finished batches are stored")
 
 
-@contextlib.contextmanager
 def dask_executor(
     executor: str | Jobs, workers: int | None, claim: Callable[[float, int], None]
-) -> Iterator[DaskExecutor]:
-    """Open what a word, an address or jobs ask for; ``claim`` is called before there is a job or a key."""
-    with contextlib.ExitStack() as held:
-        if isinstance(executor, Jobs):
-            client, require_live = held.enter_context(job_cluster(executor, claim))
-            yield DaskExecutor(client, without_workers=require_live)
-            return
-        if executor == "processes":
-            names = map(str, range(workers or os.cpu_count() or 1))
-            opened = DaskExecutor(held.enter_context(local_client({name: {} for name in names}, 1)))
-        elif executor == "cuda":
-            opened = DaskExecutor(held.enter_context(local_client(*gpu_environments(workers))), "cuda")
-        else:
-            opened = DaskExecutor(held.enter_context(remote_client(executor)))
-        claim(opened.memory(), opened.workers())
-        yield opened
-
-
-def gpu_environments(workers: int | None) -> tuple[dict[str, dict[str, str]], int]:
-    """Return the environments of processes that each see one GPU alone, by its name, and the threads of each."""
+) -> contextlib.AbstractContextManager[DaskExecutor]:
+    """Return what opens the executor of a word, an address or jobs; these ``claim`` before there is a job or a key."""
+    if isinstance(executor, Jobs):
+        return job_cluster(executor, claim)
+    if executor == "processes":
+        return local_cluster({str(number): {} for number in range(workers or os.cpu_count() or 1)}, 1)
+    if executor != "cuda":
+        return remote_cluster(executor)
     from simstudy.kernels.devices import cuda_problem, cuda_simulated, visible_gpus
 
     if problem := cuda_problem():
@@ -194,12 +181,16 @@ def gpu_environments(workers: int | None) -> tuple[dict[str, dict[str, str]], in
     gpus = visible_gpus()
     if workers is not None and workers > len(gpus):
         raise UserError(f"workers = {workers}: more than the GPUs that can be used ({len(gpus)}); leave it out for all")
-    # While one batch waits for the GPU, the other is made ready; the simulator runs one kernel at a time.
-    return {name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}, 1 if cuda_simulated() else 2
+    # Each process sees one GPU alone, by its name.  While one batch waits for the GPU, the other is made ready; the
+    # simulator runs one kernel at a time.
+    n_threads = 1 if cuda_simulated() else 2
+    return local_cluster({name: {"CUDA_VISIBLE_DEVICES": name} for name in gpus[:workers]}, n_threads, "cuda")
 
 
 @contextlib.contextmanager
-def local_client(environments: dict[str, dict[str, str]], n_threads: int) -> Iterator[Client]:
+def local_cluster(
+    environments: dict[str, dict[str, str]], n_threads: int, device: str = "cpu"
+) -> Iterator[DaskExecutor]:
     """Start a process on this machine for each name, with an environment of its own and so many threads."""
     place = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
     worker = {
@@ -213,11 +204,11 @@ def local_client(environments: dict[str, dict[str, str]], n_threads: int) -> Ite
     with tempfile.TemporaryDirectory(prefix="simstudy-") as own, dask.config.set(config | {"temporary-directory": own}):
         cluster = SpecCluster(nannies, scheduler, security=place["security"], silence_logs=logging.CRITICAL)
         with cluster, Client(cluster) as client:
-            yield client
+            yield DaskExecutor(client, device)
 
 
 @contextlib.contextmanager
-def remote_client(address: str) -> Iterator[Client]:
+def remote_cluster(address: str) -> Iterator[DaskExecutor]:
     """Connect to a running scheduler that has a worker, with the user's certificates, which a network has to take."""
     security = Security()
     if address.startswith("tls://"):
@@ -243,12 +234,12 @@ def remote_client(address: str) -> Iterator[Client]:
             client.wait_for_workers(1, timeout=WORKER_SECONDS)
         except TimeoutError:
             raise _no_workers(address) from None
-        yield client
+        yield DaskExecutor(client)
 
 
 @contextlib.contextmanager
-def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[tuple[Client, Callable[[], None]]]:
-    """Keep jobs running, and yield their client and what raises UserError if none of them is left."""
+def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[DaskExecutor]:
+    """Keep jobs running; UserError if none of them is left."""
     kind, job, options = _slurm(jobs)
     if shutil.which(kind.job_cls.submit_command) is None:
         remedy = "submit from a login node of the cluster, or run --share in jobs of your own"
@@ -275,7 +266,7 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[tup
         # `scale` alone would not replace a job that is lost.  As many as wanted whatever the load: the queue hands
         # out few tasks at a time, from which the scheduler would infer that few workers are needed.
         cluster.adapt(minimum_jobs=jobs.n_jobs, maximum_jobs=jobs.n_jobs, interval="1s")
-        yield client, lambda: _require_live(jobs, cluster)
+        yield DaskExecutor(client, without_workers=lambda: _require_live(jobs, cluster))
 
 
 def job_script(jobs: Jobs) -> str:

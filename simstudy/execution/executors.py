@@ -169,11 +169,10 @@ def open_executor(
             require_extra(f"executor = {str(executor)!r}", "distributed", "cluster", ", or choose executor = 'threads'")
             from simstudy.execution.clusters import dask_executor
 
-            yield held.enter_context(dask_executor(executor, workers, claim))
-            return
-        if executor in ("serial", "threads"):
+            opened: Executor = held.enter_context(dask_executor(executor, workers, claim))
+        elif executor in ("serial", "threads"):
             count = 1 if executor == "serial" else count
-            opened: Executor = Threads(held.enter_context(ThreadPool(count)), count)
+            opened = Threads(held.enter_context(ThreadPool(count)), count)
         elif not isinstance(executor, str):  # of the caller's, which stays open
             dask = importlib.import_module("distributed") if hasattr(executor, "get_client") else None
             own = held.enter_context(dask.Client(executor, set_as_default=False)) if dask else executor
@@ -193,7 +192,8 @@ def open_executor(
                 raise UserError(f"executor = {executor!r}: unknown; choose {known}")
             opened = Threads(held.enter_context(ThreadPool(count)), count, executor)
             opened.result(opened.submit(int))  # joblib makes its processes in steps; no second thread may come between
-        claim(opened.memory(), opened.workers())
+        if not isinstance(executor, Jobs):  # which claim before there is any
+            claim(opened.memory(), opened.workers())
         yield opened
 
 

@@ -173,7 +173,12 @@ class Folder:
         except (OSError, ValueError) as error:
             if what == "read" and isinstance(error, _ABSENT):
                 raise Missing(f"{self.path / name}: cannot be read: No such file or directory") from None
-            raise refused(self.path / name, error, what) from error
+            wrong = "free space, mend permissions or name another folder"
+            remedy = wrong if what == "written" else "mend the disk or its permissions"
+            if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+                remedy = "allow more open files (ulimit -n 256)"
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"{self.path / name}: cannot be {what} ({reason}); {remedy}, and run again") from error
 
     def _require_ours(self, name: str, folder: int, last: str, folders: bool = False) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -247,13 +252,3 @@ def _in_the_way(path: Path, mode: int, wanted: str = "file") -> UserError:
     found = kinds.get(stat.S_IFMT(mode), "device or socket")
     remedy = "move it; only the folder that --output or the command names may be a link"
     return UserError(f"{path}: a {found} is in the place of a {wanted}; {remedy}")
-
-
-def refused(path: Path, error: Exception, what: str) -> UserError:
-    """Message about a path that cannot be ``read`` or ``written``."""
-    remedies = {"written": "free space, mend permissions or name another folder"}
-    remedy = remedies.get(what, "mend the disk or its permissions")
-    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
-        remedy = "allow more open files (ulimit -n 256)"
-    reason = getattr(error, "strerror", None) or error
-    return UserError(f"{path}: cannot be {what} ({reason}); {remedy}, and run again")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from simstudy.design.document import Budget, Design, PlannedCell
+from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
@@ -25,15 +25,7 @@ from simstudy.execution.folder import due
 from simstudy.execution.provenance import engine, identity_of, origin_of
 from simstudy.execution.status import FILE, CellStatus, Status
 from simstudy.execution.store import DRAWN, Entry, Finished, Store, entry_of, index_of, pack, payloads, size_of
-from simstudy.replicates.allocation import (
-    GROWTH,
-    Shortfall,
-    cost,
-    first_target,
-    needed,
-    next_target,
-    shortfall,
-)  # fmt: skip
+from simstudy.replicates.allocation import GROWTH, Shortfall, cost, first_target, needed, next_target, shortfall
 from simstudy.replicates.batch import shares_data
 from simstudy.replicates.moments import Draw, Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
@@ -126,16 +118,15 @@ class CellProgress:
         return self.planned.cell.simulation.batch_size
 
 
-@dataclass
-class GridPlan:
+class GridPlan(NamedTuple):
     """Work of one grid: replicates and bytes in the end, batches and processor seconds still to be computed."""
 
     grid: str
-    cells: int = 0
-    replicates: int = 0
-    bytes: int = 0
-    batches: int = 0
-    cpu_seconds: float = 0.0
+    cells: int
+    replicates: int
+    bytes: int
+    batches: int
+    cpu_seconds: float
 
 
 class Plan(NamedTuple):
@@ -167,6 +158,7 @@ class RunState:
     ) -> None:
         self._store, self._rule, self._control, self._device = store, rule, control, device
         self._origin, self._due, self._began, self._found = origin_of(design), -math.inf, time.monotonic(), 0.0
+        self._meter, self._budget = Meter(), design.budget.wall_seconds or math.inf
         self.accounts: list[CellProgress] = []
         self._sharers: dict[str, list[CellProgress]] = defaultdict(list)
         for planned in design.cells:
@@ -185,7 +177,7 @@ class RunState:
             self.accounts.append(account)
         self._queued, self._written, self._damaged = (set[tuple[str, int]]() for _ in range(3))
 
-    def run(self, executor: Executor, meter: Meter, *observers: Callable[[Self], Any], budget: Budget) -> None:
+    def run(self, executor: Executor, *observers: Callable[[Self], Any]) -> None:
         """Compute batches until the stopping rule wants no more of any cell, or the budget is spent.
 
         Observers are called at the start and after each task.
@@ -194,53 +186,42 @@ class RunState:
         for observer in observers:
             observer(self)
         for task, outcome in run_tasks(executor, streams):
-            meter.add(outcome)
+            self._meter.add(outcome)
             streams.append(self.record(task, outcome.batches))
-            if spent := meter.read()["wall_seconds"] >= (budget.wall_seconds or math.inf):
+            if spent := self._meter.read()["wall_seconds"] >= self._budget:
                 self.cut()
             for observer in observers:
                 observer(self)
             if spent:
                 break
 
-    def pilot(
-        self,
-        executor: Executor,
-        track: Callable[[Iterable[Any], int], Iterable[Any]],
-        observer: Callable[[Self], object],
-    ) -> Plan:
-        """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes.
-
-        ``observer`` is called once these are stored, if there are any.
-        """
-        meter, seconds = Meter(), defaultdict[str, list[float]](list)
+    def pilot(self, executor: Executor, track: Callable[[Iterable[Any], int], Iterable[Any]]) -> Plan:
+        """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
+        seconds = defaultdict[str, list[float]](list)
         tasks = list(self.first_tasks(PILOT_BATCHES))
         for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
-            meter.add(outcome)
+            self._meter.add(outcome)
             self.record(task, outcome.batches)
             costs = [cost(cell) for cell in task.cells]
             for identity, share in zip(task.identities, costs, strict=True):
                 seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
-        plans: dict[str, GridPlan] = {}
+        rows: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
         planned: dict[str, int] = defaultdict(int)
         if tasks:
-            observer(self)
+            self.write_status()
         self.cut()  # which looks at each cell as it stands
         for account in self.accounts:
-            grid = plans.setdefault(account.planned.grid, GridPlan(account.planned.grid))
             cell, n = account.planned.cell, account.expected
-            if account.identity not in planned:
-                drawn = 0 if cell.controlled else DRAWN
-                grid.bytes += n * size_of(cell, 1, drawn) if cell.population else size_of(cell, n, halvings_of(n))
-            first = planned[account.identity]
+            drawn = 0 if cell.controlled else DRAWN
+            size = n * size_of(cell, 1, drawn) if cell.population else size_of(cell, n, halvings_of(n))
+            size, first = 0 if account.identity in planned else size, planned[account.identity]
             last = planned[account.identity] = max(first, n) if account.cut else first
             missing = last - first - sum(first <= batch < last for batch in account.stored)
-            grid.cells += 1
-            grid.replicates += n * account.batch_size
-            grid.batches += missing
             # The first batch on a worker waits for the compiler: the median does not.
-            grid.cpu_seconds += missing * float(np.median(seconds.get(account.identity, 0.0)))
-        return Plan([*plans.values()], min(executor.workers(), os.cpu_count() or 1), meter.read()["peak_memory_MiB"])
+            left = missing * float(np.median(seconds.get(account.identity, 0.0)))
+            rows[account.planned.grid].append((1, n * account.batch_size, size, missing, left))
+        grids = [GridPlan(grid, *map(sum, zip(*each, strict=True))) for grid, each in rows.items()]
+        return Plan(grids, min(executor.workers(), os.cpu_count() or 1), self._meter.read()["peak_memory_MiB"])
 
     def first_tasks(self, most: int | None = None) -> Iterator[Task]:
         """Look at what is stored and return the tasks to begin with, made as they are asked for.
@@ -283,9 +264,10 @@ class RunState:
         """True if every cell has been looked at: before, nobody can tell how many batches its precision will take."""
         return all(account.done for account in self.accounts)
 
-    def tally(self) -> dict[str, int]:
-        """Return how many batches this run computed, and how many it found damaged."""
-        return {"batches_computed": len(self._written), "batches_damaged": len(self._damaged)}
+    def tally(self) -> dict[str, float]:
+        """Return how many batches this run computed, how many it found damaged, and what it took."""
+        counts = {"batches_computed": len(self._written), "batches_damaged": len(self._damaged)}
+        return counts | self._meter.read()
 
     @property
     def status(self) -> Status:

@@ -36,6 +36,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate, chain, groupby, pairwise
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -47,7 +48,6 @@ from simstudy.design.settings.cell import N_BLOCKS, Cell
 from simstudy.design.settings.records import Record
 from simstudy.errors import UserError
 from simstudy.execution.folder import ASIDE, Folder, Held, Missing, due
-from simstudy.netcdf import loaded, netcdf
 from simstudy.replicates.moments import Draw, Moments
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ _HEAD = struct.Struct("<8s10sHqqq16s8s")
 _CHUNK = 1 << 20
 FARTHEST = 1 << 30
 """Bytes that are searched for the next entry behind one whose head is damaged."""
+_COMPRESSED: dict[str, Any] = {"zlib": True, "complevel": 4, "shuffle": True}
+"""Every reader of netCDF 4 undoes it, and no digit is lost."""
+_WORTH_BYTES = 2048
+"""Size from which compressing an array saves more than what netCDF then keeps of its chunks."""
 DRAWN = 40
 """In the place of halvings, which are fewer: what a batch of a population tells, in the place of its moments."""
 
@@ -128,33 +132,27 @@ class Stored(dict[int | str, Entry]):
 Index = dict[str, Stored]
 
 
-def scan(folder: Folder, name: str) -> Iterator[Entry]:
-    """Yield the whole entries of a file, in order; none if there is no such file."""
-    start = searched = 0
-    with contextlib.suppress(Missing), folder.reading(name) as file:
-        size = os.fstat(file.fileno()).st_size
-        while start + _HEAD.size <= size and searched < FARTHEST:
-            file.seek(start)
-            header = _HEAD.unpack(file.read(_HEAD.size))
-            if header[0] == MAGIC and header[-1] == _digest(_HEAD.pack(*header[:-1], b""), 8):
-                entry = Entry._make([header[1].hex(), *header[2:-1], start + _HEAD.size, name])
-                if entry.stop > size or min(entry[2:4]) < 0 or entry.size < 0 or entry.halvings > DRAWN:
-                    return
-                yield entry
-                start, searched = entry.stop, 0
-            else:
-                file.seek(start + 1)
-                found = (chunk := file.read(_CHUNK)).find(MAGIC)
-                start += 1 + found if found >= 0 else max(1, len(chunk) - len(MAGIC) + 1)
-                searched += len(chunk)
-
-
 def index_of(folder: Folder, names: Iterable[str]) -> Index:
-    """Contents of the files of these names, by cell."""
+    """Whole entries of the files of these names, by cell; none of a file that is not there."""
     index: Index = defaultdict(Stored)
     for name in names:
-        for entry in scan(folder, name):
-            index[entry.identity][entry.key] = entry
+        start = searched = 0
+        with contextlib.suppress(Missing), folder.reading(name) as file:
+            size = os.fstat(file.fileno()).st_size
+            while start + _HEAD.size <= size and searched < FARTHEST:
+                file.seek(start)
+                header = _HEAD.unpack(file.read(_HEAD.size))
+                if header[0] == MAGIC and header[-1] == _digest(_HEAD.pack(*header[:-1], b""), 8):
+                    entry = Entry._make([header[1].hex(), *header[2:-1], start + _HEAD.size, name])
+                    if entry.stop > size or min(entry[2:4]) < 0 or entry.size < 0 or entry.halvings > DRAWN:
+                        break
+                    index[entry.identity][entry.key] = entry
+                    start, searched = entry.stop, 0
+                else:
+                    file.seek(start + 1)
+                    found = (chunk := file.read(_CHUNK)).find(MAGIC)
+                    start += 1 + found if found >= 0 else max(1, len(chunk) - len(MAGIC) + 1)
+                    searched += len(chunk)
     return index
 
 
@@ -391,8 +389,33 @@ class Store:
         self._close()
 
     def write_dataset(self, name: str, dataset: xr.Dataset | xr.DataTree) -> Path:
-        """Store a labelled data set as netCDF, its digest behind the end that netCDF knows, and return its path."""
-        content = netcdf(dataset)
+        """Store labelled data as netCDF, its digest behind the end that netCDF knows, and return its path."""
+        # Imported here and below: they take half a second, which who looks at batches alone need not wait for.
+        import netCDF4
+        import xarray as xr
+        from xarray.backends import NetCDF4DataStore
+        from xarray.backends.file_manager import DummyFileManager
+        from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
+
+        tree = dataset if isinstance(dataset, xr.DataTree) else xr.DataTree(dataset)
+        with NETCDF4_PYTHON_LOCK:
+            # In memory, so that a full disk raises what we expect.  Both arguments are required, and say no more.
+            target = netCDF4.Dataset("results.nc", "w", memory=1)
+            # All is defined before any is written: netCDF goes through all that is defined with each turn to the other.
+            writes: list[tuple[Any, Any]] = []
+            later = SimpleNamespace(add=lambda *pair: writes.append(pair))
+            for node in tree.subtree:
+                part = node.to_dataset(inherit=False).copy()
+                for variable in part.variables.values():
+                    # Texts become characters, as text of any length cannot be compressed.
+                    text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
+                    variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
+                # The lock is held: netCDF is not safe for threads.
+                place = NetCDF4DataStore(DummyFileManager(target), group=node.path, mode="a", lock=False)
+                part.dump_to_store(place, writer=later)
+            for source, variable in writes:
+                variable[...] = source
+            content = bytes(target.close())
         return self.files.write(name, (content, hashlib.sha256(content).hexdigest().encode()))
 
     def write_text(self, name: str, text: str) -> Path:
@@ -411,12 +434,6 @@ class Store:
             return {}
         return content if isinstance(content, dict) else {}
 
-    @property
-    def design_file(self) -> Path | None:
-        """Where the design lies whose results the folder holds: stated from there, as both may have moved."""
-        stated = self.read_json(PROVENANCE_FILE).get("design_file")
-        return Path(os.path.normpath(self.folder.absolute() / stated)) if isinstance(stated, str) else None
-
 
 def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT, share: str = "") -> Store:
     """Return the store of a design: ``<output>/<study>/<profile>``, or ``confirmed/<digest>`` in it."""
@@ -426,6 +443,8 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT, share: str = "
 
 def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
     """Load results with their groups into memory from a folder, by default the one that the path names."""
+    import xarray as xr
+
     try:
         content = (folder or Folder(path.parent)).read(path.name, MAX_RESULTS_BYTES)
     except Missing:
@@ -434,7 +453,9 @@ def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
     if hashlib.sha256(bare).hexdigest().encode() != content[-DIGEST_LENGTH:]:
         raise UserError(f"{path}: damaged, or not the results of a study; run the study again, or use open_datatree")
     try:
-        found = loaded(bare)
+        with xr.open_datatree(bare, engine="netcdf4") as file:
+            # Without an encoding, which would spoil what is saved again.
+            found = file.load().map_over_datasets(xr.Dataset.drop_encoding)
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
         raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
     # Where the details of the same run are looked for, from any working directory.

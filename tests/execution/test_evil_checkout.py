@@ -41,7 +41,7 @@ WALL = {
     "study.py": "reads the script that calls it",
     "report/terminal.py": "opens the null device",
     "__main__.py": "opens the null device",
-    "commands/studies.py": "writes a new design into the current folder, where nothing may lie",
+    "commands/__init__.py": "writes a new design into the current folder, where nothing may lie",
 }
 """Modules that may open files, with the reason."""
 DEPENDENCIES = (

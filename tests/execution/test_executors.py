@@ -173,9 +173,9 @@ def test_processes__are_as_many_as_asked_and_import_nothing_from_folders_that_ot
     monkeypatch.chdir(here)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     before = list(sys.path)
-    with clusters.local_client({"0": {}, "1": {}}, 1) as client:
-        assert list(client.nthreads().values()) == [1, 1]
-        found = client.run(lambda dask_worker: (sys.path, os.stat(dask_worker.local_directory).st_mode & 0o777))
+    with clusters.local_cluster({"0": {}, "1": {}}, 1) as opened:
+        assert list(opened._client.nthreads().values()) == [1, 1]
+        found = opened._client.run(lambda dask_worker: (sys.path, os.stat(dask_worker.local_directory).st_mode & 0o777))
         assert sys.path == before
     for path, mode in found.values():
         assert not any(str(tmp_path) in entry for entry in path) and mode & 0o077 == 0
