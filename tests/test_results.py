@@ -31,12 +31,6 @@ def assert_same(found: xr.Dataset, cells: xr.Dataset) -> None:
     assert [found[name].dtype for name in numeric] == [cells[name].dtype for name in numeric]
 
 
-def test_results_of_a_run__are_those_that_its_file_gives_back(tiny):
-    again = cells_of(open_results(tiny.output / "tiny" / "quick"))
-    xr.testing.assert_identical(again, tiny.results)
-    assert all(again[name].dtype == each.dtype for name, each in tiny.results.variables.items())
-
-
 @pytest.mark.parametrize(
     ("factors", "arrangement", "sizes"),
     [

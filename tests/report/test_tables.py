@@ -29,7 +29,8 @@ def test_verdict_lines__round_to_the_error_compare_with_what_was_expected_and_ar
     assert [line.as_expected for line in lines] == [True, True, False]
     assert lines[1].estimate == "0.600 ± 0.012"
     assert lines[1].claimed == "0.4 to 0.6" and lines[1].confidence == "0.560 to 0.650" and lines[1].level == "96.67 %"
-    assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks"
+    assert lines[2].p_against == "< 0.0001" and lines[2].why == "too few blocks" and lines[2].expected == "supported"
+    assert count_verdicts([]) == "The design makes no claim."
     say(verdict_table(lines))
     printed = capsys.readouterr().out
     assert "96.67 % confidence intervals, valid at any number of looks" in printed
@@ -43,14 +44,6 @@ def test_figure_files__are_the_same_whatever_matplotlib_is_told(design, results)
     assert list(files) == [OVERVIEW] and all(each.startswith(b"\x89PNG") for each in files.values())
     with mpl.rc_context({"text.usetex": True, "axes.facecolor": "red", "savefig.dpi": 10}):
         assert figure_files(results, few) == files
-
-
-def test_counts__say_whether_verdicts_are_as_expected(results):
-    lines = holds, fails, opens = verdict_lines(results)
-    assert count_verdicts([]) == "The design makes no claim."
-    assert count_verdicts([holds]) == "1 claim: 1 supported, 0 contradicted, 0 undecided; as expected"
-    assert count_verdicts([holds, fails]) == "2 claims: 1 supported, 1 contradicted, 0 undecided; all as expected"
-    assert count_verdicts(lines).endswith("1 undecided; 1 not as expected") and opens.expected == "supported"
 
 
 def test_what_the_design_names__stands_before_what_decides(results):
