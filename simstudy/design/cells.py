@@ -14,7 +14,7 @@ from simstudy.design.contents import OwnFiles, read_contents
 from simstudy.design.document import MAX_CELLS, Document, Grid
 from simstudy.design.measures import RESERVED
 from simstudy.design.settings import records
-from simstudy.design.settings.cell import N_BLOCKS, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, Heads, Table, by_levels, level
+from simstudy.design.settings.cell import N_BLOCKS, OF_ALL, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, by_levels, level
 from simstudy.design.settings.choices import CompactNormaliser, FileKeys, HeteroscedasticNoise, ResidualNoise
 from simstudy.design.settings.functions import Functions
 from simstudy.design.settings.records import DesignError, Problem, Steps, mistake, path_of, validated
@@ -23,6 +23,13 @@ MAX_ARRAY_BYTES = 8 << 30
 """Largest array that one replicate may need: beyond it, no worker of usual size finishes a batch."""
 Tables = dict[str, dict[str, Any]]
 """Raw settings by table."""
+_ONE_HEAD: Tables = {
+    "data": {"n_keys": 1, "n_features": 1},
+    "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
+    "estimator": {"bandwidth": 1.0},
+    "queries": {},
+}
+"""Tables of cells of functions, which draw no heads: one that sees one key."""
 Broken = Iterator[tuple[str, str]]
 """Of each rule that is broken, the setting to change and the remedy."""
 TRIES = 100
@@ -32,9 +39,11 @@ TRIES = 100
 def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[Cell]:
     """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with the first."""
     grid = document.grids[name]
-    base = {table: getattr(document, table) for table in TABLES}
+    base: Tables = {table: getattr(document, table) for table in TABLES}
     if of_functions := "method" in {*document.functions, *grid.settings, *grid.factors}:
-        base = {"simulation": document.simulation, "functions": {"parameters": {}} | document.functions}
+        simulation = {setting: value for setting, value in document.simulation.items() if setting in OF_ALL}
+        base = _ONE_HEAD | {"simulation": {"control": "none"} | simulation}
+        base["functions"] = {"parameters": {}} | document.functions
         if not isinstance(parameters := base["functions"]["parameters"], dict):
             raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
     if misnamed := [*_misnamed(name, grid, of_functions)]:
@@ -100,7 +109,7 @@ def _drawn(base: Tables, name: str, grid: Grid, files: OwnFiles, drawn_from: Any
 
 
 def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles) -> list[Cell]:
-    made: dict[tuple[str, str], Table] = {}  # by name and content: each is validated once
+    made: dict[tuple[str, str], Any] = {}  # by name and content: each is validated once
     cells = []
     for indices in itertools.product(*(range(len(values)) for values in grid.factors.values())):
         levels = {factor: grid.factors[factor][index] for factor, index in zip(grid.factors, indices, strict=True)}
@@ -114,14 +123,14 @@ def _crossed(base: Tables, name: str, grid: Grid, files: OwnFiles) -> list[Cell]
             # An entry of [functions] is a parameter where [functions.parameters] names it too.
             if functions is not None and setting in OF_FUNCTIONS and setting not in functions["parameters"]:
                 functions[setting] = value
-            elif functions is not None and setting not in ("seed", "batch_size"):
+            elif functions is not None and setting not in OF_ALL:
                 functions["parameters"] = functions["parameters"] | {setting: value}
             else:
                 table = tables[TABLE_OF[setting]]
                 whole = table[setting] if isinstance(table.get(setting), dict) else {}
                 table[setting] = {**whole, parameter: value} if parameter else value
         at = partial(_place, name, grid, dict(zip(grid.factors, indices, strict=True)))
-        held = {} if functions else {table: (table, repr(content)) for table, content in tables.items()}
+        held = {table: (table, repr(content)) for table, content in tables.items() if table in TABLES}
         known = {table: made[key] for table, key in held.items() if key in made}
         cell = validated(Cell, tables | known, at, context=files)
         made |= {key: getattr(cell, table) for table, key in held.items()}
@@ -177,16 +186,6 @@ def _impossible(cell: Cell, setting: str, remedy: str, at: Callable[[Steps], Ste
     return Problem(path_of(at(steps)), None if value == "" else value, remedy)
 
 
-def features_needed(heads: Heads) -> int:
-    """Return the smallest d: p directions for the first head, and for each other one more for each nonzero angle."""
-    turned = {
-        "orthogonal": heads.head_dim,
-        "rotated": heads.head_dim if heads.angle else 0,
-        "principal_angles": sum(angle > 0 for angle in heads.principal_angles or ()),
-    }
-    return heads.head_dim + (heads.n_heads - 1) * turned.get(heads.arrangement, 0)
-
-
 def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     """Return the setting and the remedy of every rule that the settings of a cell break together."""
     if cell.functions is None:
@@ -228,7 +227,7 @@ def _misfitting(cell: Cell) -> Broken:
             yield setting, f'{what} {setting} for arrangement = "{heads.arrangement}"'
     at_most = [  # setting, a number of it, what it may not exceed
         ("head_dim", p, "dimensions", d, "n_features"),
-        ("n_heads", features_needed(heads) if p <= d else 0, "features for so many heads", d, "n_features"),
+        ("n_heads", heads.features_needed if p <= d else 0, "features for so many heads", d, "n_features"),
         ("key_distribution", getattr(keys, "n_components", 0), "components", d, "n_features"),
         ("queries", max(map(len, getattr(queries, "points", [()]))), "coordinates of a point", d, "n_features"),
         ("learner", getattr(estimator.learner, "max_features", 0), "features at a split", d, "n_features"),

@@ -391,8 +391,8 @@ _OfCells = CurveFigure | DiversityFigure | NestedLoopFigure | LollipopFigure | Z
 Figure = Annotated[_OfCells | OrderingFigure | OptimumFigure, tagged_union("curve")]
 
 
-class Declared(Record):
-    """Declarations of a design, other than of single cells."""
+class Document(Record):
+    """A design file as written, once its profile is applied; cells of functions have no heads."""
 
     study: Study
     grids: Annotated[dict[Name, Grid], Field(min_length=1)]
@@ -400,11 +400,6 @@ class Declared(Record):
     figures: dict[Name, Figure] = Field(default_factory=dict)
     measures: dict[Identifier, OwnMeasureText] = Field(default_factory=dict)
     budget: Budget = Budget()
-
-
-class Document(Declared):
-    """A design file as written, once its profile is applied; cells of functions have no heads."""
-
     functions: dict[str, Any] = Field(default_factory=dict)
     data: dict[str, Any] = Field(default_factory=dict)
     heads: dict[str, Any] = Field(default_factory=dict)
@@ -433,7 +428,7 @@ class Confirmation(Record):
     digest: str
 
 
-class Design(Declared):
+class Design(Document):
     """A valid design under one profile: cells in the order of the file."""
 
     profile: str

@@ -22,7 +22,7 @@ import numpy as np
 from simstudy.design.answerable import PlannedGrid, require_answerable
 from simstudy.design.cells import cells_of, require_few_cells
 from simstudy.design.contents import OwnFiles
-from simstudy.design.document import NAME, Budget, Confirmation, Declared, Design, Document, PlannedCell, Precision
+from simstudy.design.document import NAME, Budget, Confirmation, Design, Document, PlannedCell, Precision
 from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.settings.functions import Functions
@@ -82,9 +82,8 @@ def load_design(
         )
         for name, grid in grids.items() for cell in grid.cells
     )  # fmt: skip
-    stated = {name: getattr(document, name) for name in Declared.model_fields}
     about: dict[str, Any] = {"profile": profile, "text": text, "path": path, "confirmation": confirmation}
-    return Design(**stated, **about, cells=tuple(planned))
+    return Design(**dict(document), **about, cells=tuple(planned))
 
 
 def _of_precision(grid: str, own: dict[str, Any], steps: Steps) -> Steps:

@@ -17,7 +17,7 @@ import xarray as xr
 from markupsafe import Markup
 
 from simstudy.design import document
-from simstudy.design.document import LEVEL, BaseClaim, BaseFigure, Declared, Design
+from simstudy.design.document import LEVEL, BaseClaim, BaseFigure, Design, Document
 from simstudy.design.load import load_design, name_of, profiles_of, read_design
 from simstudy.design.measures import MEASURES, THEORIES, averaged_measures, coordinates_of, stated_measures
 from simstudy.design.settings.cell import contents, level
@@ -63,7 +63,7 @@ def write_report(results: xr.Dataset, design: Design, store: Store) -> Path:
     return store.folder / PAGE
 
 
-def figures_of(design: Declared, results: xr.Dataset) -> dict[str, BaseFigure]:
+def figures_of(design: Document, results: xr.Dataset) -> dict[str, BaseFigure]:
     """Return the figures that a design declares, or one of its first claim or measure if it declares none.
 
     That is a curve where some factor is a number and two others can be told apart, or else shows every cell by itself.

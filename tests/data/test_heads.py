@@ -11,7 +11,7 @@ from builders import minimal_cell
 
 from simstudy.data.geometry import GEOMETRIC_INDICES, diversity_indices, orthonormal_bases, principal_angles
 from simstudy.data.heads import key_projections, query_points, query_projections
-from simstudy.design.cells import features_needed, impossibilities
+from simstudy.design.cells import impossibilities
 from simstudy.design.settings.cell import Cell
 
 PAIRED = ("chordal", "logdet", "volume", "min_angle")
@@ -115,7 +115,7 @@ def test_heads_take_up_the_features_that_validation_demands(setting, wanted):
     cell = make(head_dim=3, **setting)
     w = key_projections(cell)
     used = np.flatnonzero(np.any(w != 0, axis=(0, 2)))
-    assert used.max() + 1 == used.size == features_needed(cell.heads)
+    assert used.max() + 1 == used.size == cell.heads.features_needed
     tight = cell.model_copy(update={"data": cell.data.model_copy(update={"n_features": used.size})})
     np.testing.assert_array_equal(key_projections(tight), w[:, : used.size])
 

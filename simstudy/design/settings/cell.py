@@ -39,6 +39,7 @@ Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a 
 Array = NDArray[np.float64]
 MAX_NUMBERS = 1 << 23
 """Most numbers of a data set, 64 MiB: every task of a worker takes a copy along."""
+FOLDS = 5  # parts of the rows, each predicted by a fit to the others
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 """Projections (head, feature, dimension) that travel with a cell."""
 
@@ -150,6 +151,16 @@ class Heads(Table):
         return values
 
     @property
+    def features_needed(self) -> int:
+        """Smallest d: p directions for the first head, and for each other one more for each nonzero angle."""
+        turned = {
+            "orthogonal": self.head_dim,
+            "rotated": self.head_dim if self.angle else 0,
+            "principal_angles": sum(angle > 0 for angle in self.principal_angles or ()),
+        }
+        return self.head_dim + (self.n_heads - 1) * turned.get(self.arrangement, 0)
+
+    @property
     def redrawn(self) -> bool:
         """True if every replicate has heads of its own."""
         return self.arrangement == "haar_redrawn"
@@ -191,9 +202,6 @@ class Queries(Table):
     queries: choices.QueryChoice = Field(choices.OriginQuery(kind="origin"), title="query points")
 
 
-FOLDS = 5  # parts of the rows, each predicted by a fit to the others
-
-
 def split(raw: Rows, data: Data, seed: int, batch: int = 0) -> Rows:
     """Return rows of which some are held out at random, by batch; UserError if too few are left to be fitted."""
     keys, crossed = data.key_distribution, isinstance(data.noise, choices.ResidualNoise)
@@ -217,38 +225,27 @@ def _split(raw: Rows, held_out: int, standardise: bool, learner: str, crossed: b
     if not learner:
         return Rows(features[kept], values[kept], residuals[kept], features[out], values[out])
     require_extra("regression", "sklearn", "learners")
-    from sklearn.model_selection import KFold, cross_val_predict
+    from sklearn import ensemble, linear_model, model_selection, neighbors
 
-    if len(kept) < 2 * FOLDS:
-        raise UserError(f"{len(kept)} rows are too few to be fitted; {2 * FOLDS} are needed")
-    x, y = features[kept], values[kept]
-    with threadpool_limits(1):  # last bits may depend on their number, and so few rows take longer with more
-        values, left = _learner(learner).fit(x, y).predict(features), np.full(len(kept), np.nan)
-        if crossed:
-            # The seed of folds and learners is not that of the study: they are part of how the target is made.
-            left = y - cross_val_predict(_learner(learner), x, y, cv=KFold(FOLDS, shuffle=True, random_state=0))
-            if not np.ptp(left) > 0.0:
-                raise UserError(f"{learner} leaves no residuals; use another noise")
-            left = left - left.mean()
-    return Rows(x, values[kept], left, features[out], values[out])
-
-
-def _learner(name: str) -> Any:
-    from sklearn import ensemble, linear_model, neighbors
-
-    return {
+    # The seed of folds and learners is not that of the study: they are part of how the target is made.
+    model: Any = {
         "linear": linear_model.LinearRegression(),
         "nearest_neighbours": neighbors.KNeighborsRegressor(n_neighbors=5),
         "random_forest": ensemble.RandomForestRegressor(max_features=1 / 3, min_samples_leaf=5, random_state=0),
         "gradient_boosting": ensemble.HistGradientBoostingRegressor(random_state=0),
-    }[name]
-
-
-Population = Annotated[
-    tuple[Literal["queries", "heads", "held_out", "rows"], ...],
-    Field(strict=False),
-    AfterValidator(lambda names: tuple(sorted({*names}))),
-]
+    }[learner]
+    if len(kept) < 2 * FOLDS:
+        raise UserError(f"{len(kept)} rows are too few to be fitted; {2 * FOLDS} are needed")
+    x, y = features[kept], values[kept]
+    with threadpool_limits(1):  # last bits may depend on their number, and so few rows take longer with more
+        values, left = model.fit(x, y).predict(features), np.full(len(kept), np.nan)
+        if crossed:
+            folds = model_selection.KFold(FOLDS, shuffle=True, random_state=0)
+            left = y - model_selection.cross_val_predict(model, x, y, cv=folds)
+            if not np.ptp(left) > 0.0:
+                raise UserError(f"{learner} leaves no residuals; use another noise")
+            left = left - left.mean()
+    return Rows(x, values[kept], left, features[out], values[out])
 
 
 class Simulation(Table):
@@ -264,7 +261,11 @@ class Simulation(Table):
     noise_treatment: Literal["integrated", "drawn"] = "integrated"
     control: Literal["none", "expansion"] = "expansion"
     dtype: Literal["float64", "float32"] = "float64"
-    population: Population = Field((), exclude=True)
+    population: Annotated[
+        tuple[Literal["queries", "heads", "held_out", "rows"], ...],
+        Field(strict=False, exclude=True),
+        AfterValidator(lambda names: tuple(sorted({*names}))),
+    ] = ()
     batch_size: Annotated[int, Field(ge=4, le=2**20)] = 256
 
 
@@ -274,11 +275,6 @@ OF_ALL = ("seed", "batch_size")
 """Settings of tables that cells of functions have."""
 OF_FUNCTIONS = tuple(name for name in Functions.model_fields if name not in ("kind", "label", "code", "parameters"))
 """Settings of functions; every other name in a grid of functions is a parameter that they take."""
-_ONE_HEAD: dict[str, dict[str, Any]] = {
-    "data": {"n_keys": 1, "n_features": 1},
-    "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
-    "estimator": {"bandwidth": 1.0},
-}
 
 
 class Cell(Record):
@@ -300,14 +296,6 @@ class Cell(Record):
     file_mask: tuple[str, ...] = Field((), exclude_if=lambda rows: not rows)
     # Number of the draw of query points, heads and rows that are looked at, where these are a population.
     geometry: int = Field(0, exclude=True)
-
-    @model_validator(mode="before")
-    def _fill_tables_of_functions(cls, tables: Any) -> Any:
-        """Give cells of functions, which draw no heads, the tables of one head that sees one key."""
-        if not isinstance(tables, dict) or tables.get("functions") is None:
-            return tables
-        shared = {name: value for name, value in tables.get("simulation", {}).items() if name in OF_ALL}
-        return _ONE_HEAD | {"functions": tables["functions"], "simulation": {"control": "none"} | shared}
 
     @property
     def rows(self) -> Rows:
