@@ -164,14 +164,6 @@ def edited(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def faults(folder: Path, text: str) -> str:
-    try:
-        loaded(folder, text)
-    except DesignError as refused:
-        return str(refused)
-    return ""
-
-
 def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
     with pytest.raises(DesignError) as refused:
         loaded(folder, text, profile)

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from builders import DESIGN, arrays_of, batches_of, edited, loaded, minimal_cell
+from theory_oracle import gaussian_grid
 
 from simstudy.attention import expansion
 from simstudy.attention.combinations import combine_heads
@@ -37,6 +38,8 @@ FLAT = {"kind": "ridge", "wave": "cos", "amplitude": 2.0, "frequency": 1e-9}
 SUM = {"kind": "sum", "terms": list(FUNCTIONS.values())}
 MEASURES = ("mse", "squared_bias", "ensemble_variance", "mean_variance", "mean_covariance", "correlation")
 POINTS = {"kind": "points", "points": [[0.4, -0.3], [-1.1, 0.8]]}
+# Correlated keys (i, d) on a grid in two dimensions, and their probabilities.
+NODES, CHANCES = gaussian_grid(np.array([[1.0, 0.6], [0.6, 1.0]]), extent=13.0)
 
 
 def cell_of(**settings):
@@ -55,7 +58,7 @@ def kernels(cell, points):
 
 def on_grid(cell, known):
     """Means of functions of a key, 0 if the expectations are right."""
-    points, weights = grid()
+    points, weights = NODES.T, CHANCES
     k, m = kernels(cell, points), evaluate(cell.data.regression, points)
     rows, columns = pairs_of(cell.heads.n_heads)
     gaps, both, of = m - known.mean[..., None], k[:, rows] * k[:, columns], lambda logs: np.exp(logs)[..., None]
@@ -67,14 +70,6 @@ def on_grid(cell, known):
     squares = pairs * (product - known.spread[..., None])
     of_m = alone * gaps, tilted, squares
     return np.concatenate([*(each - 1 for each in masses), *of_m], axis=1).reshape(-1, len(m)) @ weights
-
-
-def grid():
-    """Correlated keys (d, i) on a grid in two dimensions, and their probabilities."""
-    axis = np.arange(-11.0, 11.0, 0.1)
-    nodes = np.array(np.meshgrid(axis, axis)).reshape(2, -1)
-    weights = np.exp(-0.5 * (nodes**2).sum(axis=0))
-    return np.linalg.cholesky(np.array([[1.0, 0.6], [0.6, 1.0]])) @ nodes, weights / weights.sum()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -96,7 +91,7 @@ def test_averages_over_a_key_that_is_left_out__are_sums_over_a_grid(name, n, err
     cell, rng = cell_of(**settings), np.random.default_rng(4)
     known, (rows, columns) = expansion.known_of(cell), pairs_of(3)
     sums, linear = n / 3 * 10.0 ** rng.uniform(0, 1, (4, 2, 3)), rng.standard_normal((4, 2, 3))
-    points, weights = grid()
+    points, weights = NODES.T, CHANCES
     k = kernels(cell, points) / np.exp(known.log_mass)[..., None]
     u = evaluate(cell.data.regression, points) - known.mean[..., None]
     share = k / (sums[..., None] + k)

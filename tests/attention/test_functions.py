@@ -191,10 +191,6 @@ def test_infinite_parameter__is_read_back_and_told(tmp_path):
     assert len({hash(planned.cell) for planned in design.cells}) == 2  # thousands that collide take minutes to look up
 
 
-def as_list(draw, n, shift):
-    return {"x": draw.normals(n).tolist(), "truth": shift}
-
-
 def greedy(x, n):
     x[0] = 0.0
     return {"estimate": x.mean(axis=-1)}
@@ -238,7 +234,14 @@ def n_failed(x):
         ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType; give real numbers"),
         ({"process": lambda draw, n, shift: {"x": {"of": 1.0}}}, "process gives x as dict; give an array of numbers"),
         ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),
-        ({"process": as_list, "method": greedy, "one_by_one": True}, "read-only: data are shared by all methods; copy"),
+        (
+            {
+                "process": lambda draw, n, shift: {"x": draw.normals(n).tolist(), "truth": shift},
+                "method": greedy,
+                "one_by_one": True,
+            },
+            "read-only: data are shared by all methods; copy",
+        ),
         (lambda x: {"estimate": np.random.default_rng().random(len(x))}, "odd returns other values when it is call"),
         *(({"measures": [name]}, r"simstudy.performance.simstudy.estimates.* has it") for name in OF_TABLES),
         (

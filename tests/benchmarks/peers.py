@@ -94,15 +94,6 @@ def _augmented(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     return stacked, (queries / arrays.bandwidth**2).transpose(1, 0, 2).astype(arrays.keys.dtype)
 
 
-def _numpy_inputs(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """As `_augmented`, with one more coordinate of queries, −|k_q|²/2b²: (H, Q, p + 2)."""
-    stacked, queries = _augmented(arrays)
-    if arrays.logits == "dot_product":
-        return stacked, queries
-    reach = -0.5 * np.square(queries[..., :-1]).sum(axis=2, keepdims=True) * arrays.bandwidth**2
-    return stacked, np.concatenate([queries, reach], axis=2).astype(queries.dtype)
-
-
 def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
     """Yield query slices and unnormalised weights (H, chunk, n) of one replicate, few queries at a time."""
     n_heads, n_queries, width = queries.shape
@@ -120,7 +111,10 @@ def _numpy_weights(keys: np.ndarray, stacked: np.ndarray, queries: np.ndarray):
 
 
 def _numpy_job(arrays: Arrays, with_gram: bool) -> Job:
-    stacked, queries = _numpy_inputs(arrays)
+    stacked, queries = _augmented(arrays)
+    if arrays.logits == "distance":  # one more coordinate of queries, −|k_q|²/2b²: (H, Q, p + 2)
+        reach = -0.5 * np.square(queries[..., :-1]).sum(axis=2, keepdims=True) * arrays.bandwidth**2
+        queries = np.concatenate([queries, reach], axis=2).astype(queries.dtype)
     n_heads, n_queries, _ = queries.shape
 
     def job(keys: np.ndarray, values: np.ndarray) -> Any:

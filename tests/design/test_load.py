@@ -3,7 +3,7 @@
 import cProfile
 
 import pytest
-from builders import DESIGN, edited, faults, loaded, minimal_cell, mistakes, write_design
+from builders import DESIGN, edited, loaded, minimal_cell, mistakes, write_design
 
 from simstudy.design import cells
 from simstudy.design.document import BaseClaim
@@ -137,8 +137,8 @@ PAIRED = 'kind = "larger_than"\nwhere = { bandwidth = 0.5 }\nversus = '
 def test_claim__fits_the_levels_of_its_grid(tmp_path, stated, expected):
     text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\nlogits = ["distance", "dot_product"]')
     text = edited(text, 'x = "angle"\ndirection = "decreasing"\n', "")
-    found = faults(tmp_path, edited(text, 'kind = "monotone"', stated))
-    assert expected in found if expected else not found
+    text = edited(text, 'kind = "monotone"', stated)
+    assert expected in mistakes(tmp_path, text) if expected else loaded(tmp_path, text)
 
 
 def test_profile__changes_a_grid_that_is_named_like_a_setting(tmp_path):

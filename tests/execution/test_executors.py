@@ -50,8 +50,7 @@ def test_workers_that_do_not_come_back__are_waited_for_only_so_long(monkeypatch,
     local.scale(0)
     with pytest.raises(UserError, match=r"no workers for 1 s; start some.*finished batches are stored"):
         drained(executor, batches(20, n_keys=10_000))
-    with pytest.raises(UserError, match="no workers for 1 s; start some"), open_executor(local.scheduler_address):
-        raise AssertionError("opened")
+    refuses("no workers for 1 s; start some", open_executor(local.scheduler_address).__enter__)
 
 
 @pytest.mark.parametrize("protocol", [pytest.param("tcp", marks=pytest.mark.rare), "tls"])
@@ -95,9 +94,8 @@ def test_certificates_of_another_cluster_or_of_none__are_refused_in_one_line(tmp
             ((tmp_path / "client_cert.pem").unlink, r"^executor = [^\n]*mend the certificates$"),
         ):
             harm()
-            refused = pytest.raises(UserError, match=message)
-            with dask.config.set(settings), refused, open_executor(cluster.scheduler_address):
-                raise AssertionError("opened")
+            with dask.config.set(settings):
+                refuses(message, open_executor(cluster.scheduler_address).__enter__)
 
 
 @pytest.mark.usefixtures("warm_processes")
@@ -262,8 +260,7 @@ def test_worker_of_another_engine__is_set_aside_while_others_remain(monkeypatch,
 @pytest.mark.parametrize("workers", [0, True, "2", 1025])
 def test_workers_that_no_machine_has__are_refused(workers):
     """A thread that cannot be started was called a defect of simstudy."""
-    with pytest.raises(UserError, match="must be a whole number from 1 to 1024"), open_executor("threads", workers):
-        pass
+    refuses("must be a whole number from 1 to 1024", open_executor("threads", workers).__enter__)
 
 
 @pytest.mark.usefixtures("warm_processes")
@@ -299,7 +296,6 @@ def test_scheduler_elsewhere__needs_tls_with_certificates(monkeypatch):
         *((address, network) for address in ELSEWHERE), ("tls://host:8786", certified),
         *((address, r"no Dask scheduler answers.*\(asked\)") for address in HERE),
     ):  # fmt: skip
-        with pytest.raises(UserError, match=told), open_executor(address):
-            raise AssertionError("opened")
+        refuses(told, open_executor(address).__enter__)
     # One that took more than 10 s to answer beside other work was no scheduler.
     assert {asked.kwargs["timeout"] for asked in client.call_args_list} == {clusters.BUSY_SECONDS}

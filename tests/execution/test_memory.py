@@ -138,8 +138,7 @@ def test_memory_of_dask_and_of_jobs__is_what_they_were_given(tmp_path, monkeypat
     stated = {"jobqueue.slurm.memory": "3GB", "jobqueue.slurm.cores": 5}
     with LocalCluster(processes=False, **given) as cluster, dask.config.set(stated):
         for executor in (cluster.scheduler_address, Jobs(2, tmp_path)):
-            with pytest.raises(UserError, match="seen"), open_executor(executor, claim=claim):
-                raise AssertionError("opened")
+            refuses("seen", open_executor(executor, claim=claim).__enter__)
     assert seen == [(2e9, 4), (3e9, 5)]
 
 
@@ -181,13 +180,11 @@ def test_folder_that_no_way_of_quoting_hands_on__is_refused(name):
 
 def test_no_batch_system_and_jobs_that_nobody_can_have__are_one_message(monkeypatch, tmp_path):
     for name, stated in (("memory", "much"), ("memory", 8), ("cores", "four"), ("cores", 2.5), ("interface", "eth999")):
-        refused = pytest.raises(UserError, match=rf"jobqueue\.slurm\.{name} = '?{stated}'? in the .* of Dask: give ")
-        with dask.config.set({f"jobqueue.slurm.{name}": stated}), refused, open_executor(Jobs(2, tmp_path)):
-            raise AssertionError("opened")
+        said = rf"jobqueue\.slurm\.{name} = '?{stated}'? in the .* of Dask: give "
+        with dask.config.set({f"jobqueue.slurm.{name}": stated}):
+            refuses(said, open_executor(Jobs(2, tmp_path)).__enter__)
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = pytest.raises(UserError, match="sbatch: not found on the PATH; submit from a login node")
-    with told, open_executor(Jobs(2, tmp_path)):
-        raise AssertionError("opened")
+    refuses("sbatch: not found on the PATH; submit from a login node", open_executor(Jobs(2, tmp_path)).__enter__)
 
 
 def test_missing_extra__is_one_message(monkeypatch, tmp_path, in_process):

@@ -66,7 +66,7 @@ def test_exact_theory__stands_beside_leading_order_and_a_grid_beyond_theory_says
     assert np.isnan(other.mse.sel(source="exact")).all() and np.isnan(other.mse_numerical_error).all()
 
 
-def test_exact_theory__agrees_with_monte_carlo_in_its_error(results):
+def test_exact_theory__agrees_with_monte_carlo_in_its_error_and_has_a_far_smaller_one_that_is_known(results):
     inside = results.isel(cell=results.grid.values == "angles")
     for name in MEASURES:
         error = np.hypot(inside[f"{name}_mcse"], inside[f"{name}_numerical_error"])
@@ -76,9 +76,6 @@ def test_exact_theory__agrees_with_monte_carlo_in_its_error(results):
     control = inside.mse.sel(source="empirical") - 1.3 * inside.mse.sel(source="exact")
     assert (abs(control / inside.mse_mcse) > 4.5).all()
 
-
-def test_numerical_error__is_known_and_far_below_the_monte_carlo_error(results):
-    inside = results.isel(cell=results.grid.values == "angles")
     for name in ("mse", "ensemble_variance", "squared_bias"):
         numerical = inside[f"{name}_numerical_error"]
         assert (numerical > 0).all() and (numerical < 1e-3 * inside[f"{name}_mcse"]).all()

@@ -138,29 +138,24 @@ BASE = {
 }  # fmt: skip
 
 
-def estimates_and_errors(settings: dict) -> dict[str, np.ndarray]:
-    """Estimates and printed errors (study, 2) of measures of a cell, and of what two cells differ in."""
-    pair = [minimal_cell(**BASE | settings, angle=angle) for angle in (20, 80)]
+@pytest.mark.parametrize("name", HARD)
+def test_printed_errors__cover(name):
+    """Of measures of a cell, and of what two cells differ in."""
+    pair = [minimal_cell(**BASE | HARD[name], angle=angle) for angle in (20, 80)]
     found: dict[str, list] = {}
     for study in range(N_STUDIES):
         batches = [simulate_batch(pair, N_BATCHES * study + batch) for batch in range(N_BATCHES)]
         both = [measured(cell, [moments[i] for moments in batches]) for i, cell in enumerate(pair)]
-        for name in ("mse", "squared_bias", "ensemble_variance", "correlation"):
-            found.setdefault(name, []).append((float(both[0].estimate[name]), float(both[0].printed(name))))
+        for measure in ("mse", "squared_bias", "ensemble_variance", "correlation"):
+            found.setdefault(measure, []).append((float(both[0].estimate[measure]), float(both[0].printed(measure))))
         estimates = estimates_from([{}, {}], [(0, 16)] * 2, both, "ensemble_variance")
-        for name in ("difference", "ratio"):
-            contrast, _ = paired(estimates, 0, 1, name)
-            found.setdefault(name, []).append((float(contrast.value), float(contrast.mcse * contrast.widening)))
-    return {name: np.array(each) for name, each in found.items()}
-
-
-@pytest.mark.parametrize("name", HARD)
-def test_printed_errors__cover(name):
-    found = estimates_and_errors(HARD[name])
-    shares = {
-        measure: float((np.abs(each[:, 0] - each[:, 0].mean()) <= COVERAGE * each[:, 1]).mean())
-        for measure, each in found.items()
-    }
+        for compared in ("difference", "ratio"):
+            contrast, _ = paired(estimates, 0, 1, compared)
+            found.setdefault(compared, []).append((float(contrast.value), float(contrast.mcse * contrast.widening)))
+    shares = {}
+    for measure, pairs in found.items():
+        values, errors = np.transpose(pairs)
+        shares[measure] = float((np.abs(values - values.mean()) <= COVERAGE * errors).mean())
     print(f"{name}: " + ", ".join(f"{measure} {share:.3f}" for measure, share in shares.items()))
     assert min(shares.values()) >= 0.93
 
