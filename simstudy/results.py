@@ -89,12 +89,10 @@ def cells_of(results: Results) -> xr.Dataset:
     return results
 
 
-def read_cells(store: Store, written: xr.DataTree | None = None) -> xr.Dataset:
-    """Return the results in the folder of a study, or those that have just been written there, along ``cell``."""
+def read_results(store: Store) -> xr.DataTree:
+    """Return the results in the folder of a study."""
     path = store.folder / RESULTS_FILE
-    cells = _flat(checked(read_tree(path, store.files), path) if written is None else written)
-    cells.encoding = {"source": str(path.absolute())}  # where the details of the same run are looked for
-    return cells
+    return checked(read_tree(path, store.files), path)
 
 
 def factors_of(results: xr.Dataset) -> dict[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import numpy as np
@@ -232,38 +232,38 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
     """
     if isinstance(value, _CONSTANTS):
         yield repr(value)
-    elif id(value) not in seen:
-        seen[id(value)] = value  # kept, so that no other value has its id
-        text, parts = _taken_apart(name, value, own)
-        yield f"{type(value).__name__} {text}("
-        for part in parts:
-            yield from _rests_on(name, part, seen, own)
-        yield ")"
-
-
-def _taken_apart(name: str, value: Any, own: dict[str, types.ModuleType]) -> tuple[str, Iterable[Any]]:
+        return
+    if id(value) in seen:
+        return
+    seen[id(value)] = value  # kept, so that no other value has its id
+    text, parts = "", cast(Iterable[Any], ())
     match value:
         case functools.partial():
-            return "", (value.func, *value.args, value.keywords)
+            parts = value.func, *value.args, value.keywords
         case types.MethodType() | types.BuiltinMethodType() if not isinstance(value.__self__, types.ModuleType):
-            return value.__name__, (getattr(value, "__func__", None), value.__self__)
+            text, parts = value.__name__, (getattr(value, "__func__", None), value.__self__)
         case types.FunctionType():
             text = f"{value.__qualname__} of {_source_of(name, value, own)}"
-            return text, () if _installed(value.__module__) else _used_by(name, value)
+            parts = () if _installed(value.__module__) else _used_by(name, value)
         case np.ndarray() if value.dtype.kind != "O":
-            return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}", ()
+            text = f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
         case Mapping():
-            return "", (list(value.keys()), list(value.values()))
+            parts = list(value.keys()), list(value.values())
         case list() | tuple() | set() | frozenset():
-            return "", value if isinstance(value, list | tuple) else sorted(value, key=repr)
+            parts = value if isinstance(value, list | tuple) else sorted(value, key=repr)
         case type() | types.ModuleType():
-            return f"{value.__name__} of {_source_of(name, value, own)}", ()
-    if hasattr(value, "__name__"):  # what a decorator made: of a function, or of ufuncs, which numpy and scipy have
-        wrapped = getattr(value, "__wrapped__", getattr(value, "py_func", None))
-        return value.__name__ if isinstance(value, np.ufunc) else _source_of(name, value, own), (wrapped,)
-    if not hasattr(value, "__dict__"):
-        raise _without_source(name, value)
-    return "", (type(value), vars(value))
+            text = f"{value.__name__} of {_source_of(name, value, own)}"
+        case _ if hasattr(value, "__name__"):  # by a decorator: of a function, or of ufuncs, which numpy and scipy have
+            text = value.__name__ if isinstance(value, np.ufunc) else _source_of(name, value, own)
+            parts = (getattr(value, "__wrapped__", getattr(value, "py_func", None)),)
+        case _ if hasattr(value, "__dict__"):
+            parts = type(value), vars(value)
+        case _:
+            raise _without_source(name, value)
+    yield f"{type(value).__name__} {text}("
+    for part in parts:
+        yield from _rests_on(name, part, seen, own)
+    yield ")"
 
 
 def _used_by(name: str, function: types.FunctionType) -> Iterator[Any]:

@@ -37,7 +37,7 @@ from simstudy.replicates.allocation import sized
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
 from simstudy.report.tables import cell_frame, count_verdicts, verdict_frame, verdict_lines
 from simstudy.report.terminal import counted, is_watched, track
-from simstudy.results import cells_of, read_cells, tree_of
+from simstudy.results import cells_of, read_results, tree_of
 from simstudy.results import open_results as open_results  # whose accessor is below
 
 if TYPE_CHECKING:
@@ -119,13 +119,11 @@ def run(
         raise UserError("confirm: stated with a loaded design; load the design with it")
     loaded = design if isinstance(design, Design) else load_design(design, profile, trust, confirm)
     with contextlib.nullcontext(observer) if observer else ProgressDisplay(quiet=not is_watched()) as told:
-        cells, status, notes = complete(loaded, output=output, observer=told, executor=executor, workers=workers)
-    lines = [missed_line(status, loaded), undecided_line(cells, loaded) if loaded.claims else ""]
+        results, status, notes = complete(loaded, output=output, observer=told, executor=executor, workers=workers)
+    lines = [missed_line(status, loaded), undecided_line(cells_of(results), loaded) if loaded.claims else ""]
     for kind, texts in ((PrecisionWarning, lines), (UserWarning, notes)):
         if text := "\n".join(filter(None, texts)):
             warnings.warn(text, kind, stacklevel=2)
-    results = tree_of(cells)
-    results.encoding = dict(cells.encoding)
     return results
 
 
@@ -175,7 +173,7 @@ def complete(
     executor: Any = "threads",
     workers: int | None = None,
     observer: Observer | None = None,
-) -> tuple[xr.Dataset, Status, list[str]]:
+) -> tuple[xr.DataTree, Status, list[str]]:
     """Run a study as `simstudy.run` says; also return where its cells stand, and what to tell of how that went."""
     require_trust(planned.cell for planned in design.cells)
     store = store_of(design, output)
@@ -192,7 +190,7 @@ def complete(
         with store.locked():
             status = read_status(design, store)
             if status is not None and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
-                return read_cells(store), status, []
+                return read_results(store), status, []
     from simstudy.execution.executors import Jobs, open_executor, require_memory
     from simstudy.execution.state import RunState
     from simstudy.verdicts.assemble import assemble
@@ -224,14 +222,14 @@ def complete(
         how |= {name: machine[name] for name in ("device", "processor", "system")}
         results.attrs["run"] = json.dumps(how)
         store.write_dataset(DETAILS_FILE, details)
-        store.write_dataset(RESULTS_FILE, tree := tree_of(results))
+        path = store.write_dataset(RESULTS_FILE, tree := tree_of(results))
+        tree.encoding = {"source": str(path.absolute())}  # where the details of the same run are looked for
         file = None if design.path is None else os.path.relpath(design.path, store.folder)
         store.write_json(PROVENANCE_FILE, {**results.attrs, **machine, "run": how, "design_file": file})
         state.fold()
         damaged = f"{how['batches_damaged']} stored batches were damaged and have been computed again; check the disk"
         notes = [*opened.aside, *([damaged] if how["batches_damaged"] else [])]
-        # As they will be read ever after: reports are the same bytes whoever writes them, and when.
-        return read_cells(store, tree), state.write_status(opened.device), notes
+        return tree, state.write_status(opened.device), notes
 
 
 def require_trust(cells: Iterable[Cell]) -> None:

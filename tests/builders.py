@@ -16,12 +16,13 @@ from simstudy.design.load import Source, load_design
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.records import DesignError
 from simstudy.errors import UserError
+from simstudy.results import cells_of
 from simstudy.study import complete
 
 
 def run(design: Design | Source, **how: Any) -> xr.Dataset:
     """The table of cells that a run of a study ends with."""
-    return complete(design if isinstance(design, Design) else load_design(design), **how)[0]
+    return cells_of(complete(design if isinstance(design, Design) else load_design(design), **how)[0])
 
 
 BASE: dict[str, Any] = {

@@ -23,7 +23,7 @@ from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import measured
 from simstudy.report.page import write_report
 from simstudy.report.tables import estimator_words
-from simstudy.results import cells_of, read_cells, tree_of
+from simstudy.results import cells_of, read_results, tree_of
 
 
 @pytest.mark.parametrize(("executor", "workers"), [("threads", 3), ("processes", 2)])
@@ -117,9 +117,9 @@ def test_folder_that_becomes_a_link_after_a_run__is_not_read(tmp_path, monkeypat
     def read_after_exchange(store):
         place.rename(tmp_path / "elsewhere")
         place.symlink_to(tmp_path / "elsewhere")
-        return read_cells(store)
+        return read_results(store)
 
-    monkeypatch.setattr("simstudy.study.read_cells", read_after_exchange)
+    monkeypatch.setattr("simstudy.study.read_results", read_after_exchange)
     refuses("a link", run, design, output=tmp_path, executor="serial")
 
 

@@ -1,4 +1,4 @@
-"""The commands, each a thin layer over what `simstudy` offers in Python: studies, and a user's own numbers and models.
+"""The command line: commands, each a thin layer over what `simstudy` offers in Python, and what they share.
 
 What a command needs is imported inside the command: ``--help`` stays fast.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.resources
 import inspect as code
+import json
 import math
 import re
 import sys
@@ -15,32 +16,114 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simstudy.commands import cli
+import simstudy
 from simstudy.errors import UserError, require_extra, require_plain
 
 if TYPE_CHECKING:
     import xarray as xr
+    from rich.table import Table
 
     from simstudy.design.document import Design
     from simstudy.execution.store import Store
 
-app = cli.app
+EXIT_PRECISION_MISSED = 3
+EXIT_NOT_AS_EXPECTED = 5
+
+app = typer.Typer(
+    # Help in Rich takes a third of a second to import.
+    rich_markup_mode=None,
+    context_settings={"max_content_width": 120},
+    help="Monte Carlo studies of multi-head attention as an ensemble of Nadaraya-Watson estimators.\n\n"
+    "A study is a folder with a design (TOML), which states data, heads and claims. A run judges the claims. To begin: "
+    "`simstudy init my-study`, `simstudy check my-study`, `simstudy run my-study`; then open "
+    "outputs/my-study/quick/report.html. `simstudy list` shows the designs that are shipped.",
+    epilog="Exit codes: 0 done; 2 a mistake (the message says what to do); 3 done, but some cells stopped "
+    "before their precision; 5 done, but some verdict is not the expected one; "
+    "70 a defect of simstudy; 130 interrupted.",
+)
+
+
+def say(*what: str | Table) -> None:
+    """Print lines and tables, by what is imported then: ``--help`` must be fast."""
+    from simstudy.report import terminal
+
+    terminal.say(*what)
+
+
+def say_json(content: Any) -> None:
+    """Print plain data as JSON, in which no character steers a terminal."""
+    say(*json.dumps(content, indent=2, allow_nan=False).split("\n"))
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        say(f"simstudy {simstudy.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command; without a command, show the help."""
+    if context.invoked_subcommand is None:
+        say(*context.get_help().splitlines())
+        raise typer.Exit(2)
+
+
+def plain_path(path: Path) -> Path:
+    """Return a path that a terminal can show; another is refused."""
+    require_plain("output", str(path))
+    return path
+
+
+DesignArgument = Annotated[str, typer.Argument(help="Path of a study, or the name of a shipped one.")]
+ProfileOption = Annotated[str, typer.Option(help="Profile of the design: quick, full, or one of your own.")]
+ExecutorOption = Annotated[str, typer.Option(help="serial, threads, processes, cuda, or tls://host:8786 (Dask).")]
+OutputOption = Annotated[Path, typer.Option(help="Folder of all studies: OUTPUT/STUDY/PROFILE.", callback=plain_path)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; the documentation lists its keys.")]
+TrustOption = Annotated[
+    list[Path] | None,
+    typer.Option("--trust", help="Python file that the design names and whose code may run; can be repeated."),
+]
+ConfirmOption = Annotated[
+    str | None,
+    typer.Option("--confirm", help="Other random numbers, which follow from design, functions and this text."),
+]
+ClaimsOption = Annotated[bool, typer.Option("--claims", help="Also show the table of claims.")]
+OUTPUT = Path("outputs")
+
+
+def opened(
+    design: str | Path, profile: str, output: Path, trust: list[Path] | None = None, confirm: str | None = None
+) -> tuple[Design, Store]:
+    """Return a design and its store."""
+    from simstudy.design.load import load_design
+    from simstudy.execution.store import store_of
+
+    loaded = load_design(design, profile, trust or (), confirm)
+    return loaded, store_of(loaded, output)
+
+
 MAX_BYTES = 1 << 32
 """Largest file that is read."""
 _CSV = "give CSV in UTF-8 with a header, commas between columns and points before decimals"
 
 
-@cli.app.command()
+@app.command()
 def describe(
     name: Annotated[str, typer.Argument(help="Table (heads), setting (noise), kind (ridge), or measure (mse).")] = "",
 ) -> None:
     """Print every table, entry and kind of a design with defaults, and every measure; or those of a name."""
     from simstudy.reference import described
 
-    cli.say(*described(name))
+    say(*described(name))
 
 
-@cli.app.command("list")
+@app.command("list")
 def list_designs(
     folder: Annotated[Path | None, typer.Argument(help="List the designs in this folder instead.")] = None,
 ) -> None:
@@ -59,21 +142,21 @@ def list_designs(
             table.add_row(path.parent.name, str(tables["study"]["title"]), ", ".join(tables["profiles"]))
         except (UserError, LookupError, TypeError):
             table.add_row(path.parent.name, "has mistakes", f"see simstudy check {path.parent}")
-    cli.say(table)
+    say(table)
 
 
-@cli.app.command()
-def check(design: cli.DesignArgument, trust: cli.TrustOption = None) -> None:
+@app.command()
+def check(design: DesignArgument, trust: TrustOption = None) -> None:
     """Check a design under every profile and list all mistakes, each with its place and remedy."""
     from simstudy.design.load import check as check_design
     from simstudy.report.terminal import counted
 
     for each in check_design(design, trust or ()).values():
         size = f"{counted(len(each.cells), 'cell')}, {counted(len(each.claims), 'claim')}"
-        cli.say(f"{each.path}: {each.profile}: {size}")
+        say(f"{each.path}: {each.profile}: {size}")
 
 
-@cli.app.command()
+@app.command()
 def init(
     name: Annotated[str, typer.Argument(help="Name of the study and of its folder.")] = "my-study",
     functions: Annotated[bool, typer.Option("--functions", help="A study of your own functions.")] = False,
@@ -93,20 +176,20 @@ def init(
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror}); give another name or go elsewhere") from None
     trust = f" --trust {folder / 'functions.py'}" if functions else ""
-    cli.say(f"study    {folder}", f"now      simstudy check {folder}{trust}", f"         simstudy run {folder}{trust}")
+    say(f"study    {folder}", f"now      simstudy check {folder}{trust}", f"         simstudy run {folder}{trust}")
 
 
-@cli.app.command()
+@app.command()
 def run(
-    design: cli.DesignArgument,
-    profile: cli.ProfileOption = "quick",
-    executor: cli.ExecutorOption = "threads",
-    workers: cli.WorkersOption = None,
-    output: cli.OutputOption = cli.OUTPUT,
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    executor: ExecutorOption = "threads",
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads, processes or GPUs; by default all.")] = None,
+    output: OutputOption = OUTPUT,
     share: Annotated[str | None, typer.Option(help='Share of the cells, such as "3/8", later taken by run.')] = None,
-    trust: cli.TrustOption = None,
-    confirm: cli.ConfirmOption = None,
-    claims: cli.ClaimsOption = False,
+    trust: TrustOption = None,
+    confirm: ConfirmOption = None,
+    claims: ClaimsOption = False,
 ) -> None:
     """Run a study, or continue it: stored batches are not computed again."""
     # xarray looks for Dask once, and here in vain: to import that takes a tenth of a short run.
@@ -117,13 +200,13 @@ def run(
     from simstudy.report.progress import ProgressDisplay
     from simstudy.study import run_share
 
-    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    loaded, store = opened(design, profile, output, trust, confirm)
     how: dict[str, Any] = {"output": output, "executor": executor, "workers": workers}
     if share is None:
         raise typer.Exit(run_and_report(loaded, store, claims, **how))
     with ProgressDisplay() as display:
         n_cells, stored = run_share(loaded, share, observer=display, **how)
-    cli.say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
+    say(f"share {share}: {n_cells} cells done", f"stored   {stored}")
 
 
 def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: Any) -> int:
@@ -131,16 +214,18 @@ def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: An
     from simstudy.report import tables
     from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
     from simstudy.report.terminal import counted, warn
+    from simstudy.results import cells_of
     from simstudy.study import complete
 
     with ProgressDisplay() as display:
-        results, status, notes = complete(loaded, observer=display, **how)
+        written, status, notes = complete(loaded, observer=display, **how)
+    results = cells_of(written)
     replicates, failed = int(results.n_replicates.values.sum()), int(results.n_failed.values.sum())
     size = f"{counted(results.sizes['cell'], 'cell')}, {replicates:,} replicates, {failed} failed"
     lines = _say_answer(results, loaded, claims)
-    cli.say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
+    say(f"{tables.count_verdicts(lines)}; {size}" if lines else size)
     if loaded.confirmation:
-        cli.say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
+        say(f"confirmed with the text {loaded.confirmation.text!r}: {loaded.confirmation.digest}")
     if warnings := [*filter(None, (missed_line(status, loaded), undecided_line(results, loaded), *notes))]:
         warn(*warnings)
     if store.read_json(tables.MADE_OF) != tables.made_of(status, store):
@@ -150,10 +235,10 @@ def run_and_report(loaded: Design, store: Store, claims: bool = False, **how: An
         with store.locked():
             write_report(results, loaded, store)
             store.write_json(tables.MADE_OF, tables.made_of(status, store))
-    cli.say(f"page: {store.folder / 'report.html'}")
+    say(f"page: {store.folder / 'report.html'}")
     if not all(line.as_expected for line in lines):
-        return cli.EXIT_NOT_AS_EXPECTED
-    return 0 if all(cell.reached for cell in status.cells) else cli.EXIT_PRECISION_MISSED
+        return EXIT_NOT_AS_EXPECTED
+    return 0 if all(cell.reached for cell in status.cells) else EXIT_PRECISION_MISSED
 
 
 def _say_answer(results: xr.Dataset, loaded: Design, claims: bool) -> list[Any]:
@@ -161,20 +246,20 @@ def _say_answer(results: xr.Dataset, loaded: Design, claims: bool) -> list[Any]:
 
     lines = tables.verdict_lines(results)
     if claims and lines:
-        cli.say(tables.verdict_table(lines))
-    cli.say(tables.sentence(lines) or tables.measure_words(results, loaded))
+        say(tables.verdict_table(lines))
+    say(tables.sentence(lines) or tables.measure_words(results, loaded))
     return lines
 
 
-@cli.app.command()
+@app.command()
 def submit(
-    design: cli.DesignArgument,
-    profile: cli.ProfileOption = "quick",
-    output: cli.OutputOption = cli.OUTPUT,
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    output: OutputOption = OUTPUT,
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs to keep running.")] = 2,
     show: Annotated[bool, typer.Option("--show", help="Print the job scripts, and submit nothing.")] = False,
-    trust: cli.TrustOption = None,
-    confirm: cli.ConfirmOption = None,
+    trust: TrustOption = None,
+    confirm: ConfirmOption = None,
 ) -> None:
     """Run a study on a Slurm cluster by jobs that this command starts and supervises.
 
@@ -186,23 +271,23 @@ def submit(
     from simstudy.execution.clusters import job_script
     from simstudy.execution.executors import Jobs
 
-    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    loaded, store = opened(design, profile, output, trust, confirm)
     asked = Jobs(jobs, store.folder.absolute())
     store.files.require_ours()  # before Dask makes the folder of logs
     if show:
-        cli.say(*job_script(asked).split("\n"))
+        say(*job_script(asked).split("\n"))
     else:
         raise typer.Exit(run_and_report(loaded, store, output=output, executor=asked))
 
 
-@cli.app.command()
+@app.command()
 def status(
-    design: cli.DesignArgument,
-    profile: cli.ProfileOption = "quick",
-    output: cli.OutputOption = cli.OUTPUT,
-    as_json: cli.JsonOption = False,
-    trust: cli.TrustOption = None,
-    confirm: cli.ConfirmOption = None,
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
+    output: OutputOption = OUTPUT,
+    as_json: JsonOption = False,
+    trust: TrustOption = None,
+    confirm: ConfirmOption = None,
 ) -> None:
     """Show the progress of each cell of a study, also while another process runs it.
 
@@ -212,40 +297,40 @@ def status(
     from simstudy.execution.status import counted, read_status
     from simstudy.report.progress import status_line, status_record, status_table
 
-    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    loaded, store = opened(design, profile, output, trust, confirm)
     found = read_status(loaded, store) or counted(loaded, store)
     if as_json:
-        cli.say_json(status_record(found, loaded, store))
+        say_json(status_record(found, loaded, store))
     else:
-        cli.say(status_table(found, loaded), status_line(found, store))
+        say(status_table(found, loaded), status_line(found, store))
 
 
-@cli.app.command()
+@app.command()
 def plan(
-    design: cli.DesignArgument,
-    profile: cli.ProfileOption = "quick",
+    design: DesignArgument,
+    profile: ProfileOption = "quick",
     workers: Annotated[int | None, typer.Option(min=1, help="Also predict the time with this many workers.")] = None,
-    output: cli.OutputOption = cli.OUTPUT,
-    trust: cli.TrustOption = None,
+    output: OutputOption = OUTPUT,
+    trust: TrustOption = None,
 ) -> None:
     """Predict time, memory and disk of a study from a few batches of each cell, which `run` uses later."""
     from simstudy.report.progress import plan_told
     from simstudy.study import plan as plan_study
 
-    loaded, _ = cli.opened(design, profile, output, trust)
-    cli.say(*plan_told(plan_study(loaded, output=output), workers))
+    loaded, _ = opened(design, profile, output, trust)
+    say(*plan_told(plan_study(loaded, output=output), workers))
 
 
-@cli.app.command()
+@app.command()
 def report(
     design: Annotated[
         str | None, typer.Argument(help="Design, by path or name, or a folder of designs; without it all studies.")
     ] = None,
-    profile: cli.ProfileOption = "quick",
-    output: cli.OutputOption = cli.OUTPUT,
-    trust: cli.TrustOption = None,
-    confirm: cli.ConfirmOption = None,
-    claims: cli.ClaimsOption = False,
+    profile: ProfileOption = "quick",
+    output: OutputOption = OUTPUT,
+    trust: TrustOption = None,
+    confirm: ConfirmOption = None,
+    claims: ClaimsOption = False,
 ) -> None:
     """Write the report of a study again, or one page of all studies in a folder.
 
@@ -254,49 +339,49 @@ def report(
     from simstudy.design.load import designs_in, known_designs
     from simstudy.report.page import gather, write_report
     from simstudy.report.tables import count_verdicts
-    from simstudy.results import read_cells
+    from simstudy.results import cells_of, read_results
 
     if design is None or designs_in(Path(design)):
         # Without a folder also those that lie here: what is shipped and what is one's own.
         known = designs_in(Path(design)) if design else list(dict.fromkeys([*known_designs(), *designs_in(Path())]))
-        cli.say(f"page: {gather(known, profile, output, trust or ())}")
+        say(f"page: {gather(known, profile, output, trust or ())}")
         return
-    loaded, store = cli.opened(design, profile, output, trust, confirm)
-    results = read_cells(store)
+    loaded, store = opened(design, profile, output, trust, confirm)
+    results = cells_of(read_results(store))
     # Written first: it refuses results of another design, whose verdicts must not be shown as those of this one.
     with store.locked():
         path = write_report(results, loaded, store)
-    cli.say(count_verdicts(_say_answer(results, loaded, claims)), f"page: {path}")
+    say(count_verdicts(_say_answer(results, loaded, claims)), f"page: {path}")
 
 
-@cli.app.command()
+@app.command()
 def replay(
-    design: cli.DesignArgument,
+    design: DesignArgument,
     cell: Annotated[int, typer.Option(min=0, help="Number of the cell, as simstudy status shows it.")],
     replicate: Annotated[int, typer.Option(min=0, max=2**56 - 1, help="Number of the replicate, counted from 0.")],
-    profile: cli.ProfileOption = "quick",
-    output: cli.OutputOption = cli.OUTPUT,
-    trust: cli.TrustOption = None,
-    confirm: cli.ConfirmOption = None,
+    profile: ProfileOption = "quick",
+    output: OutputOption = OUTPUT,
+    trust: TrustOption = None,
+    confirm: ConfirmOption = None,
 ) -> None:
     """Compute one replicate again, to the bit, and store its data and estimates."""
     from simstudy.replicates.replay import replay as rebuild
     from simstudy.study import require_trust, sized
 
-    loaded, store = cli.opened(design, profile, output, trust, confirm)
+    loaded, store = opened(design, profile, output, trust, confirm)
     if cell >= len(loaded.cells):
         raise UserError(f"--cell {cell}: must be a number below {len(loaded.cells)}")
     require_trust([loaded.cells[cell].cell])
     arrays = rebuild(sized(loaded).cells[cell].cell, replicate)
     with store.locked():
         path = store.write_dataset(f"replays/cell-{cell}-replicate-{replicate}.nc", arrays)
-    cli.say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
+    say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))
     if "head_estimate" in arrays:
-        cli.say(*str(arrays.head_estimate.to_pandas()).split("\n"))
-    cli.say(f"replicate {replicate} of cell {cell}: {arrays.attrs['failure'] or 'defined'}", f"arrays   {path}")
+        say(*str(arrays.head_estimate.to_pandas()).split("\n"))
+    say(f"replicate {replicate} of cell {cell}: {arrays.attrs['failure'] or 'defined'}", f"arrays   {path}")
 
 
-@cli.app.command()
+@app.command()
 def judge(
     numbers: Annotated[Path, typer.Argument(help="Table with a header (CSV).")],
     claims: Annotated[Path | None, typer.Argument(help="TOML with claims; without, all pairs are compared.")] = None,
@@ -306,7 +391,7 @@ def judge(
     drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
     looks: Annotated[str | None, typer.Option(help="`one` if the number of units was fixed; else `any`.")] = None,
     page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) to this file.")] = None,
-    as_json: cli.JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
 
@@ -326,7 +411,7 @@ def judge(
         if stated is None:
             ties = tied_sets(_read(numbers, dict.fromkeys(options) | given), **given)
             rows = ties.conditions.to_dict("records")
-            return cli.say_json(rows) if as_json else cli.say(*repr(ties).split("\n"))
+            return say_json(rows) if as_json else say(*repr(ties).split("\n"))
         found = judged(_read(numbers, stated.numbers.model_dump() | given), place, stated, given)
     except DesignError:  # of the claims
         raise
@@ -335,14 +420,14 @@ def judge(
     if as_json:
         table = found.to_dataframe().reset_index().astype(object)
         rows = table.mask(table.isin([math.nan, math.inf, -math.inf]), None).to_dict("records")
-        cli.say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": rows})
+        say_json({"units": found.n_units, "units_left_out": found.n_dropped, "claims": rows})
     else:
-        cli.say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)
+        say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)
     if page is not None and claims is not None:
-        written = write_page(found, cli.plain_path(page), (numbers, claims))
+        written = write_page(found, plain_path(page), (numbers, claims))
         if not as_json:
-            cli.say(f"page     {written}")
-    raise typer.Exit(0 if all(line.as_expected for line in found.lines) else cli.EXIT_NOT_AS_EXPECTED)
+            say(f"page     {written}")
+    raise typer.Exit(0 if all(line.as_expected for line in found.lines) else EXIT_NOT_AS_EXPECTED)
 
 
 def _read(path: Path, columns: dict[str, Any]) -> Any:
@@ -382,10 +467,10 @@ def _is_text(written: Any) -> bool:
     return len({float(each) for each in spelled}) < len(spelled) or any(re.match(r"[+-]?0\d", each) for each in spelled)
 
 
-@cli.app.command()
+@app.command()
 def inspect(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or .npz of W_Q, W_K, states or weights.")],
-    output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=cli.plain_path)],
+    output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=plain_path)],
     texts: Annotated[Path | None, typer.Option(help="Texts in UTF-8, one a line; at least four.")] = None,
     remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run Python code of the folder.")] = False,
 ) -> None:
@@ -412,15 +497,15 @@ def inspect(
     else:
         found = inspect_heads(*_model(model, texts, remote_code))
     path = write_heads_page(found, Store(output), model.stem)
-    cli.say(answer(found))
+    say(answer(found))
     for layer, first, second, correlation in most_alike(found, 5):
-        cli.say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
-    cli.say(CAUTION)
+        say(f"alike    layer {layer}, heads {first} and {second}: {correlation}")
+    say(CAUTION)
     for source, name in SOURCE_NAMES.items():
-        cli.say("{}: rank correlation {}, root mean squared error {}".format(name, *scores(found, source)))
+        say("{}: rank correlation {}, root mean squared error {}".format(name, *scores(found, source)))
     for reason in reasons(found):
-        cli.say(f"no theory: {reason}")
-    cli.say(f"data     {output / 'heads.nc'}", f"page     {path}")
+        say(f"no theory: {reason}")
+    say(f"data     {output / 'heads.nc'}", f"page     {path}")
 
 
 def _model(folder: Path, texts: Path | None, remote_code: bool) -> tuple[Any, Any]:

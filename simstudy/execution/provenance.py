@@ -80,9 +80,6 @@ def sources() -> Iterator[Path]:
         yield from path.rglob("*.py") if path.is_dir() else [path]
 
 
-LIBRARIES = (*NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib")
-
-
 def provenance(device: str = "cpu", cells: Iterable[Cell] = ()) -> dict[str, Any]:
     """Return versions, commit and machine, as plain data."""
     own = {"simstudy": _version("simstudy"), "commit": _commit(), "engine": engine(device), "data": contents(cells)}
@@ -106,11 +103,12 @@ def installation(device: str = "cpu") -> dict[str, Any]:
         from simstudy.kernels.devices import gpu_name
 
         name = gpu_name()
+    libraries = *NUMERIC_LIBRARIES, "xarray", "dask", "distributed", "pydantic", "netCDF4", "matplotlib"
     about = Path("/proc/cpuinfo")
     named = re.search("model name\\s*: *(.*)", about.read_text() if about.exists() else "")
     return {
         "python": platform.python_version(),
-        "libraries": {name: _version(name) for name in LIBRARIES},
+        "libraries": {name: _version(name) for name in libraries},
         "system": platform.platform(),
         "device": name,
         "processor": named[1].strip() if named else platform.processor(),

@@ -20,14 +20,14 @@ from simstudy.design.document import Design, PlannedCell
 from simstudy.design.measures import HEAD_MEASURES, INDICES, MEASURES, PAIR_MEASURES
 from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
-from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Task, run_tasks
+from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Outcome, Task, run_tasks
 from simstudy.execution.folder import due
 from simstudy.execution.provenance import engine, identity_of, origin_of
 from simstudy.execution.status import FILE, CellStatus, Status
 from simstudy.execution.store import DRAWN, Entry, Finished, Store, entry_of, index_of, pack, payloads, size_of
 from simstudy.replicates.allocation import GROWTH, Shortfall, cost, first_target, needed, next_target, shortfall
 from simstudy.replicates.batch import shares_data
-from simstudy.replicates.moments import Draw, Moments, stack
+from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
 from simstudy.replicates.population import measured
 
@@ -186,8 +186,7 @@ class RunState:
         for observer in observers:
             observer(self)
         for task, outcome in run_tasks(executor, streams):
-            self._meter.add(outcome)
-            streams.append(self.record(task, outcome.batches))
+            streams.append(self.record(task, outcome))
             if spent := self._meter.read()["wall_seconds"] >= self._budget:
                 self.cut()
             for observer in observers:
@@ -200,8 +199,7 @@ class RunState:
         seconds = defaultdict[str, list[float]](list)
         tasks = list(self.first_tasks(PILOT_BATCHES))
         for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
-            self._meter.add(outcome)
-            self.record(task, outcome.batches)
+            self.record(task, outcome)
             costs = [cost(cell) for cell in task.cells]
             for identity, share in zip(task.identities, costs, strict=True):
                 seconds[identity].append(outcome.cpu_seconds * share / sum(costs))
@@ -234,10 +232,11 @@ class RunState:
         self._found = self.standing[0]
         return self._tasks(self.accounts, most)
 
-    def record(self, task: Task, batches: Sequence[Moments | Draw]) -> Iterator[Task]:
+    def record(self, task: Task, outcome: Outcome) -> Iterator[Task]:
         """Store the moments of a task and return further tasks, made as they are asked for."""
+        self._meter.add(outcome)
         touched = []
-        for identity, moments in zip(task.identities, batches, strict=True):
+        for identity, moments in zip(task.identities, outcome.batches, strict=True):
             self._store.write_batch(identity, task.batch, moments)
             self._written.add((identity, task.batch))
             self._queued.discard((identity, task.batch))
@@ -414,10 +413,7 @@ class RunState:
         return entries()
 
     def _tasks(self, accounts: Iterable[CellProgress], most: int | None = None) -> Iterator[Task]:
-        """Return missing batches, made as they are asked for: cells that share data are evaluated together.
-
-        ``most``: so many of a cell at most.
-        """
+        """Return missing batches, made as they are asked for: cells that share data are evaluated together."""
         sharing: dict[Any, list[CellProgress]] = defaultdict(list)
         for account in accounts:
             if not account.finished:

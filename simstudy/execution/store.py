@@ -25,7 +25,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import platform
 import struct
@@ -33,7 +32,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -176,34 +175,33 @@ def pack(moments: Moments | Draw) -> bytes:
     return b"".join(each.tobytes() for each in (*moments[:-1], np.sort(moments.failed)))
 
 
-def _shapes(cell: Cell, count: int, halvings: int) -> list[tuple[int, ...]]:
-    """Shapes of what a payload of so many batches holds, but for the failed replicates."""
+def _layout(cell: Cell, count: int, halvings: int) -> np.dtype:
+    """What a payload of so many batches holds, but for the failed replicates."""
     n_blocks, n_queries, n = -(-count * N_BLOCKS >> halvings), cell.n_queries, cell.n_members
     n_pairs, n_statistics = n * (n + 1) // 2, len(GEOMETRIC_INDICES) + len(cell.statistics)
-    if halvings == DRAWN:
-        return [(2,), (n_pairs,), (n_pairs,), (n_pairs,), (n,), (n_pairs,), (), (), (), (n_statistics,)]
-    return [
+    shapes: list[tuple[int, ...]] = [
         (n_blocks,), (n_blocks, n_queries, n), (n_blocks, n_queries, n_pairs), (n_blocks, n_statistics),
         (n_blocks, n_queries, (n + n_pairs) * cell.controlled), (n_queries,),
     ]  # fmt: skip
+    if halvings == DRAWN:
+        shapes = [(2,), (n_pairs,), (n_pairs,), (n_pairs,), (n,), (n_pairs,), (), (), (), (n_statistics,)]
+    return np.dtype([(str(place), "<f8", shape) for place, shape in enumerate(shapes)])
 
 
 def size_of(cell: Cell, count: int, halvings: int) -> int:
     """Return the bytes of an entry of so many batches without failures."""
-    return _HEAD.size + sum(8 * math.prod(shape) for shape in _shapes(cell, count, halvings))
+    return _HEAD.size + _layout(cell, count, halvings).itemsize
 
 
 def unpack(payload: bytes, entry: Entry, cell: Cell) -> Moments | Draw | None:
     """Return the moments in a payload; None if their counts or sums are none that batches of the cell can have."""
     drawn, size = entry.halvings == DRAWN, cell.simulation.batch_size
-    shapes = _shapes(cell, entry.n_batches, entry.halvings)
-    shapes = shapes[:1] if drawn and payload[8:16] == bytes(8) else shapes  # nothing is defined
-    ends = list(accumulate((8 * math.prod(shape) for shape in shapes), initial=0))
-    if len(payload) < ends[-1] or len(payload) % 8 or (drawn and not (cell.population and entry.n_batches == 1)):
+    layout = _layout(cell, entry.n_batches, entry.halvings)
+    layout = np.dtype(layout.descr[:1]) if drawn and payload[8:16] == bytes(8) else layout  # nothing is defined
+    n = layout.itemsize
+    if len(payload) < n or len(payload) % 8 or (drawn and not (cell.population and entry.n_batches == 1)):
         return None
-    parts = zip(pairwise(ends), shapes, strict=True)
-    fields = [np.frombuffer(payload[first:last], "<f8").reshape(shape) for (first, last), shape in parts]
-    failed = np.frombuffer(payload[ends[-1] :], "<i8")
+    fields, failed = [*np.frombuffer(payload[:n], layout)[0]], np.frombuffer(payload[n:], "<i8")
     inside = failed - entry.first * size
     if not (np.all(np.diff(inside) > 0) and np.all((inside >= 0) & (inside < entry.n_batches * size))):
         return None
@@ -394,7 +392,6 @@ class Store:
         import netCDF4
         import xarray as xr
         from xarray.backends import NetCDF4DataStore
-        from xarray.backends.file_manager import DummyFileManager
         from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
         tree = dataset if isinstance(dataset, xr.DataTree) else xr.DataTree(dataset)
@@ -411,7 +408,7 @@ class Store:
                     text = {"dtype": "S1"} if variable.dtype.kind in "OTU" else {}
                     variable.encoding = _COMPRESSED | text if variable.nbytes >= _WORTH_BYTES else text
                 # The lock is held: netCDF is not safe for threads.
-                place = NetCDF4DataStore(DummyFileManager(target), group=node.path, mode="a", lock=False)
+                place = NetCDF4DataStore(target, group=node.path, mode="a", lock=False)
                 part.dump_to_store(place, writer=later)
             for source, variable in writes:
                 variable[...] = source
@@ -443,7 +440,10 @@ def store_of(design: Design, output: str | Path = DEFAULT_OUTPUT, share: str = "
 
 def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
     """Load results with their groups into memory from a folder, by default the one that the path names."""
+    import netCDF4
     import xarray as xr
+    from xarray.backends import NetCDF4DataStore
+    from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
     try:
         content = (folder or Folder(path.parent)).read(path.name, MAX_RESULTS_BYTES)
@@ -453,9 +453,14 @@ def read_tree(path: Path, folder: Folder | None = None) -> xr.DataTree:
     if hashlib.sha256(bare).hexdigest().encode() != content[-DIGEST_LENGTH:]:
         raise UserError(f"{path}: damaged, or not the results of a study; run the study again, or use open_datatree")
     try:
-        with xr.open_datatree(bare, engine="netcdf4") as file:
+        # By xarray's `open_datatree`, threads would be in each other's way.
+        with NETCDF4_PYTHON_LOCK, netCDF4.Dataset("results.nc", memory=bare) as file:
+            groups = [file]
+            for group in groups:
+                groups += group.groups.values()
+            opened = {group.path: xr.open_dataset(NetCDF4DataStore(group, lock=False)) for group in groups}
             # Without an encoding, which would spoil what is saved again.
-            found = file.load().map_over_datasets(xr.Dataset.drop_encoding)
+            found = xr.DataTree.from_dict({name: each.load().drop_encoding() for name, each in opened.items()})
     except Exception as error:  # a damaged file may raise whatever the libraries meet in it
         raise UserError(f"{path}: no results can be read ({error}); run the study first") from None
     # Where the details of the same run are looked for, from any working directory.

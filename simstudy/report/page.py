@@ -25,7 +25,7 @@ from simstudy.errors import UserError
 from simstudy.execution.store import RESULTS_FILE, Store, store_of
 from simstudy.report import labels, tables
 from simstudy.report.terminal import counted
-from simstudy.results import factors_of, read_cells
+from simstudy.results import cells_of, factors_of, read_results
 from simstudy.verdicts.assemble import coordinates
 
 PAGE = "report.html"
@@ -150,7 +150,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
             continue
         design = load_design(path, profile, trust)
         store = store_of(design, output)
-        results = read_cells(store)
+        results = cells_of(read_results(store))
         require_same_design(results, design, store)
         pictures = figure_files(results, design, 1)  # all of them would be too large
         own = store.folder / PAGE

@@ -12,10 +12,9 @@ import pytest
 import recorded
 import simulations
 import workloads
+from builders import run
 from peers import PEERS
 from workloads import TINY
-
-from simstudy import study
 
 SMALL = replace(TINY, replicates=16)
 
@@ -129,7 +128,7 @@ def test_simulation_by_hand__estimates_the_same(tmp_path, monkeypatch, one_by_on
     monkeypatch.setattr(simulations, "BATCH", 1024)
     methods = (simulations.mean, simulations.jackknifed)[: 2 if one_by_one else 1]
     how = methods, (12,), 2 * simulations.BATCH, one_by_one  # 32 blocks, the fewest that have a printed error
-    found = study.complete(simulations.design_of(tmp_path, *how), output=tmp_path, executor="serial")[0]
+    found = run(simulations.design_of(tmp_path, *how), output=tmp_path, executor="serial")
     by_hand = simulations.by_hand(*how)[0, :, :, 1].ravel()
     errors = found.mean_squared_error_mcse.values
     assert (np.abs(found.mean_squared_error.sel(source="empirical").values - by_hand) < 6 * errors).all()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, batches_of, edited, estimated, loaded, minimal_cell, mistakes
+from builders import DESIGN, arrays_of, batches_of, edited, estimated, loaded, minimal_cell, mistakes, run
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
@@ -16,7 +16,6 @@ from simstudy.replicates.performance import performance
 from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
 from simstudy.report.page import require_same_design
-from simstudy.study import complete
 from simstudy.theory import exact_moments, predicted_measure_errors, predicted_measures
 
 GAUSSIAN = {"kind": "gaussian", "count": 5}
@@ -131,10 +130,10 @@ def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
     sizes = {each.cell.simulation.batch_size for each in allocation.sized(free).cells}
     assert len(sizes) == 1 and sizes <= {4, 8}  # 512 replicates are 64 draws of 8
-    results = complete(free, output=tmp_path, executor="serial")[0]
+    results = run(free, output=tmp_path, executor="serial")
     assert set(results.batch_size.values) == sizes
     require_same_design(results, free, store_of(free, tmp_path))  # as reports ask
-    again = complete(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2)[0]
+    again = run(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2)
     np.testing.assert_array_equal(results.mse, again.mse)
 
 
