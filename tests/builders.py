@@ -38,6 +38,9 @@ BASE: dict[str, Any] = {
 }
 
 
+RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
+
+
 def minimal_cell(**settings: Any) -> Cell:
     tables: dict[str, dict[str, Any]] = {}
     for name, value in (BASE | settings).items():

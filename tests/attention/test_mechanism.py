@@ -5,7 +5,7 @@ import math
 import naive
 import numpy as np
 import pytest
-from builders import minimal_cell, solved
+from builders import RIDGE, minimal_cell, solved
 
 from simstudy.attention import mechanism, members_of
 from simstudy.attention.normalisers import entmax
@@ -34,7 +34,6 @@ def test_entmax__of_one_key_and_of_equal_logits():
 
 
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [0.3, 0.6, -0.2, 0.9]]}
-RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 DOT = {"logits": "dot_product"}
 MECHANISMS = {
     "epanechnikov": {"normaliser": {"kind": "compact", "power": 1, "window": 2.5}},

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import estimated, minimal_cell
+from builders import RIDGE, estimated, minimal_cell
 
 from simstudy.attention import members_of
 from simstudy.attention.combinations import combine_heads, fit_weights
@@ -145,7 +145,6 @@ def test_colony__is_that_of_the_plain_rules(settings):
         assert found.statistics["regret"][r] == pytest.approx(regret)
 
 
-RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 POINTS = {"kind": "gaussian", "count": 5}
 
 

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, edited, estimated, loaded, minimal_cell, mistakes, solved
+from builders import DESIGN, RIDGE, arrays_of, edited, estimated, loaded, minimal_cell, mistakes, solved
 
 from simstudy.attention import members_of
 from simstudy.attention import reference as reference_module
@@ -13,7 +13,6 @@ from simstudy.data.shared import SharedData
 from simstudy.design.settings.cell import contents
 from simstudy.theory import exact_moments, leading_order, masked
 
-RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 SIX_QUERIES = {"kind": "gaussian", "count": 6}
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

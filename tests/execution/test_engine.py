@@ -3,12 +3,12 @@
 import os
 import shutil
 import subprocess
-import sys
 
 import numba
 import numpy as np
 import pytest
 from builders import minimal_cell
+from commands import python
 
 from simstudy.execution import provenance
 from simstudy.execution.provenance import PACKAGE, engine, identity_of
@@ -57,7 +57,7 @@ def test_code_of_the_c_library_that_runs__is_of_the_engine():
     found = []
     for switched_off in ("-FMA,-AVX2", "-ERMS", ""):  # as another processor; the second for copies alone
         environment = os.environ | {"GLIBC_TUNABLES": f"glibc.cpu.hwcaps={switched_off}"}
-        ran = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
+        ran = python("-c", PROBE, env=environment)
         found.append(ran.stdout.split())
     engines_of = {values: engine for engine, _, values in found}
     assert len({engine for engine, *_ in found}) == len({probe for _, probe, _ in found}) == len(engines_of)
@@ -93,8 +93,8 @@ def test_code_that_numpy_and_its_linear_algebra_run__is_of_the_engine(monkeypatc
 def test_settings_of_the_compiler_in_the_current_folder__are_not_read(tmp_path):
     (tmp_path / ".numba_config.yaml").write_text("opt: '0'")
     said = "import simstudy.kernels, numba; numba.core.config.reload_config(); print(numba.config.OPT)"
-    found = [subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout
-             for code in (said, "import numba; print(numba.config.OPT)")]  # fmt: skip
+    codes = said, "import numba; print(numba.config.OPT)"
+    found = [python("-P", "-c", code, cwd=tmp_path).stdout for code in codes]
     assert found == ["_OptLevel(3)\n", "_OptLevel(0)\n"]
 
 

@@ -24,6 +24,7 @@ VALUES = np.random.default_rng(0).normal(size=(90, 4))
 CONDITIONS = [{"model": model, "size": size} for model in "AB" for size in (10, 20)]
 WIDE = pd.DataFrame(VALUES, columns=pd.MultiIndex.from_product([["A", "B"], [10, 20]], names=["model", "size"]))
 LONG = WIDE.rename_axis("task").stack(["model", "size"]).rename("score").reset_index()
+OF_LONG = {"unit": "task", "value": "score"}
 
 
 def estimates(numbers, **columns):
@@ -37,11 +38,10 @@ def covariance(found, conditions):
 
 @pytest.mark.parametrize("layout", ["wide", "long", "shuffled"])
 def test_layouts__of_one_table_give_the_same_estimates_paired_by_unit(layout):
-    of_long = {"unit": "task", "value": "score"}
     numbers, columns = {
         "wide": (WIDE, {}),
-        "long": (LONG, of_long),
-        "shuffled": (LONG.sample(frac=1, random_state=1).assign(note=1), of_long | {"factors": ["model", "size"] * 2}),
+        "long": (LONG, OF_LONG),
+        "shuffled": (LONG.sample(frac=1, random_state=1).assign(note=1), OF_LONG | {"factors": ["model", "size"] * 2}),
     }[layout]  # fmt: skip
     found = estimates(numbers, **columns)
     order = [found.conditions.index(each) for each in CONDITIONS]
@@ -66,7 +66,7 @@ def test_arrays_by_name__are_conditions_whose_names_stay_text_or_numbers(names):
     """Names that read as equal numbers were refused, and others not found by a claim that selects them as text."""
     wide = pd.DataFrame(dict(zip(names, VALUES.T, strict=False)))
     long = wide.rename_axis("task").stack().rename("score").rename_axis(["task", "condition"]).reset_index()
-    for numbers, columns in ((dict(wide), {}), (wide, {}), (long, {"unit": "task", "value": "score"})):
+    for numbers, columns in ((dict(wide), {}), (wide, {}), (long, OF_LONG)):
         assert estimates(numbers, **columns).conditions == [{"condition": name} for name in names]
 
 
@@ -82,7 +82,7 @@ def test_clusters__contribute_as_wholes(of_one):
     assert found.n_blocks[0] == len(groups)
     at_one_look = estimates(frame, cluster="text", looks="one").degrees([0])
     assert at_one_look == pytest.approx((sizes**2).sum() ** 2 / (sizes**4).sum() - 1, abs=0.01)
-    long, columns = LONG.assign(text=names[LONG.task]), {"unit": "task", "value": "score", "factors": ("model", "size")}
+    long, columns = LONG.assign(text=names[LONG.task]), OF_LONG | {"factors": ("model", "size")}
     assert estimates(long, cluster="text", **columns).contributions[0] == pytest.approx(found.contributions[0])
     as_cluster = estimates(LONG, cluster="task", **columns).contributions[0]  # units and clusters may be one column
     assert as_cluster == pytest.approx(estimates(LONG, **columns).contributions[0])
@@ -132,28 +132,25 @@ HOLED.loc[4, "b"] = np.nan
         (HOLED, {}, 'unit 4, condition = b: no number, and 1 of 90 units lack one; mend that, or state missing'),
         (TWO.replace({VALUES[2, 0]: np.inf}), {}, "unit 2, condition = a: infinite"),
         (TWO * 1e-80, {}, "numbers: all below 1e-60, so that their squares vanish; give them in another unit"),
-        (TWICE, {"unit": "task", "value": "score"}, "task = 0, model = A, size = 10: two numbers"),
+        (TWICE, OF_LONG, "task = 0, model = A, size = 10: two numbers"),
         (LONG, {"unit": "tusk", "value": "score"}, "unit = 'tusk': no column of the numbers; did you mean \"task\"?"),
         (LONG, {"value": "score"}, "unit: missing; name the column of units"),
-        (LONG[["task", "score"]], {"unit": "task", "value": "score"}, "factors: none"),
+        (LONG[["task", "score"]], OF_LONG, "factors: none"),
         (TWO.assign(t=[0, *range(89)]), {"unit": "t"}, "two rows; give one for each unit, state value, or state t as"),
         (TWO.assign(c=["0.5", "1,5"] * 45), {}, "no real numbers ('1,5' is none)"),
-        (LONG.assign(note=range(360)), {"unit": "task", "value": "score"},
-         "360 conditions in 360 rows, told apart by note; name in factors"),
-        (LONG.replace({"model": {"B": None}}), {"unit": "task", "value": "score"},
+        (LONG.assign(note=range(360)), OF_LONG, "360 conditions in 360 rows, told apart by note; name in factors"),
+        (LONG.replace({"model": {"B": None}}), OF_LONG,
          f"model: empty at task = 0, score = {VALUES[0, 2]}; fill it, or name in factors"),
         (TWO.assign(row=range(1, 91)), {}, "row: successive integers number the rows and are no condition; state"),
-        (LONG[LONG.task < np.where(LONG.model == "A", 45, 0) + 45], {"unit": "task", "value": "score"},
-         "45 of 90 units lack one"),
+        (LONG[LONG.task < np.where(LONG.model == "A", 45, 0) + 45], OF_LONG, "45 of 90 units lack one"),
         (TWO * np.nan, {"missing": "drop"}, "no unit has numbers under condition = a; give them, or select other"),
         (TWO.assign(c=None), {"cluster": "c"}, "c: empty for a unit"),
-        (LONG.assign(c=range(360)), {"unit": "task", "value": "score", "cluster": "c", "factors": ("model", "size")},
+        (LONG.assign(c=range(360)), OF_LONG | {"cluster": "c", "factors": ("model", "size")},
          "task = 0: in several clusters"),
         ({"a": [1.0], "b": [1.0, 2.0]}, {}, "give arrays of one length"),
         (TWO.iloc[:0], {}, "numbers: empty"),
         (VALUES, {}, "numbers of type ndarray"),
-        (LONG.assign(c=None), {"unit": "task", "value": "score", "cluster": "c", "factors": ("model", "size")},
-         "c: empty for a unit"),
+        (LONG.assign(c=None), OF_LONG | {"cluster": "c", "factors": ("model", "size")}, "c: empty for a unit"),
         (pd.DataFrame(VALUES[:, :2], columns=["a", "a"]), {}, "two columns {'condition': 'a'}"),
         (pd.DataFrame(VALUES[:, :2], columns=[1.0, np.nan]), {}, "condition: a level is NaN, which no claim"),
         (pd.DataFrame(VALUES[:, :2] * 1j, columns=["a", "b"]), {}, "a: of type complex128, no real numbers"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
-from builders import DESIGN, edited, minimal_cell, run, write_design
+from builders import DESIGN, RIDGE, edited, minimal_cell, run, write_design
 from kernel_problems import assert_solved, problem
 
 from simstudy.attention.members import NO_INDICES, Members
@@ -116,8 +116,7 @@ def test_a_replicate__does_not_depend_on_its_company():
     np.testing.assert_equal([each[1:2] for each in whole], [*alone])
 
 
-REGRESSION = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
-PLAIN = {"regression": REGRESSION, "n_features": 4, "batch_size": 16, "control": "none"}
+PLAIN = {"regression": RIDGE, "n_features": 4, "batch_size": 16, "control": "none"}
 
 
 def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined():
@@ -140,7 +139,7 @@ def test_sums_over_replicates__are_those_of_the_cpu_and_leave_out_the_undefined(
 # Largest difference of a sum of moments between devices, relative to the largest such sum: some hundred roundings.
 BOUND = {"float32": 1e-5, "float64": 1e-13}
 TERMS = [
-    REGRESSION, {"kind": "linear", "coefficients": [1.0, -2.0]}, {"kind": "quadratic", "coefficients": [0.5]},
+    RIDGE, {"kind": "linear", "coefficients": [1.0, -2.0]}, {"kind": "quadratic", "coefficients": [0.5]},
     {"kind": "interaction", "coordinates": [1, 3]}, {"kind": "additive", "wave": "cos", "n_active": 2},
 ]  # fmt: skip
 UNEVEN = {"noise": {"kind": "heteroscedastic", "strength": 2.0}, "regression": {"kind": "sum", "terms": TERMS}}

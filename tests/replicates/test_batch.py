@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import estimated, minimal_cell, solved
+from builders import RIDGE, estimated, minimal_cell, solved
 
 from simstudy.attention import Members, mechanism, members_of, replicate_statistics
 from simstudy.data import heads
@@ -15,7 +15,6 @@ from simstudy.replicates.moments import empty
 from simstudy.replicates.replay import replay
 
 QUERIES = {"kind": "points", "points": [[0.0], [0.5, -1.0], [2.0, 2.0, 2.0]]}
-RIDGE = {"kind": "ridge", "amplitude": 2.0, "direction": [1.0, -0.5]}
 
 
 def ridge(x: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from builders import arrays_of, estimated, minimal_cell, with_contents
-from numpy.typing import NDArray
+from exact_estimates import Array
 from scipy import stats
 
 from simstudy.attention import members_of
@@ -32,8 +32,6 @@ from simstudy.verdicts.comparisons import paired
 from simstudy.verdicts.estimates import estimates_from
 
 pytestmark = pytest.mark.rare
-
-Array = NDArray[np.float64]
 
 TINY = {
     "n_keys": 20, "n_features": 3, "head_dim": 1, "arrangement": "haar", "regression": {"kind": "ridge"},

@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from exact_estimates import N_BLOCKS, averaged, claim, rare
-from numpy.typing import NDArray
+from exact_estimates import N_BLOCKS, Array, averaged, claim, rare
 from scipy import stats
 
 from simstudy.design.document import LEVEL
 from simstudy.verdicts.evidence import Contrast, p_above
 from simstudy.verdicts.judge import Judgement, judge_claim, selected_by
-
-Array = NDArray[np.float64]
 
 DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
