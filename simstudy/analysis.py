@@ -17,9 +17,6 @@ from simstudy.verdicts.comparisons import at, paired
 from simstudy.verdicts.estimates import estimates_from
 from simstudy.verdicts.evidence import interval, why_no_verdict
 
-ERROR_RATE = 0.05
-"""Of intervals of contrasts: how often they miss the truth at some look."""
-
 
 class ExploratoryContrast(NamedTuple):
     """Two cells compared after the fact: no claim that was stated before the run, and no verdict."""
@@ -132,7 +129,8 @@ def contrast(results: Results, a: Where, b: Where, measure: str, ratio: bool = F
     here, there = (["grid", *(name for name in factors[row["grid"]] if name in row)] for row in coordinates)
     apart = [name for name in there if text_of(one, name) != text_of(other, name)] or there[1:]
     text = at(one, here[one["grid"] == other["grid"] :]) + word + at(other, apart).removeprefix(" at")
-    numbers = float(both.value), float(both.mcse * both.widening), *interval(both, ERROR_RATE / 2)
+    # The truth is missed at some look by 5 % of intervals.
+    numbers = float(both.value), float(both.mcse * both.widening), *interval(both, 0.05 / 2)
     return ExploratoryContrast(measure + text, *numbers, bool(one["seed"] == other["seed"]), why_no_verdict(both))
 
 

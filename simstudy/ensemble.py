@@ -97,7 +97,13 @@ def nw_ensemble(
         width = into.shape[2]
     if output_projections is not None:
         out = _array("output_projections", output_projections, (n_heads, width, "c"))
-    visible = None if mask is None else _mask(mask, (len(points), len(x)))
+    visible, shape = None, (len(points), len(x))
+    if mask is not None:
+        visible = real_array("mask", mask, f"booleans of shape {shape}", "biufcO")
+        if visible.shape != shape or visible.dtype != bool:
+            raise ValueError(f"mask is {visible.dtype} of shape {visible.shape}; give booleans of shape {shape}")
+        if not (sees := visible.any(axis=1)).all():
+            raise ValueError(f"mask lets query {int(np.argmin(sees))} see no key; let each see one at least")
     if head_bandwidths is not None:
         factors = _array("head_bandwidths", head_bandwidths, (n_heads,))
         if not (factors > 0.0).all():
@@ -137,15 +143,6 @@ def nw_ensemble(
     )
 
 
-def _mask(given: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
-    visible = real_array("mask", given, f"booleans of shape {shape}", "biufcO")
-    if visible.shape != shape or visible.dtype != bool:
-        raise ValueError(f"mask is {visible.dtype} of shape {visible.shape}; give booleans of shape {shape}")
-    if not (sees := visible.any(axis=1)).all():
-        raise ValueError(f"mask lets query {int(np.argmin(sees))} see no key; let each see one at least")
-    return visible
-
-
 def _about(meaning: str, units: str, formula: str) -> dict[str, str]:
     return {"long_name": meaning, "units": units, "formula": formula}
 
@@ -170,7 +167,7 @@ def principal_angles(projections: ArrayLike) -> xr.DataArray:
     ValueError
         If the projections have the wrong shape or rank, or hold NaN or infinity.
     """
-    angles = geometry.principal_angles(_full_rank(_projections(projections)))
+    angles = geometry.principal_angles(_projections(projections, full_rank=True))
     attributes = _about("principal angles between heads", "rad", "arccos of the singular values of U_i' U_j")
     return xr.DataArray(angles, dims=("head_i", "head_j", "angle"), name="principal_angles", attrs=attributes)
 
@@ -196,7 +193,7 @@ def head_diversity(projections: ArrayLike, bandwidth: float | None = None) -> xr
     ValueError
         If the projections have the wrong shape or rank, hold NaN or infinity, or the bandwidth is not positive.
     """
-    weights = _full_rank(_projections(projections))
+    weights = _projections(projections, full_rank=True)
     b = np.nan if bandwidth is None else positive("bandwidth", bandwidth)
     return xr.DataArray(
         geometry.diversity_indices(weights, b),
@@ -224,18 +221,13 @@ def _array(name: str, given: ArrayLike, shape: tuple[int | str, ...]) -> np.ndar
     return array
 
 
-def _projections(given: ArrayLike) -> np.ndarray:
+def _projections(given: ArrayLike, full_rank: bool = False) -> np.ndarray:
     array = real_array("projections", given, "(H, d, p)")
     weights = _array("projections", array[None] if array.ndim == 2 else array, ("H", "d", "p"))
     if weights.shape[2] > weights.shape[1]:
         d, p = weights.shape[1:]
         raise ValueError(f"projections have p = {p} columns in d = {d} features; give (H, d, p) with p <= d")
-    return weights
-
-
-def _full_rank(weights: np.ndarray) -> np.ndarray:
-    ranks = np.linalg.matrix_rank(weights)
-    if (ranks < weights.shape[2]).any():
+    if full_rank and min(ranks := np.linalg.matrix_rank(weights)) < weights.shape[2]:
         head, p = int(np.argmin(ranks)), weights.shape[2]
         raise ValueError(f"projections of head {head} have rank {ranks[head]} < p = {p}: it spans no p-space")
     return weights

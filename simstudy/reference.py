@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import Any, Literal, get_args, get_origin
 
 from simstudy.design import document, measures
@@ -20,6 +19,8 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "claims.NAME": (document.Claim, document.BaseClaim),
     "figures.NAME": (document.Figure, document.BaseFigure),
 }
+Line = tuple[tuple[str, ...], str]
+"""Names that a line is about, and the line."""
 
 
 def words(thing: Any) -> str:
@@ -52,27 +53,27 @@ def entries(record: Any, left_out: frozenset[str] = frozenset()) -> str:
     return ", ".join(words)
 
 
-def kinds(annotation: Any, common: Any = None) -> Iterator[str]:
+def kinds(annotation: Any, setting: str = "", common: Any = None) -> Iterator[Line]:
     """Yield a line for each kind of a setting."""
     known = frozenset(common.model_fields) if common else frozenset()
     for record in records_in(annotation):
         said, own = words(record).partition(". ")[0].rstrip("."), entries(record, known)
-        yield f"- {', '.join(tags(record))}: {said}.{f' {own}' if own else ''}"
+        yield (*tags(record), setting), f"- {', '.join(tags(record))}: {said}.{f' {own}' if own else ''}"
 
 
-def sections() -> dict[str, list[str]]:
+def sections() -> dict[str, list[Line]]:
     """Return the lines of each table of a design, and of the measures, by name."""
-    found = {}
+    found: dict[str, list[Line]] = {}
     for name, record in TABLES.items():
-        found[name] = [words(record), entries(record)]
+        found[name] = [((), words(record)), ((), entries(record))]
         for setting, field in record.model_fields.items():
             if any(map(tags, records_in(field.annotation))):
-                found[name] += [f"{setting}:", *kinds(field.annotation)]
+                found[name] += [((setting,), f"{setting}:"), *kinds(field.annotation, setting)]
     for name, (union, common) in KINDS.items():
-        found[name] = [f"In all kinds: {entries(common)}", *kinds(union, common)]
+        found[name] = [((), f"In all kinds: {entries(common)}"), *kinds(union, "", common)]
     of_heads = measures.MEASURES | measures.STATISTICS | measures.INDEXED_MEASURES
     for name, group in {"measures of heads": of_heads, "measures of functions": measures.OF_FUNCTIONS}.items():
-        found[name] = [f"- {measure}: {each.meaning}" for measure, each in group.items()]
+        found[name] = [((measure,), f"- {measure}: {each.meaning}") for measure, each in group.items()]
     return found
 
 
@@ -86,12 +87,9 @@ def described(name: str) -> list[str]:
     """
     found = sections()
     if chosen := [each for each in found if name in ("", each, each.removesuffix(".NAME"), each.partition(" ")[0])]:
-        return [line for each in chosen for line in (f"[{each}]", *found[each], "")]
+        return [line for each in chosen for line in (f"[{each}]", *(text for _, text in found[each]), "")]
     lines = [line for section in found.values() for line in section]
-    heads = [line.partition(":")[0].removeprefix("- ") if line[:1] == "-" or line[-1:] == ":" else "" for line in lines]
-    own = [place for place, head in enumerate(heads) if name in head.split(", ")]
-    if not own:
-        known = dict.fromkeys([*found, *", ".join(filter(None, heads)).split(", ")])
+    if not (own := [text for names, text in lines if name in names]):
+        known = dict.fromkeys([*found, *(each for names, _ in lines for each in names if each)])
         raise UserError(f"{name!r}: no table, setting, kind or measure; {hint(name, [*known])}")
-    below = {place: lines[place + 1 :] if lines[place].endswith(":") else [] for place in own}
-    return [line for place in own for line in (lines[place], *takewhile(lambda each: each[0] == "-", below[place]))]
+    return own

@@ -29,9 +29,7 @@ from simstudy.design.settings.cell import Cell, selected
 from simstudy.design.settings.choices import GradientBoostingLearner, RandomForestLearner
 from simstudy.design.settings.records import hint
 from simstudy.errors import PrecisionWarning, UserError, require_extra
-from simstudy.execution.provenance import provenance
-from simstudy.execution.status import FILE as STATUS_FILE
-from simstudy.execution.status import Status, is_done, read_status
+from simstudy.execution.provenance import STATUS_FILE, Status, is_done, provenance, read_status
 from simstudy.execution.store import DEFAULT_OUTPUT, DETAILS_FILE, PROVENANCE_FILE, RESULTS_FILE, store_of
 from simstudy.replicates.allocation import sized
 from simstudy.report.progress import ProgressDisplay, missed_line, undecided_line
@@ -172,7 +170,7 @@ def complete(
     output: str | Path = DEFAULT_OUTPUT,
     executor: Any = "threads",
     workers: int | None = None,
-    observer: Observer | None = None,
+    observer: Observer = lambda *_: None,
 ) -> tuple[xr.DataTree, Status, list[str]]:
     """Run a study as `simstudy.run` says; also return where its cells stand, and what to tell of how that went."""
     require_trust(planned.cell for planned in design.cells)
@@ -196,7 +194,6 @@ def complete(
     from simstudy.verdicts.assemble import assemble
     from simstudy.verdicts.judge import judge
 
-    tell = observer or (lambda *_: None)
     with contextlib.ExitStack() as held:
 
         def claim(memory: float, workers: int) -> None:
@@ -208,14 +205,14 @@ def complete(
         with open_executor(executor, workers, claim) as opened:
             design, theories = sized(design), dict[int, Any]()
             state = RunState(design, store, opened.device, **rules_of(design, theories))
-            state.run(opened, RunState.tell, tell)
+            state.run(opened, RunState.tell, observer)
             state.write_status()
             by = str(executor) if isinstance(executor, str | Jobs) else type(executor).__name__
             how: dict[str, Any] = {"executor": by, "workers": opened.workers()}
         store.flush()  # a disk that took no batch takes no results
         how |= state.tally()
         with threadpool_limits(limits=1):
-            joined, details = assemble(design, state.accounts, partial(tell, state), opened.device, theories)
+            joined, details = assemble(design, state.accounts, partial(observer, state), opened.device, theories)
             judged = judge(design, state.accounts, theories)
         results = xr.merge([joined, judged, *_zipped(design)], combine_attrs="override")
         machine = provenance(opened.device, [planned.cell for planned in design.cells])
@@ -266,7 +263,7 @@ def run_share(
     output: str | Path = DEFAULT_OUTPUT,
     executor: str = "threads",
     workers: int | None = None,
-    observer: Observer | None = None,
+    observer: Observer = lambda *_: None,
 ) -> tuple[int, Path]:
     """Compute what is missing of the cells of a share, by its precision alone; return how many, and their file."""
     if executor == "cuda":
@@ -281,7 +278,7 @@ def run_share(
         return 0, store.place
     with open_executor(executor, workers, partial(require_memory, part.cells)) as opened, store.locked():
         require_same_engine(design, store)
-        RunState(part, store).run(opened, *([observer] if observer else []))
+        RunState(part, store).run(opened, observer)
     return len(part.cells), store.place
 
 

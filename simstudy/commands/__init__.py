@@ -294,7 +294,7 @@ def status(
     The command writes nothing. Standard errors are those that the run last computed; if there are none yet, only
     batches are counted. `simstudy replay --cell` takes the numbers of cells.
     """
-    from simstudy.execution.status import counted, read_status
+    from simstudy.execution.provenance import counted, read_status
     from simstudy.report.progress import status_line, status_record, status_table
 
     loaded, store = opened(design, profile, output, trust, confirm)

@@ -257,12 +257,10 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
                 streams.popleft()
         while waiting and len(flying) < places:
             length = max(1, min(int(TURN_SECONDS / seconds), len(waiting) // places))
-            start([waiting.popleft() for _ in range(length)])
-
-    def start(tasks: list[Task]) -> None:
-        future = executor.submit(compute, tasks, executor.device, engine(executor.device))
-        flying[future] = tasks
-        future.add_done_callback(ended.put)
+            turn = [waiting.popleft() for _ in range(length)]
+            future = executor.submit(compute, turn, executor.device, engine(executor.device))
+            flying[future] = turn
+            future.add_done_callback(ended.put)
 
     supply()
     while flying:
@@ -275,7 +273,8 @@ def run_tasks(executor: Executor, streams: deque[Iterator[Task]]) -> Iterator[tu
         found = executor.result(future)
         if isinstance(found, Unlike):
             executor.set_aside(found)
-            start(tasks)
+            waiting.extendleft(reversed(tasks))
+            supply()
             continue
         seconds = max(1e-6, sum(outcome.cpu_seconds for outcome in found) / len(found))
         supply()  # before its outcomes are stored, so that no worker waits for the disk

@@ -22,8 +22,7 @@ from simstudy.design.settings.cell import ATTENDED, N_BLOCKS, Cell
 from simstudy.errors import UserError
 from simstudy.execution.executors import CELLS_PER_TASK, Executor, Meter, Outcome, Task, run_tasks
 from simstudy.execution.folder import due
-from simstudy.execution.provenance import engine, identity_of, origin_of
-from simstudy.execution.status import FILE, CellStatus, Status
+from simstudy.execution.provenance import STATUS_FILE, CellStatus, Status, engine, identity_of, origin_of
 from simstudy.execution.store import DRAWN, Entry, Finished, Store, entry_of, index_of, pack, payloads, size_of
 from simstudy.replicates.allocation import GROWTH, Shortfall, cost, first_target, needed, next_target, shortfall
 from simstudy.replicates.batch import shares_data
@@ -280,7 +279,7 @@ class RunState:
     def write_status(self, device: str = "") -> Status:
         """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
         status = self.status.model_copy(update={"results": self._store.digest(device) if device else ""})
-        self._store.files.write(FILE, status.model_dump_json().encode(), flush=False)
+        self._store.files.write(STATUS_FILE, status.model_dump_json().encode(), flush=False)
         return status
 
     def tell(self) -> None:

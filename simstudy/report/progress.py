@@ -19,7 +19,7 @@ from rich.table import Table
 from simstudy.design.document import Design, PlannedCell
 from simstudy.design.settings.cell import level
 from simstudy.execution.folder import due
-from simstudy.execution.status import CellStatus, Status
+from simstudy.execution.provenance import CellStatus, Status
 from simstudy.execution.store import Store
 from simstudy.report import labels
 from simstudy.report.terminal import bar, counted, entry, is_watched, say

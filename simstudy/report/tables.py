@@ -14,7 +14,7 @@ from rich.table import Table
 
 from simstudy.design.document import LEVEL, Design
 from simstudy.design.measures import MEASURES, THEORIES, VARIABLES, averaged_measures, stated_measures
-from simstudy.execution.status import Status
+from simstudy.execution.provenance import Status
 from simstudy.execution.store import MAX_RESULTS_BYTES, Store
 from simstudy.report.labels import COVERAGE, between, level_of, measure_name, number, with_error
 from simstudy.report.terminal import counted, entry

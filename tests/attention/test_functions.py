@@ -19,7 +19,7 @@ from simstudy.attention.functions import AddressedDraw
 from simstudy.design.load import load_design
 from simstudy.design.settings.functions import BY_VALUE, Code
 from simstudy.errors import UserError
-from simstudy.execution.status import read_status
+from simstudy.execution.provenance import read_status
 from simstudy.execution.store import Store
 from simstudy.formulas import OF_TABLES, covers
 from simstudy.replicates.replay import replay

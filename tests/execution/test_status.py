@@ -12,8 +12,8 @@ from simstudy.design.load import load_design
 from simstudy.errors import PrecisionWarning, UserError
 from simstudy.execution import provenance, state
 from simstudy.execution.executors import Meter
+from simstudy.execution.provenance import STATUS_FILE, counted, is_done, read_status
 from simstudy.execution.state import RunState, part_of
-from simstudy.execution.status import FILE, counted, is_done, read_status
 from simstudy.execution.store import RUN, Store, store_of
 from simstudy.report import page
 from simstudy.report.page import require_same_design
@@ -38,7 +38,7 @@ def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_g
     assert is_done(found, store, "cpu") and not is_done(found, store, "cuda")
     monkeypatch.chdir(design.path.parent)
     assert read_status(load_design(design.path.name), store).cells == wanted.cells
-    (store.folder / FILE).unlink()
+    (store.folder / STATUS_FILE).unlink()
     assert read_status(design, store) is None
     told = counted(design, store)
     counts, expected = ([(cell.identity, cell.stored) for cell in each.cells] for each in (told, wanted))
@@ -75,7 +75,7 @@ def test_status_without_a_batch_that_it_tells__or_damaged__is_not_told(finished,
     if gone:
         remove(store.folder, min(rows(store.folder)))
     else:
-        (store.folder / FILE).write_text(json.dumps({"origin": "x"}))
+        (store.folder / STATUS_FILE).write_text(json.dumps({"origin": "x"}))
     assert read_status(design, Store(store.folder)) is None
 
 
