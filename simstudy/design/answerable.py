@@ -23,6 +23,14 @@ _NEEDED = dict.fromkeys(_OF_PAIRS, "it compares heads; use two or more") | {
     "discrepancy": "it needs a reference computation; state reference",
 }
 """Remedy for measures that ensembles lack."""
+_NOUNS = {
+    "queries": "query points",
+    "heads": "random heads",
+    "held_out": "held-out rows",
+    "head_files": "heads of files",
+    "rows": "rows of data",
+}
+"""Names of draws in words, in the order of messages."""
 
 
 class PlannedGrid(NamedTuple):
@@ -220,16 +228,6 @@ def _lacked(path: str, measure: str, cells: Sequence[Cell], in_all: bool = True)
     what = f'did you mean "{near}"?' if (near := nearest(measure, names)) else f"use one of {', '.join(names)}"
     what = _NEEDED.get(measure, what) if functions is None else what
     yield Problem(path, measure, f"does not exist in {len(without)} of {len(cells)} cells ({whose}); {what}")
-
-
-_NOUNS = {
-    "queries": "query points",
-    "heads": "random heads",
-    "held_out": "held-out rows",
-    "head_files": "heads of files",
-    "rows": "rows of data",
-}
-"""Names of draws in words, in the order of messages."""
 
 
 def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from simstudy.design.answerable import PlannedGrid
 from simstudy.design.contents import OwnFiles, read_contents
-from simstudy.design.document import MAX_CELLS, Document, Grid
+from simstudy.design.document import MAX_CELLS, Document, Grid, Precision
 from simstudy.design.measures import RESERVED
 from simstudy.design.settings import records
 from simstudy.design.settings.cell import N_BLOCKS, OF_ALL, OF_FUNCTIONS, TABLE_OF, TABLES, Cell, by_levels, level
@@ -36,8 +37,8 @@ TRIES = 100
 """Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
 
 
-def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> list[Cell]:
-    """Return the cells of a grid, the last factor running fastest; `DesignError` tells what is wrong with the first."""
+def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -> PlannedGrid:
+    """Return a grid with its cells, the last factor running fastest; `DesignError` tells what is wrong with one."""
     grid = document.grids[name]
     base: Tables = {table: getattr(document, table) for table in TABLES}
     if of_functions := "method" in {*document.functions, *grid.settings, *grid.factors}:
@@ -62,7 +63,10 @@ def cells_of(document: Document, name: str, files: OwnFiles, drawn_from: Any) ->
     shared = {(cell.simulation.seed, cell.simulation.batch_size) for cell in cells}
     if len(shared) > len({seed for seed, _ in shared}):
         raise mistake(path, None, "cells share replicates in batches of different sizes; use one batch_size")
-    return cells
+    entries = document.precision.model_dump() | grid.precision
+    own = ["grids", name, "precision"]  # where the file states an entry, or else for all grids
+    precision = validated(Precision, entries, lambda steps: [*(own if steps[0] in grid.precision else own[2:]), *steps])
+    return PlannedGrid(factors, rows, cells, grid, precision)
 
 
 def require_few_cells(document: Document) -> None:

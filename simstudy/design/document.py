@@ -10,16 +10,7 @@ from pydantic import BeforeValidator, Field, FiniteFloat, ValidationInfo, field_
 from simstudy.design.measures import IndexName
 from simstudy.design.settings import records
 from simstudy.design.settings.cell import Cell, label
-from simstudy.design.settings.records import (
-    Identifier,
-    Line,
-    NonNegative,
-    Positive,
-    Real,
-    Record,
-    refusal,
-    tagged_union,
-)
+from simstudy.design.settings.records import Identifier, Line, NonNegative, Positive, Record, refusal, tagged_union
 from simstudy.errors import UserError
 
 MAX_CELLS = 20_000
@@ -30,10 +21,24 @@ DIGITS = 4
 """Significant digits of a number that is drawn."""
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """Names of studies, profiles, grids, claims and figures: they become names of folders and files."""
-
-
 Replicates = Annotated[int, Field(ge=1, le=160_000_000)]
 """Replicates of a cell: at most ten million batches, of sixteen each."""
+ZIPPED, MOST_ZIPS = 200, 12
+"""Replicates of a cell, and cells, whose intervals a figure shows."""
+Origin = Literal[
+    "abstract C1", "abstract C2", "abstract C3", "abstract C4", "abstract C5", "abstract C6", "abstract C7",
+    "abstract C8", "abstract C9", "abstract C10", "abstract C11", "related paper", "full text", "consequence",
+    "negative control", "foil", "identity", "unstated",
+]  # fmt: skip
+"""Where a claim comes from: what the abstract of Fokoué (arXiv 2605.20271) asserts, in its order, or another source."""
+Theory = Literal["exact", "leading"]
+Direction = Literal["increasing", "decreasing"]
+AxisScale = Literal["linear", "log"]
+Selection = dict[str, Any]
+SELECTION: Any = Field(default_factory=dict)
+Factors = Annotated[tuple[str, ...], Field(strict=False)]
+LEVEL = 0.05
+"""Chance of a wrong contradiction or support among all claims of a study."""
 
 
 def _levels(value: Any) -> Any:
@@ -57,6 +62,7 @@ def _levels(value: Any) -> Any:
 
 Name = Annotated[str, Field(pattern=NAME, max_length=64)]
 Levels = Annotated[list[Any], Field(min_length=1), BeforeValidator(_levels)]
+Ends = Annotated[list[int | FiniteFloat], Field(min_length=2, max_length=2)]
 
 
 class Study(Record):
@@ -91,9 +97,6 @@ class Budget(Record):
     """Time limit of one run, which then stops and judges the stored results.  By default no limit."""
 
     wall_seconds: Positive | None = None
-
-
-Ends = Annotated[list[int | FiniteFloat], Field(min_length=2, max_length=2)]
 
 
 class Law(Record):
@@ -177,21 +180,6 @@ class OwnMeasureText(Record):
     counted: bool = True
 
 
-Origin = Literal[
-    "abstract C1", "abstract C2", "abstract C3", "abstract C4", "abstract C5", "abstract C6", "abstract C7",
-    "abstract C8", "abstract C9", "abstract C10", "abstract C11", "related paper", "full text", "consequence",
-    "negative control", "foil", "identity", "unstated",
-]  # fmt: skip
-"""Where a claim comes from: what the abstract of Fokoué (arXiv 2605.20271) asserts, in its order, or another source."""
-Theory = Literal["exact", "leading"]
-Direction = Literal["increasing", "decreasing"]
-Selection = dict[str, Any]
-LEVEL = 0.05
-"""Chance of a wrong contradiction or support among all claims of a study."""
-SELECTION: Any = Field(default_factory=dict)
-Factors = Annotated[tuple[str, ...], Field(strict=False)]
-
-
 class BaseClaim(Record):
     """Entries of all claims: the sentence, the grid and cells on which it is tested, the measure, the expected verdict.
 
@@ -245,7 +233,7 @@ def _evaluated(stated: Any, info: ValidationInfo) -> Any:
         raise refusal(str(error), "unread") from None
 
 
-Number = Annotated[Real, BeforeValidator(_evaluated)]
+Number = Annotated[records.Real, BeforeValidator(_evaluated)]
 
 
 class WithinMargin(BaseClaim):
@@ -307,15 +295,6 @@ class OptimumSlope(OptimumClaim, WithinMargin, kind="optimum_slope"):
 
     along: str
     scale: Literal["log_x", "log_log"] = "log_x"
-
-
-_Claims = AgreesWithTheory | Monotone | Equals | LargerThan | Slope | ViolatedPairs | Optimum | OptimumSlope
-Claim = Annotated[_Claims, Field(discriminator="kind")]
-
-
-ZIPPED, MOST_ZIPS = 200, 12
-"""Replicates of a cell, and cells, whose intervals a figure shows."""
-AxisScale = Literal["linear", "log"]
 
 
 class BaseFigure(Record):
@@ -387,6 +366,8 @@ class ZipFigure(BaseFigure, kind="zip"):
     y: Literal["coverage"] = "coverage"
 
 
+_Claims = AgreesWithTheory | Monotone | Equals | LargerThan | Slope | ViolatedPairs | Optimum | OptimumSlope
+Claim = Annotated[_Claims, Field(discriminator="kind")]
 _OfCells = CurveFigure | DiversityFigure | NestedLoopFigure | LollipopFigure | ZipFigure
 Figure = Annotated[_OfCells | OrderingFigure | OptimumFigure, tagged_union("curve")]
 

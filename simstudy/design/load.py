@@ -12,7 +12,6 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -20,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simstudy.design.answerable import PlannedGrid, require_answerable
-from simstudy.design.cells import cells_of, require_few_cells
+from simstudy.design.cells import plan_grid, require_few_cells
 from simstudy.design.contents import OwnFiles
 from simstudy.design.document import NAME, Budget, Confirmation, Design, Document, PlannedCell, Precision
 from simstudy.design.files import read_text
 from simstudy.design.settings.cell import TABLES
 from simstudy.design.settings.functions import Functions
-from simstudy.design.settings.records import DesignError, Problem, Record, Steps, hint, mistake, validated
+from simstudy.design.settings.records import DesignError, Problem, Record, hint, mistake, validated
 from simstudy.errors import UserError
 
 LOCAL = Path("designs")
@@ -58,17 +57,13 @@ def load_design(
     With ``confirm``, a text, seeds and the settings that are drawn from domains follow from the design and that text.
     """
     place, path, text, tables, functions = design if isinstance(design, Written) else read_design(design)
-    grids: dict[str, PlannedGrid] = {}
     try:
         folder = Path() if path is None else path.parent
         files = OwnFiles(folder, trust, path is not None and is_shipped(path), functions)
         document = validated(Document, _under_profile(tables, profile), context=files)
         require_few_cells(document)
-        for name, grid in document.grids.items():
-            cells = cells_of(document, name, files, None if confirm is None else [text, confirm])
-            entries, rows = document.precision.model_dump() | grid.precision, [cell.coordinates for cell in cells]
-            precision = validated(Precision, entries, partial(_of_precision, name, grid.precision))
-            grids[name] = PlannedGrid((*grid.domain, *grid.factors), rows, cells, grid, precision)
+        drawn_from = None if confirm is None else [text, confirm]
+        grids = {name: plan_grid(document, name, files, drawn_from) for name in document.grids}
         confirmation = None if confirm is None else _confirm(grids, text, confirm)
         require_answerable(document, grids)
     except DesignError as error:
@@ -84,11 +79,6 @@ def load_design(
     )  # fmt: skip
     about: dict[str, Any] = {"profile": profile, "text": text, "path": path, "confirmation": confirmation}
     return Design(**dict(document), **about, cells=tuple(planned))
-
-
-def _of_precision(grid: str, own: dict[str, Any], steps: Steps) -> Steps:
-    """Return where the file states an entry of the precision of a grid: there, or for all grids."""
-    return [*(["grids", grid] if steps[0] in own else []), "precision", *steps]
 
 
 def _confirm(grids: dict[str, PlannedGrid], design: str, text: str) -> Confirmation:

@@ -21,6 +21,7 @@ from simstudy.errors import UserError, require_extra
 
 Coordinates = dict[str, Any]
 """Settings of a cell by name, as results label it."""
+_FIXED = "fixed(value="
 N_BLOCKS = 16
 """Blocks of consecutive replicates in one batch: the observations from which Monte Carlo errors are computed."""
 MIN_BLOCKS = 64
@@ -142,12 +143,11 @@ class Heads(Table):
     @model_validator(mode="before")
     def _spend_budget(cls, values: Any) -> Any:
         """State the number of heads that the dimension budget buys, or the dimension that is left for each."""
-        given = values if isinstance(values, dict) else {}
-        total = given.get("total_dim")
-        for stated, other in (("head_dim", "n_heads"), ("n_heads", "head_dim")):
-            share = given.get(stated)
-            if isinstance(total, int) and isinstance(share, int) and share > 0 and other not in given:
-                return values | {other: max(1, total // share)}
+        match values:
+            case {"total_dim": int(total), "head_dim": int(share)} if share > 0 and "n_heads" not in values:
+                return values | {"n_heads": max(1, total // share)}
+            case {"total_dim": int(total), "n_heads": int(share)} if share > 0 and "head_dim" not in values:
+                return values | {"head_dim": max(1, total // share)}
         return values
 
     @property
@@ -550,9 +550,6 @@ def label(value: Any) -> Any:
         inside = (f"{v:g}" if isinstance(v, (int, float)) else str(getattr(v, "label", v)) for v in value)
         return f"({', '.join(inside)})"
     return getattr(value, "label", value)
-
-
-_FIXED = "fixed(value="
 
 
 def level(coordinates: dict[str, Any], factor: str) -> Any:

@@ -10,6 +10,8 @@ from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, 
 
 DegreesOfFreedom = Annotated[float, Field(gt=2, le=records.LARGEST, allow_inf_nan=False)]
 """Of a Student distribution that has a variance."""
+Power = Annotated[int, Field(ge=1, le=10_000, title="power | r")]
+_OF_HEADS = frozenset({"arrangement", "query_projections", "bandwidth"})
 
 
 class GaussianKeys(Choice):
@@ -60,9 +62,6 @@ class FileKeys(Choice, kind="file"):
     held_out: records.Whole = 0
 
 
-Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys, KINDS]
-
-
 class GaussianNoise(Choice, kind="gaussian"):
     """ε ~ N(0, σ²)."""
 
@@ -86,9 +85,6 @@ class ResidualNoise(Choice, kind="residuals"):
     """
 
     paired: bool = False
-
-
-Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, KINDS]
 
 
 class Zero(Choice, kind="zero"):
@@ -161,12 +157,6 @@ class FittedRegression(Choice, kind="fitted"):
     learner: Literal["linear", "nearest_neighbours", "random_forest", "gradient_boosting"] = "random_forest"
 
 
-Regression = Annotated[_Terms | Sum | FileRegression | FittedRegression, KINDS]
-
-
-Power = Annotated[int, Field(ge=1, le=10_000, title="power | r")]
-
-
 class SoftmaxNormaliser(Choice, kind="softmax"):
     """w ∝ exp(z)."""
 
@@ -212,10 +202,6 @@ class LocalLinearNormaliser(Choice, kind="local_linear"):
     ridge: NonNegative = 0.0  # in squared bandwidths
 
 
-_OfLogits = SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser
-Normaliser = Annotated[_OfLogits | CompactNormaliser | LocalLinearNormaliser, KINDS]
-
-
 class NoTransformation(Choice, kind="none"):
     """Keys, values and queries as the heads project them."""
 
@@ -237,9 +223,6 @@ class LowRankTransformation(Choice, kind="low_rank"):
     method: Literal["scores", "keys", "stacked"] = "scores"
 
 
-Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTransformation, KINDS]
-
-
 class WholeMask(Choice, kind=("none", "causal")):
     """Every query sees all keys ("none"), or all up to its place: query q of Q the first ⌈q n/Q⌉, as in a decoder."""
 
@@ -256,14 +239,9 @@ class FileMask(Choice, kind="file"):
     path: records.Path
 
 
-Mask = Annotated[WholeMask | BandedMask | FileMask, KINDS]
-
-
 # Values may be vectors: that of a key is y = m(X) s + ε, the regression function in a direction s, any with the same
 # probability (E ss' = I), and noise of variance σ² in every component.  Head h returns A_h'Σ_i w_hi y_i, A_h = W_V W_O
 # of its own, and the ensemble their sum.  Errors are squared distances from what the same projections make of m(x) s.
-
-
 class PlainValueProjections(Choice, kind=("none", "disjoint")):
     """Values are numbers, or all heads make the same of them; or heads have components of their own: concatenation."""
 
@@ -277,9 +255,6 @@ class RandomValueProjections(Choice, kind="random"):
     n_components: int = Field(ge=2, le=2**20, title="components of a value | v")
     value_dim: Count = Field(title="dimension that a head averages | k")
     output: Literal["own", "transposed"] = "own"  # W_O: another draw, or W_V transposed
-
-
-ValueProjections = Annotated[PlainValueProjections | RandomValueProjections, KINDS]
 
 
 class FixedBandwidth(Choice, kind="fixed"):
@@ -316,12 +291,6 @@ class LogBandwidth(_LengthRule, kind="log"):
     """g = (ln n/ln n₀)^power: 1 is scalable softmax (Nakanishi 2025), 2 is one of the laws of gap counting."""
 
     power: Positive = 1.0
-
-
-Bandwidth = Annotated[
-    FixedBandwidth | AttentionBandwidth | RateBandwidth | YarnBandwidth | LogBandwidth,
-    tagged_union("fixed", "value", (int, float)),
-]
 
 
 class KnownCombination(Choice, kind=("uniform", "sum", "fibonacci")):
@@ -366,13 +335,6 @@ class ProductCombination(Choice, kind="product"):
     logits: Literal["sum", "mean"] = "sum"
 
 
-_Fixed = KnownCombination | GivenCombination | GeometricCombination
-Combination = Annotated[
-    _Fixed | OptimalCombination | FittedCombination | ProductCombination,
-    tagged_union("given", "weights", (list, tuple)),
-]
-
-
 class Learner(Choice):
     """Members of an ensemble: random heads and bandwidths that they ignore, and what they tell beside estimates."""
 
@@ -382,9 +344,6 @@ class Learner(Choice):
 
 class NadarayaWatsonLearner(Learner, kind="nadaraya_watson"):
     """Attention heads: Nadaraya–Watson estimators, each in the subspace of its projection."""
-
-
-_OF_HEADS = frozenset({"arrangement", "query_projections", "bandwidth"})
 
 
 class TrainedLearner(Learner, kind="trained", ignores=frozenset({"query_projections"})):
@@ -433,15 +392,6 @@ class AntColonyLearner(Learner, kind="ant_colony", ignores=_OF_HEADS, statistics
     enthusiasm: Positive = 0.2  # recruitment for one unit of quality above the mean
 
 
-_Trees = RandomForestLearner | GradientBoostingLearner
-_Learners = NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner
-LearnerChoice = Annotated[_Learners, KINDS]
-WITHOUT_BANDWIDTH = frozenset(
-    tag for each in get_args(_Learners) if "bandwidth" in each.ignores for tag in records.tags(each)
-)
-"""Kinds of learners that look at no bandwidth."""
-
-
 class GaussianQueries(Choice, kind="gaussian"):
     """Query points drawn once from N(0, scale²·I_d) and then fixed for the whole study."""
 
@@ -465,4 +415,26 @@ class HeldOutQueries(Choice, kind="held_out"):
     count: Count = 16
 
 
+Keys = Annotated[GaussianKeys | SphereKeys | StudentKeys | MixtureKeys | AutoregressiveKeys | FileKeys, KINDS]
+Noise = Annotated[GaussianNoise | StudentNoise | HeteroscedasticNoise | ResidualNoise, KINDS]
+Regression = Annotated[_Terms | Sum | FileRegression | FittedRegression, KINDS]
+_OfLogits = SoftmaxNormaliser | EntmaxNormaliser | SparsemaxNormaliser | TopKNormaliser | ReluNormaliser
+Normaliser = Annotated[_OfLogits | CompactNormaliser | LocalLinearNormaliser, KINDS]
+Transformation = Annotated[NoTransformation | MergeTransformation | LowRankTransformation, KINDS]
+Mask = Annotated[WholeMask | BandedMask | FileMask, KINDS]
+ValueProjections = Annotated[PlainValueProjections | RandomValueProjections, KINDS]
+Bandwidth = Annotated[
+    FixedBandwidth | AttentionBandwidth | RateBandwidth | YarnBandwidth | LogBandwidth,
+    tagged_union("fixed", "value", (int, float)),
+]
+_Fixed = KnownCombination | GivenCombination | GeometricCombination
+Combination = Annotated[
+    _Fixed | OptimalCombination | FittedCombination | ProductCombination,
+    tagged_union("given", "weights", (list, tuple)),
+]
+_Trees = RandomForestLearner | GradientBoostingLearner
+_Learners = NadarayaWatsonLearner | TrainedLearner | _Trees | AntColonyLearner
+LearnerChoice = Annotated[_Learners, KINDS]
+WITHOUT_BANDWIDTH = {records.tags(each)[0] for each in get_args(_Learners) if "bandwidth" in each.ignores}
+"""Kinds of learners that look at no bandwidth."""
 QueryChoice = Annotated[GaussianQueries | OriginQuery | GivenQueries | HeldOutQueries, KINDS]

@@ -26,6 +26,8 @@ STAND_INS = "# Functions that were given to simulate"
 """How a text of functions begins that call others by value."""
 BY_VALUE: dict[str, dict[str, bytes]] = {}
 """Callables of this process, pickled, by the digest of what they rest on, for the text that calls them."""
+FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError)
+"""Errors of a method in a replicate that is then counted as failed."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,7 @@ class OwnCode(Choice):
 
 
 def _read_only(array: Any) -> Any:
-    if isinstance(array, np.ndarray):
-        array = array.view()
-        array.flags.writeable = False
-    return array
+    return np.broadcast_to(array, array.shape, subok=True) if isinstance(array, np.ndarray) else array
 
 
 def _brief(error: BaseException) -> str:
@@ -169,10 +168,6 @@ class OwnHeads(OwnFunction):
     """
 
     kind: Literal["own"] = Field("own", exclude=True)
-
-
-FAILURES = (ArithmeticError, np.linalg.LinAlgError, ValueError, RuntimeError)
-"""Errors of a method in a replicate that is then counted as failed."""
 
 
 class Draw:

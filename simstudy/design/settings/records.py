@@ -16,6 +16,11 @@ LARGEST, SMALLEST = 1e9, 1e-9
 """Bounds on the magnitude of a number, zero apart: the ratio of two squares, 1e36, still fits in float32."""
 MAX_COUNT = 2**53
 """Largest count of anything: counts become coordinates, and float64 holds whole numbers up to here."""
+_QUOTED = "'([^']*)'"
+_MAX_ECHOED = 200
+_Model = TypeVar("_Model", bound=BaseModel)
+Steps = list[str | int]
+"""Keys and positions that lead to an entry."""
 
 
 def refusal(remedy: str, kind: str = "rule") -> PydanticCustomError:
@@ -133,13 +138,6 @@ def tagged_union(kind: str = "", parameter: str = "", bare: tuple[type, ...] = (
 
 
 KINDS = tagged_union()
-
-
-_QUOTED = "'([^']*)'"
-_MAX_ECHOED = 200
-_Model = TypeVar("_Model", bound=BaseModel)
-Steps = list[str | int]
-"""Keys and positions that lead to an entry."""
 
 
 class Problem(NamedTuple):
