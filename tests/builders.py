@@ -174,9 +174,9 @@ def mistakes(folder: Path, text: str, profile: str = "quick") -> str:
     return str(refused.value)
 
 
-def refuses(said: str, call: Callable[..., Any], *given: Any, **how: Any) -> str:
+def refuses(said: str, call: Callable[..., Any], *given: Any, error: Any = UserError, **how: Any) -> str:
     """Require that a call is refused in one line that matches, and return it."""
-    with pytest.raises(UserError, match=said) as refused:
+    with pytest.raises(error, match=said) as refused:
         call(*given, **how)
     assert "\n" not in str(refused.value)
     return str(refused.value)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from builders import refuses
 from pages import bandwidth_of
 from scipy.optimize import brentq
 from scipy.special import softmax
@@ -203,16 +204,14 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("wrong", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
 def test_mistakes__are_named_with_their_remedy(wrong, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        nw_ensemble(**GIVEN | wrong)
+    refuses(re.escape(message), nw_ensemble, **GIVEN | wrong, error=ValueError)
 
 
 @pytest.mark.parametrize("function", [principal_angles, head_diversity])
 def test_geometry__refuses_heads_that_span_no_subspace(function):
     projections = GIVEN["projections"].copy()
     projections[1, :, 1] = 2 * projections[1, :, 0]
-    with pytest.raises(ValueError, match="head 1 have rank 1 < p = 2"):
-        function(projections)
+    refuses("head 1 have rank 1 < p = 2", function, projections, error=ValueError)
 
 
 VAST, MASKED = np.broadcast_to(1.0, (10**9, 2)), np.ma.masked_less([0.5, 1.0], 0.7)
@@ -234,13 +233,11 @@ TAKE_ARRAYS = {
 @pytest.mark.parametrize("function", TAKE_ARRAYS.values(), ids=TAKE_ARRAYS.keys())
 def test_arrays_that_are_none__are_refused_by_theory_too(function):
     for array, message in UNFIT:
-        with pytest.raises(ValueError, match=re.escape(message)):
-            function(array)
+        refuses(re.escape(message), function, array, error=ValueError)
 
 
 @pytest.mark.parametrize("bandwidth", [True, "1", 1j, [1.0, 2.0], np.ma.masked, 0, -1.0, 1e300, float("nan")])
 def test_bandwidth_of_theory_and_of_indices__is_a_number(bandwidth):
     assert theory.origin_correlation(np.float16([0.5]), 1.0) == theory.origin_correlation([0.5], 1.0)
     for function in (theory.origin_correlation, theory.averaged_noise_ratio, lambda _, b: head_diversity(np.eye(3), b)):
-        with pytest.raises(ValueError, match="bandwidth"):
-            function([0.5, 1.0], bandwidth)
+        refuses("bandwidth", function, [0.5, 1.0], bandwidth, error=ValueError)

@@ -170,8 +170,7 @@ def test_designs_that_own_code_does_not_fit__are_refused(tmp_path):
     code = edited(DESIGN, '"quadratic"', '"quadratic", code = "raise SystemExit"')
     unfit = edited(OF_HEADS, 'arrangement = "own"', 'arrangement = "orthogonal"')
     for design, said in ((code, "regression.code = .* of Code"), (unfit, 'heads_function for arrangement = "ortho')):
-        with pytest.raises(DesignError, match=said):
-            load_design(study(tmp_path, design=design), trust=[tmp_path / "mine.py"])
+        refuses(said, load_design, study(tmp_path, design=design), trust=[tmp_path / "mine.py"], error=DesignError)
 
 
 @pytest.mark.parametrize(("text", "message"), BREACHES)

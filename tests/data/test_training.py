@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from builders import minimal_cell
+from builders import minimal_cell, refuses
 from scipy import stats
 
 from simstudy.data.addresses import Role, normals, uniforms
@@ -62,8 +62,7 @@ def test_distinct_addresses_give_distinct_numbers():
 
 @pytest.mark.parametrize(("first", "count"), [(-1, 1), (2**56, 1), (2**56 - 1, 2)])
 def test_replicates_beyond_the_address_space_are_refused(first, count):
-    with pytest.raises(ValueError, match="replicates"):
-        normals(STREAM, Role.KEYS, first, count, 1, 1)
+    refuses("replicates", normals, STREAM, Role.KEYS, first, count, 1, 1, error=ValueError)
 
 
 KEYS = {

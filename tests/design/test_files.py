@@ -41,8 +41,7 @@ def test_unreadable_files__are_refused(tmp_path, content, expected):
     path = tmp_path / "design.toml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(DesignError, match=expected):
-        load_design(path)
+    refuses(expected, load_design, path, error=DesignError)
 
 
 def test_head_file__travels_inside_the_cell(tmp_path):
@@ -81,8 +80,7 @@ def of_socket(path):
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), of_socket])
 def test_irregular_files__are_refused_without_waiting(make, tmp_path):
     make(tmp_path / "odd")
-    with pytest.raises(DesignError, match="cannot be read: a folder, pipe, device or socket"):
-        load_design(tmp_path / "odd")
+    refuses("cannot be read: a folder, pipe, device or socket", load_design, tmp_path / "odd", error=DesignError)
     text = of_heads("odd")
     assert "heads.file = 'odd': cannot be read: a folder, pipe, device or socket" in mistakes(tmp_path, text)
 

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from builders import refuses
 from scipy.optimize import minimize
 
 from simstudy.theory import Prediction, measures_by_query, predicted_measures
@@ -81,8 +82,7 @@ def test_cancelling_errors_leave_no_risk_where_the_pseudo_inverse_does():
     ],
 )
 def test_what_is_no_moment_matrix_is_refused(moment, word):
-    with pytest.raises(ValueError, match=word):
-        w.optimal_weights(moment)
+    refuses(word, w.optimal_weights, moment, error=ValueError)
     with pytest.raises(ValueError, match="within = 'x'; give one of affine, simplex, front_greater"):
         w.optimal_weights(np.eye(2), "x")
 
@@ -166,8 +166,7 @@ def test_sum_of_heads_is_charged_for_the_target_it_doubles():
 
 
 def test_weights_are_one_for_each_head():
-    with pytest.raises(ValueError, match=r"weights has shape \(1,\); give \(2,\)"):
-        measures_by_query(HAND, [1.0])
+    refuses(r"weights has shape \(1,\); give \(2,\)", measures_by_query, HAND, [1.0], error=ValueError)
 
 
 def test_one_head_has_no_pairs_and_zero_variance_no_correlation():

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from builders import refuses
 from theory_oracle import directions, gaussian_grid, kernel_values, make_cell, regression_values, variance_values
 
 from simstudy.design.settings import choices as s
@@ -310,5 +311,4 @@ def test_narrow_heads__are_blank_with_the_reason():
     ],
 )
 def test_mistakes__are_refused(covariance, n_keys, known, said):
-    with pytest.raises(ValueError, match=said):
-        logit_moments(covariance, n_keys, known=known)
+    refuses(said, logit_moments, covariance, n_keys, known=known, error=ValueError)
