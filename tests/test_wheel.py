@@ -4,22 +4,9 @@ import json
 import zipfile
 from pathlib import Path
 
-import pytest
 from commands import ROOT, environment, python
 
 DESIGNS = {path.parent.name for path in (ROOT / "designs").glob("*/design.toml")}
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """A folder that holds what the wheel of a source distribution puts into an environment, and nothing else."""
-    folder = tmp_path_factory.mktemp("wheel")
-    built = python("-m", "build", "--no-isolation", "--outdir", folder, ROOT)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as content:
-        content.extractall(folder / "installed")
-    return folder / "installed"
 
 
 # In one process, as each imports for seconds, and the new design with fewer replicates.  The heads of the other one
@@ -41,8 +28,18 @@ raise SystemExit(command(["run", "my-question", "--workers", "1"]))
 """
 
 
-def test_shipped_designs__are_found_by_name_and_a_new_one_is_written_and_run(installed, tmp_path):
-    ended = python("-c", COMMANDS, cwd=tmp_path, env=environment(PYTHONPATH=str(installed)))
+def test_wheel__holds_its_notes_and_shipped_designs_that_are_found_by_name_and_a_new_one_is_written_and_run(tmp_path):
+    """Of a source distribution, in a folder that holds what it puts into an environment, and nothing else."""
+    built = python("-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    installed, here = tmp_path / "installed", tmp_path / "here"
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(installed)
+    held = {path.name for path in (installed / "simstudy").iterdir()}
+    assert {"CITATION.cff", "README.md", "py.typed"} <= held and "docs" not in held
+    here.mkdir()
+    ended = python("-c", COMMANDS, cwd=here, env=environment(PYTHONPATH=str(installed)))
     assert ended.returncode in (0, 5), ended.stdout + ended.stderr  # verdicts of so few replicates may be others
     shown, _, status = ended.stdout.partition("{")
     designs = {Path(line) for line in shown.splitlines()}
@@ -50,11 +47,5 @@ def test_shipped_designs__are_found_by_name_and_a_new_one_is_written_and_run(ins
     assert {path.parents[1] for path in designs} == {installed / "simstudy" / "designs"}
     cells, _ = json.JSONDecoder().raw_decode("{" + status)
     assert len(cells["cells"]) > 500
-    assert (tmp_path / "outputs" / "my-question" / "quick" / "report.html").exists()
-    assert not (tmp_path / ".partial").exists()
-
-
-def test_package__holds_its_citation_and_its_notes(installed):
-    held = {path.name for path in (installed / "simstudy").iterdir()}
-    assert {"CITATION.cff", "README.md", "py.typed"} <= held
-    assert "docs" not in held
+    assert (here / "outputs" / "my-question" / "quick" / "report.html").exists()
+    assert not (here / ".partial").exists()
