@@ -219,9 +219,7 @@ def test_windows_that_do_not_meet__have_covariance_zero_in_theory():
 
 def test_empty_window_rate__is_the_share_of_samples_without_a_key():
     settings = {"kind": "compact", "power": 3, "window": 1.0}
-    cell, _, (rate, reason) = compact(
-        normaliser=settings, n_heads=1, queries={"kind": "points", "points": [[1.5, 0.5]]}
-    )
+    cell, *_ = compact(normaliser=settings, n_heads=1, queries={"kind": "points", "points": [[1.5, 0.5]]})
     cell = cell.model_copy(update={"data": cell.data.model_copy(update={"n_keys": 6})})
     rate, reason = empty_window_rate(cell, *arrays_of(cell)[1:])
     keys = np.random.default_rng(2).standard_normal((50_000, 6, 2))
