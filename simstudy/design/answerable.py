@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from simstudy.design.document import MOST_ZIPS, BaseClaim, BaseFigure, Document, Grid, PlannedCell, Precision, Selection
+from simstudy.design.document import MOST_ZIPS, BaseClaim, Document, Grid, PlannedCell, Precision, Selection
 from simstudy.design.measures import INDEXED_MEASURES, MEASURES, OCCASIONAL, STATISTICS
 from simstudy.design.settings.cell import TABLE_OF, Cell, Coordinates, by_levels, level, partners, selected
 from simstudy.design.settings.choices import FittedRegression
@@ -54,7 +54,7 @@ class Reference:
     """A claim or a figure, with its path in the file and its grid; cells go by their numbers in the grid."""
 
     path: str
-    entry: BaseClaim | BaseFigure
+    entry: Any
     grid: PlannedGrid
 
     def stated(self, field: str) -> Any:
@@ -91,23 +91,21 @@ class Reference:
         return Problem(f"{self.path}.{field}", self.stated(field), remedy)
 
 
-def refer(
-    grids: Mapping[str, PlannedGrid], entries: Mapping[str, BaseClaim | BaseFigure], place: str = ""
-) -> list[Reference]:
+def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Any], place: str = "") -> list[Reference]:
     """Return claims and figures, by their path, with what they refer to; `DesignError` if the grids do not have it."""
     lost = {path: entry for path, entry in entries.items() if entry.grid not in grids}
     problems = [Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid") for path, entry in lost.items()]
     references = [Reference(path, entries[path], grids[entries[path].grid]) for path in entries if path not in lost]
     for each in references:
-        problems += [*_misstated(each, each.entry)] or [*_misselected(each, each.entry)]
+        problems += [*_misstated(each)] or [*_misselected(each)]
     if problems:
         raise DesignError(place, problems)
     return references
 
 
-def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
+def _misstated(reference: Reference) -> Iterator[Problem]:
     """Yield entries that others contradict, and names that the grid does not have."""
-    grid, factors, stated = reference.grid, reference.grid.factors, reference.stated
+    entry, grid, factors, stated = reference.entry, reference.grid, reference.grid.factors, reference.stated
     of_claim, excludes = isinstance(entry, BaseClaim), stated("excludes")
     no_versus = stated("compared") == "ratio" and entry.versus is None
     no_index = of_claim and (entry.measure == "hdi") != (entry.index is not None)
@@ -141,9 +139,10 @@ def _misstated(reference: Reference, entry: Any) -> Iterator[Problem]:
             yield reference.problem("versus", f"may name factors of the {grid.words[1]} only: {', '.join(factors)}")
 
 
-def _misselected(reference: Reference, entry: Any) -> Iterator[Problem]:
+def _misselected(reference: Reference) -> Iterator[Problem]:
     """Yield selections of no cells, and factors whose levels do not allow what is asked along them."""
-    grid, noun, chosen, versus = reference.grid, reference.grid.words[0], reference.chosen, reference.stated("versus")
+    entry, grid, chosen, versus = reference.entry, reference.grid, reference.chosen, reference.stated("versus")
+    noun = grid.words[0]
     if not chosen:
         yield reference.problem("where", _nothing_selected(entry.where, grid))
         return

@@ -28,7 +28,6 @@ _ONE_HEAD: Tables = {
     "data": {"n_keys": 1, "n_features": 1},
     "heads": {"n_heads": 1, "head_dim": 1, "arrangement": "aligned"},
     "estimator": {"bandwidth": 1.0},
-    "queries": {},
 }
 """Tables of cells of functions, which draw no heads: one that sees one key."""
 Broken = Iterator[tuple[str, str]]
@@ -42,9 +41,8 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
     grid = document.grids[name]
     base: Tables = {table: getattr(document, table) for table in TABLES}
     if of_functions := "method" in {*document.functions, *grid.settings, *grid.factors}:
-        simulation = {setting: value for setting, value in document.simulation.items() if setting in OF_ALL}
-        base = _ONE_HEAD | {"simulation": {"control": "none"} | simulation}
-        base["functions"] = {"parameters": {}} | document.functions
+        simulation = {"control": "none"} | {k: value for k, value in document.simulation.items() if k in OF_ALL}
+        base = _ONE_HEAD | {"simulation": simulation, "functions": {"parameters": {}} | document.functions}
         if not isinstance(parameters := base["functions"]["parameters"], dict):
             raise mistake("functions.parameters", parameters, "Input should be a valid dictionary")
     if misnamed := [*_misnamed(name, grid, of_functions)]:

@@ -51,8 +51,7 @@ def _array(content: bytes, shape: tuple[int, ...] | None = None, names: str = ""
         if "" not in (arrays := read_arrays(io.BytesIO(content))):
             raise ValueError("it is an archive")
     except ValueError as error:
-        remedy = f"; save an array {names}" if names else ""
-        raise UserError(f"cannot be read as .npy ({error}){remedy}") from None
+        raise UserError(f"cannot be read as .npy ({error}){names and f'; save an array {names}'}") from None
     if shape not in (None, stored := arrays[""].shape):
         raise UserError(f"holds shape {stored}; {names} = {shape} is stated")
     return arrays[""]

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from simstudy.errors import UserError
 
+_IRREGULAR = "cannot be read: a folder, pipe, device or socket; give a regular file"
+
 
 def open_regular(path: Path, limit: int) -> BinaryIO:
     """Open a regular file of so many bytes at most."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) == errno.ENXIO:  # a socket
-            raise UserError(_IRREGULAR) from None
         raise _unreadable(error) from None
     found = os.fstat(opened)
     regular = stat.S_ISREG(found.st_mode)
@@ -58,8 +58,6 @@ def read_arrays(file: BinaryIO) -> dict[str, NDArray]:
     return arrays
 
 
-_IRREGULAR = "cannot be read: a folder, pipe, device or socket; give a regular file"
-
-
 def _unreadable(error: Exception) -> UserError:
-    return UserError(f"cannot be read: {getattr(error, 'strerror', None) or error}")
+    socket = getattr(error, "errno", None) == errno.ENXIO
+    return UserError(_IRREGULAR if socket else f"cannot be read: {getattr(error, 'strerror', None) or error}")

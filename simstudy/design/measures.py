@@ -182,31 +182,32 @@ def _parsed(catalogue: str) -> dict[str, dict[str, Variable]]:
     return groups
 
 
-_GROUPS = _parsed(_CATALOGUE + CATALOGUE).values()
-MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, _COUNTS, _VERDICTS, OF_FUNCTIONS = _GROUPS
-"""Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
-gives and that are averaged, then those that follow from other measures."""
-
-OCCASIONAL = ("regret",)
-"""Measures of ensembles that results hold only where a cell has them."""
-
-
-def _derived(of: dict[str, Variable], meanings: dict[str, str], *dims: str) -> dict[str, Variable]:
-    """Variables that tell something of others, by suffix, in their unit; by default of their dimensions but source."""
+def _derived(of: dict[str, Variable], suffix: str, meaning: str, *dims: str) -> dict[str, Variable]:
+    """Variables that tell something of others, in their unit; by default of their dimensions but source."""
     return {
         f"{name}_{suffix}": Variable(dims or each.dims[each.dims[0] == "source" :], each.unit, meaning.format(name))
         for name, each in of.items()
-        for suffix, meaning in meanings.items()
     }
 
 
 def _with_errors(measured: dict[str, Variable], theory: dict[str, Variable]) -> dict[str, Variable]:
     """Measures, their standard errors, and the numerical errors of those that have exact theory."""
-    errors = {"mcse": "standard error of {}: over the population of a cell that has one, else given its draws"}
+    error = "standard error of {}: over the population of a cell that has one, else given its draws"
     bound = "bound of the numerical error of {} by exact theory, estimated on coarser grids or by randomisation"
-    return measured | _derived(measured, errors) | _derived(theory, {"numerical_error": bound})
+    return measured | _derived(measured, "mcse", error) | _derived(theory, "numerical_error", bound)
 
 
+def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
+    remainders = _derived(averaged, "remainder", "part of the MCSE of {} that no contribution has", "cell")
+    return _derived(averaged, "contribution", _INFLUENCE, "block") | remainders
+
+
+_GROUPS = _parsed(_CATALOGUE + CATALOGUE).values()
+MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, _COUNTS, _VERDICTS, OF_FUNCTIONS = _GROUPS
+"""Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate
+gives and that are averaged, then those that follow from other measures."""
+OCCASIONAL = ("regret",)
+"""Measures of ensembles that results hold only where a cell has them."""
 _BY_QUERY = {
     f"{name}_by_query": Variable(
         ("query",), of.unit, re.sub(r"(, averaged over| and) queries", "", of.meaning) + ", at each query"
@@ -231,17 +232,10 @@ RESERVED = {*VARIABLES, *(name for each in VARIABLES.values() for name in each.d
 _INFLUENCE = "influence of each block on {}: squares sum to MCSE², products to the covariance with a paired cell"
 LENGTHS = {"block": "n_blocks", "head": "n_members", "pair": "n_pairs", "query": "n_queries"}
 """Dimensions of details along which the rows of all cells follow one another: variables that count those of each."""
-
-
-def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
-    remainders = _derived(averaged, {"remainder": "part of the MCSE of {} that no contribution has"}, "cell")
-    return _derived(averaged, {"contribution": _INFLUENCE}, "block") | remainders
-
-
 DETAILS: dict[str, Variable] = {
     **{count: Variable(("cell",), "1", f"rows of the cell along {name}") for name, count in LENGTHS.items()},
     **_details_of(MEASURES | STATISTICS),
-    **_derived(INDEXED_MEASURES, {"contribution": _INFLUENCE}, "block", "index"),
+    **_derived(INDEXED_MEASURES, "contribution", _INFLUENCE, "block", "index"),
     "n_used_blocks": Variable(("cell",), "1", "blocks with a defined replicate; the others contribute nothing"),
     "query_point": Variable(("query", "feature"), "X", "query points; NaN beyond the features of the cell"),
     **_with_errors(HEAD_MEASURES | PAIR_MEASURES | _BY_QUERY, {}),

@@ -505,8 +505,7 @@ class Cell(Record):
         """Identity of the random numbers: sizes, noise level, targets and estimators of paired cells may differ."""
         keys = self.data.key_distribution
         # By this name, whatever designs call it: drawn bits rest on it.
-        parameters = {"distribution": keys.kind} | keys.model_dump(exclude={"kind"})
-        law: dict[str, Any] = {"key_distribution": parameters}
+        law: dict[str, Any] = {"key_distribution": {"distribution": keys.kind} | keys.model_dump(exclude={"kind"})}
         if self.file_rows is not None:
             law["rows"] = self.file_rows.keys_digest
         if self.functions is not None and self.functions.independent:

@@ -107,8 +107,7 @@ class Choice(Record):
 
     def described(self) -> str:
         """Return the label by default."""
-        named = (name for name in type(self).model_fields if name in self.model_fields_set and name != "kind")
-        inside = _brief({name: getattr(self, name) for name in named})[1:-1]
+        inside = _brief({k: v for k, v in self if k in self.model_fields_set - {"kind"}})[1:-1]
         return f"{self.kind}({inside})" if inside else self.kind
 
 
@@ -185,8 +184,7 @@ def nearest(name: str, known: list[str]) -> str:
     words, *others = (sorted(re.split("[-_ ]", each.lower())) for each in (name, *known))
     same = [each for each, of in zip(known, others, strict=True) if of == words or each.rpartition(".")[2] == name]
     # Long names that share an ending may mean the opposite; of three letters, one typing error takes a third.
-    cutoff = 0.7 if len(name) > 3 else 0.6
-    return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), "")
+    return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=0.7 if len(name) > 3 else 0.6)), "")
 
 
 def path_of(steps: Iterable[str | int]) -> str:
