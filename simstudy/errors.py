@@ -30,13 +30,6 @@ class PrecisionWarning(UserWarning):
     """A run in Python ended before it had the precision, or the verdicts, that its design asks for."""
 
 
-def require_plain(name: str, text: str) -> None:
-    """Refuse a setting that would write more than one line into a job script, or steer a terminal."""
-    if found := STEERING.search(text):
-        fault = f"must be one line of text without control characters; U+{ord(found[0]):04X} is one"
-        raise UserError(f"{name} = {text!r}: {fault}")
-
-
 def require_extra(wanted: str, module: str, extra: str, otherwise: str = "") -> None:
     """Refuse what needs a module that is not installed, and name the extra that installs it."""
     if importlib.util.find_spec(module) is None:

@@ -29,7 +29,7 @@ from simstudy.design.settings.cell import OF_FUNCTIONS
 from simstudy.design.settings.functions import BY_VALUE, STAND_INS
 from simstudy.errors import UserError
 from simstudy.execution.folder import Folder
-from simstudy.execution.store import DEFAULT_OUTPUT, Store
+from simstudy.execution.store import DEFAULT_OUTPUT
 from simstudy.study import run
 
 GRID, FILES = "simulation", ("functions.py", "design.json")
@@ -149,16 +149,16 @@ def simulate(
     study.grid(GRID, levels, drop=dropped)
     for claim, entries in claims.items():
         study.claim(claim, **{"grid": GRID, "statement": claim, **entries})
-    store = Store(Folder(Path(output), (name,)))
-    place = store.folder / FILES[1]
-    head = store.files.read(FILES[0], MAX_CODE_BYTES) if FILES[0] in (names := store.files.names()) else b""
+    folder = Folder(Path(output), (name,))
+    place = folder.path / FILES[1]
+    head = folder.read(FILES[0], MAX_CODE_BYTES) if FILES[0] in (names := folder.names()) else b""
     if "design.toml" in names or ({*FILES} & {*names} and not head.startswith(STAND_INS.encode())):
-        raise UserError(f"{store.folder}: has a design or functions of your own; give another name, or another output")
+        raise UserError(f"{folder.path}: has a design or functions of your own; give another name, or another output")
     # A call that is refused writes nothing.
     written = read_design(study)._replace(place=str(place), path=place, functions=text)
     loaded = load_design(written, confirm=how.pop("confirm", None))
     for file, content in zip(FILES, (text, written.text), strict=True):
-        store.write_text(file, content)
+        folder.write(file, content.encode())
     return run(loaded, output=output, **how)
 
 

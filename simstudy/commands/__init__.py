@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import simstudy
-from simstudy.errors import UserError, require_extra, require_plain
+from simstudy.errors import STEERING, UserError, require_extra
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -74,9 +74,11 @@ def options(
         raise typer.Exit(2)
 
 
-def plain_path(path: Path) -> Path:
-    """Return a path that a terminal can show; another is refused."""
-    require_plain("output", str(path))
+def plain_path(option: typer.CallbackParam, path: Path) -> Path:
+    """Return a path, or refuse one that would write more than one line into a job script, or steer a terminal."""
+    if found := STEERING.search(str(path)):
+        fault = f"must be one line of text without control characters; U+{ord(found[0]):04X} is one"
+        raise UserError(f"{option.name} = {str(path)!r}: {fault}")
     return path
 
 
@@ -390,7 +392,9 @@ def judge(
     cluster: Annotated[str | None, typer.Option(help="Column that names groups of dependent units.")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave out units that lack a number.")] = False,
     looks: Annotated[str | None, typer.Option(help="`one` if the number of units was fixed; else `any`.")] = None,
-    page: Annotated[Path | None, typer.Option(help="Also write a page (HTML) to this file.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Also write a page (HTML) to this file.", callback=plain_path)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge claims about a table of your own numbers: one for each unit and condition, compared within units.
@@ -424,7 +428,7 @@ def judge(
     else:
         say(verdict_table(found.lines, "standard error", found.looks), *found.summary, *found.wanted)
     if page is not None and claims is not None:
-        written = write_page(found, plain_path(page), (numbers, claims))
+        written = write_page(found, page, (numbers, claims))
         if not as_json:
             say(f"page     {written}")
     raise typer.Exit(0 if all(line.as_expected for line in found.lines) else EXIT_NOT_AS_EXPECTED)
@@ -469,7 +473,9 @@ def _is_text(written: Any) -> bool:
 
 @app.command()
 def inspect(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or .npz of W_Q, W_K, states or weights.")],
+    model: Annotated[
+        Path, typer.Argument(help="Folder of a model, or .npz of W_Q, W_K, states or weights.", callback=plain_path)
+    ],
     output: Annotated[Path, typer.Option(help="Folder for heads.nc and heads.html.", callback=plain_path)],
     texts: Annotated[Path | None, typer.Option(help="Texts in UTF-8, one a line; at least four.")] = None,
     remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run Python code of the folder.")] = False,
@@ -479,12 +485,11 @@ def inspect(
     Attention is captured where the model computes it. Arrays: W_Q and W_K (layer, head, feature, dimension) with states
     (layer, text, token, feature), or weights (layer, text, head, query, key).
     """
-    from simstudy.design.files import open_regular, read_arrays
+    from simstudy.design.files import open_regular, read_arrays, read_text
     from simstudy.execution.store import Store
     from simstudy.report.heads import CAUTION, SOURCE_NAMES, answer, most_alike, reasons, scores, write_heads_page
     from simstudy.transformers.inspection import inspect_heads
 
-    require_plain("model", str(model))
     if model.suffix == ".npz":
         try:
             with open_regular(model, MAX_BYTES) as file:
@@ -495,7 +500,28 @@ def inspect(
         except (UserError, ValueError) as error:
             raise UserError(f"{model}: {error}") from None
     else:
-        found = inspect_heads(*_model(model, texts, remote_code))
+        if not (model / "config.json").is_file():
+            wanted = "save a model by model.save_pretrained"
+            raise UserError(f"{model}: neither .npz nor a folder with config.json; {wanted}")
+        if texts is None:
+            raise UserError("--texts: give a file with one text a line")
+        try:
+            lines = [line for line in read_text(texts, MAX_BYTES).splitlines() if line.strip()]
+        except UserError as error:
+            raise UserError(f"{texts}: {error}") from None
+        require_extra("a model", "transformers", "models")
+        from transformers import AutoModel, AutoTokenizer
+
+        how = {"local_files_only": True, "trust_remote_code": remote_code}  # nothing is loaded from elsewhere
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(model, **how)
+            loaded = AutoModel.from_pretrained(model, **how).eval()
+        except (OSError, ValueError, ImportError) as error:
+            raise UserError(f"{model}: {' '.join(str(error).split())}") from None
+        given = [tokenizer(line, return_tensors="pt", truncation=True) for line in lines]
+        if (different := len({tuple(each["input_ids"][0].tolist()) for each in given})) < 4:
+            raise UserError(f"{texts}: {different} texts differ in their tokens; give 4, as the tokenizer takes them")
+        found = inspect_heads(loaded, given)
     path = write_heads_page(found, Store(output), model.stem)
     say(answer(found))
     for layer, first, second, correlation in most_alike(found, 5):
@@ -506,32 +532,6 @@ def inspect(
     for reason in reasons(found):
         say(f"no theory: {reason}")
     say(f"data     {output / 'heads.nc'}", f"page     {path}")
-
-
-def _model(folder: Path, texts: Path | None, remote_code: bool) -> tuple[Any, Any]:
-    """A model of a folder, and what it takes of each text; nothing is loaded from elsewhere."""
-    from simstudy.design.files import read_text
-
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder}: neither .npz nor a folder with config.json; save a model by model.save_pretrained")
-    if texts is None:
-        raise UserError("--texts: give a file with one text a line")
-    try:
-        lines = [line for line in read_text(texts, MAX_BYTES).splitlines() if line.strip()]
-    except UserError as error:
-        raise UserError(f"{texts}: {error}") from None
-    require_extra("a model", "transformers", "models")
-    from transformers import AutoModel, AutoTokenizer
-
-    how = {"local_files_only": True, "trust_remote_code": remote_code}
-    try:
-        tokenizer, model = AutoTokenizer.from_pretrained(folder, **how), AutoModel.from_pretrained(folder, **how).eval()
-    except (OSError, ValueError, ImportError) as error:
-        raise UserError(f"{folder}: {' '.join(str(error).split())}") from None
-    given = [tokenizer(line, return_tensors="pt", truncation=True) for line in lines]
-    if (different := len({tuple(each["input_ids"][0].tolist()) for each in given})) < 4:
-        raise UserError(f"{texts}: {different} texts differ in their tokens; give 4, as the tokenizer takes them")
-    return model, given
 
 
 for command in app.registered_commands:  # listed by a whole sentence, however long

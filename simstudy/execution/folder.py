@@ -180,16 +180,14 @@ class Folder:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{self.path / name}: cannot be {what} ({reason}); {remedy}, and run again") from error
 
-    def _require_ours(self, name: str, folder: int, last: str, folders: bool = False) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._require(name, os.stat(last, dir_fd=folder, follow_symlinks=False), os.fstat(folder), folders)
-
-    def _require(self, name: str, found: os.stat_result, folder: os.stat_result | None, folders: bool = False) -> None:
+    def _require_ours(self, name: str, folder: int, at: str | int, folders: bool = False, writes: bool = True) -> None:
         """Refuse what is no regular file, and, where we write into a folder, a file that is neither its owner's."""
-        if not (stat.S_ISREG(found.st_mode) or (folders and stat.S_ISDIR(found.st_mode))):
-            raise _in_the_way(self.path / name, found.st_mode)
-        if folder is not None and found.st_uid not in (os.geteuid(), folder.st_uid):
-            raise UserError(f"{self.path / name}: belongs to another user; move it, or name another folder")
+        with contextlib.suppress(FileNotFoundError):
+            found = os.fstat(at) if isinstance(at, int) else os.stat(at, dir_fd=folder, follow_symlinks=False)
+            if not (stat.S_ISREG(found.st_mode) or (folders and stat.S_ISDIR(found.st_mode))):
+                raise _in_the_way(self.path / name, found.st_mode)
+            if writes and found.st_uid not in (os.geteuid(), os.fstat(folder).st_uid):
+                raise UserError(f"{self.path / name}: belongs to another user; move it, or name another folder")
 
     @contextlib.contextmanager
     def _file(self, name: str, flags: int) -> Iterator[int]:
@@ -202,7 +200,7 @@ class Folder:
                     self._require_ours(name, folder, last)
                 raise
             try:
-                self._require(name, os.fstat(opened), os.fstat(folder) if writes else None)
+                self._require_ours(name, folder, opened, writes=writes)
                 yield opened
             finally:
                 os.close(opened)

@@ -267,18 +267,14 @@ class RunState:
         counts = {"batches_computed": len(self._written), "batches_damaged": len(self._damaged)}
         return counts | self._meter.read()
 
-    @property
-    def status(self) -> Status:
-        """Where each cell stands as of the last look at it."""
+    def write_status(self, device: str = "") -> Status:
+        """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
         (done, expected, *_), left = self.standing, None
         if self.work_known and done > self._found:
             left = (expected - done) * (time.monotonic() - self._began) / (done - self._found)
         cells = tuple(account.status for account in self.accounts)
-        return Status(origin=self._origin, as_of=time.time(), seconds_left=left, cells=cells)
-
-    def write_status(self, device: str = "") -> Status:
-        """Write down, and return, where each cell stands; with a device also what the results rest on, once written."""
-        status = self.status.model_copy(update={"results": self._store.digest(device) if device else ""})
+        results = self._store.digest(device) if device else ""
+        status = Status(origin=self._origin, as_of=time.time(), seconds_left=left, cells=cells, results=results)
         self._store.files.write(STATUS_FILE, status.model_dump_json().encode(), flush=False)
         return status
 

@@ -1,11 +1,4 @@
-"""Batches and results on disk: what lies where in the folder of a study.
-
-Layout of a study folder::
-
-    batches/run  batches/3-of-8                  the batches that a run, or a share of it, has stored
-    results.nc  details.nc  report.html  figures/  verdicts.csv  comparisons.csv  cells.csv  provenance.json
-    .lock  .status.json  .report.json  .partial/ who writes here, how far that is, and what is not whole yet
-    confirmed/<digest>/                          the same with other random numbers (run --confirm)
+"""Batches and results on disk; `docs/results.md` says what lies where in the folder of a study.
 
 A file is written beside its place and renamed into it: a killed process leaves the whole file or none.  Batches are
 appended instead, and flushed to disk a second's worth at a time: what a loss of power spoils is computed again.  They
@@ -415,13 +408,9 @@ class Store:
             content = bytes(target.close())
         return self.files.write(name, (content, hashlib.sha256(content).hexdigest().encode()))
 
-    def write_text(self, name: str, text: str) -> Path:
-        """Store a text file of the study and return its path."""
-        return self.files.write(name, text.encode())
-
     def write_json(self, name: str, content: Any) -> Path:
         """Store plain data as JSON and return the path."""
-        return self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        return self.files.write(name, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Content of a JSON file; nothing if it is missing or no such file."""

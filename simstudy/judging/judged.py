@@ -26,7 +26,7 @@ from simstudy.design.load import parse, read_design, read_file
 from simstudy.design.settings.cell import MIN_BLOCKS, Coordinates, selected
 from simstudy.design.settings.records import DesignError, Line, Positive, Problem, Record, validated
 from simstudy.errors import UserError
-from simstudy.execution.store import Folder, Store
+from simstudy.execution.folder import Folder
 from simstudy.judging.table import Columns, Numbers, Table, numbers_of, table_of
 from simstudy.report.labels import level_name
 from simstudy.report.tables import comparison_frame, comparison_lines, count_verdicts, verdict_frame, verdict_lines
@@ -336,4 +336,4 @@ def write_page(found: Verdicts, path: Path, sources: tuple[Path, ...]) -> Path:
         "provenance": [(f"SHA-256 of {name}", digest) for name, digest in digests],
     }  # fmt: skip
     text = template("numbers.html").render(study=study, error_rate=LEVEL, max_rows=MAX_ROWS)
-    return Store(Folder(path.parent)).write_text(path.name, text)
+    return Folder(path.parent).write(path.name, text.encode())

@@ -43,20 +43,18 @@ def write_heads_page(found: xr.Dataset, store: Store, title: str) -> Path:
         axes.legend()
         picture = image(drawing)
     caption = "Effective heads of each layer ± 1.96 standard errors, over texts or queries of theory"
-    return store.write_text(
-        "heads.html",
-        template("heads.html").render(
-            title=printable(title),
-            found=found,
-            answer=answer(found),
-            caution=CAUTION,
-            figure=figure_of("effective-heads", caption, picture),
-            layers=layers,
-            alike=most_alike(found, 10),  # of many; all are in the data
-            agreement=[(name, *scores(found, source)) for source, name in SOURCE_NAMES.items()],
-            reasons=reasons(found),
-        ),
+    page = template("heads.html").render(
+        title=printable(title),
+        found=found,
+        answer=answer(found),
+        caution=CAUTION,
+        figure=figure_of("effective-heads", caption, picture),
+        layers=layers,
+        alike=most_alike(found, 10),  # of many; all are in the data
+        agreement=[(name, *scores(found, source)) for source, name in SOURCE_NAMES.items()],
+        reasons=reasons(found),
     )
+    return store.files.write("heads.html", page.encode())
 
 
 def answer(found: xr.Dataset) -> str:

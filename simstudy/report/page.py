@@ -167,7 +167,7 @@ def gather(designs: Iterable[Path], profile: str, output: Path, trust: Iterable[
         headline=tables.count_verdicts(verdicts),
         error_rate=LEVEL,
     )
-    return Store(output).write_text(f"report-{profile}.html", page)
+    return Store(output).files.write(f"report-{profile}.html", page.encode())
 
 
 def template(name: str) -> jinja2.Template:

@@ -32,7 +32,7 @@ def test_status_written__is_that_of_all_batches_by_whatever_path_the_design_is_g
     design, store = finished
     run_state = RunState(design, store, **rules_of(design))
     run_state.first_tasks()
-    found, wanted = read_status(design, store), run_state.status
+    found, wanted = read_status(design, store), run_state.write_status()
     assert found.finished == 6 and found.as_of <= wanted.as_of
     assert found.cells == wanted.cells and found.cells[0].mcse > 0.0
     assert is_done(found, store, "cpu") and not is_done(found, store, "cuda")
@@ -182,7 +182,7 @@ def test_time_left__is_that_of_the_work_that_is_missing(tmp_path, monkeypatch):
     ):
         work[:2] = done, expected
         monkeypatch.setattr(RunState, "work_known", known)
-        told.append(run_state.status.seconds_left)
+        told.append(run_state.write_status().seconds_left)
     assert told == [None, None, 15.0, 0.0]
 
 

@@ -205,7 +205,7 @@ def test_precision_that_is_missed__is_told(tmp_path):
     for account, mcse in zip(state.accounts, (0.1, 0.2, 0.01, 0.01, 0.01, 0.01), strict=True):
         account.done = account.target
         account.performance = Performance({"mse": 1.0}, {"mse": mcse}, {"mse": np.array([0.2])}, {}, 64, 64, 0)
-    status = state.status
+    status = state.write_status()
     assert missed_line(status, design) == (
         "2 cells short of the target, furthest angles: angle = 0.0, bandwidth = 1.0: MCSE of mse 0.2, target 0.05, "
         "ceiling of 512 replicates; raise max_replicates to go on"
@@ -219,13 +219,13 @@ def test_precision_that_is_missed__is_told(tmp_path):
 def test_table_of_very_many_cells__has_those_furthest_from_what_is_wanted(tmp_path, monkeypatch):
     design = loaded(tmp_path)
     state = RunState(design, Store(tmp_path))
-    assert [*progress.status_table(state.status, design).columns[0].cells] == ["", *"012345"]
+    assert [*progress.status_table(state.write_status(), design).columns[0].cells] == ["", *"012345"]
     monkeypatch.setattr(progress, "MOST_ROWS", 3)
     for account, ratio in zip(state.accounts, (0.9, 0.2, 1.4, 0.3, 0.0, 0.0), strict=True):
         account.done = account.target
         precise = Performance({"mse": 1.0}, {"mse": 0.05 * ratio}, {}, {}, 0, account.done, 64, 0)
         account.performance = precise if ratio else None
     state.accounts[4].done = 0
-    table = progress.status_table(state.status, design)
+    table = progress.status_table(state.write_status(), design)
     assert [*table.columns[0].cells] == ["", "2", "4", "5", ""]
     assert [*table.columns[1].cells][-1] == "3 cells nearer to their target: see --json"
