@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from simstudy.attention.functions import AddressedDraw
+from simstudy.data.heads import key_projections, query_points, query_projections
 from simstudy.design.contents import read_contents
 from simstudy.design.document import Design, PlannedCell, Precision
 from simstudy.design.load import Source, load_design
 from simstudy.design.settings.cell import TABLE_OF, Cell
 from simstudy.design.settings.records import DesignError
 from simstudy.errors import UserError
+from simstudy.replicates.batch import simulate_batch
+from simstudy.replicates.population import measured
+from simstudy.replicates.replay import replay
 from simstudy.results import cells_of
 from simstudy.study import complete
 
@@ -115,8 +120,6 @@ order = { title = "Wrong pairs", kind = "ordering", grid = "angles", y = "mse" }
 
 def arrays_of(cell: Cell) -> tuple[Any, Any, Any]:
     """What theories take beside a cell: projections of keys and of queries, and query points."""
-    from simstudy.data.heads import key_projections, query_points, query_projections
-
     return key_projections(cell), query_projections(cell), query_points(cell)
 
 
@@ -125,21 +128,15 @@ def planned(cell: Cell, grid: str = "g", *, exact: bool = True) -> PlannedCell:
 
 
 def batches_of(cell: Cell, count: int) -> list[Any]:
-    from simstudy.replicates.batch import simulate_batch
-
     return [simulate_batch([cell], batch)[0] for batch in range(count)]
 
 
 def estimated(cell: Cell, n_batches: int = 1) -> Any:
-    from simstudy.replicates.population import measured
-
     return measured(cell, batches_of(cell, n_batches))
 
 
 def solved(cell: Cell, mechanism: dict[str, Any], replicate: int) -> tuple[Any, Any]:
     """Naive means (q, h) and Gram matrices (q, h, g) of one replicate, from what its replay shows."""
-    from simstudy.replicates.replay import replay
-
     seen = replay(cell, replicate)
     keys = np.einsum("jn,hjk->hnk", seen["keys"], seen["key_projections"])
     points = np.einsum("qj,hjk->qhk", seen["query_points"], seen["query_projections"])
@@ -189,6 +186,4 @@ def functions_of(study: str) -> dict[str, Any]:
 
 def Draw(count: int, seed: int = 0) -> Any:
     """Random numbers of some replicates, as functions of studies take them."""
-    from simstudy.attention.functions import AddressedDraw
-
     return AddressedDraw(f"{seed:032x}", 0, count)

@@ -13,7 +13,7 @@ import dask
 import hypothesis
 import pytest
 import xarray as xr
-from builders import write_design
+from builders import run, write_design
 from builders_results import build_design, build_results
 from commands import PRINTED, forks
 
@@ -38,8 +38,6 @@ class Finished(NamedTuple):
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """`builders.DESIGN`, run once for all tests of a worker; tests that change its files have a copy."""
-    from builders import run
-
     path = write_design(tmp_path_factory.mktemp("design"))
     design, output = load_design(path), tmp_path_factory.mktemp("tiny")
     results = run(design, output=output, executor="serial")

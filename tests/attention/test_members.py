@@ -7,6 +7,7 @@ from builders import RIDGE, estimated, minimal_cell
 from simstudy.attention import members_of
 from simstudy.attention.combinations import combine_heads, fit_weights
 from simstudy.attention.learners.trained import loss_and_gradient, tokens_of, train
+from simstudy.data.addresses import Role, normals, uniforms
 from simstudy.data.heads import key_projections, query_points
 from simstudy.data.shared import SharedData
 
@@ -107,8 +108,6 @@ def test_trees__are_those_of_the_data_and_of_the_number_of_the_replicate(learner
 
 
 def naive_colony(cell, replicate):
-    from simstudy.data.addresses import Role, normals, uniforms
-
     q, n_ants, s = np.array([10.0, 8.0, 6.0, 4.0, 2.0]), cell.heads.n_heads, cell.estimator.learner
     luck = uniforms(cell.data_id, Role.LEARNER, replicate, 1, cell.data.n_keys, 2 * n_ants)[0]
     noise = normals(cell.data_id, Role.NOISE, replicate, 1, cell.data.n_keys, n_ants)[0]

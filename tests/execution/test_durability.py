@@ -20,7 +20,7 @@ from stored import FOLDER, batches, flip, overwrite, remove
 
 from simstudy import plan
 from simstudy.errors import UserError
-from simstudy.execution import provenance
+from simstudy.execution import executors, provenance
 from simstudy.execution.provenance import PACKAGE, engine, identity_of
 from simstudy.execution.state import RunState
 from simstudy.execution.store import entry_of, payloads, store_of
@@ -35,8 +35,6 @@ def design(tiny, tmp_path):
 
 def computed(monkeypatch) -> list[tuple]:
     """List the batches that are computed from now on, by cell and number."""
-    from simstudy.execution import executors
-
     calls: list[tuple] = []
     original = executors.simulate_batch
 

@@ -15,6 +15,7 @@ import dask
 import pytest
 from builders import DESIGN, edited, minimal_cell, refuses, write_design
 from commands import forks, simstudy
+from distributed import LocalCluster
 
 from simstudy.errors import UserError
 from simstudy.execution import clusters, executors
@@ -123,9 +124,6 @@ def test_estimate_of_memory__is_what_a_batch_takes(settings):
 
 
 def test_memory_of_dask_and_of_jobs__is_what_they_were_given(tmp_path, monkeypatch):
-    import dask
-    from distributed import LocalCluster
-
     clusters.job_script(Jobs(2, tmp_path))  # dask-jobqueue brings its defaults
     seen = []
 

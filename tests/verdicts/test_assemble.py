@@ -75,7 +75,6 @@ def test_exact_theory__agrees_with_monte_carlo_in_its_error_and_has_a_far_smalle
         assert (abs(z) < 4.5).all(), f"{name}: {z.values}"
     control = inside.mse.sel(source="empirical") - 1.3 * inside.mse.sel(source="exact")
     assert (abs(control / inside.mse_mcse) > 4.5).all()
-
     for name in ("mse", "ensemble_variance", "squared_bias"):
         numerical = inside[f"{name}_numerical_error"]
         assert (numerical > 0).all() and (numerical < 1e-3 * inside[f"{name}_mcse"]).all()
