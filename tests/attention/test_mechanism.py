@@ -162,14 +162,8 @@ def test_what_can_be_together__is_not_refused():
 
 
 EQUICORRELATED = {"kind": "gaussian", "structure": "equicorrelated", "correlation": 0.6}
-IN_TIME = {"kind": "autoregressive", "coefficient": 0.5}
-KEYS = [
-    "gaussian",
-    EQUICORRELATED,
-    EQUICORRELATED | {"structure": "autoregressive"},
-    {"kind": "student_t", "df": 5},
-    IN_TIME,
-]
+KEYS = ["gaussian", EQUICORRELATED, EQUICORRELATED | {"structure": "autoregressive"}]
+KEYS += [{"kind": "student_t", "df": 5}, {"kind": "autoregressive", "coefficient": 0.5}]
 
 
 @pytest.mark.parametrize(("keys", "d"), [*((keys, 10) for keys in KEYS), ("gaussian", 5)])
@@ -266,28 +260,16 @@ def test_query_correlation__by_hand():
 N = 21
 SEEN = np.random.default_rng(7).random((6, N)) < 0.4
 SEEN[3] = SEEN[0]
-MASKS = {
-    "causal": {"mask": "causal"},
-    "banded": {"mask": {"kind": "banded", "width": 4}},
-    "file": {"mask": {"kind": "file", "path": "mask.npy"}},
-}
-VISIBLE = {
-    "causal": [[key < np.ceil((q + 1) * N / 6) for key in range(N)] for q in range(6)],
-    "banded": [[np.ceil((q + 1) * N / 6) - 4 <= key < np.ceil((q + 1) * N / 6) for key in range(N)] for q in range(6)],
-    "file": SEEN.tolist(),
-}
-UNDER_MASKS = {
-    "softmax": {},
-    "dot product": {"logits": "dot_product"},
-    "entmax": {"normaliser": {"kind": "entmax", "power": 2}},
-    "compact": {"normaliser": {"kind": "compact", "power": 1, "window": 9.0}},
-    "product": {"combination": {"kind": "product", "logits": "sum"}},
-}
+KEY, END = np.arange(N), np.ceil(np.arange(1, 7) * N / 6)[:, None]
+MASKS = {"causal": "causal", "banded": {"kind": "banded", "width": 4}, "file": {"kind": "file", "path": "mask.npy"}}
+VISIBLE = {"causal": KEY < END, "banded": (END - 4 <= KEY) & (KEY < END), "file": SEEN}
+UNDER_MASKS = {name: MECHANISMS[name] for name in ("entmax", "product")} | {"softmax": {}, "dot product": DOT}
+UNDER_MASKS["compact"] = {"normaliser": {"kind": "compact", "power": 1, "window": 9.0}}
 
 
 def masked_cell(mask, **settings):
     base = {"n_keys": N, "regression": "linear", "queries": SIX_QUERIES, "noise_sd": 0.5}
-    cell = minimal_cell(**base | MASKS.get(mask, {}) | settings)
+    cell = minimal_cell(**base | {"mask": MASKS.get(mask, "none")} | settings)
     contents = tuple("".join("01"[int(key)] for key in row) for row in SEEN) if mask == "file" else None
     return cell.model_copy(update={"file_mask": contents})
 
