@@ -79,26 +79,23 @@ def test_failures__are_told_by_method_and_measures_also_of_common_data_sets():
     assert narrow == np.mean(np.abs(RELHAZ.theta_Cox + 0.5) <= stats.t(48).ppf(0.95) * RELHAZ.se_Cox)
 
 
-@pytest.mark.parametrize(
-    ("change", "how", "message"),
-    [
-        (lambda t: t, {"reference": "Weibull"}, "reference = 'Weibull': no method of the table; known: Cox, Exp"),
-        (lambda t: pd.concat([t, t[:1]]), {}, "two rows with dataset = 0, estimator = Cox; leave one of them"),
-        (lambda t: t, {"estimate": "b"}, "'b': no column of the table; it has dataset, theta, se, model"),
-        (lambda t: t, {"se": "b"}, "'b': no column of the table"),
-        (lambda t: t.assign(estimate=0.0), {}, "'estimate': a column beside 'theta', which is the estimate; drop or"),
-        (lambda t: t.assign(rate=[0.5] * 198 + [None] * 2), {}, "rate: empty in 2 rows; fill it, or drop the column"),
-        (lambda t: t.assign(seconds=np.arange(200.0)), {}, "seconds: another level in nearly every row, so"),
-        (lambda t: t.assign(coverage=1), {}, "coverage: the name of a measure, and of no factor; rename or drop the"),
-        (lambda t: t.assign(theta="x"), {}, "estimate: of type .*, no real numbers .'x' is none"),
-        (lambda t: t[:0], {}, "table: a DataFrame; give a pandas.DataFrame with rows .of polars: to_pandas"),
-        (lambda t: t.to_dict("records"), {}, "table: a list; give a pandas.DataFrame"),
-        (lambda t: t, {"level": 95}, "level = 95: must be between 0 and 1"),
-        (lambda t: t.assign(nu="5"), {"df": "nu"}, "nu: of type str, no real numbers"),
-        (lambda t: t.assign(lower=0.0), {}, "'upper': no column of the table; it has dataset, "),
-        (lambda t: t.assign(reject=0.04), {}, "reject: neither 0 nor 1 in some row; give 1 where the test rejects"),
-    ],
-)
+@pytest.mark.parametrize("change, how, message", [
+    (lambda t: t, {"reference": "Weibull"}, "reference = 'Weibull': no method of the table; known: Cox, Exp"),
+    (lambda t: pd.concat([t, t[:1]]), {}, "two rows with dataset = 0, estimator = Cox; leave one of them"),
+    (lambda t: t, {"estimate": "b"}, "'b': no column of the table; it has dataset, theta, se, model"),
+    (lambda t: t, {"se": "b"}, "'b': no column of the table"),
+    (lambda t: t.assign(estimate=0.0), {}, "'estimate': a column beside 'theta', which is the estimate; drop or"),
+    (lambda t: t.assign(rate=[0.5] * 198 + [None] * 2), {}, "rate: empty in 2 rows; fill it, or drop the column"),
+    (lambda t: t.assign(seconds=np.arange(200.0)), {}, "seconds: another level in nearly every row, so"),
+    (lambda t: t.assign(coverage=1), {}, "coverage: the name of a measure, and of no factor; rename or drop the"),
+    (lambda t: t.assign(theta="x"), {}, "estimate: of type .*, no real numbers .'x' is none"),
+    (lambda t: t[:0], {}, "table: a DataFrame; give a pandas.DataFrame with rows .of polars: to_pandas"),
+    (lambda t: t.to_dict("records"), {}, "table: a list; give a pandas.DataFrame"),
+    (lambda t: t, {"level": 95}, "level = 95: must be between 0 and 1"),
+    (lambda t: t.assign(nu="5"), {"df": "nu"}, "nu: of type str, no real numbers"),
+    (lambda t: t.assign(lower=0.0), {}, "'upper': no column of the table; it has dataset, "),
+    (lambda t: t.assign(reject=0.04), {}, "reject: neither 0 nor 1 in some row; give 1 where the test rejects"),
+])  # fmt: skip
 def test_mistakes_in_a_table__are_told_in_one_line(change, how, message):
     refuses(message, measured, change(long(RELHAZ)), **how)
 

@@ -192,7 +192,7 @@ def square_expectation(function: Function, means: Array, covariance: Array) -> A
     even = polynomial_mean(function, means, covariance)[:, None] - np.sum(
         (shifts @ function.curvature) * shifts, axis=1
     )
-    odd = (function.gradient + 2 * means @ function.curvature) @ shifts.T
+    odd = shifts @ function.gradient + 2 * means @ (function.curvature @ shifts.T)
     total = total + 2 * (real * even - imaginary * odd) @ np.exp(-halves)
     # Angles add up, so that sines and cosines of each wave do instead of those of each pair:
     # Re a Re b = Re(a b + a conj(b)) / 2, and |k +- l|^2 / 2 in the exponents of their expectations.

@@ -52,8 +52,8 @@ class Heads:
         if self.logits == "dot_product":
             # Esscher transform: weighting N(0, S) by exp(k.z) moves its mean to S k and leaves S.
             pulled_back = np.matmul(self.projected_queries, self.projections.mT) / self.bandwidth**2
-            shift = sum(pulled_back[h] for h in factors)
-            means = shift @ covariance
+            moved = pulled_back @ covariance
+            shift, means = (sum(each[h] for h in factors) for each in (pulled_back, moved))
             log_mass = 0.5 * np.sum(means * shift, axis=-1)
             return TiltedKeys(log_mass, means, np.broadcast_to(covariance, (len(means), *covariance.shape)))
         # A Gaussian kernel is, up to a factor, the likelihood of observing c = W'X + N(0, b^2 I):

@@ -34,15 +34,15 @@ N_RANDOMISATIONS = 8
 LOG2_FEWEST, LOG2_MOST = 7, 13
 """Points of one randomisation: twice as many as long as the error of E L counts, and the work allows."""
 WORK = 3e6
-"""Most pairs of heads times squared terms of the regression function times points, of one cell: about a second."""
+"""Most pairs of heads times points times squared terms of m, or a tenth of the features, of one cell: some seconds."""
 COUNTS = 0.25
 """Share of the error of a measure above which that of E L counts."""
 CUT = 16.0
 """An average of outcomes errs by no more than some four standard deviations of them: L is cut at their square."""
 FARTHEST = 6.0
 """Standard errors by which L at the draws may miss its expectation: beyond, points count that draws have not met."""
-AT_ONCE = 1 << 13
-"""Query points that theory is evaluated at together, which bounds memory."""
+AT_ONCE, NUMBERS = 1 << 13, 1 << 24
+"""Most query points, and numbers, that theory is evaluated at together, which bounds memory."""
 
 
 class QueryControl:
@@ -56,12 +56,12 @@ class QueryControl:
         slow = {each.grid for each in planned if applies(each.cell) and _log2_most(each.cell) < LOG2_FEWEST}
         self._left_off = {each.cell for each in planned if each.grid in slow}
 
-    def __call__(self, cell: Cell, performance: Performance) -> Performance:
-        """Return the performance of a cell with errors over the population as the control leaves them."""
+    def __call__(self, cell: Cell, performance: Performance, first: int = 0) -> Performance:
+        """Return the performance of a cell, by batches from the ``first`` on, as the control leaves it."""
         most = _log2_most(cell) if applies(cell) and cell not in self._left_off else 0
         if most < LOG2_FEWEST or performance.n_blocks != len(performance.contribution["mse"]):
             return performance
-        points = np.concatenate([query_points(cell.in_batch(batch)) for batch in range(performance.n_blocks)])
+        points = np.concatenate([query_points(cell.in_batch(first + batch)) for batch in range(performance.n_blocks)])
         at_points = _theory(cell, points)
         drawn = {name: each.reshape(performance.n_blocks, -1).mean(axis=1) for name, each in at_points.items()}
         for log2 in range(LOG2_FEWEST, most + 1):
@@ -92,17 +92,17 @@ def _normal_points(n_features: int, count: int) -> Array:
 
 def _log2_most(cell: Cell) -> int:
     n_terms = 1 + len(regression_function(cell.data.regression, cell.data.n_features).amplitudes)
-    n_pairs = cell.heads.n_heads * (cell.heads.n_heads + 1) / 2
-    return min(LOG2_MOST, int(np.log2(WORK / (N_RANDOMISATIONS * n_pairs * n_terms**2))))
+    of_point = cell.heads.n_heads * (cell.heads.n_heads + 1) / 2 * max(n_terms**2, cell.data.n_features / 10)
+    return min(LOG2_MOST, int(np.log2(WORK / (N_RANDOMISATIONS * of_point))))
 
 
 def applies(cell: Cell) -> bool:
     """True if leading order is derived for a cell whose query points alone are a population, and pays."""
     estimator = cell.estimator
-    if cell.data.regression.kind == "zero" or any(cell.own):
-        return False
     return (
         cell.population == ("queries",)
+        and cell.data.regression.kind != "zero"
+        and not cell.own
         and estimator.plain
         and estimator.mask.kind == "none"
         and estimator.learner.kind == "nadaraya_watson"
@@ -124,10 +124,10 @@ def _theory(cell: Cell, points: Array) -> dict[str, Array]:
     # What heads do is the same whatever combines them, and cells that differ in this follow one another.
     uniform = cell.estimator.model_copy(update={"combination": KnownCombination(kind="uniform")})
     heads = cell if product else cell.model_copy(update={"estimator": uniform})
-    parts = []
-    for start in range(0, len(points), AT_ONCE):
+    parts, at_once = [], max(1, min(AT_ONCE, NUMBERS // (data.n_features * cell.heads.n_heads**2)))
+    for start in range(0, len(points), at_once):
         with np.errstate(all="ignore"):
-            prediction = _of_heads(heads, points[start : start + AT_ONCE].tobytes())
+            prediction = _of_heads(heads, points[start : start + at_once].tobytes())
             most = CUT * max(1.0, np.abs(weights).sum()) ** 2 * (prediction.target**2 + mean_square)
             measures = measures_by_query(prediction, weights)
         limits = {name: 1.0 if name == "correlation" else most for name in CONTROLLED}

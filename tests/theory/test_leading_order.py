@@ -79,15 +79,12 @@ def against_exact(target, logits, bandwidth, query, n_keys):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    ("logits", "bandwidth", "query", "n_keys"),
-    [
-        ("distance", 0.3, 0.0, 150),
-        ("distance", 0.5, 2.0, 400),
-        ("distance", 1.0, 3.0, 300),
-        ("dot_product", 1.0, 1.0, 1500),
-    ],
-)
+@pytest.mark.parametrize("logits, bandwidth, query, n_keys", [
+    ("distance", 0.3, 0.0, 150),
+    ("distance", 0.5, 2.0, 400),
+    ("distance", 1.0, 3.0, 300),
+    ("dot_product", 1.0, 1.0, 1500),
+])  # fmt: skip
 def test_next_term_is_the_error_of_the_leading_variance(target, logits, bandwidth, query, n_keys):
     prediction, variance_error, mean_error = against_exact(target, logits, bandwidth, query, n_keys)
     assert prediction.reason == ""
@@ -126,15 +123,12 @@ REDRAWN = make_cell().heads.model_copy(update={"arrangement": "haar_redrawn"})
 OTHER_KEYS = s.SphereKeys(kind="sphere"), s.StudentKeys(kind="student_t", df=5.0), s.MixtureKeys(kind="mixture")
 
 
-@pytest.mark.parametrize(
-    ("method", "cell", "said"),
-    [
-        # A matrix that rounding makes singular ended the run as a defect.
-        (leading_order, make_cell(bandwidth=1e-9), "3 of 3 queries"),
-        *((leading_order, make_cell(key_distribution=keys), keys.kind) for keys in OTHER_KEYS),
-        *((each, make_cell().model_copy(update={"heads": REDRAWN}), "redrawn") for each in METHODS),
-    ],
-)
+@pytest.mark.parametrize("method, cell, said", [
+    # A matrix that rounding makes singular ended the run as a defect.
+    (leading_order, make_cell(bandwidth=1e-9), "3 of 3 queries"),
+    *((leading_order, make_cell(key_distribution=keys), keys.kind) for keys in OTHER_KEYS),
+    *((each, make_cell().model_copy(update={"heads": REDRAWN}), "redrawn") for each in METHODS),
+])  # fmt: skip
 def test_cells_without_theory_are_blank_with_the_reason(method, cell, said):
     prediction = method(cell, directions(0, 90), directions(0, 90), QUERIES)
     assert prediction.bias.shape == (3, 2) and prediction.covariance.shape == (3, 2, 2)
@@ -142,15 +136,12 @@ def test_cells_without_theory_are_blank_with_the_reason(method, cell, said):
     assert np.isfinite(prediction.target).all() and said in prediction.reason
 
 
-@pytest.mark.parametrize(
-    ("regression", "said"),
-    [
-        (s.Linear(kind="linear", coefficients=(1.0, 1.0, 1.0)), "3 coordinates"),
-        # A list of that length would not fit in memory.
-        (s.Additive(kind="additive", n_active=10**12), "n_active is 10{12},"),
-        (s.Interaction(kind="interaction", coordinates=(1, 10**12)), r"coordinates \(1, 10{12}\)"),
-    ],
-)
+@pytest.mark.parametrize("regression, said", [
+    (s.Linear(kind="linear", coefficients=(1.0, 1.0, 1.0)), "3 coordinates"),
+    # A list of that length would not fit in memory.
+    (s.Additive(kind="additive", n_active=10**12), "n_active is 10{12},"),
+    (s.Interaction(kind="interaction", coordinates=(1, 10**12)), r"coordinates \(1, 10{12}\)"),
+])  # fmt: skip
 def test_functions_of_absent_features_are_refused(regression, said):
     heads = directions(0, 90)
     for method in METHODS:
@@ -231,17 +222,14 @@ def test_empty_window_rate__is_the_share_of_samples_without_a_key():
     assert empty_window_rate(relu, *arrays_of(relu)[1:])[0] == pytest.approx(rate)
 
 
-@pytest.mark.parametrize(
-    ("settings", "word"),
-    [
-        ({"normaliser": {"kind": "entmax", "power": 2}}, "fixed bandwidth"),
-        ({"normaliser": {"kind": "top_k", "k": 9}}, "fixed bandwidth"),
-        ({"regression": "linear"}, "m = c|x|²"),
-        ({"arrangement": "haar"}, "aligned or orthogonal"),
-        ({"key_distribution": "sphere"}, "standard normal"),
-        ({"normaliser": {"kind": "compact", "power": 1, "window": 0.3}}, "effective sample size"),
-    ],
-)
+@pytest.mark.parametrize("settings, word", [
+    ({"normaliser": {"kind": "entmax", "power": 2}}, "fixed bandwidth"),
+    ({"normaliser": {"kind": "top_k", "k": 9}}, "fixed bandwidth"),
+    ({"regression": "linear"}, "m = c|x|²"),
+    ({"arrangement": "haar"}, "aligned or orthogonal"),
+    ({"key_distribution": "sphere"}, "standard normal"),
+    ({"normaliser": {"kind": "compact", "power": 1, "window": 0.3}}, "effective sample size"),
+])  # fmt: skip
 def test_where_theory_does_not_apply__it_says_why(settings, word):
     _, prediction, _ = compact(**settings)
     assert word in prediction.reason and np.isnan(prediction.bias).all()

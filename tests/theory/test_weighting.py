@@ -71,16 +71,13 @@ def test_cancelling_errors_leave_no_risk_where_the_pseudo_inverse_does():
     np.testing.assert_allclose(singular.weights, ridged.weights, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("moment", "word"),
-    [
-        (np.array([[1.0, np.nan], [np.nan, 1.0]]), "finite"),
-        (np.array([[1.0, 0.5], [0.0, 1.0]]), "symmetric"),
-        (np.ones((2, 3)), r"shape \(2, 3\); give \(H, H\)"),
-        (np.ones(1), r"shape \(1,\); give \(H, H\)"),
-        (np.array([[1.0, 2.0], [2.0, 1.0]]), "semidefinite"),
-    ],
-)
+@pytest.mark.parametrize("moment, word", [
+    (np.array([[1.0, np.nan], [np.nan, 1.0]]), "finite"),
+    (np.array([[1.0, 0.5], [0.0, 1.0]]), "symmetric"),
+    (np.ones((2, 3)), r"shape \(2, 3\); give \(H, H\)"),
+    (np.ones(1), r"shape \(1,\); give \(H, H\)"),
+    (np.array([[1.0, 2.0], [2.0, 1.0]]), "semidefinite"),
+])  # fmt: skip
 def test_what_is_no_moment_matrix_is_refused(moment, word):
     refuses(word, w.optimal_weights, moment, error=ValueError)
     with pytest.raises(ValueError, match="within = 'x'; give one of affine, simplex, front_greater"):

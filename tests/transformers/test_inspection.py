@@ -187,19 +187,16 @@ def test_errors_of_theory__are_those_of_the_choice_of_queries():
         np.testing.assert_allclose(stated.values[moving] / seen.values[moving], 1.0, atol=0.6)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "states", "said"),
-    [
-        ({"W_Q": W["W_Q"]}, STATES, "arrays W_Q; give W_Q and W_K"),
-        ({**W, "W_V": 1}, STATES, "give W_Q and W_K"),
-        (W, STATES[:, :3], "3 texts; give at least 4"),
-        (W, STATES[..., :5], "states of 5 features, heads of 8"),
-        (W, STATES[0], "give .layer, head, feature, dimension. twice"),
-        (W, np.where(STATES > 3, np.nan, STATES), "W_Q, W_K or states hold NaN or infinity; give finite numbers"),
-        ({"weights": np.ones((2, 3))}, None, "weights have shape"),
-        ({"weights": np.ones((1, 4, 2, 3, 3))}, None, "for each query of sum 1 at most"),
-    ],
-)
+@pytest.mark.parametrize("arrays, states, said", [
+    ({"W_Q": W["W_Q"]}, STATES, "arrays W_Q; give W_Q and W_K"),
+    ({**W, "W_V": 1}, STATES, "give W_Q and W_K"),
+    (W, STATES[:, :3], "3 texts; give at least 4"),
+    (W, STATES[..., :5], "states of 5 features, heads of 8"),
+    (W, STATES[0], "give .layer, head, feature, dimension. twice"),
+    (W, np.where(STATES > 3, np.nan, STATES), "W_Q, W_K or states hold NaN or infinity; give finite numbers"),
+    ({"weights": np.ones((2, 3))}, None, "weights have shape"),
+    ({"weights": np.ones((1, 4, 2, 3, 3))}, None, "for each query of sum 1 at most"),
+])  # fmt: skip
 def test_arrays_that_do_not_fit__are_refused(arrays, states, said):
     refuses(said, inspect_heads, arrays, states)
 

@@ -263,3 +263,13 @@ def test_cells_of_one_grid__are_controlled_together_or_not_at_all():
     assert QueryControl()(one, performance) is not performance
     assert QueryControl([planned(one), planned(many)])(one, performance) is performance
     assert QueryControl([planned(one), planned(many, "other")])(one, performance) is not performance
+
+
+def test_theory_of_many_features__is_evaluated_in_pieces_at_fewer_points(monkeypatch):
+    cell, points = random_points(n_keys=60), np.random.default_rng(0).normal(size=(50, 6))
+    whole = query_control._theory(cell, points)
+    monkeypatch.setattr(query_control, "NUMBERS", 7 * 6 * cell.heads.n_heads**2)
+    for name, values in query_control._theory(cell, points).items():
+        np.testing.assert_allclose(values, whole[name], rtol=1e-12)
+    few, many = (query_control._log2_most(random_points(n_features=d)) for d in (6, 4096))
+    assert few == query_control.LOG2_MOST > many

@@ -178,14 +178,11 @@ def test_claims_away_from_the_boundary__are_decided(setting, verdict, least_powe
     assert getattr(found, verdict) >= least_power
 
 
-@pytest.mark.parametrize(
-    ("name", "truth", "law", "studies", "looks"),
-    [
-        ("tie", [0.0] * 4, "normal", 100, (64, 128)),
-        ("skewed", [0.0] * 2, "exponential", 100, (64, 128)),
-        *(rare(f"set of {truth}", truth, "normal", STUDIES, LOOKS) for truth in ([0.0] * 4, [0.0, 1.0, 1.0, 1.0])),
-    ],
-)
+@pytest.mark.parametrize("name, truth, law, studies, looks", [
+    ("tie", [0.0] * 4, "normal", 100, (64, 128)),
+    ("skewed", [0.0] * 2, "exponential", 100, (64, 128)),
+    *(rare(f"set of {truth}", truth, "normal", STUDIES, LOOKS) for truth in ([0.0] * 4, [0.0, 1.0, 1.0, 1.0])),
+])  # fmt: skip
 def test_sets_of_possible_optima__hold_the_optimum_at_all_looks(name, truth, law, studies, looks):
     found = rates(least(name, truth, law=law), studies, 1.0, looks)
     print(f"{name}: left at some of {len(looks)} looks in {found.left:.2%}")

@@ -365,14 +365,11 @@ def at_edge(settings: dict[str, Any]) -> Cell | None:
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize(
-    ("draw", "count", "source", "measures", "allowed"),
-    [
-        (near_leading, 40, "leading", ("mean_variance", "ensemble_variance", "mse"), NEXT_TERM_LIMIT),
-        (near_compact, 24, "leading", ("mean_variance", "ensemble_variance"), NEXT_TERM_LIMIT),
-        (near_exact, 16, "exact", ("mean_variance", "mse"), 0.0),
-    ],
-)
+@pytest.mark.parametrize("draw, count, source, measures, allowed", [
+    (near_leading, 40, "leading", ("mean_variance", "ensemble_variance", "mse"), NEXT_TERM_LIMIT),
+    (near_compact, 24, "leading", ("mean_variance", "ensemble_variance"), NEXT_TERM_LIMIT),
+    (near_exact, 16, "exact", ("mean_variance", "mse"), 0.0),
+])  # fmt: skip
 def test_theory_holds_up_to_its_edge(draw, count, source, measures, allowed):
     """Simulation over theory, minus 1, is within what the theory allows, up to what simulation can tell."""
     n_edges, found = 0, []

@@ -298,17 +298,14 @@ def test_narrow_heads__are_blank_with_the_reason():
     assert [logit_moments([[float(slope**2)]], 20).reason == "" for slope in (78, 79)] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("covariance", "n_keys", "known", "said"),
-    [
-        ([[1.0, 2.0], [2.0, 1.0]], 5, None, "eigenvalue"),
-        ([[1.0]], 0, None, "n_keys = 0"),
-        ([[1.0]], 2.5, None, "n_keys = 2.5"),
-        ([["a"]], 2, None, "dtype"),
-        ([[1.0]], 2, [1.0], "known has shape"),
-        ([[1.0]], 2, [[np.inf]], "finite"),
-        ([[1.0]], 2, [[1.0], [2.0]], "H = 1"),
-    ],
-)
+@pytest.mark.parametrize("covariance, n_keys, known, said", [
+    ([[1.0, 2.0], [2.0, 1.0]], 5, None, "eigenvalue"),
+    ([[1.0]], 0, None, "n_keys = 0"),
+    ([[1.0]], 2.5, None, "n_keys = 2.5"),
+    ([["a"]], 2, None, "dtype"),
+    ([[1.0]], 2, [1.0], "known has shape"),
+    ([[1.0]], 2, [[np.inf]], "finite"),
+    ([[1.0]], 2, [[1.0], [2.0]], "H = 1"),
+])  # fmt: skip
 def test_mistakes__are_refused(covariance, n_keys, known, said):
     refuses(said, logit_moments, covariance, n_keys, known=known, error=ValueError)

@@ -105,21 +105,18 @@ def test_simulation_agrees_and_rejects_other_keys(keys, n_keys):
         assert least < np.abs(z).max() < most
 
 
-@pytest.mark.parametrize(
-    ("settings", "limit", "said"),
-    [
-        ({"logits": "dot_product", "key_distribution": MIXTURE}, None, "rare"),
-        ({"regression": QUADRATIC, "key_distribution": STUDENT}, None, "more than 8 degrees"),
-        ({"noise": UNEVEN, "key_distribution": STUDENT.model_copy(update={"df": 3.5})}, None, "more than 4 degrees"),
-        ({"n_heads": 40, "key_distribution": SPHERE}, None, "too many heads"),
-        ({"key_distribution": SPHERE, "regression": RIDGE}, 1e-5, "4 of 4 queries"),
-        ({"n_keys": 3, "head_dim": 2, "bandwidth": 0.05}, None, "narrow"),
-        ({"n_keys": 3, "bandwidth": 1e-4}, None, "narrow"),
-        ({"logits": "dot_product", "bandwidth": 1e-9}, None, "rare"),
-        # All was simulated, and then the run ended as a defect.
-        ({"key_distribution": s.AutoregressiveKeys(kind="autoregressive", coefficient=0.5)}, None, "keys in time"),
-    ],
-)
+@pytest.mark.parametrize("settings, limit, said", [
+    ({"logits": "dot_product", "key_distribution": MIXTURE}, None, "rare"),
+    ({"regression": QUADRATIC, "key_distribution": STUDENT}, None, "more than 8 degrees"),
+    ({"noise": UNEVEN, "key_distribution": STUDENT.model_copy(update={"df": 3.5})}, None, "more than 4 degrees"),
+    ({"n_heads": 40, "key_distribution": SPHERE}, None, "too many heads"),
+    ({"key_distribution": SPHERE, "regression": RIDGE}, 1e-5, "4 of 4 queries"),
+    ({"n_keys": 3, "head_dim": 2, "bandwidth": 0.05}, None, "narrow"),
+    ({"n_keys": 3, "bandwidth": 1e-4}, None, "narrow"),
+    ({"logits": "dot_product", "bandwidth": 1e-9}, None, "rare"),
+    # All was simulated, and then the run ended as a defect.
+    ({"key_distribution": s.AutoregressiveKeys(kind="autoregressive", coefficient=0.5)}, None, "keys in time"),
+])  # fmt: skip
 def test_what_is_beyond_it__is_blank_with_the_reason(settings, limit, said, monkeypatch, request):
     if limit:
         request.getfixturevalue("few_points")
