@@ -159,7 +159,7 @@ def plan(
     require_trust(planned.cell for planned in loaded.cells)
     store = store_of(loaded, output)
     with open_executor(executor, claim=partial(require_memory, loaded.cells)) as opened, store.locked():
-        loaded = sized(loaded)
+        loaded = sized(loaded, rules_of(loaded).get("control"))
         state = RunState(loaded, store, opened.device, **rules_of(loaded))
         return state.pilot(opened, track)
 
@@ -203,7 +203,7 @@ def complete(
         # The executor comes first: if it cannot be used, no folder is made.  It also ends first: the theory of all
         # cells may take minutes, in which jobs of a cluster would idle.
         with open_executor(executor, workers, claim) as opened:
-            design, theories = sized(design), dict[int, Any]()
+            design, theories = sized(design, rules_of(design).get("control")), dict[int, Any]()
             state = RunState(design, store, opened.device, **rules_of(design, theories))
             state.run(opened, RunState.tell, observer)
             state.write_status()
@@ -272,7 +272,7 @@ def run_share(
     from simstudy.execution.executors import open_executor, require_memory
     from simstudy.execution.state import RunState, part_of, require_same_engine
 
-    design = sized(design)
+    design = sized(design, rules_of(design).get("control"))
     part, store = part_of(design, share), store_of(design, output, share.replace("/", "-of-"))
     if not part.cells:
         return 0, store.place

@@ -123,8 +123,15 @@ def arrays_of(cell: Cell) -> tuple[Any, Any, Any]:
     return key_projections(cell), query_projections(cell), query_points(cell)
 
 
-def planned(cell: Cell, grid: str = "g", *, exact: bool = True) -> PlannedCell:
-    return PlannedCell(grid=grid, cell=cell, precision=Precision(), by_query=False, exact=exact)
+def planned(cell: Cell, grid: str = "g", *, exact: bool = True, **precision: Any) -> PlannedCell:
+    return PlannedCell(grid=grid, cell=cell, precision=Precision(**precision), by_query=False, exact=exact)
+
+
+def left_open(*cells: Cell, **precision: Any) -> list[PlannedCell]:
+    """A grid that states no control, and no replicates of a draw."""
+    for cell in cells:
+        cell.simulation.model_fields_set.difference_update({"batch_size", "control"})
+    return [planned(cell, **precision) for cell in cells]
 
 
 def batches_of(cell: Cell, count: int) -> list[Any]:

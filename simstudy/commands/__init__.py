@@ -368,13 +368,13 @@ def replay(
 ) -> None:
     """Compute one replicate again, to the bit, and store its data and estimates."""
     from simstudy.replicates.replay import replay as rebuild
-    from simstudy.study import require_trust, sized
+    from simstudy.study import require_trust, rules_of, sized
 
     loaded, store = opened(design, profile, output, trust, confirm)
     if cell >= len(loaded.cells):
         raise UserError(f"--cell {cell}: must be a number below {len(loaded.cells)}")
     require_trust([loaded.cells[cell].cell])
-    arrays = rebuild(sized(loaded).cells[cell].cell, replicate)
+    arrays = rebuild(sized(loaded, rules_of(loaded).get("control")).cells[cell].cell, replicate)
     with store.locked():
         path = store.write_dataset(f"replays/cell-{cell}-replicate-{replicate}.nc", arrays)
     say(*(f"{name}{dict(values.sizes)}: {values.attrs['long_name']}" for name, values in arrays.data_vars.items()))

@@ -51,7 +51,7 @@ def plan_grid(document: Document, name: str, files: OwnFiles, drawn_from: Any) -
     if not cells:
         raise mistake(f"grids.{name}.drop", grid.drop, "leaves no cell; drop fewer combinations")
     # All cells of a grid are paired: plain if one of them has no closed forms, but where the control is stated.
-    if not all(cell.controlled and cell.has_closed_forms and not cell.population for cell in cells):
+    if not all(c.controlled and c.has_closed_forms and not (c.population and document.claims) for c in cells):
         cells = [c if "control" in c.simulation.model_fields_set else c.with_simulation(control="none") for c in cells]
     path, factors, rows = f"grids.{name}.factors", (*grid.domain, *grid.factors), [cell.coordinates for cell in cells]
     for first, *others in by_levels(rows, factors, range(len(cells))):

@@ -200,8 +200,8 @@ def counted(design: Design, store: Store) -> Status:
     cells = []
     for cell in (planned.cell for planned in design.cells):
         # Of what the first run chooses, by a pilot that takes its time, that of which there are batches.
-        free = [{}, {"control": "none"}] if states_size(cell) else [{"batch_size": size} for size in SIZES.tolist()]
-        sized = [cell.with_simulation(**each) for each in free]
+        sizes = [{}] if states_size(cell) else [{"batch_size": size} for size in SIZES.tolist()]
+        sized = [cell.with_simulation(**size, **way) for size in sizes for way in ({}, {"control": "none"})]
         rows = ((store.stored(name := identity_of(each)).count(), each.simulation.batch_size, name) for each in sized)
         n, size, identity = max(rows)
         cells.append(CellStatus(identity=identity, batch_size=size, stored=n, target=n, expected=n))

@@ -6,8 +6,7 @@ number of workers and after any interruption.
 With c_d and c_r the costs of a draw and of a replicate, σ_b² the variance between draws and σ_w² that between
 replicates of one draw, the time to one error with m replicates a draw is as (c_d + m c_r) (σ_b² + σ_w² / m): least at
 m = √(c_d σ_w² / (c_r σ_b²)) (Neyman).  Variances come from draws that no batch has, so that estimates stay unbiased,
-and costs from counts of operations: the size is the same whoever chooses it, and when.  By such replicates, too, a
-grid that only wants a precision, in a study without claims, is plain where it is there sooner.
+and costs from counts of operations: the choice is the same whoever makes it, and when.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
+from itertools import groupby, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,21 +31,20 @@ if TYPE_CHECKING:  # who looks at a study need not wait for it
 MEASURES = ("mse", "ensemble_variance")  # of which the one with the larger relative error counts
 SIZES = 1 << np.arange(2, 11)
 PILOT_CELLS, PILOT_DRAWS, FIRST_DRAW = 4, 32, 1 << 40
+ANY = Precision(relative_mcse=dict.fromkeys(MEASURES, 1.0))
+Control = Callable[[Cell, "Performance", int], "Performance"]
+"""Takes the performance of a cell by batches from one on to one with smaller errors."""
 _libraries = functools.cache(ThreadpoolController)  # whose threads decide bits; to find them takes a millisecond
 
 
-def sized(design: Design) -> Design:
+def sized(design: Design, control: Control | None = None) -> Design:
     """Return a design with batch sizes of populations, and controls, also where grids state none and code may run."""
     cells = list(design.cells)
     for _, numbers in groupby(range(len(cells)), lambda number: cells[number].grid):
         grid, chosen = list(numbers), dict[str, Any]()
-        free = [number for number in grid if not states_size(cells[number].cell)]
+        free = [number for number in grid if not states_size(cells[number].cell)] or grid
         with contextlib.suppress(UserError):
-            if any(cells[number].cell.population for number in free):
-                most = cells[free[0]].precision.max_replicates // MIN_BLOCKS
-                chosen = {"batch_size": best_size([cells[number].cell for number in free], most)}
-            elif not design.claims and is_sooner_plain([cells[number] for number in grid]):
-                free, chosen = grid, {"control": "none"}
+            chosen = quickest([cells[number] for number in free], bool(design.claims), control)
         for number in free if chosen else ():
             own = cells[number].cell.with_simulation(**chosen)
             cells[number] = cells[number].model_copy(update={"cell": own})
@@ -58,39 +56,39 @@ def states_size(cell: Cell) -> bool:
     return not cell.simulation.population or "batch_size" in cell.simulation.model_fields_set
 
 
-def best_size(cells: Sequence[Cell], most: int = SIZES[-1]) -> int:
-    """Return the number of replicates a draw by which some of the cells together take the least time to one error."""
-    drawn = [cell for cell in cells if cell.population]
-    least = SIZES[0] if len(drawn) == len(cells) else N_BLOCKS
-    sizes = SIZES[(least <= SIZES) & (max(most, least) >= SIZES)]
-    total = np.zeros(len(sizes))
-    for cell in drawn[:: -(-len(drawn) // PILOT_CELLS)]:
-        if (found := variances(cell)) is None:
-            return N_BLOCKS
-        (between, within), (of_draw, of_replicate) = found, operations(cell)
+def quickest(grid: Sequence[PlannedCell], claims: bool, control: Control | None = None) -> dict[str, Any]:
+    """Return the replicates a draw that cells leave open, and ``none`` for such a control, if time to errors is less.
+
+    Errors are those wanted if they are all that is wanted; else one of ``MEASURES``, and populations are plain.
+    """
+    first, precision = grid[0].cell, grid[0].precision
+    precise = not claims and precision.stop == "precision" and bool(precision.relative_mcse or precision.absolute_mcse)
+    ways, stated = [dict[str, Any]()], states_size(first)
+    if first.controlled and "control" not in first.simulation.model_fields_set and (precise or first.population):
+        ways = [{"control": "none"}, {}][: 1 + precise]
+    if stated and len(ways) == 1:
+        return ways[0]
+    sizes = SIZES[max(SIZES[0], precision.max_replicates // MIN_BLOCKS) >= SIZES]
+    sizes = np.array([first.simulation.batch_size]) if stated else sizes
+    least = [first_target(precision, size, population=bool(first.population)) for size in sizes] if precise else 0
+    total = np.zeros((len(ways), len(sizes)))
+    for planned, (row, way) in product(grid[:: -(-len(grid) // PILOT_CELLS)], zip(total, ways, strict=True)):
+        cell = planned.cell.with_simulation(**way)
+        of_draw, of_replicate = operations(cell)
+        once, each = (0.0, of_draw) if cell.population else (of_draw, 0.0)
+        batch = each + sizes * of_replicate
+        if len(ways) > 1 and not way and (row + once + batch * least).min() > total[0].min():
+            row += np.inf  # It cannot be sooner, and its pilot might take longer than the cell.
+            continue
+        known = cell.controlled and not cell.population  # which is taken to need no more than the least
+        found = np.zeros((2, 1)) if known else variances(cell, precision if precise else ANY, control)
+        if found is None:
+            return (ways[0] if first.population else {}) | ({} if stated else {"batch_size": N_BLOCKS})
         # Of variances that are estimated within a draw, the variance falls with the degrees of freedom.
-        needed = (between + within / (sizes[:, None] - 1)).max(axis=1, initial=0.0)
-        total += (of_draw + sizes * of_replicate) * needed
-    return int(sizes[np.argmin(total)])
-
-
-def is_sooner_plain(grid: Sequence[PlannedCell]) -> bool:
-    """Return whether cells that leave their control open reach their precision sooner without: by a pilot of some."""
-    (first, precision), costs = (grid[0].cell, grid[0].precision), np.zeros(2)
-    targets = {**precision.relative_mcse, **precision.absolute_mcse} if precision.stop == "precision" else {}
-    if not (targets and first.controlled) or "control" in first.simulation.model_fields_set:
-        return False
-    least = first.simulation.batch_size * first_target(precision, first.simulation.batch_size)
-    for each in grid[:: -(-len(grid) // PILOT_CELLS)]:
-        ways = [each.cell.with_simulation(control=way) for way in ("none", "expansion")]
-        pilot = ways[0].with_simulation(batch_size=min(max(4, least // 64), N_BLOCKS))
-        if (performance := _pilot(pilot, FIRST_DRAW)) is None:
-            return False
-        # The control is taken to need no more than the least.
-        wanted = min(performance.n_replicates * shortfall(performance, precision).ratio ** 2, precision.max_replicates)
-        replicates = max(least, wanted), least
-        costs += [fixed + n * one for n, (fixed, one) in zip(replicates, map(operations, ways), strict=True)]
-    return bool(costs[0] <= costs[1])
+        units = found[0] + found[1] / (sizes[:, None] - 1 if cell.population else sizes[:, None])
+        row += once + batch * np.maximum(units.max(axis=1, initial=0.0), least)
+    place, column = np.unravel_index(np.argmin(total), total.shape)
+    return ways[place] | ({} if stated else {"batch_size": int(sizes[column])})
 
 
 def operations(cell: Cell) -> tuple[float, float]:
@@ -104,7 +102,9 @@ def operations(cell: Cell) -> tuple[float, float]:
     columns, pairs = n_heads * (p if drawn is None else n_queries), n_queries * n_heads**2
     of_key = (drawn or d) * (1.5 + 0.02 * columns) + (0.25 if compiled else 25.0) * n_queries * n_heads
     products = d * (n_queries * n_heads * p + (drawn or 0) ** 2 + ("heads" in cell.population) * (n_heads * p) ** 2)
-    control, more = (0.04 * cell.control_operations + 1e4 * pairs, 90.0 * pairs) if cell.controlled else (0.0, 0.0)
+    by_nodes = cell.has_closed_forms and estimator.logits == "dot_product"
+    known = 2.5e4 * pairs if by_nodes else 0.04 * cell.control_operations + 1e4 * pairs
+    control, more = (known, 90.0 * pairs) if cell.controlled else (0.0, 0.0)
     return 7e5 + 300.0 * pairs + 0.4 * products + control, 1e3 + n * of_key + 2.5 * pairs + more
 
 
@@ -114,29 +114,25 @@ def cost(cell: Cell) -> float:
     return of_draw + cell.simulation.batch_size * of_replicate
 
 
-def _pilot(cell: Cell, number: int) -> Any:
-    """Averages of one batch at its own query points and heads; None if a replicate fails."""
+def variances(cell: Cell, precision: Precision = ANY, control: Control | None = None) -> Any:
+    """Return variances between and within draws over squares of errors wanted, (2, measure); None if one fails."""
     from simstudy.replicates.batch import simulate_batch
     from simstudy.replicates.population import measured
 
+    n_draws, cell = PILOT_DRAWS if cell.population else 1, cell.with_simulation(batch_size=N_BLOCKS)
     with _libraries().limit(limits=1):
-        performance = measured(cell.with_simulation(population=()), simulate_batch([cell], number))
-    return None if performance is None or performance.n_failed else performance
-
-
-def variances(cell: Cell) -> Any:
-    """Return variances between and within draws over squared means, (2, measure); None if a replicate fails."""
-    draws = range(FIRST_DRAW, FIRST_DRAW + PILOT_DRAWS)
-    cell = cell.with_simulation(batch_size=N_BLOCKS)
-    pilots = [each for number in draws if (each := _pilot(cell, number))]
-    if len(pilots) < PILOT_DRAWS:
-        return None
-    found = [[[table[name] for name in MEASURES] for table in (each.estimate, each.mcse)] for each in pilots]
-    estimates, errors = np.moveaxis(np.array(found), 1, 0)
-    error = (errors**2).mean(axis=0)
-    both = np.stack([np.maximum(estimates.var(axis=0, ddof=1) - error, 0.0), (N_BLOCKS - 1) * error])
+        batches = [simulate_batch([cell], number)[0] for number in range(FIRST_DRAW, FIRST_DRAW + n_draws)]
+        alone: list[Any] = [measured(cell.with_simulation(population=()), [batch]) for batch in batches]
+        together = measured(cell, batches, first=FIRST_DRAW)
+        if together is None or together.n_failed or None in alone:
+            return None
+        together = control(cell, together, FIRST_DRAW) if control else together
+    wanted = _wanted(together, precision)
+    within = np.array([np.mean([one.mcse[name] ** 2 for one in alone]) for name, _ in wanted])
+    total = n_draws * np.array([(together.contribution[name] ** 2).sum() for name, _ in wanted])
+    both = np.stack([np.maximum(total - within, 0.0), (N_BLOCKS - 1) * within])
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(both / estimates.mean(axis=0) ** 2, posinf=0.0)
+        return np.nan_to_num(both / np.array([error for _, error in wanted]) ** 2, posinf=0.0)
 
 
 MIN_BATCHES = 4
@@ -163,13 +159,17 @@ class Shortfall(NamedTuple):
 
 def shortfall(performance: Performance, precision: Precision) -> Shortfall:
     """Return the largest ratio of an MCSE to the MCSE wanted; undefined measures want none, nor do verdicts."""
-    found, known = [Shortfall(0.0, "", 0.0, 0.0)], {} if precision.stop == "verdict" else performance.estimate
-    wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
-    wanted += [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
-    for measure, target in wanted:
+    found = [Shortfall(0.0, "", 0.0, 0.0)]
+    for measure, target in () if precision.stop == "verdict" else _wanted(performance, precision):
         if (mcse := float(performance.mcse[measure])) > 0.0:
             found.append(Shortfall(mcse / target if target > 0.0 else math.inf, measure, mcse, target))
     return max(found)
+
+
+def _wanted(performance: Performance, precision: Precision) -> list[tuple[str, float]]:
+    known = performance.estimate
+    wanted = [(m, r * abs(float(known[m]))) for m, r in precision.relative_mcse.items() if m in known]
+    return wanted + [(m, target) for m, target in precision.absolute_mcse.items() if m in known]
 
 
 def needed(done: int, performance: Performance, precision: Precision, batch_size: int) -> int:

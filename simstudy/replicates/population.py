@@ -22,9 +22,9 @@ from simstudy.replicates.performance import Performance, averaged, defined, jack
 
 
 def measured(
-    cell: Cell, batches: Sequence[Moments] | Sequence[Draw], lengths: np.ndarray | None = None
+    cell: Cell, batches: Sequence[Moments] | Sequence[Draw], lengths: np.ndarray | None = None, first: int = 0
 ) -> Performance | None:
-    """Return the performance of a cell, from its batches in index order; None with too few defined estimates."""
+    """Return the performance of a cell, from its batches from the first on; None with too few defined estimates."""
     combine, estimator, draws = combine_heads(cell), PLAIN, cast(Sequence[Draw], batches)
     if isinstance(batches[0], Moments):
         whole = cast(Sequence[Moments], batches)
@@ -48,7 +48,7 @@ def measured(
             return found and found._replace(estimator=estimator)
         sums = zip(*(np.split(each, len(whole)) for each in blocks[1:3]), strict=True)
         less = (each._replace(error_sum=e, product_sum=p) for each, (e, p) in zip(whole, sums, strict=True))
-        draws = [draw_of(cell, number, each) for number, each in enumerate(less)]
+        draws = [draw_of(cell, number, each) for number, each in enumerate(less, first)]
     used = np.array([draw.averages is not None for draw in draws])
     if used.sum() < 2:
         return None

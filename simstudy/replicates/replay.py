@@ -85,11 +85,10 @@ def replay(cell: Cell, replicate: int) -> xr.Dataset:
     except NUMERICAL_FAILURES as error:
         failure = f"{type(error).__name__}: {error}"
     variables: dict[str, Any] = {n: (*_ARRAYS[n][:1], arrays[n], {"long_name": _ARRAYS[n][1]}) for n in arrays}
-    variables |= {
-        name: ([f"{name}_{axis}" for axis in range(values.ndim)], values, {"long_name": "as the functions return it"})
-        for name, values in ((name, as_array(values)) for name, values in own.items())
-        if values.dtype.kind in "fiub"
-    }
+    for name, values in own.items():
+        if (array := as_array(values)).dtype.kind in "fiub":
+            axes = [f"{name}_{axis}" for axis in range(array.ndim)]
+            variables[name] = axes, array, {"long_name": "as the functions return it"}
     coordinates = {"index": list(GEOMETRIC_INDICES)} if "diversity" in arrays else {}
     coordinates |= {"quantity": list(cell.statistics)} if "number" in arrays else {}
     settings = {name: str(value) for name, value in cell.coordinates.items()}

@@ -1,11 +1,9 @@
 """Time of a build before over ours, to one Monte Carlo error: ``python tests/benchmarks/before.py COMMIT``.
 
 Cells are heads as transformers have them: 64 dimensions, dot products at temperature √64.  Each build runs in a process
-of its own; they take turns, cell by cell.  A build takes the faster of control and plain replicates, and as many
-replicates of each draw of a population as it chooses by default.
+of its own; they take turns, cell by cell.  A build takes the faster of control and plain replicates.
 """
 
-import contextlib
 import itertools
 import json
 import os
@@ -31,56 +29,34 @@ def cells() -> Any:
         for name, m in TARGETS.items():
             label = f"{n} keys, {heads} heads, {queries} queries, logits of variance {scale**2:.0f}, {name}"
             yield label, size | {"queries": points, "regression": m}
-    sys.path.append(str(Path(__file__).resolve().parents[1]))
-    from workloads import POPULATIONS  # of this build alone
-
-    for n, heads, dim, queries in (*POPULATIONS, (128, 8, 64, 16), (1024, 12, 64, 4)):
-        size = {"n_keys": n, "n_heads": heads, "head_dim": dim, "n_features": dim * heads, "population": ["queries"]}
-        label = f"{n} keys, {heads} heads of {dim}, a population of {queries} queries"
-        yield label, size | {"queries": {"kind": "gaussian", "count": queries}, "regression": TARGETS["2 sin x₁"]}
 
 
 def measure(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return seconds of a replicate, or of a draw, and relative errors of one, by each way to compute a cell."""
+    """Return seconds of a replicate and relative errors of one, by each way to compute a cell."""
     from builders import minimal_cell
 
     from simstudy.replicates.batch import simulate_batch
     from simstudy.replicates.population import measured
 
     base = {"head_dim": 64, "arrangement": "orthogonal", "logits": "dot_product", "bandwidth": "attention"} | settings
-    base, found, chosen = base | {"dtype": "float32"}, {}, {}
-    if "population" in settings:
-        with contextlib.suppress(ImportError):  # a build before chooses no size
-            from simstudy.replicates import allocation
-
-            chosen["batch_size"] = allocation.best_size([minimal_cell(**base)])
-            found["variances"] = [allocation.variances(minimal_cell(**base, seed=seed)).tolist() for seed in (11, 12)]
+    base, found = base | {"dtype": "float32"}, {}
     for way in ("none", "expansion"):
-        cell = minimal_cell(**base, **chosen, control=way)
+        cell = minimal_cell(**base, control=way)
         size, numbers = cell.simulation.batch_size, range(2)
         simulate_batch([cell], 2)
         start = time.process_time()
         batches = [simulate_batch([cell], number)[0] for number in numbers]
         seconds = (time.process_time() - start) / len(numbers)
-        if "population" in settings:
-            found[way] = seconds, size
-        else:
-            performance, root = measured(cell, batches), np.sqrt(size * len(numbers))
-            relative = {name: float(performance.mcse[name] / performance.estimate[name]) * root for name in MEASURES}
-            found[way] = seconds / size, relative
+        performance, root = measured(cell, batches), np.sqrt(size * len(numbers))
+        relative = {name: float(performance.mcse[name] / performance.estimate[name]) * root for name in MEASURES}
+        found[way] = seconds / size, relative
     return found
 
 
-def needed(found: dict[str, Any], of: int, wanted: float, variances: Any) -> float:
+def needed(found: dict[str, Any], of: str, wanted: float) -> float:
     """Return the seconds that a measure takes to an error, by the faster way."""
-    taken = []
-    for seconds, known in (found["none"], found["expansion"]):
-        if variances is not None:  # between and within draws
-            units = (variances[0][of] + variances[1][of] / (known - 1)) / wanted**2
-        else:
-            units = max((known[MEASURES[of]] / wanted) ** 2, FLOOR if wanted > 1e-6 else 0)
-        taken.append(seconds * units)
-    return min(taken)
+    least = FLOOR if wanted > 1e-6 else 0
+    return min(seconds * max((relative[of] / wanted) ** 2, least) for seconds, relative in found.values())
 
 
 def main(commit: str) -> None:
@@ -100,9 +76,8 @@ def main(commit: str) -> None:
                 print(json.dumps(settings), file=build.stdin, flush=True)
                 found.append(json.loads(build.stdout.readline()))
             ours, theirs = found
-            variances = np.mean(ours["variances"], axis=0) if "variances" in ours else None
-            wanted = itertools.product(range(len(MEASURES)), (1e-9, 1e-2, 1e-3))
-            ratios = [needed(theirs, *each, variances) / needed(ours, *each, variances) for each in wanted]
+            wanted = itertools.product(MEASURES, (1e-9, 1e-2, 1e-3))
+            ratios = [needed(theirs, *each) / needed(ours, *each) for each in wanted]
             print(f"|{label}|" + "|".join(f"{each:.3g}" for each in ratios) + "|", flush=True)
 
 

@@ -14,6 +14,7 @@ import precision
 import recorded
 import simulations
 import workloads
+from builders import left_open
 from limits import Row, interleaved, ratio, several
 from peers import PEERS, Peer
 from workloads import Size
@@ -23,6 +24,7 @@ from simstudy.kernels import nw_moments
 from simstudy.replicates import allocation
 from simstudy.replicates.batch import simulate_batch
 from simstudy.replicates.population import draw_of
+from simstudy.verdicts.query_control import QueryControl
 
 WORKS = ("W0", "W1", "whole W0", "whole W1")
 _CALLS = 8  # of kernels in one round
@@ -182,23 +184,26 @@ def few_query_rows(rounds: int, n: int = 4096) -> Iterator[Row]:
 
 
 def population_rows() -> Iterator[Row]:
-    """Time of other numbers of replicates a draw to one error of both measures, by variances of two other pilots."""
+    """Time of 256 plain replicates a draw over that of the choice, without its pilot, each to 1 % of one measure."""
+    theory = QueryControl()
     for n_keys, n_heads, head_dim, n_queries in workloads.POPULATIONS:
-        cell = functools.partial(
-            workloads.attention_cell, n_queries, head_dim, n_keys=n_keys, n_heads=n_heads, population=["queries"]
-        )
-        chosen, taken = allocation.best_size([cell()]), {}
-        between, within = np.mean([allocation.variances(cell(seed=seed)) for seed in (11, 12)], axis=0)
-        for size in (4, 16, 64, 256, chosen):
-            job, draws = cell(batch_size=size), (32 if size <= 16 else 8 if size <= 64 else 4) // (1 + n_keys // 1024)
-            simulate_batch([job], draws)
-            start = time.process_time()
-            for number in range(draws):
-                draw_of(job, number, simulate_batch([job], number)[0])
-            taken[size] = (time.process_time() - start) * (between + within / (size - 1)) / draws
-        label = f"population, {n_keys} keys, {n_heads} heads of {head_dim}, {n_queries} queries: {chosen} a draw"
-        for size in (16, 256):
-            yield Row("whole W1", label, f"{size}", taken[size].max() / taken[chosen].max(), "times the time")
-        yield Row("whole W1", label, "256, mean squared error", taken[256][0] / taken[chosen][0], "times the time")
-        best = min(each.max() for each in taken.values())
-        yield Row("whole W1", label, "best of 4, 16, 64, 256", best / taken[chosen].max(), "times the time")
+        size = {"n_keys": n_keys, "n_heads": n_heads, "population": ["queries"], "control": "expansion"}
+        for measure in allocation.MEASURES:
+            (grid,) = left_open(workloads.attention_cell(n_queries, head_dim, **size), relative_mcse={measure: 0.01})
+            chosen, taken = allocation.quickest([grid], False, theory), []
+            for settings in ({"batch_size": 256, "control": "none"}, chosen):
+                job, a_draw = grid.cell.with_simulation(**settings), settings["batch_size"]
+                draws = max(1, 128 // a_draw // (1 + n_keys // 1024))
+                simulate_batch([job], draws)
+                start = time.process_time()
+                for number in range(draws):
+                    draw_of(job, number, simulate_batch([job], number)[0])
+                seconds = (time.process_time() - start) / draws
+                others = (job.with_simulation(seed=seed) for seed in (11, 12))
+                between, within = np.mean([allocation.variances(e, grid.precision, theory) for e in others], axis=0)[
+                    :, 0
+                ]
+                least = allocation.first_target(grid.precision, a_draw, population=True)
+                taken.append(seconds * max(between + within / (a_draw - 1), least))
+            label = f"population, {n_keys} keys, {n_heads} heads of {head_dim}, {n_queries} queries, {measure}"
+            yield Row("whole W1", label, f"256, for {chosen}", taken[0] / taken[1], "times the time")

@@ -8,13 +8,12 @@ import itertools
 from functools import partial
 
 import numpy as np
-from builders import estimated, minimal_cell
+from builders import estimated, left_open, minimal_cell
 from limits import Row, interleaved, ratio
 
 from simstudy.attention.expansion import _left_out, expectations, known_of
 from simstudy.data.heads import key_projections, query_points
-from simstudy.design.document import PlannedCell, Precision
-from simstudy.replicates.allocation import is_sooner_plain
+from simstudy.replicates.allocation import quickest
 from simstudy.replicates.batch import simulate_batch
 
 MEASURES, WANTED = ("mse", "ensemble_variance"), (1e-2, 1e-3)
@@ -89,20 +88,15 @@ def control_rows():
         settings = base | {"bandwidth": "attention", "n_keys": n_keys, "queries": queries, "regression": regression}
         ways = [minimal_cell(**settings, dtype="float32", batch_size=BATCH, control=way) for way in WAYS]
         found = [estimated(each, 2) for each in ways]
-        open_cell = minimal_cell(**settings, dtype="float32", control="expansion")
-        open_cell.simulation.model_fields_set.discard("control")  # as of a design that states none
+        cell = minimal_cell(**settings, dtype="float32", control="expansion")
+        grids = {one: left_open(cell, relative_mcse=dict([one])) for one in itertools.product(MEASURES, WANTED)}
         jobs = [partial(simulate_batch, [each], 0) for each in ways]
-        jobs += [partial(_left_out.__wrapped__, ways[0]), partial(is_sooner_plain, [_planned(open_cell, "mse", 1e-2)])]
+        jobs += [partial(_left_out.__wrapped__, ways[0]), partial(quickest, grids["mse", 1e-2], False)]
         *times, fixed, pilot = (float(np.median(each)) for each in interleaved(jobs, 3))
         of_logits, target = 2.0 * known_of(ways[0]).log_mass, "noise alone" if regression == "zero" else "2 sin x₁"
         size = f"{n_keys} keys, variance of logits {of_logits.min():.1f} to {of_logits.max():.1f}, {target}"
-        for measure, wanted in itertools.product(MEASURES, WANTED):
+        for (measure, wanted), grid in grids.items():
             seconds = [t * _needed(each, 2 * BATCH, measure, wanted) for t, each in zip(times, found, strict=True)]
             seconds[0] += fixed
-            taken = pilot + seconds[is_sooner_plain([_planned(open_cell, measure, wanted)])]
+            taken = pilot + seconds["control" in quickest(grid, False)]
             yield Row("control", size, f"{measure} to {wanted:.1%}", seconds[1] / taken, "times plain replicates")
-
-
-def _planned(cell, measure, wanted):
-    precision = Precision(relative_mcse={measure: wanted}, min_replicates=LEAST)
-    return PlannedCell(grid="one", cell=cell, precision=precision, by_query=False, exact=False)

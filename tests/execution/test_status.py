@@ -162,7 +162,7 @@ def test_budget_that_is_spent_at_once__judges_the_first_batch(text, tmp_path, af
 def test_budget__is_not_spent_by_the_pilot_of_batch_sizes(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("simstudy.execution.executors.time.perf_counter", lambda: now[0])
-    monkeypatch.setattr(study, "sized", lambda design: now.append(now.pop() + 1000.0) or design)
+    monkeypatch.setattr(study, "sized", lambda design, _: now.append(now.pop() + 1000.0) or design)
     results = cells_of(simstudy.run(write_design(tmp_path, BUDGETED), output=tmp_path, executor="serial"))
     assert set(results.n_batches.values.tolist()) == {16}
 

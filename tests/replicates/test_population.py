@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import DESIGN, arrays_of, batches_of, edited, estimated, loaded, minimal_cell, mistakes, run
+from builders import DESIGN, arrays_of, batches_of, edited, estimated, left_open, loaded, minimal_cell, mistakes, run
 
 from simstudy import nw_ensemble
 from simstudy.attention.combinations import combine_heads
@@ -10,6 +10,7 @@ from simstudy.data.heads import key_projections, overlap, query_points
 from simstudy.design.answerable import draws_of
 from simstudy.design.document import Precision
 from simstudy.design.settings.cell import Cell
+from simstudy.execution.provenance import counted
 from simstudy.execution.store import store_of
 from simstudy.replicates import allocation
 from simstudy.replicates.allocation import first_target, needed, next_target, shortfall
@@ -20,6 +21,7 @@ from simstudy.replicates.population import measured
 from simstudy.replicates.replay import replay
 from simstudy.report.page import require_same_design
 from simstudy.theory import exact_moments, predicted_measure_errors, predicted_measures
+from simstudy.verdicts.query_control import QueryControl
 
 GAUSSIAN = {"kind": "gaussian", "count": 5}
 N_DRAWS = 6
@@ -113,12 +115,40 @@ def test_replicates_of_a_draw__are_those_of_neyman(monkeypatch, within, of_draw,
     assert wanted in (4, 1024) or 0.7 < wanted / np.sqrt(of_draw * within / 2.0) < 1.5
     told, cell, certain = np.array([[1.0, 0.5], [within, 0.1]]), random_cell(), random_cell(bandwidth=2.0)
     monkeypatch.setattr(allocation, "operations", lambda cell: (of_draw, 2.0))
-    monkeypatch.setattr(allocation, "variances", lambda each: told if each == cell else 0.0 * told)
-    assert allocation.best_size([cell]) == allocation.best_size([cell, certain]) == wanted
-    assert allocation.best_size([certain, cell], 20) == min(wanted, 16)
-    assert allocation.best_size([cell, minimal_cell()]) == max(wanted, 16)  # whose batches are blocks of replicates
-    monkeypatch.setattr(allocation, "variances", lambda each: told if each == cell else None)
-    assert allocation.best_size([cell, certain]) == 16  # as a replicate failed in the pilot
+    monkeypatch.setattr(allocation, "variances", lambda each, *_: told if each == cell else 0.0 * told)
+    for cells in ((cell,), (cell, certain)):
+        assert allocation.quickest(left_open(*cells), True) == {"batch_size": wanted}
+    few = {"min_replicates": 20, "max_replicates": 20 * 64}
+    assert allocation.quickest(left_open(certain, cell, **few), True) == {"batch_size": min(wanted, 16)}
+    monkeypatch.setattr(allocation, "variances", lambda each, *_: told if each == cell else None)
+    assert allocation.quickest(left_open(cell, certain), True) == {"batch_size": 16}  # as one failed in the pilot
+
+
+@pytest.mark.parametrize("wanted, chosen, piloted", [
+    ({"ensemble_variance": 0.01}, {"batch_size": 16}, 2),  # which the control leaves hardly any variance
+    ({"ensemble_variance": 0.01, "mse": 0.01}, {"batch_size": 16}, 2),
+    ({"mse": 0.01}, {"batch_size": 16, "control": "none"}, 1),  # 64 draws, and 1024 replicates; no control is sooner
+    ({"mse": 0.001}, {"batch_size": 8, "control": "none"}, 2),
+])  # fmt: skip
+def test_draws__are_those_that_reach_the_errors_wanted_soonest(monkeypatch, wanted, chosen, piloted):
+    cell, asked = random_cell(population=["queries"], arrangement="orthogonal", control="expansion"), []
+
+    def variances(cell, precision, control):
+        asked.append(cell.simulation.control)
+        known = {"mse": (0.003, 0.02), "ensemble_variance": (0.0, 5.0 if asked[-1] == "none" else 1e-4)}
+        return np.transpose([np.array(known[name]) / error**2 for name, error in precision.relative_mcse.items()])
+
+    costs = {"none": (10.0, 1.0), "expansion": (40.0, 1.5)}
+    monkeypatch.setattr(allocation, "operations", lambda cell: costs[cell.simulation.control])
+    monkeypatch.setattr(allocation, "variances", variances)
+    assert allocation.quickest(left_open(cell, relative_mcse=wanted), False) == chosen and len(asked) == piloted
+
+
+def test_pilot__sees_what_theory_leaves_of_the_variance_between_query_points():
+    cell = random_cell(regression={"kind": "ridge"}, population=["queries"], arrangement="orthogonal")
+    raw, left = (allocation.variances(cell, control=control) for control in (None, QueryControl()))
+    np.testing.assert_allclose(raw[1], left[1], rtol=0.1)
+    assert left[0, 0] < 0.2 * raw[0, 0]
 
 
 def test_cost_of_a_draw__counts_its_heads_and_its_control():
@@ -128,19 +158,29 @@ def test_cost_of_a_draw__counts_its_heads_and_its_control():
     assert fixed < drawn < controlled
 
 
-def test_batch_size__is_that_of_the_design_or_of_the_pilot_whoever_asks(tmp_path):
-    given, free = (loaded(tmp_path, text, "quick") for text in (POPULATION, edited(POPULATION, "batch_size = 32", "")))
+CLAIM = DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")]
+
+
+@pytest.mark.parametrize("claim, wanted, control", [
+    (CLAIM, "mse = 0.05", "none"),
+    ("", "mse = 0.05", "none"),
+    (CLAIM, "ensemble_variance = 1e-4", "none"),
+    ("", "ensemble_variance = 1e-4", "expansion"),
+])  # fmt: skip
+def test_draws__are_those_of_the_design_or_of_the_pilot_whoever_asks(tmp_path, claim, wanted, control):
+    text = edited(edited(DESIGN, CLAIM, claim), "mse = 0.05", wanted).replace("[0.5, 1.0]", "[2.0, 3.0]")
+    text = edited(text, "seed = 7", 'seed = 7\npopulation = ["queries"]') + QUERIES
+    given, free = (loaded(tmp_path, each, "quick") for each in (text, edited(text, "batch_size = 32", "")))
     assert {each.cell.simulation.batch_size for each in allocation.sized(given).cells} == {32}
-    sizes = {each.cell.simulation.batch_size for each in allocation.sized(free).cells}
-    assert len(sizes) == 1 and sizes <= {4, 8}  # 512 replicates are 64 draws of 8
-    results = run(free, output=tmp_path, executor="serial")
-    assert set(results.batch_size.values) == sizes
-    require_same_design(results, free, store_of(free, tmp_path))  # as reports ask
+    chosen = {(each.cell.simulation.batch_size, each.cell.simulation.control) for each in allocation.sized(free).cells}
+    ((size, _),) = chosen
+    assert chosen <= {(4, control), (8, control)}  # 512 replicates are 64 draws of 8
+    results, store = run(free, output=tmp_path, executor="serial"), store_of(free, tmp_path)
+    assert set(results.batch_size.values) == {size}
+    assert [cell.stored for cell in counted(free, store).cells] == results.n_batches.values.tolist()
+    require_same_design(results, free, store)  # as reports ask
     again = run(allocation.sized(free), output=tmp_path / "again", executor="threads", workers=2)
     np.testing.assert_array_equal(results.mse, again.mse)
-
-
-CLAIM = DESIGN[DESIGN.index("[claims.mse-falls]") : DESIGN.index("[figures.mse]")]
 
 
 @pytest.mark.parametrize("old, new, control", [
@@ -156,7 +196,8 @@ def test_grid__is_plain_where_the_precision_is_there_sooner_and_nothing_else_wan
     assert {each.cell.simulation.control for each in allocation.sized(design).cells} == {control}
 
 
-RANDOM = edited(DESIGN, "[simulation]", '[queries]\nqueries = { kind = "gaussian", count = 4 }\n\n[simulation]')
+QUERIES = '[queries]\nqueries = { kind = "gaussian", count = 4 }\n'
+RANDOM = DESIGN + QUERIES
 POPULATION = edited(RANDOM, "seed = 7", 'seed = 7\npopulation = ["queries"]')
 
 
@@ -278,20 +319,17 @@ def test_first_target__covers_the_floor():
 VERDICT = {"stop": "verdict", "relative_mcse": {"mse": 0.05}}
 
 
-@pytest.mark.parametrize(
-    ("found", "asked", "worst"),
-    [
-        ({}, {"relative_mcse": {"mse": 0.05}}, 2.0),
-        ({}, {"absolute_mcse": {"mse": 0.2}}, 0.5),
-        ({}, {"relative_mcse": {"mse": 0.05}, "absolute_mcse": {"mse": 0.025}}, 4.0),
-        ({}, {"relative_mcse": {"mse": 0.05}, "absolute_mcse": {"mse": 0.1}}, 2.0),
-        ({}, {"relative_mcse": {"correlation": 0.01}}, 0.0),  # which is undefined
-        ({"mse": 0.0, "mcse": 0.0}, {"relative_mcse": {"mse": 0.1}}, 0.0),
-        ({"mse": 0.0}, {"relative_mcse": {"mse": 0.1}}, np.inf),
-        ({}, VERDICT, 0.0),  # precision is asked of no cell that waits for a verdict alone
-        ({"mse": -1.0}, VERDICT | {"stop": "both"}, 2.0),
-    ],
-)
+@pytest.mark.parametrize("found, asked, worst", [
+    ({}, {"relative_mcse": {"mse": 0.05}}, 2.0),
+    ({}, {"absolute_mcse": {"mse": 0.2}}, 0.5),
+    ({}, {"relative_mcse": {"mse": 0.05}, "absolute_mcse": {"mse": 0.025}}, 4.0),
+    ({}, {"relative_mcse": {"mse": 0.05}, "absolute_mcse": {"mse": 0.1}}, 2.0),
+    ({}, {"relative_mcse": {"correlation": 0.01}}, 0.0),  # which is undefined
+    ({"mse": 0.0, "mcse": 0.0}, {"relative_mcse": {"mse": 0.1}}, 0.0),
+    ({"mse": 0.0}, {"relative_mcse": {"mse": 0.1}}, np.inf),
+    ({}, VERDICT, 0.0),  # precision is asked of no cell that waits for a verdict alone
+    ({"mse": -1.0}, VERDICT | {"stop": "both"}, 2.0),
+])  # fmt: skip
 def test_shortfall__is_the_worst_ratio(found, asked, worst):
     short = shortfall(reached(**found), wanting(**asked))
     assert short.ratio == pytest.approx(worst)

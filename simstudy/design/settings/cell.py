@@ -252,9 +252,9 @@ class Simulation(Table):
     """Computation of replicates; these entries are part of the identity of stored batches.
 
     "integrated" noise enters by its variance.  ``control``: an expansion of known mean is taken off each replicate,
-    where such means are known; by default not in grids of which a cell has no closed forms or a population.
-    ``population`` names what each batch draws anew, as a sample to average over; by default it is drawn once and fixed.
-    A batch of these, one draw, has by default as many replicates as take the least time to one error; others 256.
+    where such means are known; by default not in grids of which a cell has no closed forms, or a population and claims;
+    without claims a pilot decides.  ``population`` names what each batch draws anew, as a sample to average over.  Such
+    a batch, one draw, has by default as many replicates as take the least time to the errors wanted; others 256.
     """
 
     seed: Seed = 0
