@@ -63,23 +63,20 @@ def bound_rows(size: Size, rounds: int) -> Iterator[Row]:
 
 def contest_rows(size: Size, work: str, rounds: int) -> Iterator[Row]:
     """Times of the peers over ours, round by round."""
-    names, jobs, computed = ["simstudy"], [ours(size, work)], []
+    entered = [("simstudy", ours(size, work), size.replicates)]
     for peer in PEERS:
         if peer.missing:
             yield Row(work, size.name, peer.name, None, f"skipped: {peer.missing}")
             continue
         given = replace(size, replicates=max(size.replicates, peer.least_replicates))
-        job = peer_job(peer, given, work)
-        if job is not None:
-            names.append(peer.name)
-            jobs.append(job)
-            computed.append(given.replicates)
+        if (job := peer_job(peer, given, work)) is not None:
+            entered.append((peer.name, job, given.replicates))
     calls = 1 if work.startswith("whole") else _CALLS
-    seconds = interleaved([several(job, calls) for job in jobs], rounds)
+    seconds = interleaved([several(job, calls) for _, job, _ in entered], rounds)
     done = size.replicates * (N_BLOCKS if work.startswith("whole") else 1)
     yield Row(work, size.name, "simstudy", 1e6 * float(np.median(seconds[0])) / (calls * done), "µs per replicate")
     ratios = {}
-    for name, replicates, taken in zip(names[1:], computed, seconds[1:], strict=True):
+    for (name, _, replicates), taken in zip(entered[1:], seconds[1:], strict=True):
         ratios[name] = ratio([t * done / replicates for t in taken], seconds[0])
         yield Row(work, size.name, name, ratios[name], "times simstudy")
     libraries = [found for name, found in ratios.items() if name != "C"]
