@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from simstudy.design.document import MOST_ZIPS, BaseClaim, Document, Grid, PlannedCell, Precision, Selection
@@ -49,22 +47,17 @@ class PlannedGrid(NamedTuple):
         return [number for number, row in enumerate(self.rows) if selected(row, selection)]
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A claim or a figure, with its path in the file and its grid; cells go by their numbers in the grid."""
+class Reference(NamedTuple):
+    """A claim or a figure, with its path in the file, its grid, and the cells that it selects, by their numbers."""
 
     path: str
     entry: Any
     grid: PlannedGrid
+    chosen: list[int]
 
     def stated(self, field: str) -> Any:
         """Return one of its entries; None if it has none of this name."""
         return getattr(self.entry, field, None)
-
-    @cached_property
-    def chosen(self) -> list[int]:
-        """Cells that it selects."""
-        return self.grid.select(self.entry.where)
 
     @property
     def cells(self) -> list[Cell]:
@@ -73,7 +66,7 @@ class Reference:
         others = self.grid.select(self.entry.where | versus) if versus is not None else []
         return [self.grid.cells[number] for number in sorted({*self.chosen, *others})]
 
-    @cached_property
+    @property
     def compared(self) -> list[list[int]]:
         """Cells that it compares with one another: each with its partner, or else those along its factors."""
         factors, rows = self.grid.factors, self.grid.rows
@@ -95,7 +88,8 @@ def refer(grids: Mapping[str, PlannedGrid], entries: Mapping[str, Any], place: s
     """Return claims and figures, by their path, with what they refer to; `DesignError` if the grids do not have it."""
     lost = {path: entry for path, entry in entries.items() if entry.grid not in grids}
     problems = [Problem.unknown(f"{path}.grid", entry.grid, grids, what="grid") for path, entry in lost.items()]
-    references = [Reference(path, entries[path], grids[entries[path].grid]) for path in entries if path not in lost]
+    found = ((path, entry, grids[entry.grid]) for path, entry in entries.items() if path not in lost)
+    references = [Reference(path, entry, grid, grid.select(entry.where)) for path, entry, grid in found]
     for each in references:
         problems += [*_misstated(each)] or [*_misselected(each)]
     if problems:
@@ -205,13 +199,13 @@ def require_answerable(document: Document, grids: Mapping[str, PlannedGrid]) -> 
             why = "query points are a population, new in each batch; remove it"
             problems.append(Problem(f"grids.{name}.by_query", True, why))
     for (path, measure), of in asked.items():
-        problems += _lacked(path, measure, of, in_all=path.startswith("claims."))
+        problems += _lacked(path, measure, of)
     if problems:
         raise DesignError("", problems)
 
 
-def _lacked(path: str, measure: str, cells: Sequence[Cell], in_all: bool = True) -> Iterator[Problem]:
-    """Yield the problem of a measure that all cells, or else one of them, should have and lack."""
+def _lacked(path: str, measure: str, cells: Sequence[Cell]) -> Iterator[Problem]:
+    """Yield the problem of a measure that all cells of a claim, or else one of them, should have and lack."""
     known: list[list[str]] = []  # numbers of the functions of each cell, or measures of its ensemble
     alone = _OF_PAIRS if all(cell.n_members == 1 for cell in cells) else set()
     for cell in cells:
@@ -220,7 +214,7 @@ def _lacked(path: str, measure: str, cells: Sequence[Cell], in_all: bool = True)
         ensemble = [name for name in MEASURES | STATISTICS | INDEXED_MEASURES if name not in absent]
         known.append(ensemble if cell.functions is None else [*cell.statistics, "failure_rate"])
     without = [cell for cell, names in zip(cells, known, strict=True) if measure not in names]
-    if len(without) < (1 if in_all else len(cells)):
+    if len(without) < (1 if path.startswith("claims.") else len(cells)):
         return
     functions, names = without[0].functions, [name for name in known[0] if all(name in each for each in known)]
     whose = "heads" if functions is None else f"functions: {functions.label}"
@@ -233,9 +227,10 @@ def draws_of(claim: BaseClaim, planned: Iterable[PlannedCell]) -> str:
     """Return the draws that a claim rests on, among planned cells, in words."""
     cells = [each.cell for each in planned if each.grid == claim.grid]
     grid = PlannedGrid((), [cell.coordinates for cell in cells], cells)
+    looked_at = Reference("", claim, grid, grid.select(claim.where)).cells
     # Other diversity indices are those of heads alone.
     alone = claim.measure == "hdi" and not str(claim.index).startswith("output")
-    return draws_in(Reference("", claim, grid).cells, {"heads", "head_files"} if alone else _NOUNS.keys())
+    return draws_in(looked_at, {"heads", "head_files"} if alone else _NOUNS.keys())
 
 
 def draws_in(cells: Sequence[Cell], looked_at: Collection[str] = _NOUNS.keys()) -> str:

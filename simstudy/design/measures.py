@@ -58,8 +58,6 @@ class Variable(NamedTuple):
     formula: str = ""
 
 
-_BY_SOURCE = ("source", "cell")
-
 _CATALOGUE = """
 [measures: source cell]
 squared_bias | Y^2 | squared bias of the ensemble, averaged over queries; estimated without bias, so it may be slightly
@@ -202,6 +200,7 @@ def _details_of(averaged: dict[str, Variable]) -> dict[str, Variable]:
     return _derived(averaged, "contribution", _INFLUENCE, "block") | remainders
 
 
+_BY_SOURCE = ("source", "cell")
 _GROUPS = _parsed(_CATALOGUE + CATALOGUE).values()
 MEASURES, STATISTICS, INDEXED_MEASURES, HEAD_MEASURES, PAIR_MEASURES, _COUNTS, _VERDICTS, OF_FUNCTIONS = _GROUPS
 """Statistics are measures beside those of an ensemble, NaN where they have no meaning: first those that each replicate

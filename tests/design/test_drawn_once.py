@@ -89,7 +89,7 @@ def test_what_another_seed_draws__is_named(shipped, monkeypatch):
     for name, claim in design.claims.items():
         draws = draws_of(claim, design.cells)
         cells = [each.cell for each in design.cells if each.grid == claim.grid]
-        looked_at = Reference("", claim, PlannedGrid((), [each.coordinates for each in cells], cells)).cells
-        drawn = {part for cell in looked_at for part in cell.drawn}
+        grid = PlannedGrid((), [each.coordinates for each in cells], cells)
+        drawn = {part for cell in Reference("", claim, grid, grid.select(claim.where)).cells for part in cell.drawn}
         told = {"queries": "query point", "heads": "random head", "held_out": "held-out row"}
         assert all(told[part] in draws for part in drawn) or claim.measure == "hdi", name

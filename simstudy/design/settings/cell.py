@@ -27,15 +27,12 @@ N_BLOCKS = 16
 MIN_BLOCKS = 64
 """Blocks, or draws of a population (one to a batch), below which there is no verdict: with fewer, skewness is not
 corrected well, and one of them is often large."""
-
 WAVES = {"zero", "linear", "quadratic", "ridge", "additive", "interaction"}
 """Regression functions whose known means have closed forms, with Gaussian keys."""
 _MOST_OPERATIONS = 4e9
 """Most operations that the known means of a cell may take: about a second."""
-
 ATTENDED = "attended"
 """Statistic of a replicate of which a diversity index is made: overlap Σ_i w_hi w_gi of attention, mean over pairs."""
-
 Visible = NDArray[np.bool_]  # (query, key): true where a query may attend to a key
 Array = NDArray[np.float64]
 MAX_NUMBERS = 1 << 23

@@ -6,8 +6,9 @@ from pydantic import Field
 
 from simstudy.design.settings import records
 from simstudy.design.settings.functions import OwnFunction
-from simstudy.design.settings.records import KINDS, Choice, Count, NonNegative, Positive, Real, Vector, tagged_union
+from simstudy.design.settings.records import Choice, Count, NonNegative, Positive, Real, Vector, tagged_union
 
+KINDS = tagged_union()
 DegreesOfFreedom = Annotated[float, Field(gt=2, le=records.LARGEST, allow_inf_nan=False)]
 """Of a Student distribution that has a variance."""
 Power = Annotated[int, Field(ge=1, le=10_000, title="power | r")]

@@ -136,9 +136,6 @@ def tagged_union(kind: str = "", parameter: str = "", bare: tuple[type, ...] = (
     return GetPydanticSchema(lambda source, handler: before(table, handler(Annotated[source, by_kind])))
 
 
-KINDS = tagged_union()
-
-
 class Problem(NamedTuple):
     """One mistake: the path of the entry in the file, its value (None if it is absent), and what to do."""
 
