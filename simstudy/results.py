@@ -24,9 +24,17 @@ _SHOWN = ("n_replicates", "n_failed", "precision_reached")
 METHOD, ESTIMATOR = "method", "estimator"
 """Factor of the methods of a study, and its dimension: xarray's ``sel`` has an argument ``method``."""
 _DIMENSIONS = {METHOD: ESTIMATOR}
-
 DERIVED = ("bandwidth_rule", "total_dim")
 """Settings that others tell as well."""
+SPARSE = 4
+"""Combinations of factors for each cell, beyond which a grid is a list of cells."""
+_VALUE = "_value"
+_NAMED = ("index", "look", "drawn", "end", "figure")
+"""Dimensions of variables that are no settings."""
+_SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
+    name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"
+}
+"""Variables that a table has only where some cell does."""
 
 Where = Mapping[str, Any] | int
 """One cell: levels of settings that no other cell has, or its number."""
@@ -214,13 +222,6 @@ def _groups(
             yield f"/{group}", described(xr.Dataset(variables, names))
 
 
-SPARSE = 4
-"""Combinations of factors for each cell, beyond which a grid is a list of cells."""
-_VALUE = "_value"
-_NAMED = ("index", "look", "drawn", "end", "figure")
-"""Dimensions of variables that are no settings."""
-
-
 def _places(name: str, variable: Variable) -> list[tuple[str, str, list[int] | None]]:
     """Where in a grid a variable of the table lies: groups, its name there, and which sources of it."""
     if "source" in variable.dims:
@@ -294,9 +295,3 @@ def _flat(results: xr.DataTree) -> xr.Dataset:
     cells = labelled(arrays, coords, attrs)
     cells.encoding = dict(results.encoding)
     return cells
-
-
-_SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
-    name for name, variable in VARIABLES.items() if {"figure", "drawn"} & {*variable.dims} or name == "control_variate"
-}
-"""Variables that a table has only where some cell does."""

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from simstudy.design.document import Design
     from simstudy.execution.store import Store
 
+OUTPUT = Path("outputs")
 EXIT_PRECISION_MISSED = 3
 EXIT_NOT_AS_EXPECTED = 5
+MAX_BYTES = 1 << 32
+"""Largest file that is read."""
+_CSV = "give CSV in UTF-8 with a header, commas between columns and points before decimals"
 
 app = typer.Typer(
     # Help in Rich takes a third of a second to import.
@@ -96,7 +100,6 @@ ConfirmOption = Annotated[
     typer.Option("--confirm", help="Other random numbers, which follow from design, functions and this text."),
 ]
 ClaimsOption = Annotated[bool, typer.Option("--claims", help="Also show the table of claims.")]
-OUTPUT = Path("outputs")
 
 
 def opened(
@@ -108,11 +111,6 @@ def opened(
 
     loaded = load_design(design, profile, trust or (), confirm)
     return loaded, store_of(loaded, output)
-
-
-MAX_BYTES = 1 << 32
-"""Largest file that is read."""
-_CSV = "give CSV in UTF-8 with a header, commas between columns and points before decimals"
 
 
 @app.command()

@@ -32,7 +32,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from simstudy.data.geometry import GEOMETRIC_INDICES
 from simstudy.design.document import Design
@@ -53,7 +53,7 @@ MAX_JSON_BYTES, MAX_RESULTS_BYTES = 1 << 20, 1 << 34
 FLUSH_SECONDS, DISK_SHARE = 1.0, 0.05
 """Time after which written batches are flushed to disk: a loss of power may cost it; and share of it for that."""
 DEFAULT_OUTPUT = Path("outputs")
-Named = dict[str, Any]
+Named = Annotated[dict[str, Any], AfterValidator(lambda named: {k: np.array(v, float)[()] for k, v in named.items()})]
 Kept = tuple[Named, Named, Named, Named, int, int, int, bool, Named, str, int, tuple[int, ...]]
 LARGEST_SUM = 1e100
 """Bound on sums of errors and of their products: beyond what a design allows, and its square does not overflow."""
@@ -344,7 +344,7 @@ class Store:
 
     def summary(self, identity: str) -> dict[str, Finished]:
         """Records of finished cells by their names; nothing of others, or if that is damaged."""
-        with contextlib.suppress(ValueError, StopIteration, KeyError):
+        with contextlib.suppress(ValueError, TypeError, StopIteration, KeyError):
             return SUMMARY.validate_json(next(payloads(self.files, [self.stored(identity)["summary"]]))[1])
         return {}
 

@@ -168,7 +168,7 @@ def test_batch_that_cannot_be__is_damaged(forge, store):
 def test_failed_write__leaves_nothing_behind(store, call, number, remedy, monkeypatch):
     """Too many open files are no fault of the disk."""
     monkeypatch.setattr(f"simstudy.execution.folder.os.{call}", Mock(side_effect=OSError(number, "as told")))
-    refuses(rf"a.txt: cannot be written \(as told\); {remedy}", store.write_text, "a.txt", "text")
+    refuses(rf"a.txt: cannot be written \(as told\); {remedy}", store.files.write, "a.txt", b"text")
     assert [p for p in store.folder.rglob("*") if p.is_file()] == []
 
 
@@ -181,7 +181,7 @@ def test_batches__are_flushed_together_and_with_the_folder_that_names_them(store
         assert store.stored(ID).numbers == {0, 1} and flushed == []
     path = store.folder / RUN
     assert flushed == [path.stat().st_ino, path.parent.stat().st_ino]
-    written = store.write_text("a.txt", "text")
+    written = store.files.write("a.txt", b"text")
     assert flushed[2:] == [written.stat().st_ino, store.folder.stat().st_ino]
     flushed[2:] = []
     store.flush()
