@@ -75,29 +75,24 @@ def estimates(
         levels = ({"grid": each.grid} if len(loaded.factors) > 1 else {}) | levels
         for first in range(0, replicates, _PIECE):
             rows = results_of(each.cell, first, min(_PIECE, replicates - first))
-            parts.append(_table(rows, functions.parameters, first).assign(**levels))
+            whole = [functions.parameters | results for results, _ in rows]
+            known = [{name: as_array(row[name]) for name in RESULTS if name in row} for row in whole]
+            names = [name for name in RESULTS if any(name in row for row in known)]
+            n_estimands = max((value.size for row in known for value in row.values()), default=1)
+            if wrong := {name for row in known for name, value in row.items() if value.size not in (1, n_estimands)}:
+                longest = f"the longest of {', '.join(names)}"
+                raise UserError(f"{min(wrong)}: another length than {longest}; give one for each estimand")
+            columns: dict[str, Any] = {"dataset": np.repeat(np.arange(first, first + len(rows)), n_estimands)}
+            for name in names:
+                values = [np.broadcast_to(np.ravel(row.get(name, np.nan)), n_estimands) for row in known]
+                columns[name] = np.ravel(values)
+            columns["failure"] = np.repeat([why for _, why in rows], n_estimands)
+            columns["estimand"] = np.tile(np.arange(n_estimands), len(rows))
+            parts.append(pd.DataFrame(columns).assign(**levels))
     table = pd.concat(parts, ignore_index=True)
     factors = [name for name in table if name not in ("dataset", METHOD, "estimand", *RESULTS, "failure")]
     shown = [name for name in ("estimand", *RESULTS) if name in table and (name != "estimand" or table[name].any())]
     return table[[*factors, "dataset", METHOD, *shown, "failure"]]
-
-
-def _table(rows: list[tuple[dict[str, Any], str]], parameters: dict[str, Any], first: int) -> pd.DataFrame:
-    """Results of consecutive replicates: a row for each, or for each estimand of each."""
-    known = [{n: as_array(v) for n, v in (parameters | found).items() if n in RESULTS} for found, _ in rows]
-    names = [name for name in RESULTS if any(name in row for row in known)]
-    n_estimands = max((row[name].size for row in known for name in row), default=1)
-    if wrong := {name for row in known for name in row if row[name].size not in (1, n_estimands)}:
-        longest = f"the longest of {', '.join(names)}"
-        raise UserError(f"{min(wrong)}: another length than {longest}; give one for each estimand")
-    columns: dict[str, Any] = {
-        name: np.ravel([np.broadcast_to(np.ravel(row.get(name, np.nan)), n_estimands) for row in known])
-        for name in names
-    }
-    columns["dataset"] = np.repeat(np.arange(first, first + len(rows)), n_estimands)
-    columns["failure"] = np.repeat([why for _, why in rows], n_estimands)
-    columns["estimand"] = np.tile(np.arange(n_estimands), len(rows))
-    return pd.DataFrame(columns)
 
 
 def performance(

@@ -210,19 +210,15 @@ def stand_ins(functions: Mapping[str, Callable[..., Any]], version: str | None =
             for module in own.values():
                 cloudpickle.unregister_pickle_by_value(module)
         first = sum(each.kind is each.POSITIONAL_ONLY for each in takes)
-        texts.append(f"def {name}({_stated(takes)}):\n    return _call({digest!r}, locals(), {first})")
+        # Arguments as they are written; a default says no more than that there is one.
+        named = [each for each in takes if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        stated = [each.name + ("" if each.default is each.empty else "=...") for each in named]
+        if (n := sum(each.kind is not each.KEYWORD_ONLY for each in named)) < len(stated):
+            stated.insert(n, "*")
+        texts.append(f"def {name}({', '.join(stated)}):\n    return _call({digest!r}, locals(), {first})")
     text = "\n\n\n".join(texts) + "\n"
     BY_VALUE[text] = pickled
     return text
-
-
-def _stated(takes: Iterable[inspect.Parameter]) -> str:
-    """Arguments as they are written; a default says no more than that there is one."""
-    named = [each for each in takes if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-    stated = [each.name + ("" if each.default is each.empty else "=...") for each in named]
-    if (n := sum(each.kind is not each.KEYWORD_ONLY for each in named)) < len(stated):
-        stated.insert(n, "*")
-    return ", ".join(stated)
 
 
 def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.ModuleType]) -> Iterator[str]:
