@@ -30,8 +30,6 @@ _ONE_HEAD: Tables = {
     "estimator": {"bandwidth": 1.0},
 }
 """Tables of cells of functions, which draw no heads: one that sees one key."""
-Broken = Iterator[tuple[str, str]]
-"""Of each rule that is broken, the setting to change and the remedy."""
 TRIES = 100
 """Draws for each setting of a domain that is asked for, beyond which too few differ and are possible."""
 
@@ -201,7 +199,7 @@ def impossibilities(cell: Cell) -> list[tuple[str, str]]:
     return found
 
 
-def _misfitting(cell: Cell) -> Broken:
+def _misfitting(cell: Cell) -> Iterator[tuple[str, str]]:
     """Yield numbers that do not fit others, arrays that no memory holds, and tails without moments.
 
     An estimate Σ w_i Y_i has bounded weights, so that its tails are those of the noise drawn, with moments below ν if
@@ -289,7 +287,7 @@ def _misfitting(cell: Cell) -> Broken:
     yield from ((setting, remedy) for setting, wrong, remedy in broken if wrong)
 
 
-def _unmet(cell: Cell) -> Broken:
+def _unmet(cell: Cell) -> Iterator[tuple[str, str]]:
     """Yield settings that need others: without these they have no meaning, or errors that nobody has derived."""
     estimator, combination, normaliser = cell.estimator, cell.estimator.combination, cell.estimator.normaliser
     heads, distance, dot_product = 'learner = "nadaraya_watson"', 'logits = "distance"', 'logits = "dot_product"'

@@ -35,7 +35,6 @@ Theory = Literal["exact", "leading"]
 Direction = Literal["increasing", "decreasing"]
 AxisScale = Literal["linear", "log"]
 Selection = dict[str, Any]
-SELECTION: Any = Field(default_factory=dict)
 Factors = Annotated[tuple[str, ...], Field(strict=False)]
 LEVEL = 0.05
 """Chance of a wrong contradiction or support among all claims of a study."""
@@ -194,7 +193,7 @@ class BaseClaim(Record):
     grid: str
     measure: Identifier
     index: IndexName | None = None
-    where: Selection = SELECTION
+    where: Selection = Field(default_factory=dict)
     holds: Literal["everywhere", "on_average"] = "everywhere"
     expected: Literal["supported", "contradicted", "undecided"] = "supported"
     these_draws: Line = ""
@@ -306,7 +305,7 @@ class BaseFigure(Record):
     title: Line = Field(min_length=1)
     grid: str
     y: Identifier
-    where: Selection = SELECTION
+    where: Selection = Field(default_factory=dict)
     kind: str
 
 

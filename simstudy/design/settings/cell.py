@@ -397,8 +397,6 @@ class Cell(Record):
     @property
     def drawn(self) -> frozenset[str]:
         """Names of what the seed draws once, before replicates: queries, heads or where these start, rows held out."""
-        if self.functions is not None:
-            return frozenset()
         heads, queries, keys = self.heads, self.queries.queries, self.data.key_distribution
         random_heads = {
             "arrangement": heads.arrangement in ("haar", "scattered", "own"),
@@ -456,13 +454,13 @@ class Cell(Record):
     def weights(self) -> tuple[float, ...] | None:
         """Combination weights a_h, the ensemble being Σ_h a_h f_h; None where they follow from the errors of heads."""
         combination, n_heads = self.estimator.combination, self.heads.n_heads
-        weights: list[Any] = [1, 1]
         match combination:
             case choices.GivenCombination():
                 return combination.weights
             case choices.GeometricCombination():
-                weights = [combination.ratio**h for h in range(n_heads)]
+                weights: list[Any] = [combination.ratio**h for h in range(n_heads)]
             case choices.KnownCombination(kind="fibonacci"):
+                weights = [1, 1]
                 while len(weights) < n_heads:
                     weights.append(weights[-1] + weights[-2])
                 weights = weights[:n_heads][::-1]
