@@ -29,19 +29,13 @@ def forks() -> Any:
     return context
 
 
-def started(*arguments: object, cwd: Path = ROOT, before: str = "", printed: tuple = (os.devnull,) * 2) -> Any:
-    """Start a command as a user does, after some code, with what it prints in files."""
-    given = [str(each) for each in ("simstudy", *arguments)], str(cwd), os.environ | PRINTED, UNDRAWN + before, printed
-    process = forks().Process(target=run_command, args=given)
-    process.start()
-    return process
-
-
 def simstudy(*arguments: object, cwd: Path = ROOT, before: str = "") -> subprocess.CompletedProcess:
     """Run a command as a user does, after some code, and return its exit code and what it printed."""
     with tempfile.TemporaryDirectory() as folder:
         printed = [Path(folder) / name for name in ("stdout", "stderr")]
-        process = started(*arguments, cwd=cwd, before=before, printed=printed)
+        given = [str(each) for each in ("simstudy", *arguments)], str(cwd), os.environ | PRINTED, UNDRAWN + before
+        process = forks().Process(target=run_command, args=(*given, printed))
+        process.start()
         process.join(SECONDS)
         if process.exitcode is None:
             process.kill()

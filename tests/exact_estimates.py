@@ -9,11 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from simstudy.design.document import LEVEL, Claim
-from simstudy.verdicts.comparisons import Comparison, Predictions
+from simstudy.design.document import Claim
 from simstudy.verdicts.estimates import Estimates, estimates_of
 from simstudy.verdicts.evidence import Contrast
-from simstudy.verdicts.judge import Judgement, comparisons_of, judge_claim, selected_by
 
 Array = NDArray[np.float64]
 
@@ -76,16 +74,3 @@ def derived(function: Callable[[Array], float], values: Sequence[float], error: 
     at, steps = np.array(values, float), 1e-6 * np.eye(len(values))
     gradient = [(function(at + step) - function(at - step)) / 2e-6 for step in steps]
     return Contrast(function(at), np.linalg.norm(error * np.array(gradient)), N_BLOCKS, N_BLOCKS - 1, 0.0, 0.0)
-
-
-def compare(
-    stated: Any, accounts: Sequence[Any], factors: tuple[str, ...] = ("x",), theory: Predictions | None = None,
-    level: float = LEVEL,
-) -> list[Comparison]:  # fmt: skip
-    """Return what a claim comes down to in the cells of its grid."""
-    return list(comparisons_of(stated, selected_by(stated, accounts, factors)._replace(theory=theory, level=level)))
-
-
-def judged(stated: Any, accounts: Sequence[Any], n_claims: int = 1, factors: tuple[str, ...] = ("x",)) -> Judgement:
-    """Return the verdict on one of so many claims."""
-    return judge_claim(stated, selected_by(stated, accounts, factors), n_claims)

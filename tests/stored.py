@@ -41,10 +41,6 @@ def overwrite(folder: Path, name: Name, content: bytes, place: int = 0) -> None:
         os.pwrite(file.fileno(), content, start + place)
 
 
-def flip(folder: Path, name: Name) -> None:
-    overwrite(folder, name, bytes([batches(folder)[name][0] ^ 1]))
-
-
 def remove(folder: Path, name: Name) -> None:
     """Let a batch be none, as its head is none."""
     overwrite(folder, name, b"\0", -_HEAD.size)

@@ -16,7 +16,7 @@ import pytest
 from builders import DESIGN, edited, loaded, minimal_cell, refuses, run, write_design
 from commands import ROOT, python
 from faults import UNFOLDED, Calm
-from stored import FOLDER, batches, flip, overwrite, remove
+from stored import FOLDER, batches, overwrite, remove
 
 from simstudy import plan
 from simstudy.errors import UserError
@@ -50,7 +50,7 @@ def test_damaged_batches__are_told_and_all_that_is_computed_again(design, tmp_pa
     wanted = batches(tmp_path)
     cut, flipped, another, doubled, removed, *_ = sorted(wanted)
     overwrite(tmp_path, cut, bytes(len(wanted[cut]) - 1000), 1000)
-    flip(tmp_path, flipped)
+    overwrite(tmp_path, flipped, bytes([wanted[flipped][0] ^ 1]))
     overwrite(tmp_path, another, wanted[doubled])
     remove(tmp_path, removed)
     calls = computed(monkeypatch)

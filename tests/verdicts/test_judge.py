@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from builders import DESIGN, edited, mistakes, run, write_design
-from exact_estimates import N_BLOCKS, averaged, claim, compare, derived, exact_accounts, judged
+from exact_estimates import N_BLOCKS, averaged, claim, derived, exact_accounts
 
 from simstudy import theory
 from simstudy.design.document import LEVEL, Claim, Grid
@@ -16,9 +16,14 @@ from simstudy.design.settings.records import records_in
 from simstudy.verdicts.comparisons import Comparison, Predictions
 from simstudy.verdicts.estimates import estimates_of
 from simstudy.verdicts.evidence import Evidence, anytime_score, p_above, p_below, students_of
-from simstudy.verdicts.judge import comparisons_of, decide, holm, judge
+from simstudy.verdicts.judge import comparisons_of, decide, holm, judge, judge_claim, selected_by
 from simstudy.verdicts.optima import DOUBT
 from simstudy.verdicts.predictions import Theory
+
+
+def compare(stated, accounts, factors=("x",), theory=None, level=LEVEL) -> list[Comparison]:
+    """What a claim comes down to in the cells of its grid."""
+    return list(comparisons_of(stated, selected_by(stated, accounts, factors)._replace(theory=theory, level=level)))
 
 
 def verdict(stated, accounts, factors=("x",), theory=None) -> str:
@@ -163,7 +168,7 @@ def test_optima_of_several_comparisons__share_what_is_spent_on_the_levels_that_m
     levels = [{"z": z, "x": each, "h": k} for z in (2.0, 8.0) for each in x for k in range(2)]
     accounts = exact_accounts(levels, np.repeat(np.concatenate([[4.0, 1.0, 1.0 + gap, 4.0, 9.0], curved]), 2), 0.01)
     stated, factors = claim(kind="optimum_slope", x="x", along="z", value=0.0, margin=0.1), ("z", "x", "h")
-    found = judged(stated, accounts, 1, factors)
+    found = judge_claim(stated, selected_by(stated, accounts, factors), 1)
     assert len(found.comparisons) == 2 and found.level == LEVEL
     apart = (compare(stated, accounts, factors, None, LEVEL / share) for share in (1, 2))
     whole, shared = ([each.confidence(LEVEL) for each in comparisons] for comparisons in apart)
