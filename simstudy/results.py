@@ -28,7 +28,6 @@ DERIVED = ("bandwidth_rule", "total_dim")
 """Settings that others tell as well."""
 SPARSE = 4
 """Combinations of factors for each cell, beyond which a grid is a list of cells."""
-_VALUE = "_value"
 _NAMED = ("index", "look", "drawn", "end", "figure")
 """Dimensions of variables that are no settings."""
 _SOMETIMES = {f"{name}{ending}" for name in measures.OCCASIONAL for ending in ("", "_mcse")} | {
@@ -139,9 +138,6 @@ def one_cell(rows: list[Coordinates], where: Where, name: str) -> int:
     raise UserError(f"{name} = {where}: {fit} {options}")
 
 
-# ---------------------------------------------------------------- from cells to a tree
-
-
 def tree_of(cells: xr.Dataset) -> xr.DataTree:
     """Return the tree of results in a table; of what is not drawn, nothing is undefined in all cells of a grid."""
     of = cells.variables  # a labelled array of each would take ten times as long
@@ -203,7 +199,7 @@ def _groups(
         if known in axes:
             levels, places = axes[known]
             if own != levels[places].tolist():  # numbers that follow a rule, which is the level
-                others[f"{known}{_VALUE}"] = cells.variables[name]
+                others[f"{known}_value"] = cells.variables[name]
         elif len(set(map(repr, own))) == 1:
             fixed[known] = own[0]
         else:
@@ -246,9 +242,6 @@ def _levels(rows: list[Coordinates], factor: str) -> tuple[np.ndarray, np.ndarra
         found = np.unique(levels)
     place = {each: number for number, each in enumerate(found.tolist())}
     return found, np.array([place[each] for each in levels])
-
-
-# ---------------------------------------------------------------- from a tree to cells
 
 
 def _flat(results: xr.DataTree) -> xr.Dataset:

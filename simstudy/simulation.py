@@ -34,7 +34,6 @@ from simstudy.study import run
 
 GRID, FILES = "simulation", ("functions.py", "design.json")
 MIN_REPLICATES = 1024
-_CONSTANTS = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 def simulate(
@@ -226,7 +225,7 @@ def _rests_on(name: str, value: Any, seen: dict[int, Any], own: dict[str, types.
 
     Modules that are not installed are added to ``own``.
     """
-    if isinstance(value, _CONSTANTS):
+    if isinstance(value, bool | int | float | complex | str | bytes | None | np.generic):
         yield repr(value)
         return
     if id(value) in seen:

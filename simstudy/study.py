@@ -186,8 +186,8 @@ def complete(
             raise UserError(f"{store.folder}: holds the results of {other}, whose study has the same name; {remedy}")
     if STATUS_FILE in names:  # there is nothing to do if all that a run would write lies there
         with store.locked():
-            status = read_status(design, store)
-            if status is not None and is_done(status, store, "cuda" if executor == "cuda" else "cpu"):
+            device = "cuda" if executor == "cuda" else "cpu"
+            if (status := read_status(design, store)) and is_done(status, store, device):
                 return read_results(store), status, []
     from simstudy.execution.executors import Jobs, open_executor, require_memory
     from simstudy.execution.state import RunState

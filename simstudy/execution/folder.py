@@ -23,13 +23,12 @@ from simstudy.errors import UserError
 
 ASIDE = ".partial"
 """Folder of what is not whole yet, and of what only the holder of the lock needs."""
-_HELD = ("", "figures", ASIDE, "logs", "replays", "batches")
-"""Folders in which links are looked for before anything is computed."""
+_HELD = "figures", ASIDE, "logs", "replays", "batches"
+"""Folders below that of a study in which links are looked for before anything is computed."""
 _DELETED = re.compile(r"batches/[0-9]+-of-[0-9]+|\.partial/([0-9a-f]{32}|tls-\w+\.pem)")
 """Names that the program deletes: no others are."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _ABSENT = (FileNotFoundError, NotADirectoryError, ValueError)  # the last of a name with a zero byte
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Missing(UserError):
@@ -145,7 +144,7 @@ class Folder:
                 except BlockingIOError:
                     raise Held(f"{self.path}: in use") from None
                 except OSError as error:
-                    if error.errno not in _NO_LOCKS:
+                    if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                         raise
                     remedy = "mount it with locks (flock), or choose an --output on another"
                     raise UserError(f"{self.path / name}: the file system has no file locks; {remedy}") from error
@@ -159,11 +158,10 @@ class Folder:
 
     def require_ours(self) -> None:
         """Refuse links, pipes and files of others where the program writes."""
-        for name in _HELD:
-            folder = self.at(name) if name else self
+        for folder in (self, *map(self.at, _HELD)):
             with folder._told(), contextlib.suppress(*_ABSENT), folder._opened() as opened:
                 for entry in sorted(os.listdir(opened)):
-                    self._require_ours(f"{name}/{entry}" if name else entry, opened, entry, folders=True)
+                    folder._require_ours(entry, opened, entry, folders=True)
 
     @contextlib.contextmanager
     def _told(self, name: str = "", what: str = "read") -> Iterator[None]:

@@ -30,8 +30,6 @@ from simstudy.replicates.allocation import SIZES, states_size
 
 STATUS_FILE = ".status.json"
 PACKAGE = Path(__file__).parents[1]
-_SETTINGS = ("NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES")
-"""Beginnings of the names of environment variables that decide last bits."""
 NUMERIC_LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 
 # Sources that decide the bits of a batch, as folders and files; a test compares them with what `batch` imports.
@@ -101,7 +99,8 @@ def origin_of(design: Design) -> str:
     """Return a digest of all that results rest on but the batches: design, its files, code, installation."""
     # The engine is not asked for, as to compile takes longer than to read all sources, on which it depends.
     read = contents(planned.cell for planned in design.cells), installation()
-    settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(_SETTINGS))
+    decide = "NUMBA_", "NPY_", "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES"  # last bits
+    settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(decide))
     stated = repr((design.text, design.profile, design.confirmation, design.claims, read, settings))
     files = (path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return hashlib.sha256(b"".join([stated.encode(), *(path.read_bytes() for path in files)])).hexdigest()
@@ -208,8 +207,7 @@ def counted(design: Design, store: Store) -> Status:
     return Status(origin="", as_of=time.time(), cells=tuple(cells))
 
 
-def is_done(status: Status | None, store: Store, device: str) -> bool:
+def is_done(status: Status, store: Store, device: str) -> bool:
     """True if a run would compute and judge nothing, and write what is there already."""
-    if status is None or not status.results or any(cell.cut or not cell.finished for cell in status.cells):
-        return False
-    return store.is_whole() and status.results == store.digest(device)
+    finished = status.results != "" and all(cell.finished and not cell.cut for cell in status.cells)
+    return finished and store.is_whole() and status.results == store.digest(device)
