@@ -184,7 +184,7 @@ class OwnFiles:
                 try:
                     _try(piece, cell.data.n_features, cell.heads.n_heads, cell.heads.head_dim)
                 except (UserError, ArithmeticError, np.linalg.LinAlgError) as error:
-                    return [(setting, getattr(error, "__notes__", [str(error)])[0])]
+                    return [(setting, str(error))]
                 self._seconds[used] += time.monotonic() - start
         return []
 

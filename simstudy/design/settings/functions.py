@@ -88,6 +88,10 @@ def _namespace(text: str, place: str, by_value: tuple[tuple[str, bytes], ...]) -
     return names
 
 
+class NumericalError(UserError, ArithmeticError):
+    """An error of a function in numbers that it was given: a failure of replicates, once a study runs."""
+
+
 class OwnCode(Choice):
     """A setting that rests on functions of the user's own Python file at ``path``, relative to the design."""
 
@@ -123,7 +127,8 @@ class OwnCode(Choice):
             said = f"{self.code.place}: {name} raises {_brief(error)}"
             if "read-only" in str(error):  # no failure of a replicate
                 raise UserError(f"{said}: data are shared by all methods; copy an array before you change it") from None
-            raise UserError(said) from error
+            numerical = isinstance(error, ArithmeticError | np.linalg.LinAlgError)
+            raise (NumericalError if numerical else UserError)(said) from error
 
 
 def _read_only(array: Any) -> Any:
@@ -302,18 +307,12 @@ class Functions(OwnCode):
 
         ``once`` makes what is asked for by an address, or returns what was made before; ``tell`` gets other failures.
         """
-        try:
-            takes = self._takes(self.process) if self.process else {}
-            # Cells that share the address of their data see the same ones.
-            address = self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in takes)
-            data = self._data(draw) if once is None else once(address, lambda: self._data(draw))
-            if not self.one_by_one:
-                return self._measure(dict(data), draw.count)
-        except UserError as error:
-            if isinstance(error.__cause__, ArithmeticError | np.linalg.LinAlgError):
-                error.__cause__.add_note(str(error))
-                raise error.__cause__ from None
-            raise
+        takes = self._takes(self.process) if self.process else {}
+        # Cells that share the address of their data see the same ones.
+        address = self.code, self.process, *((k, v) for k, v in sorted(self.parameters.items()) if k in takes)
+        data = self._data(draw) if once is None else once(address, lambda: self._data(draw))
+        if not self.one_by_one:
+            return self._measure(dict(data), draw.count)
         rows = []
         for replicate in range(draw.count):
             try:
