@@ -117,7 +117,13 @@ def build_results(design: Design) -> xr.Dataset:
     arrays["hdi"] = np.array([row["_hdi"] for row in rows])
     arrays["hdi_mcse"] = np.where(np.array(INDICES) == "output", 0.01, 0.0) + 0 * arrays["hdi"]
     coords = coordinates(design) | {"source": list(SOURCES), "index": list(INDICES), "look": [0, 1]}
-    results = labelled(arrays, coords, _attributes(design))
+    attributes = {name: f"some {name}" for name in ATTRIBUTES} | {"profile": design.profile, "design": design.text}
+    attributes |= {"study": design.study.name, "title": design.study.title, "aim": design.study.aim}
+    attributes |= {"run": "{}", "measures": "{}", "confirmation_text": "", "confirmation_digest": ""}
+    for name, text in {"design_hash": design.text, "claims_hash": repr(design.claims)}.items():
+        attributes[name] = hashlib.sha256(text.encode()).hexdigest()
+    attributes["factors"] = "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items())
+    results = labelled(arrays, coords, attributes)
     return xr.merge([results, build_verdicts(design)], combine_attrs="override")
 
 
@@ -168,15 +174,4 @@ def _measures(c: dict[str, Any]) -> dict[str, Any]:
         "ensemble_variance": combined, "mse": bias + combined, "ambiguity": variance - combined,
         "correlation": correlation, "effective_heads": variance / combined, "_hdi": index,
         "_applies": c["bandwidth"] < 1.0 and not (c["n_keys"] == 100 and c["angle"] == 45.0),
-    }  # fmt: skip
-
-
-def _attributes(design: Design) -> dict[str, Any]:
-    factors = "; ".join(f"{grid}: {', '.join(names)}" for grid, names in design.factors.items())
-    digests = (hashlib.sha256(each.encode()).hexdigest() for each in (design.text, repr(design.claims)))
-    stated = design.study
-    study = {"study": stated.name, "title": stated.title, "profile": design.profile, "aim": stated.aim}
-    unconfirmed = {"run": "{}", "measures": "{}", "confirmation_text": "", "confirmation_digest": ""}
-    return {name: f"some {name}" for name in ATTRIBUTES} | study | unconfirmed | {
-        "design": design.text, **dict(zip(("design_hash", "claims_hash"), digests, strict=True)), "factors": factors,
     }  # fmt: skip

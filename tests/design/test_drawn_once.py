@@ -38,19 +38,6 @@ def drawn_by_name(cell: Cell) -> dict[str, list[np.ndarray]]:
     }
 
 
-def kinds_of_cells(cells):
-    """One cell of every kind: those that differ in numbers alone draw the same things."""
-    found = {}
-    for cell in cells:
-        kind = [
-            cell.heads.arrangement, cell.heads.query_projections, cell.heads.value_projections.kind,
-            cell.queries.queries.kind, cell.estimator, cell.data.key_distribution, cell.data.regression.kind,
-            cell.functions, cell.simulation.population,
-        ]  # fmt: skip
-        found.setdefault(repr(kind), cell)
-    return found.values()
-
-
 @pytest.fixture(scope="module", params=SHIPPED, ids=lambda path: path.stem)
 def shipped(request):
     return request.param, check(request.param, TRUST)
@@ -68,7 +55,15 @@ def test_shipped_designs__are_complete(shipped):
 def test_what_another_seed_draws__is_named(shipped, monkeypatch):
     path, profiles = shipped
     design, read = profiles["quick"], partial(read_contents, folder=path.parent)
-    for cell in kinds_of_cells(planned.cell for planned in design.cells):
+    kinds = {}  # of cells, as those that differ in numbers alone draw the same things
+    for cell in (planned.cell for planned in design.cells):
+        kind = [
+            cell.heads.arrangement, cell.heads.query_projections, cell.heads.value_projections.kind,
+            cell.queries.queries.kind, cell.estimator, cell.data.key_distribution, cell.data.regression.kind,
+            cell.functions, cell.simulation.population,
+        ]  # fmt: skip
+        kinds.setdefault(repr(kind), cell)
+    for cell in kinds.values():
         other = of_another_seed(cell, read)
         first, second = drawn_by_name(cell), drawn_by_name(other)
         changed = {name for name in first if any(not np.array_equal(*pair, equal_nan=True) for pair in zip(
