@@ -15,7 +15,6 @@ DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (
     *ROOT.glob("designs/*/README.md"),
     *ROOT.glob("simstudy/docs/*.md"), *ROOT.glob("simstudy/C*.md"), ROOT / "tests" / "benchmarks" / "README.md",
 )}  # fmt: skip
-VOID = {"meta", "br", "img", "link", "hr"}
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 
@@ -31,7 +30,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
+        if tag not in ("meta", "br", "img", "link", "hr"):
             self.open.append((tag, dict(attrs).get("class", "")))
 
     def handle_endtag(self, tag):

@@ -296,7 +296,6 @@ DEPENDENCIES = (
     "numpy", "numba", "scipy", "xarray", "pandas", "netCDF4", "pydantic", "typer", "rich", "matplotlib", "jinja2",
     "dask", "distributed", "threadpoolctl", "psutil", "yaml", "PIL",
 )  # fmt: skip
-SIMSTUDY = Path(sys.executable).with_name("simstudy")
 OPENING = {
     "open", "fdopen", "write_text", "write_bytes", "read_text", "read_bytes", "unlink", "rename", "rmtree", "rmdir",
     "mkdir", "makedirs", "copyfile", "copytree", "fromfile", "tofile", "symlink_to", "hardlink_to", "touch",
@@ -386,7 +385,7 @@ def test_every_command__leaves_all_that_links_lead_to_as_it_was(shift, checkout,
 def test_nothing_in_the_current_folder__is_imported_or_read_as_settings(checkout, home, tmp_path):
     """By processes as users have them: what is imported first, kernels, and pictures."""
     calm = subprocess.run(
-        [SIMSTUDY, "report", "design.toml"], capture_output=True, text=True, check=False,
+        [Path(sys.executable).with_name("simstudy"), "report", "design.toml"], capture_output=True, text=True,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     assert calm.returncode == 0 and not (tmp_path / "ran").exists(), calm.stderr

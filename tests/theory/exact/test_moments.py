@@ -139,11 +139,10 @@ HEADS = np.linalg.qr(ROW_RNG.normal(size=(3, 4, 2)))[0]
 TABLE = ROW_RNG.normal(size=(8, 6))
 TABLE[:6, 5] -= TABLE[:6, 5].mean()
 FILE = s.FileKeys(kind="file", path="table.npy", response="y", held_out=2)
-BY_ROW = s.FittedRegression(kind="fitted")
 
 
 def cell_of(n_keys, table=TABLE, keys=FILE, logits="distance", bandwidth=0.7, **data):
-    data = {"regression": BY_ROW, "noise_sd": 0.6, "key_distribution": keys} | data
+    data = {"regression": s.FittedRegression(kind="fitted"), "noise_sd": 0.6, "key_distribution": keys} | data
     cell = make_cell(n_keys, 4, 3, 2, logits, bandwidth, **data)
     rows = Rows(table[:-2, :4], table[:-2, 4], table[:-2, 5], table[-2:, :4], table[-2:, 4])
     return cell.model_copy(update={"file_rows": rows})
