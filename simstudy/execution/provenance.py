@@ -57,8 +57,7 @@ def engine(device: str = "cpu") -> str:
         digest.update(hashlib.sha256(path.read_bytes()).digest() + path.relative_to(PACKAGE).as_posix().encode())
     libraries = [f"{name}={importlib.metadata.version(name)}" for name in NUMERIC_LIBRARIES]
     # Code that NumPy runs here, and the library of linear algebra in its wheel: others may be loaded or not.
-    inside = [library for library in threadpool_info() if library["filepath"].startswith(np.__path__[0])]
-    architectures = [library.get("architecture") for library in inside]
+    architectures = [lib.get("architecture") for lib in threadpool_info() if lib["filepath"].startswith(np.__path__[0])]
     values, instructions = probed(), np.lib.introspect.opt_func_info()
     # All that decides the last bits on a device: type and features of the processor, GPU and its compiler.
     hardware = processor() if device == "cpu" else f"{processor()} + {gpu_name()}"
