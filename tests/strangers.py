@@ -74,10 +74,8 @@ def readable_by_others(folder: Path) -> list[Path]:
 def certificates(folder: Path) -> dict[str, str]:
     """Write the certificate of a cluster, as its owner would, and return Dask's settings that name it."""
     made, settings = Security.temporary(), {}
-    for name in (
-        "ca_file",
-        *(f"{member}_{kind}" for member in ("client", "scheduler", "worker") for kind in ("cert", "key")),
-    ):
+    parts = [f"{member}_{kind}" for member in ("client", "scheduler", "worker") for kind in ("cert", "key")]
+    for name in ("ca_file", *parts):
         path = folder / f"{name}.pem"
         path.write_text(getattr(made, f"tls_{name}"))
         settings[f"distributed.comm.tls.{name.replace('_', '.' if name != 'ca_file' else '-')}"] = str(path)

@@ -189,10 +189,9 @@ def test_vectors_of_estimands__have_measures_each_and_the_table_says_why_a_metho
 
 def test_levels_that_are_independent__have_random_numbers_of_their_own(tmp_path):
     factors = FACTORS | {"path": [0.0, 1.0]}
-    shared, apart = (
-        simulated(tmp_path / name, factors=factors, independent=each)["simulation"].ds.bias.squeeze()
-        for name, each in {"shared": [], "apart": ["path"]}.items()
-    )
+    how = {"shared": [], "apart": ["path"]}.items()
+    found = (simulated(tmp_path / name, factors=factors, independent=each)["simulation"] for name, each in how)
+    shared, apart = (each.ds.bias.squeeze() for each in found)
     np.testing.assert_allclose(shared.sel(path=0.0), shared.sel(path=1.0))
     assert (np.abs(apart.sel(path=0.0) - apart.sel(path=1.0)) > 1e-3).all()
     assert (simulated(tmp_path, max_replicates=1000, batch_size=None)["simulation/errors"].bias > 0.0).all()

@@ -181,23 +181,17 @@ def test_all_samples_of_six_rows(n_keys, logits, bandwidth):
         assert (np.abs(found.covariance[q] - covariance) <= found.covariance_error[q] + 1e-12).all()
 
 
-def outcomes(name):
-    values, residuals, x = TABLE[:6, 4], TABLE[:6, 5], TABLE[:6, :4]
-    one = np.ones(6)
-    return {
-        "residuals": (values, 0.36 * residuals.var() * one, {"noise": s.ResidualNoise(kind="residuals")}),
-        "paired": (values + 0.6 * residuals, 0.0 * one, {"noise": s.ResidualNoise(kind="residuals", paired=True)}),
-        "formula": (
-            x @ [1.0, -0.5, 0.0, 0.0], 0.36 * (1 + 2 * x[:, 0] ** 2) / 3,
-            {"regression": LINEAR, "noise": UNEVEN},
-        ),
-        "as they are": (values, 0.36 * one, {"regression": s.FileRegression(kind="file")}),
-    }[name]  # fmt: skip
+X, VALUES, RESIDUALS = TABLE[:6, :4], TABLE[:6, 4], TABLE[:6, 5]
+OUTCOMES = {
+    "residuals": (VALUES, np.full(6, 0.36 * RESIDUALS.var()), {"noise": s.ResidualNoise(kind="residuals")}),
+    "paired": (VALUES + 0.6 * RESIDUALS, np.zeros(6), {"noise": s.ResidualNoise(kind="residuals", paired=True)}),
+    "formula": (X @ [1.0, -0.5, 0, 0], 0.36 * (1 + 2 * X[:, 0] ** 2) / 3, {"regression": LINEAR, "noise": UNEVEN}),
+    "as they are": (VALUES, np.full(6, 0.36), {"regression": s.FileRegression(kind="file")}),
+}
 
 
-@pytest.mark.parametrize("name", ["residuals", "paired", "formula", "as they are"])
-def test_outcomes_of_every_kind(name):
-    means, variances, data = outcomes(name)
+@pytest.mark.parametrize(("means", "variances", "data"), OUTCOMES.values(), ids=OUTCOMES)
+def test_outcomes_of_every_kind(means, variances, data):
     cell = cell_of(3, **data)
     found = exact_moments(cell, HEADS, HEADS, cell.rows.points[:1])
     mean, covariance = all_samples(cell, means, variances, cell.rows.points[0])
