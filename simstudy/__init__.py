@@ -35,14 +35,13 @@ _HOMES = {
     "estimates": "measuring", "open_results": "study", "performance": "measuring", "plan": "study",
     "run": "study", "simulate": "simulation", "tied_sets": "ties",
 }  # fmt: skip
-_ROOMS = ("plots", "theory")
 
 
 def __getattr__(name: str) -> Any:
     # Loaded on first use: the command line has to catch signals before imports that take seconds.
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version(__name__)
-    if name in _ROOMS:
+    if name in ("plots", "theory"):
         return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,9 +19,6 @@ from typing import Any
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
 EXIT_INTERRUPTED = 130
-_RESEND_SECONDS = 0.1
-_NEW_OBJECTS = 1_000_000
-"""New objects after which Python looks for cycles: with its default of 700, a short run takes a sixth longer."""
 _received: list[int] = []
 
 
@@ -31,7 +28,8 @@ class Interrupted(BaseException):
 
 def main() -> None:
     """Run the command line, and end with one line and an exit code of its own whatever happens."""
-    gc.set_threshold(_NEW_OBJECTS)
+    # New objects after which Python looks for cycles: with its default of 700, a short run takes a sixth longer.
+    gc.set_threshold(1_000_000)
     catch_signals()
     open_standard_streams()
     threading.excepthook = sys.unraisablehook = _caught_elsewhere
@@ -125,7 +123,7 @@ def _write_stderr(text: str) -> None:
 def _caught_elsewhere(event: Any) -> None:
     """Deal with what was raised in a thread, or where Python cannot raise: in callbacks and destructors."""
     if isinstance(event.exc_value, Interrupted):
-        threading.Timer(_RESEND_SECONDS, os.kill, (os.getpid(), _received[-1])).start()
+        threading.Timer(0.1, os.kill, (os.getpid(), _received[-1])).start()
     elif not sys.is_finalizing() and not isinstance(event.exc_value, (SystemExit, type(None))):
         _tell(event.exc_value)
 

@@ -36,8 +36,6 @@ COUNT_SECONDS, WORKER_SECONDS, BUSY_SECONDS = 1.0, 30, 60.0
 """Time after which workers of a scheduler are counted again; how long it may have none, or be too busy to answer."""
 SUBMIT_RETRIES, SUBMIT_SECONDS = 60, 5.0
 """How often a job is submitted again to a Slurm that fails, and seconds between."""
-LOST_WORKERS = 10
-"""Workers that may be lost with one task before it counts as deadly: jobs are ended for many a reason."""
 TCP_TIMEOUT = "11s"
 """Silence after which a connection counts as broken; Dask refuses less, and by default takes a minute to notice."""
 # Kernels are serial and release the GIL; numerical libraries must not start threads of their own.  Numba has none to
@@ -248,7 +246,8 @@ def job_cluster(jobs: Jobs, claim: Callable[[float, int], None]) -> Iterator[Das
     async def started() -> None:
         await cluster
 
-    config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": LOST_WORKERS}
+    # Ten workers may be lost with one task before it counts as deadly: jobs are ended for many a reason.
+    config = {"distributed.comm.timeouts.tcp": TCP_TIMEOUT, "distributed.scheduler.allowed-failures": 10}
     scheduler = {"scheduler_cls": PagelessScheduler, "scheduler_options": {"dashboard_address": None}}
     claim(dask.utils.parse_bytes(options["memory"]), options["cores"])
     with (

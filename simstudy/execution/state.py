@@ -30,8 +30,6 @@ from simstudy.replicates.moments import Moments, stack
 from simstudy.replicates.performance import Performance, block_lengths, halved, halvings_of, whole_batches
 from simstudy.replicates.population import measured
 
-PILOT_BATCHES = 4
-"""Batches of each cell in a pilot: 64 blocks, from which an MCSE is known to a tenth or so."""
 PIECE = 64
 """Batches of a cell that are held at once, or as many as one block is made of."""
 TELL_SECONDS = 1.0
@@ -196,7 +194,7 @@ class RunState:
     def pilot(self, executor: Executor, track: Callable[[Iterable[Any], int], Iterable[Any]]) -> Plan:
         """Compute the first missing batches of unfinished cells, through ``track``, and predict what the rest takes."""
         seconds = defaultdict[str, list[float]](list)
-        tasks = list(self.first_tasks(PILOT_BATCHES))
+        tasks = list(self.first_tasks(4))  # 64 blocks of each cell, from which an MCSE is known to a tenth or so
         for task, outcome in track(run_tasks(executor, deque([iter(tasks)])), len(tasks)):
             self.record(task, outcome)
             costs = [cost(cell) for cell in task.cells]
