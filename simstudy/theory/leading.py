@@ -106,9 +106,9 @@ def leading_order(cell: Cell, key_projections: Array, query_projections: Array, 
 def damped_leading_order(cell: Cell, key_projections: Array, query_projections: Array, queries: Array) -> Prediction:
     """Leading order at every query, valid there or not: a function of the query to compare with.
 
-    Where few keys are near, the variance of a head would grow without bound; so
-    it is divided by 1 + R_hh/n, which makes it that of one key at most and leaves correlations as they are.  For a
-    control variate any function of the query will do, and this one is close to the truth near and far.
+    Where few keys are near, variance and bias of a head would grow without bound;
+    so the variance and the bias of order 1/n are divided by 1 + R_hh/n, which makes them those of one key at most.  For
+    a control variate any function of the query will do, and this one is close to the truth near and far.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def _expansion(
     if not damped:
         cubes, _, error = errors(heads, heads, heads)
         neglected = next_term(ratio, leading, cubes * error, drift) / n_keys
-    return (smooth - drift / n_keys).T, covariance, ratio.T, neglected.T
+    return (smooth - drift / (n_keys + ratio * damped)).T, covariance, ratio.T, neglected.T
 
 
 def _inapplicable(cell: Cell) -> str:

@@ -30,8 +30,8 @@ CONTROLLED = (
     "correlation",
 )  # fmt: skip
 """Measures that are averages over queries."""
-N_RANDOMISATIONS = 8
-LOG2_FEWEST, LOG2_MOST = 7, 13
+N_RANDOMISATIONS = 16
+LOG2_FEWEST, LOG2_MOST = 6, 12
 """Points of one randomisation: twice as many as long as the error of E L counts, and the work allows."""
 WORK = 3e6
 """Most pairs of heads times points times squared terms of m, or a tenth of the features, of one cell: some seconds."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy
 from builders import DESIGN, edited, estimated, loaded, minimal_cell, planned, run
 
 from simstudy import details
@@ -273,3 +274,19 @@ def test_theory_of_many_features__is_evaluated_in_pieces_at_fewer_points(monkeyp
         np.testing.assert_allclose(values, whole[name], rtol=1e-12)
     few, many = (query_control._log2_most(random_points(n_features=d)) for d in (6, 4096))
     assert few == query_control.LOG2_MOST > many
+
+
+@pytest.mark.parametrize("settings", [
+    {"bandwidth": 0.3},
+    {"logits": "dot_product", "regression": {"kind": "additive"}},
+    {"n_heads": 2, "head_dim": 4, "n_keys": 256, "logits": "dot_product", "bandwidth": "attention"},
+])  # fmt: skip
+def test_expectation_of_theory__is_as_wrong_as_its_error_says(settings):
+    """Few query points are far from all keys, and most randomisations have none of them."""
+    wide = {"n_keys": 100, "n_heads": 4, "n_features": 8, "arrangement": "orthogonal", "queries": {"kind": "gaussian"}}
+    cell = random_points(**wide | settings)
+    sobol = (scipy.stats.qmc.Sobol(8, rng=np.random.default_rng(seed)).random(2**13) for seed in range(100, 108))
+    known = query_control._theory(cell, scipy.special.ndtri(np.concatenate([*sobol])))
+    for log2 in (query_control.LOG2_FEWEST, query_control.LOG2_FEWEST + 1):
+        for name, values in query_control._expected(cell, log2).items():
+            assert abs(values.mean() - known[name].mean()) < 3.5 * values.std(ddof=1) / np.sqrt(len(values)), name
