@@ -175,15 +175,12 @@ def gains(**settings):
     return [(plain.mcse[name] / found.mcse[name]) ** 2 for name in MEASURES if plain.mcse[name]], found.estimator
 
 
-@pytest.mark.parametrize(
-    ("least", "settings"),
-    [
-        (1000, {"regression": "zero"}),
-        (5, {"combination": [2.0, -1.0, 0.5, -0.5], "regression": "quadratic"}),
-        (1.5, {"n_keys": 60, "bandwidth": 0.5, "noise_sd": 1.0}),
-        (100, {"logits": "dot_product"}),
-    ],
-)
+@pytest.mark.parametrize("least, settings", [
+    (1000, {"regression": "zero"}),
+    (5, {"combination": [2.0, -1.0, 0.5, -0.5], "regression": "quadratic"}),
+    (1.5, {"n_keys": 60, "bandwidth": 0.5, "noise_sd": 1.0}),
+    (100, {"logits": "dot_product"}),
+])  # fmt: skip
 def test_expansion__saves_replicates(least, settings):
     found, estimator = gains(**{"n_keys": 512, "bandwidth": 1.0} | settings)
     assert estimator == EXPANSION
@@ -193,17 +190,14 @@ def test_expansion__saves_replicates(least, settings):
 FAR = {"queries": {"kind": "points", "points": [[40000.0]]}, "bandwidth": 200.0}
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ({"n_keys": 20, "logits": "dot_product"}, "few keys carry weight, where a control variate would have heavy"),
-        ({"n_keys": 8, "bandwidth": 0.25}, "few keys carry weight"),
-        ({"n_keys": 1}, "few keys carry weight"),
-        ({"n_keys": 512, "regression": "zero", "noise": {"kind": "heteroscedastic"}}, "noise of uneven"),
-        ({"n_keys": 512, "regression": "zero", "bandwidth": 1e9}, "replicates do not differ"),
-        ({"n_keys": 512, "arrangement": "aligned", "angle": None} | FAR, "so small or large that rounding decides"),
-    ],
-)
+@pytest.mark.parametrize("settings, why", [
+    ({"n_keys": 20, "logits": "dot_product"}, "few keys carry weight, where a control variate would have heavy"),
+    ({"n_keys": 8, "bandwidth": 0.25}, "few keys carry weight"),
+    ({"n_keys": 1}, "few keys carry weight"),
+    ({"n_keys": 512, "regression": "zero", "noise": {"kind": "heteroscedastic"}}, "noise of uneven"),
+    ({"n_keys": 512, "regression": "zero", "bandwidth": 1e9}, "replicates do not differ"),
+    ({"n_keys": 512, "arrangement": "aligned", "angle": None} | FAR, "so small or large that rounding decides"),
+])  # fmt: skip
 def test_cells_that_stay_plain__say_why(settings, why):
     cell = cell_of(**{"bandwidth": 1.0, "regression": "quadratic", "query_projections": "same"} | settings, **CONTROL)
     batch = simulate_batch([cell], 0)[0]
@@ -270,17 +264,14 @@ POPULATION = 'population = ["queries"]\n'
 QUERIES = '[queries]\nqueries = { kind = "gaussian", count = 2 }\n'
 
 
-@pytest.mark.parametrize(
-    ("treatments", "stated", "expanded"),
-    [
-        ('["integrated"]', POPULATION, [False] * 6),
-        ('["integrated"]', POPULATION + 'control = "expansion"\n', [True] * 6),
-        ('["integrated"]', "", [True] * 6),
-        ('["integrated"]', 'control = "none"\n', [False] * 6),
-        ('["integrated", "drawn"]', "", [False] * 12),
-        ('["integrated", "drawn"]', 'control = "expansion"\n', [True, False] * 6),
-    ],
-)
+@pytest.mark.parametrize("treatments, stated, expanded", [
+    ('["integrated"]', POPULATION, [False] * 6),
+    ('["integrated"]', POPULATION + 'control = "expansion"\n', [True] * 6),
+    ('["integrated"]', "", [True] * 6),
+    ('["integrated"]', 'control = "none"\n', [False] * 6),
+    ('["integrated", "drawn"]', "", [False] * 12),
+    ('["integrated", "drawn"]', 'control = "expansion"\n', [True, False] * 6),
+])  # fmt: skip
 def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, stated, expanded, tmp_path):
     text = edited(DESIGN, "bandwidth = [0.5, 1.0]", f"bandwidth = [0.5, 1.0]\nnoise_treatment = {treatments}")
     text = edited(text, "seed = 7\n", f"seed = 7\n{stated}") + QUERIES
@@ -288,22 +279,19 @@ def test_grids__are_expanded_as_a_whole_unless_the_design_says_more(treatments, 
     assert [planned.cell.controlled for planned in cells] == expanded
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ({"noise_treatment": "drawn"}, "noise is drawn"),
-        ({"noise_treatment": "drawn", "learner": "random_forest"}, "not given heads"),
-        ({"normaliser": "sparsemax"}, "not softmax attention"),
-        ({"transformation": {"kind": "merge", "stride": 2}}, "not softmax attention"),
-        ({"combination": "product"}, "merged"),
-        ({"key_scale": "normalised"}, "not softmax attention"),
-        ({"mask": "causal"}, "different keys"),
-        ({"arrangement": "haar_redrawn"}, "redrawn"),
-        ({"key_distribution": {"kind": "student_t", "df": 5}}, "means are known of Gaussian keys"),
-        ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, "depend on one another"),
-        ({"n_features": 2**17, "n_keys": 2}, "features take too long"),
-    ],
-)
+@pytest.mark.parametrize("settings, why", [
+    ({"noise_treatment": "drawn"}, "noise is drawn"),
+    ({"noise_treatment": "drawn", "learner": "random_forest"}, "not given heads"),
+    ({"normaliser": "sparsemax"}, "not softmax attention"),
+    ({"transformation": {"kind": "merge", "stride": 2}}, "not softmax attention"),
+    ({"combination": "product"}, "merged"),
+    ({"key_scale": "normalised"}, "not softmax attention"),
+    ({"mask": "causal"}, "different keys"),
+    ({"arrangement": "haar_redrawn"}, "redrawn"),
+    ({"key_distribution": {"kind": "student_t", "df": 5}}, "means are known of Gaussian keys"),
+    ({"key_distribution": {"kind": "autoregressive", "coefficient": 0.5}}, "depend on one another"),
+    ({"n_features": 2**17, "n_keys": 2}, "features take too long"),
+])  # fmt: skip
 def test_cells_without_known_expectations__stay_plain_and_say_why(settings, why):
     settings = {"regression": "linear"} | settings
     cell = minimal_cell(**CONTROL | settings)

@@ -204,66 +204,63 @@ def n_failed(x):
     return x.max(axis=-1)
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        (lambda x: {"estimate": x.mean(axis=-1) - x.mean()}, "odd gives a replicate other numbers among other repl"),
-        (
-            {"process": lambda draw, n, shift: {"x": draw.normals(n) + shift}},
-            "mean returns no 'truth'; bias needs it; known are estimate",
-        ),
-        (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 64 replicates"),
-        ({"measures": ["relative_bias"], "factors": {"n": [N], "shift": [0.0]}}, "no finite .* tried: relative_bias"),
-        ({"method": fragile, "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*Error: no estimate"),
-        (lambda x: {"estimate": x.mean(axis=-1)[1:]}, "the first axis must be that of 5 replicates"),
-        (lambda x: {"estimate": x.means()}, "odd raises AttributeError"),
-        (lambda x: {"estimate": np.linalg.cholesky(-np.eye(len(x)))}, "functions.py: odd raises LinAlgError"),
-        ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift = .0.5, nan.: nan is no level"),
-        *(
-            ({"factors": {"n": [N], "shift": [0.5], name: [1]}}, rf"factors.{name} = \[1\]: is a name of results")
-            for name in ("grid", "keys", "tolerance", "theory")
-        ),
-        ({"factors": {"n": [N], "shift": [0.5], "bias": [1]}, "measures": ["bias"]}, "bias.* = 1: is a measure, or"),
-        ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "speed.0. = 1: is taken by no function"),
-        ({"measures": ["rmse"]}, "mean returns no 'rmse'; known: estimate, lower, .*, root_mean_squared_error"),
-        ({"measures": [3]}, "measures = 3: give names and functions"),
-        ({"measures": [n_failed]}, "'n_failed' is the name of something else in the results"),
-        (lambda x: {"estimate": "nothing"}, "odd gives estimate as text; give real numbers"),
-        ({"measures": [fragile], "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*fragile raises"),
-        ({"methods": {"odd": lambda x: {"reject": x[:, 0]}}, "measures": ["rejection_rate"]}, "reject beyond 0 and 1"),
-        ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType; give real numbers"),
-        ({"process": lambda draw, n, shift: {"x": {"of": 1.0}}}, "process gives x as dict; give an array of numbers"),
-        ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),
-        (
-            {
-                "process": lambda draw, n, shift: {"x": draw.normals(n).tolist(), "truth": shift},
-                "method": greedy,
-                "one_by_one": True,
-            },
-            "read-only: data are shared by all methods; copy",
-        ),
-        (lambda x: {"estimate": np.random.default_rng().random(len(x))}, "odd returns other values when it is call"),
-        *(({"measures": [name]}, r"simstudy.performance.simstudy.estimates.* has it") for name in OF_TABLES),
-        (
-            {"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True},
-            "odd gives bias of shape .2,.; give one",
-        ),
-        ({"methods": []}, "methods = ..: give at least one function"),
-        ({"methods": mean}, "methods = <function mean .*>: give a list"),
-        ({"methods": {"a b": mean}}, "methods: 'a b' cannot name a function"),
-        ({"methods": {1: mean}}, "methods: 1 cannot name a function"),
-        ({"measures": "bias"}, "measures = 'bias': give a list"),
-        ({"factors": {"n": 10}}, "n = 10: give a list"),
-        ({"factors": 3}, "factors = 3: give a dict"),
-        ({"factors": np.ones((1, 2))}, r"factors = array\(\[\[1., 1.\]\]\): give a dict"),
-        ({"max_replicates": "9"}, "max_replicates = '9': give a whole number"),
-        ({"claims": {"c": 3}}, "claims.c = 3: give a dict"),
-        ({"factors": {"n": [N], "shift": [mean]}}, "is of type function; give text, numbers, lists"),
-        ({"method": lambda x: {"estimate": x}}, "has no name of its own; give methods as a dict by name"),
-        ({"method": functools.partial(mean, n=threading.Lock())}, "rests on lock, which has no source; give version"),
-        ({"measures": ["failure_rate"]}, "failure_rate is told beside others; name another measure too"),
-    ],
-)
+@pytest.mark.parametrize("how, message", [
+    (lambda x: {"estimate": x.mean(axis=-1) - x.mean()}, "odd gives a replicate other numbers among other repl"),
+    (
+        {"process": lambda draw, n, shift: {"x": draw.normals(n) + shift}},
+        "mean returns no 'truth'; bias needs it; known are estimate",
+    ),
+    (lambda x: {"estimate": np.full(len(x), np.nan)}, "gives no finite numbers in any of 64 replicates"),
+    ({"measures": ["relative_bias"], "factors": {"n": [N], "shift": [0.0]}}, "no finite .* tried: relative_bias"),
+    ({"method": fragile, "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*Error: no estimate"),
+    (lambda x: {"estimate": x.mean(axis=-1)[1:]}, "the first axis must be that of 5 replicates"),
+    (lambda x: {"estimate": x.means()}, "odd raises AttributeError"),
+    (lambda x: {"estimate": np.linalg.cholesky(-np.eye(len(x)))}, "functions.py: odd raises LinAlgError"),
+    ({"factors": {"n": [N], "shift": [0.5, math.nan]}}, r"factors.shift = .0.5, nan.: nan is no level"),
+    *(
+        ({"factors": {"n": [N], "shift": [0.5], name: [1]}}, rf"factors.{name} = \[1\]: is a name of results")
+        for name in ("grid", "keys", "tolerance", "theory")
+    ),
+    ({"factors": {"n": [N], "shift": [0.5], "bias": [1]}, "measures": ["bias"]}, "bias.* = 1: is a measure, or"),
+    ({"factors": {"n": [N], "shift": [0.5], "speed": [1]}}, "speed.0. = 1: is taken by no function"),
+    ({"measures": ["rmse"]}, "mean returns no 'rmse'; known: estimate, lower, .*, root_mean_squared_error"),
+    ({"measures": [3]}, "measures = 3: give names and functions"),
+    ({"measures": [n_failed]}, "'n_failed' is the name of something else in the results"),
+    (lambda x: {"estimate": "nothing"}, "odd gives estimate as text; give real numbers"),
+    ({"measures": [fragile], "one_by_one": True, "factors": {"n": [N], "shift": [9.0]}}, "tried: .*fragile raises"),
+    ({"methods": {"odd": lambda x: {"reject": x[:, 0]}}, "measures": ["rejection_rate"]}, "reject beyond 0 and 1"),
+    ({"measures": [silent], "one_by_one": True}, "silent gives silent as NoneType; give real numbers"),
+    ({"process": lambda draw, n, shift: {"x": {"of": 1.0}}}, "process gives x as dict; give an array of numbers"),
+    ({"process": lambda rng, n, shift: {"x": rng.normal(size=rng.integers(2, 9))}}, "process gives x in different"),
+    (
+        {
+            "process": lambda draw, n, shift: {"x": draw.normals(n).tolist(), "truth": shift},
+            "method": greedy,
+            "one_by_one": True,
+        },
+        "read-only: data are shared by all methods; copy",
+    ),
+    (lambda x: {"estimate": np.random.default_rng().random(len(x))}, "odd returns other values when it is call"),
+    *(({"measures": [name]}, r"simstudy.performance.simstudy.estimates.* has it") for name in OF_TABLES),
+    (
+        {"methods": {"odd": lambda x: {"estimate": x[:2]}}, "one_by_one": True},
+        "odd gives bias of shape .2,.; give one",
+    ),
+    ({"methods": []}, "methods = ..: give at least one function"),
+    ({"methods": mean}, "methods = <function mean .*>: give a list"),
+    ({"methods": {"a b": mean}}, "methods: 'a b' cannot name a function"),
+    ({"methods": {1: mean}}, "methods: 1 cannot name a function"),
+    ({"measures": "bias"}, "measures = 'bias': give a list"),
+    ({"factors": {"n": 10}}, "n = 10: give a list"),
+    ({"factors": 3}, "factors = 3: give a dict"),
+    ({"factors": np.ones((1, 2))}, r"factors = array\(\[\[1., 1.\]\]\): give a dict"),
+    ({"max_replicates": "9"}, "max_replicates = '9': give a whole number"),
+    ({"claims": {"c": 3}}, "claims.c = 3: give a dict"),
+    ({"factors": {"n": [N], "shift": [mean]}}, "is of type function; give text, numbers, lists"),
+    ({"method": lambda x: {"estimate": x}}, "has no name of its own; give methods as a dict by name"),
+    ({"method": functools.partial(mean, n=threading.Lock())}, "rests on lock, which has no source; give version"),
+    ({"measures": ["failure_rate"]}, "failure_rate is told beside others; name another measure too"),
+])  # fmt: skip
 def test_mistakes__are_told_in_one_line(how, message, tmp_path):
     refuses(message, study, tmp_path, **({"methods": {"odd": how}, "measures": ["bias"]} if callable(how) else how))
     if "of type function" in message:  # nothing is written before the design is stated

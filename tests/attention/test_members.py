@@ -147,16 +147,13 @@ def test_colony__is_that_of_the_plain_rules(settings):
 POINTS = {"kind": "gaussian", "count": 5}
 
 
-@pytest.mark.parametrize(
-    ("combination", "expected"),
-    [
-        ("uniform", [1 / 3] * 3),
-        ("sum", [1, 1, 1]),
-        ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
-        ({"kind": "geometric", "ratio": 0.5}, [4 / 7, 2 / 7, 1 / 7]),
-        ("fibonacci", [2 / 4, 1 / 4, 1 / 4]),
-    ],
-)
+@pytest.mark.parametrize("combination, expected", [
+    ("uniform", [1 / 3] * 3),
+    ("sum", [1, 1, 1]),
+    ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
+    ({"kind": "geometric", "ratio": 0.5}, [4 / 7, 2 / 7, 1 / 7]),
+    ("fibonacci", [2 / 4, 1 / 4, 1 / 4]),
+])  # fmt: skip
 def test_fixed_weights__by_hand(combination, expected):
     cell = minimal_cell(n_heads=3, combination=combination)
     np.testing.assert_allclose(cell.weights, expected, rtol=1e-15)

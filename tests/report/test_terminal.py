@@ -143,13 +143,10 @@ def test_broken_installation__is_told_in_one_line():
     assert "not installed as it should be" in result.stderr and "rich" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("looked_at", "told"),
-    [
-        (False, "0/1 cells, error at most 1.5 of the target, first estimates of all cells in 30 s"),
-        (True, "0/1 cells, error at most 1.5 of the target, 25% of the work, 30 s left"),
-    ],
-)
+@pytest.mark.parametrize("looked_at, told", [
+    (False, "0/1 cells, error at most 1.5 of the target, first estimates of all cells in 30 s"),
+    (True, "0/1 cells, error at most 1.5 of the target, 25% of the work, 30 s left"),
+])  # fmt: skip
 def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, told, monkeypatch):
     now, said = [0.0], []
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -170,16 +167,13 @@ def test_log__tells_the_time_to_the_first_looks_and_then_to_the_end(looked_at, t
     assert ("targets reached, more replicates for claims" in said[-1]) == looked_at
 
 
-@pytest.mark.parametrize(
-    ("stop", "used", "reached", "told"),
-    [
-        ("precision", 64, True, 'the precision asked for; state grids.g.precision.stop = "both" to go on'),
-        ("precision", 64, False, ""),  # stopped by the budget
-        ("both", 64, True, ""),
-        ("precision", 512, False, "max_replicates = 512; raise it to go on"),
-        ("verdict", 512, True, "max_replicates = 512; raise it to go on"),
-    ],
-)
+@pytest.mark.parametrize("stop, used, reached, told", [
+    ("precision", 64, True, 'the precision asked for; state grids.g.precision.stop = "both" to go on'),
+    ("precision", 64, False, ""),  # stopped by the budget
+    ("both", 64, True, ""),
+    ("precision", 512, False, "max_replicates = 512; raise it to go on"),
+    ("verdict", 512, True, "max_replicates = 512; raise it to go on"),
+])  # fmt: skip
 def test_open_claims__are_told_with_what_would_decide_them(stop, used, reached, told):
     """Of four claims the first alone: the others have a verdict, are open as expected, or have no estimate."""
     precision = Precision(stop=stop, min_replicates=64, max_replicates=512)

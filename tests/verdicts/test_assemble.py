@@ -239,17 +239,14 @@ def test_error_of_the_expectation__is_how_estimates_move_with_what_is_taken_for_
     assert np.std([each.estimate["mse"] for each in found]) / told == pytest.approx(1.0, abs=0.12)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"population": []},
-        {"regression": {"kind": "zero"}},
-        {"arrangement": "haar", "population": ["queries", "heads"]},
-        {"combination": {"kind": "optimal"}},
-        {"key_distribution": {"kind": "sphere"}},
-        {"normaliser": {"kind": "sparsemax"}},
-    ],
-)
+@pytest.mark.parametrize("settings", [
+    {"population": []},
+    {"regression": {"kind": "zero"}},
+    {"arrangement": "haar", "population": ["queries", "heads"]},
+    {"combination": {"kind": "optimal"}},
+    {"key_distribution": {"kind": "sphere"}},
+    {"normaliser": {"kind": "sparsemax"}},
+])  # fmt: skip
 def test_other_cells__are_left_as_they_are(settings):
     cell = random_points(**settings)
     performance = estimated(cell, 4)

@@ -262,14 +262,11 @@ def test_slope_of_sure_optima__has_the_evidence_of_its_derivatives(scale):
         assert outside.evidence.against == pytest.approx(2 * p(expected, bound) / (1 - DOUBT), rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("in_doubt", "lowest", "highest"),
-    [
-        # The third level may be the least, and then its curvature is in doubt: anywhere up to the middles of its steps.
-        ([4.0, 1.0, 1.02, 1.08, 4.0], None, 2.5),
-        ([4.0, 1.08, 1.02, 1.0, 4.0], 1.5, None),
-    ],
-)
+@pytest.mark.parametrize("in_doubt, lowest, highest", [
+    # The third level may be the least, and then its curvature is in doubt: anywhere up to the middles of its steps.
+    ([4.0, 1.0, 1.02, 1.08, 4.0], None, 2.5),
+    ([4.0, 1.08, 1.02, 1.0, 4.0], 1.5, None),
+])  # fmt: skip
 def test_slope_of_optima_in_doubt__is_judged_in_the_worst_way(in_doubt, lowest, highest):
     of = profiles_in([SURE, in_doubt])
     low, high = slope(of).confidence(0.01)
