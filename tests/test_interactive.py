@@ -112,20 +112,17 @@ def test_plot__is_the_drawing_of_the_report_with_axes_for_each_panel(design, res
     assert axes.shape == (2,) and {each.get_ylabel() for each in axes} == {"mean squared error [Y²]"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"grid": None}, "grid: left out, but these results have several"),
-        ({"grid": "angels"}, 'plots.curve: figure.grid = .angels.: unknown grid; did you mean "angles"'),
-        ({"y": "mes"}, 'y = .mes.: not in these results; did you mean "mse"'),
-        ({"y": "equivalent_heads"}, "not in these results"),  # but for blanks
-        ({"x_scale": "lgo"}, "x_scale = 'lgo': "),
-        ({"x": "angel"}, 'figure.x = .angel.: unknown factor; did you mean "angle"'),
-        ({"hue": "bandwidth"}, "figure.hue = .bandwidth.: unknown factor; known"),
-        ({"x": "regression"}, "is not a number in every cell"),
-        ({"kind": "pie"}, "kind = 'pie': choose one of curve, nested_loop, lollipop"),
-    ],
-)
+@pytest.mark.parametrize("arguments, message", [
+    ({"grid": None}, "grid: left out, but these results have several"),
+    ({"grid": "angels"}, 'plots.curve: figure.grid = .angels.: unknown grid; did you mean "angles"'),
+    ({"y": "mes"}, 'y = .mes.: not in these results; did you mean "mse"'),
+    ({"y": "equivalent_heads"}, "not in these results"),  # but for blanks
+    ({"x_scale": "lgo"}, "x_scale = 'lgo': "),
+    ({"x": "angel"}, 'figure.x = .angel.: unknown factor; did you mean "angle"'),
+    ({"hue": "bandwidth"}, "figure.hue = .bandwidth.: unknown factor; known"),
+    ({"x": "regression"}, "is not a number in every cell"),
+    ({"kind": "pie"}, "kind = 'pie': choose one of curve, nested_loop, lollipop"),
+])  # fmt: skip
 def test_mistakes__are_told_in_one_line(results, arguments, message):
     refuses(message, plots.plot, results, **{"kind": "curve", "y": "mse", "x": "angle", "grid": "angles"} | arguments)
 

@@ -240,20 +240,17 @@ def test_contrast__without_a_sound_error_has_no_interval_and_says_why(compared):
     refuses("no replicate of this cell has an estimate", simstudy.contrast, compared, 0, {"grid": "lost"}, "mse")
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ({"grid": "angles", "angle": 45}, r"2 cells fit; choose one by stating more of bandwidth \(0.5, 1.0\)"),
-        ({"grid": "angles", "angle": 31}, r"no cell; among all cells .*; angle \(0.0, 45.0, 90.0"),
-        ({"angle": 0, "bandwidth": 0.8}, r"no cell; .* angle \(.*\); bandwidth \(0.5, 1.0"),
-        ({"colour": 1}, "where.colour: no setting of these cells; they have grid, n_keys, "),
-        ({}, r"10 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
-        (10, "or a number below 10"),
-        (-1, "or a number below 10"),
-        (True, "or a number below 10"),
-        ("angles", "or a number below 10"),
-    ],
-)
+@pytest.mark.parametrize("where, expected", [
+    ({"grid": "angles", "angle": 45}, r"2 cells fit; choose one by stating more of bandwidth \(0.5, 1.0\)"),
+    ({"grid": "angles", "angle": 31}, r"no cell; among all cells .*; angle \(0.0, 45.0, 90.0"),
+    ({"angle": 0, "bandwidth": 0.8}, r"no cell; .* angle \(.*\); bandwidth \(0.5, 1.0"),
+    ({"colour": 1}, "where.colour: no setting of these cells; they have grid, n_keys, "),
+    ({}, r"10 cells fit; .*grid \('angles', 'elsewhere', 'coarse', 'few', 'lost'\)"),
+    (10, "or a number below 10"),
+    (-1, "or a number below 10"),
+    (True, "or a number below 10"),
+    ("angles", "or a number below 10"),
+])  # fmt: skip
 def test_cells_that_are_not_one__are_refused_with_what_tells_them_apart(compared, where, expected):
     refuses(expected, simstudy.details, compared, where)
 

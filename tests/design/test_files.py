@@ -26,17 +26,14 @@ def of_heads(path: str) -> str:
     return edited(text, "angle = [0, 45, 90]", "n_keys = [10, 20]").replace('x = "angle"', 'x = "n_keys"')
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"\xff\xfe", "not UTF-8"),
-        (b"#" * (MAX_BYTES + 1), f"longer than {MAX_BYTES} bytes; is it the right file"),
-        (b"", "no such profile"),
-        (b"numbers.unit = 'a'\n[claims.b]\n", "claims about numbers of your own, and no design; give them to"),
-        (b"= 3", "not valid"),
-        (None, "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize("content, expected", [
+    (b"\xff\xfe", "not UTF-8"),
+    (b"#" * (MAX_BYTES + 1), f"longer than {MAX_BYTES} bytes; is it the right file"),
+    (b"", "no such profile"),
+    (b"numbers.unit = 'a'\n[claims.b]\n", "claims about numbers of your own, and no design; give them to"),
+    (b"= 3", "not valid"),
+    (None, "cannot be read"),
+])  # fmt: skip
 def test_unreadable_files__are_refused(tmp_path, content, expected):
     path = tmp_path / "design.toml"
     if content is not None:
@@ -54,17 +51,14 @@ def test_head_file__travels_inside_the_cell(tmp_path):
         assert (other.identity("") == cell.identity("")) == (name == "moved")
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (HEADS[:1], "holds shape (1, 6, 2)"),
-        (np.array([object()]), "cannot be read as .npy"),
-        ({"a": HEADS}, "cannot be read as .npy"),  # an archive
-        (np.stack([HEADS[0], HEADS[1, :, :1] * [1.0, -2.0]]), "head 1 has rank 1; give head_dim = 2"),
-        (np.full((2, 6, 2), np.inf), "must hold real numbers only"),
-        (np.ones((2, 6, 40)), "heads.file = 'heads.npy': longer than 2000 bytes"),
-    ],
-)
+@pytest.mark.parametrize("content, expected", [
+    (HEADS[:1], "holds shape (1, 6, 2)"),
+    (np.array([object()]), "cannot be read as .npy"),
+    ({"a": HEADS}, "cannot be read as .npy"),  # an archive
+    (np.stack([HEADS[0], HEADS[1, :, :1] * [1.0, -2.0]]), "head 1 has rank 1; give head_dim = 2"),
+    (np.full((2, 6, 2), np.inf), "must hold real numbers only"),
+    (np.ones((2, 6, 40)), "heads.file = 'heads.npy': longer than 2000 bytes"),
+])  # fmt: skip
 def test_head_file__that_is_none_is_refused(tmp_path, monkeypatch, content, expected):
     monkeypatch.setattr("simstudy.design.contents.MAX_BYTES", 2000)
     with (tmp_path / "heads.npy").open("wb") as file:
@@ -145,18 +139,15 @@ def test_study__is_that_of_its_file_and_of_its_json(tmp_path):
     assert list(json.loads(text)["grids"]["angles"]["factors"]) == ["angle", "bandwidth"]  # the last one runs fastest
 
 
-@pytest.mark.parametrize(
-    ("design", "expected"),
-    [
-        ({}, r"design: profiles = 'quick': no such profile; the design has: none; add \[profiles.quick\]"),
-        ({"study": {"name": "\ud800"}}, "surrogates not allowed"),
-        (tiny().grid("more", {"angle": {1}}), "1} is of type set; give text, numbers, lists or tables"),
-        (tiny().data(n_keyz=None), 'tiny: data.n_keyz: unknown key; did you mean "n_keys"'),
-        (tiny().data(n_keys=-1), "tiny: data.n_keys = -1: Input should be greater than or equal to 1"),
-        (3, "a design of type int; give the path of a file, the name of a shipped design, or a Study"),
-        ("principal-angels", 'neither a file nor the name of a design; did you mean "principal-angles"?'),
-    ],
-)
+@pytest.mark.parametrize("design, expected", [
+    ({}, r"design: profiles = 'quick': no such profile; the design has: none; add \[profiles.quick\]"),
+    ({"study": {"name": "\ud800"}}, "surrogates not allowed"),
+    (tiny().grid("more", {"angle": {1}}), "1} is of type set; give text, numbers, lists or tables"),
+    (tiny().data(n_keyz=None), 'tiny: data.n_keyz: unknown key; did you mean "n_keys"'),
+    (tiny().data(n_keys=-1), "tiny: data.n_keys = -1: Input should be greater than or equal to 1"),
+    (3, "a design of type int; give the path of a file, the name of a shipped design, or a Study"),
+    ("principal-angels", 'neither a file nor the name of a design; did you mean "principal-angles"?'),
+])  # fmt: skip
 def test_what_is_no_design__is_refused_in_one_line(design, expected):
     refuses(expected, check, design)
 

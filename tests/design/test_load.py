@@ -124,17 +124,14 @@ def test_mistake__is_one_line_that_names_the_entry(tmp_path, old, new, entry, re
 PAIRED = 'kind = "larger_than"\nwhere = { bandwidth = 0.5 }\nversus = '
 
 
-@pytest.mark.parametrize(
-    ("stated", "expected"),
-    [
-        ('kind = "monotone"\ndirection = "decreasing"\nx = "logits"', "mse-falls.x = 'logits': is not a number"),
-        ('kind = "slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1\nx = "angle"', "mse-falls.x = 'angle': is 0 in"),
-        ('kind = "slope"\nvalue = 1\nmargin = 0.1\nx = "angle"', ""),
-        (PAIRED + "{ n_keys = 40 }", "may name factors of the grid only: angle, bandwidth"),
-        (PAIRED + "{ bandwidth = 0.5 }", "compares every selected cell with itself"),
-        (PAIRED + "{ bandwidth = 1.0 }", ""),
-    ],
-)
+@pytest.mark.parametrize("stated, expected", [
+    ('kind = "monotone"\ndirection = "decreasing"\nx = "logits"', "mse-falls.x = 'logits': is not a number"),
+    ('kind = "slope"\nscale = "log_x"\nvalue = 1\nmargin = 0.1\nx = "angle"', "mse-falls.x = 'angle': is 0 in"),
+    ('kind = "slope"\nvalue = 1\nmargin = 0.1\nx = "angle"', ""),
+    (PAIRED + "{ n_keys = 40 }", "may name factors of the grid only: angle, bandwidth"),
+    (PAIRED + "{ bandwidth = 0.5 }", "compares every selected cell with itself"),
+    (PAIRED + "{ bandwidth = 1.0 }", ""),
+])  # fmt: skip
 def test_claim__fits_the_levels_of_its_grid(tmp_path, stated, expected):
     text = edited(DESIGN, "bandwidth = [0.5, 1.0]", 'bandwidth = [0.5, 1.0]\nlogits = ["distance", "dot_product"]')
     text = edited(text, 'x = "angle"\ndirection = "decreasing"\n', "")

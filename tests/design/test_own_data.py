@@ -124,27 +124,24 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("stated", "expected"),
-    [
-        ('path = "absent.npy"', "cannot be read: No such file"),
-        ('path = "nan.npy"', "column '1' holds nan in row 1, the first of 1 such rows; give finite numbers"),
-        ('path = "line.npy"', "its array has shape (4,); give rows and columns"),
-        ('path = "few.npy"', "1 rows are too few"),
-        ('path = "constant.npy"', "constant columns cannot be standardised: leave out 0, 2, or use standardise"),
-        ('path = "text.csv"', "column 'b' holds 'x' in row 2, the first of 1 such rows; give finite numbers"),
-        ('path = "gap.csv"', "column 'b' holds nan in row 2"),
-        ('path = "none.csv"', "cannot be read as .csv"),
-        ('path = "other.txt"', "has no file type that is read; give .npy, .csv, or sklearn:NAME"),
-        ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
-        ('path = "twice.csv"', "2 columns of the data for n_features = 6; state as many"),
-        ('path = "twice.csv", response = "z"', "the data have no column 'z', but a, b"),
-        ('path = "twice.csv", columns = ["a", "a"]', "columns must name each feature once, and not the response"),
-        ('path = "twice.csv", columns = ["a"], response = "a"', "and not the response"),
-        ('path = "sklearn:diabetes", held_out = 441', "442 rows are too few for held_out = 441"),
-        ('path = "sklearn:diabetes", sampling = "twice"', "Input should be 'with_replacement' or 'without'"),
-    ],
-)
+@pytest.mark.parametrize("stated, expected", [
+    ('path = "absent.npy"', "cannot be read: No such file"),
+    ('path = "nan.npy"', "column '1' holds nan in row 1, the first of 1 such rows; give finite numbers"),
+    ('path = "line.npy"', "its array has shape (4,); give rows and columns"),
+    ('path = "few.npy"', "1 rows are too few"),
+    ('path = "constant.npy"', "constant columns cannot be standardised: leave out 0, 2, or use standardise"),
+    ('path = "text.csv"', "column 'b' holds 'x' in row 2, the first of 1 such rows; give finite numbers"),
+    ('path = "gap.csv"', "column 'b' holds nan in row 2"),
+    ('path = "none.csv"', "cannot be read as .csv"),
+    ('path = "other.txt"', "has no file type that is read; give .npy, .csv, or sklearn:NAME"),
+    ('path = "sklearn:boston"', "scikit-learn ships no 'boston'; choose diabetes"),
+    ('path = "twice.csv"', "2 columns of the data for n_features = 6; state as many"),
+    ('path = "twice.csv", response = "z"', "the data have no column 'z', but a, b"),
+    ('path = "twice.csv", columns = ["a", "a"]', "columns must name each feature once, and not the response"),
+    ('path = "twice.csv", columns = ["a"], response = "a"', "and not the response"),
+    ('path = "sklearn:diabetes", held_out = 441', "442 rows are too few for held_out = 441"),
+    ('path = "sklearn:diabetes", sampling = "twice"', "Input should be 'with_replacement' or 'without'"),
+])  # fmt: skip
 def test_bad_data__get_one_clear_message(tmp_path, stated, expected):
     for name, content in FILES.items():
         np.save(tmp_path / name, content) if name.endswith("npy") else (tmp_path / name).write_text(content)
@@ -162,18 +159,15 @@ FITTED = (REGRESSION, 'regression = "fitted"\nnoise = "residuals"')
 WITHOUT = DIABETES.replace("held_out = 4", 'held_out = 4, sampling = "without"')
 
 
-@pytest.mark.parametrize(
-    ("keys", "edits", "said"),
-    [
-        (DIABETES, [FITTED, QUERIES], ""),
-        (DIABETES, [FITTED], 'needs queries = "held_out"; change one'),
-        (DIABETES, [(QUERIES[0], QUERIES[1].replace("count = 4", "count = 5"))], "5 rows as queries, but held_out = 4"),
-        (DIABETES, [(REGRESSION, 'noise = "residuals"')], 'needs regression = "fitted"'),
-        (DIABETES.replace('response = "target", ', ""), [FITTED, QUERIES], 'needs response = "COLUMN"'),
-        ('"gaussian"', [FITTED, QUERIES], 'needs key_distribution = "file"'),
-        (WITHOUT, [("n_keys = 40", "n_keys = 439")], "439 pairs without replacement, but rows = 438"),
-    ],
-)
+@pytest.mark.parametrize("keys, edits, said", [
+    (DIABETES, [FITTED, QUERIES], ""),
+    (DIABETES, [FITTED], 'needs queries = "held_out"; change one'),
+    (DIABETES, [(QUERIES[0], QUERIES[1].replace("count = 4", "count = 5"))], "5 rows as queries, but held_out = 4"),
+    (DIABETES, [(REGRESSION, 'noise = "residuals"')], 'needs regression = "fitted"'),
+    (DIABETES.replace('response = "target", ', ""), [FITTED, QUERIES], 'needs response = "COLUMN"'),
+    ('"gaussian"', [FITTED, QUERIES], 'needs key_distribution = "file"'),
+    (WITHOUT, [("n_keys = 40", "n_keys = 439")], "439 pairs without replacement, but rows = 438"),
+])  # fmt: skip
 def test_settings_that_speak_of_rows__need_them(tmp_path, keys, edits, said):
     text = design_with(keys, *edits)
     assert said in mistakes(tmp_path, text) if said else loaded(tmp_path, text)

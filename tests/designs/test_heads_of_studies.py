@@ -333,14 +333,11 @@ def test_risks_of_drawn_keys__are_those_of_theory(problem):
         assert abs(values.mean() - expected) < 4.0 * values.std() / math.sqrt(len(values))
 
 
-@pytest.mark.parametrize(
-    ("pair", "target", "others"),
-    [
-        ("λ = 0.5", "degree 3", {"gate": 0.6}),
-        ("orthogonal, λ = 0.5", "degree 1", {"sink": 0.2}),
-        ("cold head", "degree 1", {"signal": 4.0, "sink": 0.5}),
-    ],
-)
+@pytest.mark.parametrize("pair, target, others", [
+    ("λ = 0.5", "degree 3", {"gate": 0.6}),
+    ("orthogonal, λ = 0.5", "degree 1", {"sink": 0.2}),
+    ("cold head", "degree 1", {"signal": 4.0, "sink": 0.5}),
+])  # fmt: skip
 def test_pair_of_heads__is_that_of_loops(pair, target, others):
     keys = np.random.default_rng(5).standard_normal((5, 3))
     keys /= np.linalg.norm(keys, axis=1, keepdims=True)

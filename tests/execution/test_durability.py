@@ -248,16 +248,13 @@ def test_write_that_fails_or_kills__is_one_line_or_nothing_lost(tmp_path):
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize(
-    ("kills", "before", "options"),
-    [
-        (False, "", ()),
-        (True, "", ()),
-        (True, UNFOLDED, ()),
-        (True, UNFOLDED, ("--executor", "threads", "--workers", 2)),
-        (True, UNFOLDED, ("--executor", "serial", "--confirm", "a text")),
-    ],
-)
+@pytest.mark.parametrize("kills, before, options", [
+    (False, "", ()),
+    (True, "", ()),
+    (True, UNFOLDED, ()),
+    (True, UNFOLDED, ("--executor", "threads", "--workers", 2)),
+    (True, UNFOLDED, ("--executor", "serial", "--confirm", "a text")),
+])  # fmt: skip
 def test_each_operation_that_fails_or_kills__is_one_line_or_nothing_lost(kills, before, options, tmp_path):
     """Of a hundred over a run, one at a time."""
     calm = Calm(tmp_path, before, *options)
@@ -268,19 +265,16 @@ def test_each_operation_that_fails_or_kills__is_one_line_or_nothing_lost(kills, 
     assert not wrong, "\n".join(wrong[:10])
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "another"),
-    [
-        # What computes no batch.
-        ("replicates/allocation.py", "GROWTH = 4", "GROWTH = 5", False),
-        # What it computes.
-        ("kernels/elementary.py", "1023)", "1022)", True),
-        ("data/addresses.py", "INSTANCE = 7", "INSTANCE = 8", True),
-        ("replicates/batch.py", "PIECE_BYTES = 16", "PIECE_BYTES = 15", True),
-        ("attention/learners/trees.py", "2**32", "2**31", True),
-        ("ensemble.py", "return ", "return 2 * ", True),  # a method of a user may call it
-    ],
-)
+@pytest.mark.parametrize("name, old, new, another", [
+    # What computes no batch.
+    ("replicates/allocation.py", "GROWTH = 4", "GROWTH = 5", False),
+    # What it computes.
+    ("kernels/elementary.py", "1023)", "1022)", True),
+    ("data/addresses.py", "INSTANCE = 7", "INSTANCE = 8", True),
+    ("replicates/batch.py", "PIECE_BYTES = 16", "PIECE_BYTES = 15", True),
+    ("attention/learners/trees.py", "2**32", "2**31", True),
+    ("ensemble.py", "return ", "return 2 * ", True),  # a method of a user may call it
+])  # fmt: skip
 def test_source_that_computes_batches__discards_those_that_it_computed(name, old, new, another, tmp_path, monkeypatch):
     before, package = identity_of(minimal_cell()), tmp_path / PACKAGE.name
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))

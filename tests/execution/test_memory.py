@@ -224,15 +224,12 @@ def test_job_that_is_refused__is_submitted_again_if_another_was_taken(accepted, 
     assert len(scripts) == submitted and (accepted or kind.refusal.strip() == "no such queue")
 
 
-@pytest.mark.parametrize(
-    ("code", "shown", "complaint", "lost"),
-    [
-        (0, "17\n", "", False),  # it waits, or runs
-        (0, "", "", True),
-        (1, "", "slurm_load_jobs error: Invalid job id specified", True),
-        (1, "", "slurm_load_jobs error: Unable to contact slurm controller", False),
-    ],
-)
+@pytest.mark.parametrize("code, shown, complaint, lost", [
+    (0, "17\n", "", False),  # it waits, or runs
+    (0, "", "", True),
+    (1, "", "slurm_load_jobs error: Invalid job id specified", True),
+    (1, "", "slurm_load_jobs error: Unable to contact slurm controller", False),
+])  # fmt: skip
 def test_jobs_that_slurm_knows_no_more__are_told(code, shown, complaint, lost, monkeypatch, tmp_path):
     asked = []
 

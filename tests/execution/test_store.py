@@ -157,14 +157,11 @@ def test_batch_that_cannot_be__is_damaged(forge, store):
     assert store.read_batches(ID, [0], CELL)
 
 
-@pytest.mark.parametrize(
-    ("call", "number", "remedy"),
-    [
-        ("rename", errno.ENOSPC, "free space"),
-        ("fsync", errno.EIO, "free space"),
-        ("fsync", errno.EMFILE, "allow more open files"),
-    ],
-)
+@pytest.mark.parametrize("call, number, remedy", [
+    ("rename", errno.ENOSPC, "free space"),
+    ("fsync", errno.EIO, "free space"),
+    ("fsync", errno.EMFILE, "allow more open files"),
+])  # fmt: skip
 def test_failed_write__leaves_nothing_behind(store, call, number, remedy, monkeypatch):
     """Too many open files are no fault of the disk."""
     monkeypatch.setattr(f"simstudy.execution.folder.os.{call}", Mock(side_effect=OSError(number, "as told")))

@@ -82,19 +82,16 @@ def test_levels_in_a_file__are_numbers_unless_they_are_written_as_no_number_is(h
 AS_CSV = "UTF-8 with a header, commas between columns"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("question,near,near\n1,2,3\n", "two columns 'near'; give each its own name"),
-        ("near,dummy\n1,2\n", "unit = 'question': no column of the numbers"),
-        ("question,near,dummy\n1,2,\n2,1,1\n", "unit 1, condition = dummy: no number, and 1 of 2 units lack one"),
-        ("", AS_CSV),
-        ("a,b\n1,2\n1,2,3\n", AS_CSV),
-        ("\ufeffa;b\r\n0,5;1\r\n", AS_CSV),
-        ("a\tb\n1\t2\n", AS_CSV),
-        ("\udcff\udcfea,b\n", AS_CSV),
-    ],
-)
+@pytest.mark.parametrize("text, said", [
+    ("question,near,near\n1,2,3\n", "two columns 'near'; give each its own name"),
+    ("near,dummy\n1,2\n", "unit = 'question': no column of the numbers"),
+    ("question,near,dummy\n1,2,\n2,1,1\n", "unit 1, condition = dummy: no number, and 1 of 2 units lack one"),
+    ("", AS_CSV),
+    ("a,b\n1,2\n1,2,3\n", AS_CSV),
+    ("\ufeffa;b\r\n0,5;1\r\n", AS_CSV),
+    ("a\tb\n1\t2\n", AS_CSV),
+    ("\udcff\udcfea,b\n", AS_CSV),
+])  # fmt: skip
 def test_files_that_are_no_table__are_refused_in_one_line_that_names_them_and_says_what_to_do(
     here, in_process, text, said
 ):

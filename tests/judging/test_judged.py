@@ -285,35 +285,29 @@ def test_claims__may_be_tables_text_a_file_or_a_study(tmp_path):
     assert all(each.equals(found[0]) for each in found) and found[0].index.tolist() == ["c"]
 
 
-@pytest.mark.parametrize(
-    ("entries", "verdict"),
-    [
-        ({"kind": "monotone", "x": "size", "direction": "increasing"}, "supported"),
-        ({"kind": "optimum", "x": "size", "value": 10.0}, "supported"),
-        ({"kind": "violated_pairs", "against": "size", "direction": "increasing", "at_most": 0.1}, "supported"),
-        ({"kind": "larger_than", "value": 2.5}, "contradicted"),
-    ],
-)
+@pytest.mark.parametrize("entries, verdict", [
+    ({"kind": "monotone", "x": "size", "direction": "increasing"}, "supported"),
+    ({"kind": "optimum", "x": "size", "value": 10.0}, "supported"),
+    ({"kind": "violated_pairs", "against": "size", "direction": "increasing", "at_most": 0.1}, "supported"),
+    ({"kind": "larger_than", "value": 2.5}, "contradicted"),
+])  # fmt: skip
 def test_kinds_of_designs__judge_means_by_a_factor(entries, verdict):
     noise = np.random.default_rng(1).normal(size=(200, 1)) + 0.3 * np.random.default_rng(2).normal(size=(200, 3))
     frame = pd.DataFrame(noise + np.array([1.0, 2.0, 3.0]), columns=pd.Index([10, 20, 30], name="size"))
     assert simstudy.judge(frame, {"c": entries}).dataset.verdict.item() == verdict
 
 
-@pytest.mark.parametrize(
-    ("claims", "said"),
-    [
-        ({"c": {"kind": "agrees_with_theory", "margin": 0.1}}, "unknown kind; known: equals, larger_than"),
-        ({"c": {"kind": "larger_than", "where": {"condition": "z"}}}, "no condition of the table; it has condition ="),
-        ({"c": {"kind": "larger_than", "where": {"n_heads": 2}}}, "unknown factor; known: condition"),
-        ({"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}}, "not a number in every condition"),
-        ({"c": {"kind": "violated_pairs", "at_most": 0.1, "against": "condition"}}, "is not a number under every"),
-        ({"c": {"kind": "optimum", "x": "condition", "source": "leading"}}, "claims.c.value: missing"),
-        ("no such file.toml", "cannot be read"),
-        ("[claims.c]\nkind = ", "not valid TOML"),
-        (7, "claims of type int; give tables by name"),
-    ],
-)
+@pytest.mark.parametrize("claims, said", [
+    ({"c": {"kind": "agrees_with_theory", "margin": 0.1}}, "unknown kind; known: equals, larger_than"),
+    ({"c": {"kind": "larger_than", "where": {"condition": "z"}}}, "no condition of the table; it has condition ="),
+    ({"c": {"kind": "larger_than", "where": {"n_heads": 2}}}, "unknown factor; known: condition"),
+    ({"c": {"kind": "monotone", "x": "condition", "direction": "increasing"}}, "not a number in every condition"),
+    ({"c": {"kind": "violated_pairs", "at_most": 0.1, "against": "condition"}}, "is not a number under every"),
+    ({"c": {"kind": "optimum", "x": "condition", "source": "leading"}}, "claims.c.value: missing"),
+    ("no such file.toml", "cannot be read"),
+    ("[claims.c]\nkind = ", "not valid TOML"),
+    (7, "claims of type int; give tables by name"),
+])  # fmt: skip
 def test_mistakes_in_claims__are_those_of_designs(claims, said):
     with pytest.raises(UserError, match=re.escape(said)):
         simstudy.judge(PAIR, claims)

@@ -402,15 +402,12 @@ def test_lollipop__of_many_cells_has_panels_of_its_own(split):
     assert len(panels(drawing)[0].get_yticks()) == 12
 
 
-@pytest.mark.parametrize(
-    ("factors", "kind", "shown"),
-    [
-        (None, "curve", {"x": "angle", "hue": "regression", "panel": "n_keys"}),  # the claim names x
-        ({"head_dim": 4, "noise_sd": 3}, "curve", {"x": "head_dim", "hue": "noise_sd", "panel": None}),
-        ({"noise_sd": 3, "bandwidth": 2, "regression": 2, "head_dim": 4}, "nested_loop", {"hue": "noise_sd"}),
-        ({}, "lollipop", {"hue": None}),
-    ],
-)
+@pytest.mark.parametrize("factors, kind, shown", [
+    (None, "curve", {"x": "angle", "hue": "regression", "panel": "n_keys"}),  # the claim names x
+    ({"head_dim": 4, "noise_sd": 3}, "curve", {"x": "head_dim", "hue": "noise_sd", "panel": None}),
+    ({"noise_sd": 3, "bandwidth": 2, "regression": 2, "head_dim": 4}, "nested_loop", {"hue": "noise_sd"}),
+    ({}, "lollipop", {"hue": None}),
+])  # fmt: skip
 def test_study_without_figures__gets_a_sensible_one(split_design, split, factors, kind, shown):
     """Of its first claim; without claims of what its precision speaks of, over the factors that vary."""
     without = split_design.model_copy(update={"figures": {}})
