@@ -1,6 +1,7 @@
 """Names of settings and measures for readers, and numbers with their error."""
 
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -62,9 +63,9 @@ def setting_and_level(name: str, value: Any) -> str:
     return f"{symbol} = {level}" if symbol else f"{words}: {level}"
 
 
-def number(value: float, digits: int = 4) -> str:
-    """Return a number with so many significant digits at most; an en dash if it is undefined."""
-    return UNDEFINED if math.isnan(value) else _short_exponent(f"{value:.{digits}g}")
+def number(value: float, digits: int = 4, form: str = "g") -> str:
+    """Return a number with so many significant digits at most, its exponent as in 1e-5; an en dash if undefined."""
+    return UNDEFINED if math.isnan(value) else re.sub(r"e[+]?(-?)0*(?=\d)", r"e\1", f"{value:.{digits}{form}}")
 
 
 def between(lower: float, upper: float, mcse: float = math.nan) -> str:
@@ -104,16 +105,10 @@ def with_error(estimate: float, mcse: float) -> str:
     if decimals + scale <= 8:
         pair = (_rounded(value, decimals + scale, scale) for value in (estimate, mcse))
         return f"({' ± '.join(pair)})e{scale}"
-    return f"{number(estimate, 8)} ± {_short_exponent(f'{mcse:.1e}')}"
+    return f"{number(estimate, 8)} ± {number(mcse, 1, 'e')}"
 
 
 def _rounded(value: float, decimals: int, scale: int = 0) -> str:
     """``value / 10**scale`` with so many decimals; with a negative number of them rounded to tens, hundreds, ..."""
     shown = round(Decimal(value).scaleb(-scale), decimals)
     return f"{shown + 0 if shown else abs(shown):.{max(decimals, 0)}f}"
-
-
-def _short_exponent(text: str) -> str:
-    """Drop the plus sign and leading zeros of an exponent: ``1e-05`` becomes ``1e-5``."""
-    mantissa, mark, exponent = text.partition("e")
-    return f"{mantissa}e{int(exponent)}" if mark else text

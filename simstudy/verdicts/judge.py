@@ -22,7 +22,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -175,7 +174,7 @@ def judge(design: Design, accounts: Sequence[CellProgress], theory_by_cell: Theo
 def tabled(
     claims: Mapping[str, BaseClaim],
     judgements: Mapping[str, Judgement],
-    about: Mapping[str, dict[str, str]] = MappingProxyType({}),
+    about: Mapping[str, dict[str, str]] | None = None,
 ) -> xr.Dataset:
     """Return verdicts and comparisons as labelled tables; ``about`` says of claims on what draws they rest."""
     verdicts, comparisons = [], []
@@ -192,7 +191,7 @@ def tabled(
                 "claimed_value": decisive.claimed,
                 "comparisons": len(judgement.comparisons),
             }
-            | ({"standing_statistic": decisive.statistic, "draws": ""} | about.get(name, {}))
+            | ({"standing_statistic": decisive.statistic, "draws": ""} | (about or {}).get(name, {}))
         )
         against = holm(np.array([float(each.evidence.against) for each in judgement.comparisons]))
         for each, adjusted in zip(judgement.comparisons, against, strict=True):

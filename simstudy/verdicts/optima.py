@@ -208,13 +208,12 @@ def _vertex(estimates: Estimates, x: Array, cells: list[int], k: int) -> tuple[V
     if k in (0, len(x) - 1):
         return Vertex(float(x[k]), {}), None
     three, (start, centre, stop) = cells[k - 1 : k + 2], x[k - 1 : k + 2]
-    a, b, c = three
     first, second = centre - start, stop - centre
-    d_left, d_right = {a: -1 / first, b: 1 / first}, {b: -1 / second, c: 1 / second}
-    left, right = (sum(k * estimates.values[cell] for cell, k in d.items()) for d in (d_left, d_right))
+    d_left, d_right = np.array([[-1 / first, 1 / first, 0.0], [0.0, -1 / second, 1 / second]])
+    left, right = (d @ estimates.values[three] for d in (d_left, d_right))
     bend, width, middle = right - left, (stop - start) / 2, (start + centre) / 2
-    slope_step = estimates.combine({cell: d_right.get(cell, 0.0) - d_left.get(cell, 0.0) for cell in three})
+    slope_step = estimates.combine(dict(zip(three, d_right - d_left, strict=True)))
     if bend == 0.0:
         return Vertex(float(centre), {}), slope_step
-    terms = {cell: width * (left * d_right.get(cell, 0.0) - right * d_left.get(cell, 0.0)) / bend**2 for cell in three}
+    terms = dict(zip(three, width * (left * d_right - right * d_left) / bend**2, strict=True))
     return Vertex(float(middle - width * left / bend), terms), slope_step

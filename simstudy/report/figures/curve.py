@@ -7,7 +7,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from simstudy.design.document import CurveFigure, DiversityFigure, OptimumFigure
 from simstudy.design.measures import THEORIES, coordinates_of
@@ -144,9 +143,8 @@ def optimum_figure(figure: OptimumFigure, cells: xr.Dataset) -> Drawing:
         shared.tick_levels(axes, inside[figure.x].values.astype(float), figure.x_scale)
         # Some room beside the outermost levels, as optima often stand there.
         axes.set_ylim(levels[0] / 1.2, levels[-1] * 1.2)
-        axes.yaxis.set_major_locator(FixedLocator(levels.tolist()))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        axes.set_yticks(levels, [*map(number, levels)])
+        axes.set_yticks([], minor=True)
     shared.label_y(drawn, f"best {setting_name(figure.over)}")
     tuned = f", best {', '.join(setting_name(name) for name in figure.tune)} at each level" if figure.tune else ""
     text = f"points: least {measure_name(figure.y)}{tuned}, between levels by a parabola in the logarithm"

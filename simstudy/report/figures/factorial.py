@@ -93,14 +93,10 @@ def _steps(axes: Axes, figure: NestedLoopFigure, cells: xr.Dataset, loops: Loops
 
 def _stairs(axes: Axes, loops: Loops) -> None:
     """Draw the levels of every factor as a flight of stairs, the outermost on top, and list them beside it."""
-    inner = math.prod(map(len, loops.values()))
-    edges = np.arange(inner + 1) - 0.5
-    outer = 1
+    sizes = [*map(len, loops.values())]
+    edges = np.arange(math.prod(sizes) + 1) - 0.5
     for row, (name, levels) in enumerate(loops.items()):
-        inner //= len(levels)
-        steps = np.tile(np.repeat(np.arange(len(levels)), inner), outer)
-        outer *= len(levels)
-        base = len(loops) - 1 - row
+        base, steps = len(loops) - 1 - row, np.indices(sizes)[row].ravel()
         axes.stairs(base + 0.5 * steps / max(len(levels) - 1, 1), edges, baseline=None, color=NEUTRAL, linewidth=1.1)
         text = f"{setting_name(name)}: {', '.join(map(level_name, levels))}"
         # In the room that is left above the stairs.
@@ -142,9 +138,8 @@ def lollipop_figure(figure: LollipopFigure, cells: xr.Dataset) -> Drawing:
         axes.axvline(target, color=NEUTRAL, linewidth=1.0, label="target")
         axes.set(xlabel=measure_name(figure.y), ylim=(len(names) - 0.5, -0.5))
         axes.grid(axis="y", visible=False)
-        first = shared.is_first(axes)
-        axes.set_yticks(range(len(names)), names if first else [""] * len(names))
-        axes.set_ylabel(", ".join(map(setting_name, loops)) if first else "")
+        axes.set_yticks(range(len(names)), names)
+    shared.label_y(drawn, ", ".join(map(setting_name, loops)))
     ends = np.array([axes.get_xlim() for axes in drawn])
     for axes in drawn:
         axes.set_xlim(ends.min(), ends.max())

@@ -3,20 +3,19 @@
 And strips of the relative deviation of Monte Carlo from theory.
 """
 
-import contextlib
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import xarray as xr
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator
 from matplotlib.transforms import offset_copy
 
 from simstudy.design.document import PanelFigure
@@ -60,13 +59,8 @@ Entries = list[tuple[dict[str, Any], str] | str]
 """Of a legend: how something is drawn, in grey unless a colour is stated, and what it is; or text alone."""
 
 
-@contextlib.contextmanager
-def own_style() -> Iterator[None]:
-    """Draw with the defaults of Matplotlib and `STYLE`, whatever a file of settings or the caller has set."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(STYLE)
-        yield
+own_style = partial(style.context, STYLE, after_reset=True)
+"""Draw with the defaults of Matplotlib and `STYLE`, whatever a file of settings or the caller has set."""
 
 
 def canvas(n_panels: int, *heights: float, columns: int = MAX_COLUMNS) -> tuple[Any, ...]:
@@ -116,9 +110,9 @@ def tick_levels(axes: Axes, levels: np.ndarray, scale: str) -> None:
         for i, place in enumerate(places):
             if np.abs(places[chosen] - place).min() >= 5 * np.ptp(places) / characters(axes):
                 chosen.append(i)
-        axes.xaxis.set_major_locator(FixedLocator(np.unique(levels[chosen]).tolist()))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        shown = np.unique(levels[chosen])
+        axes.set_xticks(shown, [*map(number, shown)])
+        axes.set_xticks([], minor=True)
 
 
 class PlainLog(LogFormatter):
@@ -198,13 +192,9 @@ def levels_of(cells: xr.Dataset, factor: str | None) -> list[Any]:
 
 def split(cells: xr.Dataset, *factors: str | None) -> Iterator[tuple[Any, xr.Dataset]]:
     """Yield (level of the first, cells) for each combination of levels, in the order of the design; None is none."""
-    names = [name for name in factors if name]
-    if not names:
-        yield None, cells
-        return
-    rows = coordinates_of(cells)
+    names, rows = [name for name in factors if name], coordinates_of(cells)
     for inside in by_levels(rows, names, range(len(rows))):
-        yield level(rows[inside[0]], names[0]), cells.isel(cell=inside)
+        yield level(rows[inside[0]], names[0]) if names else None, cells.isel(cell=inside)
 
 
 def panelled(
