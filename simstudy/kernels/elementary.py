@@ -1,4 +1,4 @@
-"""Functions that LLVM vectorises: powers of 2 and minima for either precision, sines and cosines in float64.
+"""Functions that LLVM vectorises: powers of 2 for either precision, sines and cosines in float64.
 
 The coefficients are those of the polynomials 1 + f·q(f) closest to 2^f on [−1/2, 1/2] in relative error (Remez):
 9e-8 at degree 5, 3e-18 at degree 11; 2^0 is exactly 1.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.jit import aligned, device_function, inlined, kernel, writable
+from simstudy.kernels.jit import aligned, device_function, kernel, writable
 from simstudy.kernels.philox import cos_sin, polynomial
 
 F32, F64 = np.float32, np.float64
@@ -50,33 +50,6 @@ exp2_float32, exp2_float64 = (
     _exp2(POWERS_32, F32, np.int32, np.int32(23)),
     _exp2(POWERS_64, F64, np.int64, np.int64(52)),
 )
-
-
-def _lowest(real, bits):
-    # Nonnegative numbers are ordered as their bits are.
-    largest = np.finfo(real).max.view(bits)
-    sign, magnitude = bits(8 * largest.itemsize - 1), bits(np.iinfo(bits).max)
-
-    # The minimum of floating-point numbers is vectorised only where NaN may be ignored; that of integers always is.
-    # Flipping all bits but the sign of a negative number makes the order of the bits, as signed integers, that of the
-    # numbers; the same flip takes them back.
-    @device_function
-    def reorder(number):
-        return bits(number ^ bits(bits(number >> sign) & magnitude))
-
-    @inlined
-    def lowest(x):
-        """Smallest of the numbers x, at most the largest finite number; NaN or any of the numbers if one is NaN."""
-        least = largest
-        for i in range(x.size):
-            rank = reorder(real(x[i]).view(bits))
-            least = rank if rank < least else least
-        return bits(reorder(least)).view(real)
-
-    return lowest
-
-
-lowest_float32, lowest_float64 = _lowest(F32, np.int32), _lowest(F64, np.int64)
 
 
 _FARTHEST = 1e6

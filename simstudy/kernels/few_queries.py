@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from simstudy.kernels.elementary import exp2_float32, exp2_float64, lowest_float32, lowest_float64
+from simstudy.kernels.elementary import exp2_float32, exp2_float64
 from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.lanes import add_products
 from simstudy.kernels.shifts import set_shifts
@@ -14,11 +14,12 @@ from simstudy.kernels.tiles import (
     TILE,
     copy,
     copy_scales,
-    fill_scores,
+    fill_closeness,
+    highest_of,
     largest_of,
     lay_keys,
     padded,
-    score_sums_kept,
+    relative_sums_kept,
     weighted_sums,
 )
 
@@ -37,7 +38,7 @@ def arrays_for(
 
 
 @inlined
-def _multiply(exp2, lowest, keys, values, variances, largest, points, scale, memory):
+def _multiply(exp2, keys, values, variances, largest, points, scale, memory):
     # Sums of all heads at all queries, and their products if there are variances: then all heads of a tile are laid out
     # at once, otherwise one, which stays in the cache.
     n_heads, _, n_keys = keys.shape
@@ -45,7 +46,7 @@ def _multiply(exp2, lowest, keys, values, variances, largest, points, scale, mem
     kept = variances.size > 0
     memory.sums[:] = 0
     memory.products[:] = 0
-    memory.nearest[:] = np.inf
+    memory.nearest[:] = -np.inf
     for start in range(0, n_keys, TILE):
         size = min(TILE, n_keys - start)
         copy(values, start, size, y)
@@ -60,10 +61,10 @@ def _multiply(exp2, lowest, keys, values, variances, largest, points, scale, mem
                         slopes, limits, whole = memory.slopes[h], memory.limits[h], padded(size)
                         mass, total = weighted_sums(exp2, laid[h], slopes, limits, q, y, noise, whole, rows[h], kept)
                     else:
-                        fill_scores(keys[h], start, size, points[h, :, q], scale.distance, rows[h])
-                        _approach(exp2, lowest(rows[h, :size]), scale, memory, h, q)
-                        nearest = memory.nearest[h, q]
-                        mass, total = score_sums_kept(exp2, nearest, scale, y, noise, size, rows[h])
+                        fill_closeness(keys[h], start, size, points[h, :, q], scale.distance, rows[h])
+                        _approach(exp2, highest_of(rows[h], size), scale, memory, h, q)
+                        closest = memory.nearest[h, q]
+                        mass, total = relative_sums_kept(exp2, closest, scale, y, noise, size, rows[h])
                     memory.sums[q, h, 0] += mass
                     memory.sums[q, h, 1] += total
                 if kept:
@@ -71,12 +72,12 @@ def _multiply(exp2, lowest, keys, values, variances, largest, points, scale, mem
 
 
 @inlined
-def _approach(exp2, score, scale, memory, h, q):
-    # Make sums of one head at one query relative to the lowest score of the keys of a tile, if it is the lowest so far.
+def _approach(exp2, closeness, scale, memory, h, q):
+    # Make sums of one head at one query relative to the closest of the keys of a tile, if none was as close so far.
     before = memory.nearest[h, q]
-    if score < before:
-        memory.nearest[h, q] = score
-        factor = exp2(scale.rate * (score - before), scale.low, scale.magic)
+    if closeness > before:
+        memory.nearest[h, q] = closeness
+        factor = exp2(scale.rate * (before - closeness), scale.low, scale.magic)
         memory.sums[q, h, 0] *= factor
         memory.sums[q, h, 1] *= factor
         for g in range(memory.products.shape[1]):
@@ -117,10 +118,10 @@ def normalise(sums, products, largest, means, grams):
 def log_mass(mass, near, nearest, low, point, centre, scale):
     """Return ln Σ_i exp(logit_i) from the sum of the weights of one head at a query (p,).
 
-    ``low`` is the first limit that `set_shifts` sets; ``nearest`` the score that weights are relative to, if not near.
+    ``low`` is the first limit that `set_shifts` sets; ``nearest`` the closeness of the reference, if not near.
     """
     # A weight is 2^shift exp(logit), and if near 2^ceiling times that.
-    shift = np.float64(scale.rate) * np.float64(nearest)
+    shift = -np.float64(scale.rate) * np.float64(nearest)
     if near:
         # Multiplied exactly, since the logarithm of the mass would round away what its difference from others says.
         mass = math.ldexp(mass, -int(scale.ceiling))
@@ -133,7 +134,7 @@ def log_mass(mass, near, nearest, low, point, centre, scale):
 # A kernel for each precision: functions among the arguments of a call cost more than a small replicate.
 
 
-def _moments_by(exp2, lowest):
+def _moments_by(exp2):
     @kernel
     def moments(keys, values, variances, queries, scale, visible, memory, means, grams, logs):
         # means[r, q, h] = sum_i w_hi values[r, i] / W_h,  W_h = sum_i w_hi
@@ -145,10 +146,10 @@ def _moments_by(exp2, lowest):
             largest = largest_of(variances[r])
             for h in range(n_heads):
                 slopes, limits, near = memory.slopes[h], memory.limits[h], memory.near[h]
-                set_shifts(lowest, keys[r, h], points[h], scale, row, memory.centres[h], slopes, limits, near)
-            _multiply(exp2, lowest, keys[r], values[r], variances[r], largest, points, scale, memory)
+                set_shifts(keys[r, h], points[h], scale, row, memory.centres[h], slopes, limits, near)
+            _multiply(exp2, keys[r], values[r], variances[r], largest, points, scale, memory)
             if _leave_tiny(scale, memory):
-                _multiply(exp2, lowest, keys[r], values[r], variances[r], largest, points, scale, memory)
+                _multiply(exp2, keys[r], values[r], variances[r], largest, points, scale, memory)
             for q in range(n_queries):
                 for h in range(n_heads):
                     sums = memory.sums[q, h]
@@ -162,6 +163,6 @@ def _moments_by(exp2, lowest):
 
 
 MOMENTS = {
-    np.dtype("float32"): _moments_by(exp2_float32, lowest_float32),
-    np.dtype("float64"): _moments_by(exp2_float64, lowest_float64),
+    np.dtype("float32"): _moments_by(exp2_float32),
+    np.dtype("float64"): _moments_by(exp2_float64),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from simstudy.kernels.elementary import lowest_float32, lowest_float64
 from simstudy.kernels.few_queries import defined_mass, log_mass
 from simstudy.kernels.jit import inlined, kernel
 from simstudy.kernels.lanes import (
@@ -172,7 +171,7 @@ def _set_logs(points, scale, memory, logs):
         for h in range(points.shape[0]):
             v, lane = q // width, q % width
             mass = defined_mass(memory.lane_sums[v, h, 0, lane], scale)
-            near, nearest, low = memory.near[h, q], -memory.references[v, h, lane], memory.limits[h, 0, q]
+            near, nearest, low = memory.near[h, q], memory.references[v, h, lane], memory.limits[h, 0, q]
             logs[0, q, h] = log_mass(mass, near, nearest, low, points[h, :, q], memory.centres[h], scale)
 
 
@@ -202,7 +201,7 @@ def _constant(numbers):
     return others == 0
 
 
-def _moments_by(exp2, lowest):
+def _moments_by(exp2):
     @kernel
     def moments(keys, values, variances, queries, scale, visible, memory, means, grams, logs):
         # means, grams and logs as in `few_queries`
@@ -214,7 +213,7 @@ def _moments_by(exp2, lowest):
             largest = largest_of(variances[r])
             for h in range(n_heads):
                 slopes = memory.slopes[h]
-                set_shifts(lowest, keys[r, h], points[h], scale, row, centres[h], slopes, limits[h], near[h])
+                set_shifts(keys[r, h], points[h], scale, row, centres[h], slopes, limits[h], near[h])
                 for q in range(0, n_queries, width):
                     if not _all(near[h, q : q + width]):
                         _leave(points, scale, memory, h, q, width)
@@ -231,5 +230,4 @@ def _moments_by(exp2, lowest):
     return moments
 
 
-_LOWEST = {"float32": lowest_float32, "float64": lowest_float64}
-MOMENTS = {np.dtype(name): _moments_by(EXP2[name], lowest) for name, lowest in _LOWEST.items()}
+MOMENTS = {np.dtype(name): _moments_by(exp2) for name, exp2 in EXP2.items()}

@@ -26,7 +26,7 @@ class Memory(NamedTuple):
     slopes: np.ndarray  # (head, dimension, query); queries themselves, for vectors that are not near
     limits: np.ndarray  # (head, 2, query)
     near: np.ndarray  # (head, query)
-    nearest: np.ndarray  # (head, query) lowest score so far, where the shift is not known beforehand
+    nearest: np.ndarray  # (head, query) largest closeness so far, where the shift is not known beforehand
     sums: np.ndarray  # (query, head, 2) sum of weights, weighted sum of values
     products: np.ndarray  # (query, head, head) sums of products of weights
     # For vectors of queries.

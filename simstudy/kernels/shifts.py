@@ -26,7 +26,7 @@ import numpy as np
 
 from simstudy.kernels.elementary import MAGIC_32, MAGIC_64
 from simstudy.kernels.jit import inlined
-from simstudy.kernels.tiles import TILE
+from simstudy.kernels.tiles import TILE, highest_of
 
 # Index legend: i key, q query, k dimension of a head.
 
@@ -65,7 +65,7 @@ def scale_of(logits: str, bandwidth: float, real: np.dtype) -> SoftmaxScale:
 
 
 @inlined
-def _largest_norm(lowest, keys, row):
+def _largest_norm(keys, row):
     # Return max_i |k_i|, using the memory of one row.
     square = row.dtype.type(0)
     for start in range(0, keys.shape[1], TILE):
@@ -77,17 +77,17 @@ def _largest_norm(lowest, keys, row):
             x0, x1 = keys[k, start:stop], keys[k + 1, start:stop]
             x2, x3 = keys[k + 2, start:stop], keys[k + 3, start:stop]
             for i in range(size):
-                squares[i] -= (x0[i] * x0[i] + x1[i] * x1[i]) + (x2[i] * x2[i] + x3[i] * x3[i])
+                squares[i] += (x0[i] * x0[i] + x1[i] * x1[i]) + (x2[i] * x2[i] + x3[i] * x3[i])
         for k in range(fours, len(keys)):
             x = keys[k, start:stop]
             for i in range(size):
-                squares[i] -= x[i] * x[i]
-        square = max(square, -lowest(squares))
+                squares[i] += x[i] * x[i]
+        square = max(square, highest_of(row, size))
     return np.sqrt(square)
 
 
 @inlined
-def set_shifts(lowest, keys, points, scale, row, centre, slopes, limits, near):
+def set_shifts(keys, points, scale, row, centre, slopes, limits, near):
     """Set centre (p,), slopes (p, Q), limits (2, Q) of `exp2` and near (Q,): is the shift known."""
     centre[:] = 0
     # Long dot products of keys of many dimensions are mostly far below the bound: as a rule of thumb, their standard
@@ -101,7 +101,7 @@ def set_shifts(lowest, keys, points, scale, row, centre, slopes, limits, near):
             centre[k] = total / x.size
     else:
         farthest = min(farthest, scale.depth / (1 - 2 / (2 + math.sqrt(len(keys)))))
-    largest = scale.rate if scale.distance else scale.rate * _largest_norm(lowest, keys, row)
+    largest = scale.rate if scale.distance else scale.rate * _largest_norm(keys, row)
     factor, reach, magics = scale.rate + scale.curvature, limits[0], limits[1]
     reach[:] = 0
     for k in range(centre.size):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from simstudy.kernels.jit import inlined
-from simstudy.kernels.vectors import lanes_of, load, store, store_four
+from simstudy.kernels.vectors import at_least, lanes_of, load, spread, store, store_four
 
 # Index legend: i key, k dimension of a head, h and g head.
 
@@ -34,6 +34,26 @@ def largest_of(variances):
     for i in range(variances.size):
         largest = max(largest, variances[i])
     return largest
+
+
+@inlined
+def highest_of(row, size):
+    """Return the largest of the first numbers of a row, at least the lowest finite one; NaN or any if one is NaN.
+
+    What follows them in the row is overwritten.
+    """
+    # As vectors, since LLVM vectorises maxima only where NaN may be ignored.
+    width, lowest = lanes_of(row), -np.finfo(row.dtype).max
+    row[size : padded(size)] = lowest
+    a = b = c = d = spread(lowest)
+    for i in range(0, padded(size), 4 * width):
+        a, b = at_least(load(row, i), a), at_least(load(row, i + width), b)
+        c, d = at_least(load(row, i + 2 * width), c), at_least(load(row, i + 3 * width), d)
+    store(row, TILE, at_least(at_least(a, b), at_least(c, d)))
+    highest = lowest
+    for i in range(TILE, TILE + width):
+        highest = row[i] if row[i] > highest else highest
+    return highest
 
 
 @inlined
@@ -128,25 +148,25 @@ def weighted_sums(exp2, laid, slopes, limits, q, values, scales, size, row, keep
 
 
 @inlined
-def fill_scores(keys, start, size, query, distance, scores):
-    """Set scores[i] = |query − k_i|², or −query·k_i."""
-    scores[:size] = 0
+def fill_closeness(keys, start, size, query, distance, closeness):
+    """Set closeness[i] = −|query − k_i|², or query·k_i."""
+    closeness[:size] = 0
     for k in range(query.size):
         x, a = keys[k, start : start + size], query[k]
         if distance:
             for i in range(size):
-                scores[i] += (x[i] - a) * (x[i] - a)
+                closeness[i] -= (x[i] - a) * (x[i] - a)
         else:
             for i in range(size):
-                scores[i] -= x[i] * a
+                closeness[i] += x[i] * a
 
 
 @inlined
-def score_sums_kept(exp2, nearest, scale, values, noise, size, row):
-    """As `weighted_sums` that keeps them, with w_i = exp2(rate (nearest − row_i)) of scores in the row."""
+def relative_sums_kept(exp2, closest, scale, values, noise, size, row):
+    """As `weighted_sums` that keeps them, with w_i = exp2(rate (row_i − closest)) of closeness in the row."""
     mass = total = values.dtype.type(0)
     for i in range(size):
-        t = scale.rate * (nearest - row[i])
+        t = scale.rate * (row[i] - closest)
         w = exp2(t, scale.low, scale.magic)
         w = w if not t < scale.low else w * 0
         mass += w
